@@ -1,1 +1,21 @@
-//! Placeholder.
+//! SQLite made safe for Monolite: connections opened for a role, the rules their SQL must keep,
+//! checkpoints, and the VFS seam. All `unsafe` of the project lives in this crate.
+//!
+//! The crate re-exports [`rusqlite`], so that a program holds one SQLite only (`links = "sqlite3"`
+//! allows no second one) and uses the same types inside and outside of Monolite.
+//!
+//! # Not here
+//! Threads, batches, acknowledgements: crate `monolite`. This crate knows connections and files,
+//! never a transaction's life.
+
+mod connection;
+mod holder;
+mod revoke;
+mod rules;
+mod version;
+
+pub use connection::{Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Signals};
+pub use holder::lock_holder;
+pub use revoke::{Revocation, Revoker};
+pub use rusqlite;
+pub use version::{MIN_VERSION, initialize};

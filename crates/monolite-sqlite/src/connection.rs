@@ -1,0 +1,447 @@
+//! Owns a connection opened for one role: its flags, its pragmas, its hooks, and the engine's own
+//! statements on it (transactions, savepoints, checkpoints).
+//!
+//! # Invariants
+//! - Only [`Connection::commit`] can commit: the commit hook turns every other commit (an
+//!   autocommitted statement after a silent rollback) into a rollback.
+//! - Only the engine's own methods may say `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`; the
+//!   authorizer refuses them to everyone else, see [`crate::Signals`].
+//! - The writer never spills dirty pages before commit, so the WAL is append-only.
+//!
+//! # Threads and locks
+//! A connection is used by one thread at a time. Readers are opened in SQLite's serialized mode,
+//! because a [`Revoker`] may end their snapshot from another thread; writer and checkpointer are
+//! not, and pay for no mutex.
+
+use std::ffi::c_int;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::{AuthContext, Authorization};
+use rusqlite::{OpenFlags, Result, ffi};
+
+use crate::revoke::Revoker;
+use crate::rules;
+
+/// What a connection is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one connection that writes. Creates the file.
+    Writer,
+    /// A connection that only reads; its snapshot can be revoked.
+    Reader,
+    /// The connection that copies the WAL into the database in the background.
+    Checkpointer,
+}
+
+/// How connections of one database are opened.
+pub struct Settings {
+    /// Name of a registered VFS.
+    pub vfs: String,
+    /// Page cache in KiB.
+    pub cache_kib: u64,
+    /// How long a lock held by another process is waited for.
+    pub busy_timeout: Duration,
+    /// `false` switches every sync of SQLite itself off (for databases that die with the process).
+    pub sync: bool,
+    /// Asked about every 1,000 virtual machine instructions; `true` interrupts the statement.
+    pub overdue: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// Instructions between two calls of [`Settings::overdue`].
+///
+/// At about 10 ns an instruction this is every 10 µs, and the call (one clock read) costs 0.3 %.
+const PROGRESS_INTERVAL: c_int = 1_000;
+
+/// Prepared statements kept by a connection; more than most applications have.
+const STATEMENT_CACHE: usize = 256;
+
+/// Flags through which a connection's hooks and the engine talk to each other.
+#[derive(Default)]
+pub struct Signals {
+    engine_statement: AtomicBool,
+    may_commit: AtomicBool,
+    interrupted: AtomicBool,
+    revoked: AtomicBool,
+    denial: Mutex<Option<String>>,
+}
+
+impl Signals {
+    /// Whether a statement was interrupted by [`Settings::overdue`] since the last call.
+    pub fn take_interrupted(&self) -> bool {
+        self.interrupted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the connection's snapshot was revoked, see [`Revoker`].
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Takes the reason of the authorizer's last refusal.
+    pub fn take_denial(&self) -> Option<String> {
+        self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn mark_revoked(&self) {
+        self.revoked.store(true, Ordering::Release);
+    }
+
+    /// Lets the engine's own statements pass the authorizer while `run` runs.
+    pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.engine_statement.store(true, Ordering::Relaxed);
+        let result = run();
+        self.engine_statement.store(false, Ordering::Relaxed);
+        result
+    }
+
+    fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
+        if self.engine_statement.load(Ordering::Relaxed) {
+            return Authorization::Allow;
+        }
+        match rules::refusal(&context.action) {
+            None => Authorization::Allow,
+            Some(reason) => {
+                *self.denial.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                Authorization::Deny
+            }
+        }
+    }
+}
+
+/// Which checkpoint to run, see <https://sqlite.org/c3ref/wal_checkpoint_v2.html>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointMode {
+    /// Copies what no reader still needs, waits for nobody.
+    Passive,
+    /// Copies everything and makes sure that the next commit starts the WAL anew.
+    Restart,
+    /// As `Restart`, and cuts the WAL file to zero bytes.
+    Truncate,
+}
+
+/// What a checkpoint achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Frames in the WAL.
+    pub wal_frames: u32,
+    /// Frames of those that are in the database file now.
+    pub copied_frames: u32,
+    /// A reader or another process kept it from what the mode asks for.
+    pub blocked: bool,
+}
+
+impl Checkpoint {
+    /// Whether nothing is left to copy.
+    pub fn is_complete(&self) -> bool {
+        self.copied_frames == self.wal_frames
+    }
+}
+
+/// The engine's two nested savepoints.
+const GROUP: Savepoint = Savepoint {
+    open: "SAVEPOINT monolite_group",
+    undo: "ROLLBACK TO monolite_group",
+    close: "RELEASE monolite_group",
+};
+const MEMBER: Savepoint = Savepoint {
+    open: "SAVEPOINT monolite_member",
+    undo: "ROLLBACK TO monolite_member",
+    close: "RELEASE monolite_member",
+};
+
+/// The statements of one savepoint.
+#[derive(Clone, Copy)]
+pub struct Savepoint {
+    open: &'static str,
+    undo: &'static str,
+    close: &'static str,
+}
+
+/// A connection opened for one [`Role`].
+pub struct Connection {
+    // Declared before `inner`: the pointer in it must be gone before the connection closes.
+    revoker: Revoker,
+    inner: rusqlite::Connection,
+    signals: Arc<Signals>,
+    overdue: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Connection {
+    /// The savepoint that guards a group of members.
+    pub const GROUP: Savepoint = GROUP;
+    /// The savepoint that guards one member, inside of [`Connection::GROUP`] or alone.
+    pub const MEMBER: Savepoint = MEMBER;
+
+    /// Opens `path` (absolute, so that it is never taken for a URI) for `role`.
+    ///
+    /// A writer switches the database to WAL mode.
+    ///
+    /// # Errors
+    /// Those of SQLite: not a database, cannot open, locked by another process.
+    pub fn open(path: &Path, role: Role, settings: &Settings) -> Result<Connection> {
+        let mut inner = rusqlite::Connection::open_with_flags_and_vfs(
+            path,
+            open_flags(role),
+            settings.vfs.as_str(),
+        )?;
+        inner.busy_timeout(settings.busy_timeout)?;
+        inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+        harden(&inner)?;
+        set_pragmas(&inner, role, settings)?;
+        let signals = Arc::new(Signals::default());
+        install_hooks(&mut inner, &signals)?;
+        let revoker = Revoker::new(&inner, Arc::clone(&signals));
+        let overdue = Arc::clone(&settings.overdue);
+        let mut connection = Connection { revoker, inner, signals, overdue };
+        connection.watch_progress()?;
+        Ok(connection)
+    }
+
+    /// The connection underneath, for statements.
+    pub fn raw(&self) -> &rusqlite::Connection {
+        &self.inner
+    }
+
+    /// The flags its hooks set.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    /// A handle with which another thread can end this connection's snapshot.
+    pub fn revoker(&self) -> Revoker {
+        self.revoker.clone()
+    }
+
+    /// Makes the connection usable again after its snapshot was revoked and its caller has left.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn restore_after_revocation(&mut self) -> Result<()> {
+        self.watch_progress()?;
+        self.signals.revoked.store(false, Ordering::Release);
+        if self.is_in_transaction() { self.rollback() } else { Ok(()) }
+    }
+
+    fn watch_progress(&mut self) -> Result<()> {
+        let (overdue, signals) = (Arc::clone(&self.overdue), Arc::clone(&self.signals));
+        self.inner.progress_handler(
+            PROGRESS_INTERVAL,
+            Some(move || {
+                let stop = overdue();
+                if stop {
+                    signals.interrupted.store(true, Ordering::Relaxed);
+                }
+                stop
+            }),
+        )
+    }
+
+    /// Whether a transaction is open (`sqlite3_get_autocommit` is 0).
+    pub fn is_in_transaction(&self) -> bool {
+        !self.inner.is_autocommit()
+    }
+
+    /// `BEGIN IMMEDIATE`: takes the write lock.
+    ///
+    /// # Errors
+    /// Those of SQLite, busy when another process writes.
+    pub fn begin_immediate(&self) -> Result<()> {
+        self.engine("BEGIN IMMEDIATE")
+    }
+
+    /// `BEGIN`: the first statement takes the snapshot.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn begin_deferred(&self) -> Result<()> {
+        self.engine("BEGIN")
+    }
+
+    /// `COMMIT`, the only way to it.
+    ///
+    /// # Durability
+    /// The writer commits at `synchronous=NORMAL`: the frames are in the WAL file, not synced.
+    ///
+    /// # Errors
+    /// Those of SQLite; the transaction may still be open afterwards.
+    pub fn commit(&self) -> Result<()> {
+        self.signals.may_commit.store(true, Ordering::Relaxed);
+        let result = self.engine("COMMIT");
+        self.signals.may_commit.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// `ROLLBACK`.
+    ///
+    /// # Errors
+    /// Those of SQLite; none when no transaction is open.
+    pub fn rollback(&self) -> Result<()> {
+        if self.is_in_transaction() { self.engine("ROLLBACK") } else { Ok(()) }
+    }
+
+    /// Opens `savepoint`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn savepoint(&self, savepoint: Savepoint) -> Result<()> {
+        self.engine(savepoint.open)
+    }
+
+    /// Undoes everything since `savepoint` was opened, and keeps it open.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        self.engine(savepoint.undo)
+    }
+
+    /// Closes `savepoint` and keeps what was done.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn release(&self, savepoint: Savepoint) -> Result<()> {
+        self.engine(savepoint.close)
+    }
+
+    fn engine(&self, sql: &'static str) -> Result<()> {
+        self.signals.as_engine(|| self.inner.prepare_cached(sql)?.raw_execute()).map(|_| ())
+    }
+
+    /// Whether the open transaction violates a deferred foreign key, which would make its commit
+    /// fail.
+    pub fn has_deferred_violation(&self) -> bool {
+        let (mut current, mut highest): (c_int, c_int) = (0, 0);
+        // SAFETY: the handle is open for as long as `self.inner`, and both out-pointers are valid.
+        let code = unsafe {
+            ffi::sqlite3_db_status(
+                self.inner.handle(),
+                ffi::SQLITE_DBSTATUS_DEFERRED_FKS,
+                &raw mut current,
+                &raw mut highest,
+                0,
+            )
+        };
+        code == ffi::SQLITE_OK && current != 0
+    }
+
+    /// Resets statements that were left running (a forgotten `Rows`), so that nothing of a finished
+    /// closure keeps a transaction open.
+    pub fn reset_statements(&self) {
+        // SAFETY: the handle is open, used by this thread alone, and no `Rows` of a closure can be
+        // alive any more: their lifetime ended with the closure. sqlite3_reset only rewinds.
+        unsafe {
+            let db = self.inner.handle();
+            let mut statement = ffi::sqlite3_next_stmt(db, std::ptr::null_mut());
+            while !statement.is_null() {
+                if ffi::sqlite3_stmt_busy(statement) != 0 {
+                    ffi::sqlite3_reset(statement);
+                }
+                statement = ffi::sqlite3_next_stmt(db, statement);
+            }
+        }
+    }
+
+    /// Runs a checkpoint of the main database.
+    ///
+    /// # Durability
+    /// SQLite syncs the WAL before it writes the database, and syncs the database when everything
+    /// was copied.
+    ///
+    /// # Errors
+    /// Those of SQLite; being blocked by a reader or another process is not an error.
+    pub fn checkpoint(&self, mode: CheckpointMode) -> Result<Checkpoint> {
+        let mode = match mode {
+            CheckpointMode::Passive => ffi::SQLITE_CHECKPOINT_PASSIVE,
+            CheckpointMode::Restart => ffi::SQLITE_CHECKPOINT_RESTART,
+            CheckpointMode::Truncate => ffi::SQLITE_CHECKPOINT_TRUNCATE,
+        };
+        let (mut wal, mut copied): (c_int, c_int) = (0, 0);
+        // SAFETY: the handle is open, the name is a static C string, both out-pointers are valid.
+        let code = unsafe {
+            ffi::sqlite3_wal_checkpoint_v2(
+                self.inner.handle(),
+                c"main".as_ptr(),
+                mode,
+                &raw mut wal,
+                &raw mut copied,
+            )
+        };
+        let blocked = code & 0xff == ffi::SQLITE_BUSY || code & 0xff == ffi::SQLITE_LOCKED;
+        if code != ffi::SQLITE_OK && !blocked {
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        }
+        let frames = |count: c_int| u32::try_from(count).unwrap_or(0);
+        Ok(Checkpoint { wal_frames: frames(wal), copied_frames: frames(copied), blocked })
+    }
+
+    /// Lets the close of this connection, when it is the last one, remove the WAL file.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn remove_wal_on_close(&self) -> Result<()> {
+        self.inner.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(|_| ())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.revoker.disconnect();
+    }
+}
+
+fn open_flags(role: Role) -> OpenFlags {
+    // A reader is opened read-write, too: a read-only descriptor could not take part in
+    // process-private locking. `query_only` keeps it from writing.
+    let common = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    match role {
+        Role::Writer => common | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        Role::Reader => common | OpenFlags::SQLITE_OPEN_FULL_MUTEX,
+        Role::Checkpointer => common | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    }
+}
+
+fn harden(connection: &rusqlite::Connection) -> Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Closing must not checkpoint by itself: after a failed sync the WAL is all there is to trust.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // SAFETY: the handle is open and used by this thread alone.
+    let code = unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+fn set_pragmas(connection: &rusqlite::Connection, role: Role, settings: &Settings) -> Result<()> {
+    if role == Role::Writer {
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            let text = format!("the database cannot use WAL mode, it stays in mode {mode}");
+            let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+            return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
+        }
+    }
+    let synchronous = if settings.sync { "NORMAL" } else { "OFF" };
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; \
+         PRAGMA cache_size = -{}; PRAGMA cache_spill = OFF; PRAGMA temp_store = MEMORY; \
+         PRAGMA wal_autocheckpoint = 0;",
+        settings.cache_kib
+    ))?;
+    if role == Role::Reader {
+        connection.execute_batch("PRAGMA query_only = ON")?;
+    }
+    Ok(())
+}
+
+fn install_hooks(connection: &mut rusqlite::Connection, signals: &Arc<Signals>) -> Result<()> {
+    let flags = Arc::clone(signals);
+    connection.commit_hook(Some(move || !flags.may_commit.load(Ordering::Relaxed)))?;
+    let flags = Arc::clone(signals);
+    connection.authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context)))?;
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Owns the end of a reader's snapshot from another thread: the engine's answer to a reader that
+//! pins the WAL for longer than it may.
+//!
+//! # Algorithm
+//! 1. Enter the connection's own mutex (readers are opened in serialized mode), so that no call of
+//!    its user is under way.
+//! 2. No statement is running: `ROLLBACK` ends the snapshot at once. A statement is running: its
+//!    user may hold pointers into it, so it is only interrupted; its next step fails and the
+//!    snapshot ends with the user's closure.
+//! 3. From now on every statement of that user is interrupted at its first instruction, so that
+//!    nothing can be read from a newer snapshot and be mistaken for the old one.
+//!
+//! # Threads and locks
+//! The pointer is guarded by a mutex that `Connection::drop` takes before it closes the connection.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::ffi;
+
+use crate::connection::Signals;
+
+/// What a revocation achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revocation {
+    /// The snapshot is gone.
+    Ended,
+    /// A statement was running; the snapshot ends when its user takes the next step.
+    Interrupted,
+    /// The connection is closed.
+    Closed,
+}
+
+/// A database handle that may be used from any thread, under SQLite's own mutex.
+struct Handle(NonNull<ffi::sqlite3>);
+
+// SAFETY: the connection is in serialized mode, where SQLite allows calls from any thread; that it
+// is still open is guaranteed by the mutex around the `Option<Handle>`.
+unsafe impl Send for Handle {}
+
+/// Ends the snapshot of one connection from another thread; see the module's header.
+#[derive(Clone)]
+pub struct Revoker {
+    handle: Arc<Mutex<Option<Handle>>>,
+    signals: Arc<Signals>,
+}
+
+impl Revoker {
+    pub(crate) fn new(connection: &rusqlite::Connection, signals: Arc<Signals>) -> Revoker {
+        // SAFETY: the pointer is used only until `disconnect`, which runs before the close.
+        let handle = NonNull::new(unsafe { connection.handle() }).map(Handle);
+        Revoker { handle: Arc::new(Mutex::new(handle)), signals }
+    }
+
+    pub(crate) fn disconnect(&self) {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Ends the snapshot, or has it end at its user's next step.
+    ///
+    /// Waits for the call into SQLite that the connection's user is in, if any.
+    pub fn revoke(&self) -> Revocation {
+        let guard = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(handle) = guard.as_ref() else { return Revocation::Closed };
+        let db = handle.0.as_ptr();
+        // SAFETY: interrupting is allowed from any thread while the connection is open, which the
+        // guard ensures. It makes a long-running step end, so that the mutex becomes free.
+        unsafe { ffi::sqlite3_interrupt(db) };
+        // SAFETY: `db` is open (guard) and in serialized mode, so its mutex may be entered from
+        // this thread; everything until the leave runs as the connection's only user.
+        unsafe {
+            let mutex = ffi::sqlite3_db_mutex(db);
+            ffi::sqlite3_mutex_enter(mutex);
+            self.signals.mark_revoked();
+            let outcome = self.end_snapshot(db);
+            ffi::sqlite3_progress_handler(db, 1, Some(interrupt_always), ptr::null_mut());
+            ffi::sqlite3_mutex_leave(mutex);
+            outcome
+        }
+    }
+
+    /// # Safety
+    /// The caller has entered the mutex of the open connection `db`.
+    unsafe fn end_snapshot(&self, db: *mut ffi::sqlite3) -> Revocation {
+        // SAFETY: the caller holds the connection's mutex, so the list of statements is stable.
+        unsafe {
+            let mut statement = ffi::sqlite3_next_stmt(db, ptr::null_mut());
+            while !statement.is_null() {
+                if ffi::sqlite3_stmt_busy(statement) != 0 {
+                    ffi::sqlite3_interrupt(db);
+                    return Revocation::Interrupted;
+                }
+                statement = ffi::sqlite3_next_stmt(db, statement);
+            }
+            let rollback = c"ROLLBACK".as_ptr();
+            self.signals.as_engine(|| {
+                ffi::sqlite3_exec(db, rollback, None, ptr::null_mut(), ptr::null_mut())
+            });
+        }
+        Revocation::Ended
+    }
+}
+
+unsafe extern "C" fn interrupt_always(_: *mut c_void) -> c_int {
+    1
+}

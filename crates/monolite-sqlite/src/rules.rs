@@ -1,0 +1,145 @@
+//! Owns what the SQL inside a transaction may not say, and the sentence that tells what to do
+//! instead.
+//!
+//! # Invariants
+//! - Only the engine begins, ends or nests transactions: a member that could say `COMMIT` would
+//!   make its neighbours' work durable before they were asked.
+//! - Nothing a member says outlives it on the connection: no pragma that changes a setting, no
+//!   temporary table, no attached database.
+//!
+//! # Not here
+//! The switch that lets the engine's own statements pass: [`crate::Signals`].
+
+use rusqlite::hooks::{AuthAction, TransactionOperation};
+
+/// Pragmas that only report, whatever their argument is (it names a table or an index).
+const REPORTING: &[&str] = &[
+    "collation_list",
+    "compile_options",
+    "data_version",
+    "database_list",
+    "foreign_key_check",
+    "foreign_key_list",
+    "freelist_count",
+    "function_list",
+    "index_info",
+    "index_list",
+    "index_xinfo",
+    "integrity_check",
+    "module_list",
+    "optimize",
+    "page_count",
+    "pragma_list",
+    "quick_check",
+    "table_info",
+    "table_list",
+    "table_xinfo",
+];
+
+/// Pragmas that are part of the database's contents: transactional, hence allowed to change.
+const CONTENT: &[&str] = &["user_version", "application_id"];
+
+/// Pragmas that may be asked and not set: the engine owns the value.
+const READ_ONLY: &[&str] = &[
+    "analysis_limit",
+    "auto_vacuum",
+    "cache_size",
+    "encoding",
+    "foreign_keys",
+    "journal_mode",
+    "max_page_count",
+    "page_size",
+    "query_only",
+    "schema_version",
+    "synchronous",
+    "temp_store",
+    "wal_autocheckpoint",
+];
+
+/// Says why `action` is refused inside a transaction, or `None` where it is allowed.
+pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
+    match action {
+        AuthAction::Transaction { operation } => Some(transaction(*operation)),
+        AuthAction::Savepoint { .. } => Some(
+            "SAVEPOINT, RELEASE and ROLLBACK TO belong to the engine inside a transaction; return \
+             an error from the closure to undo all of it"
+                .into(),
+        ),
+        AuthAction::Attach { .. } | AuthAction::Detach { .. } => Some(
+            "ATTACH and DETACH are refused: a transaction is durable in one file only; open the \
+             other file as a Database of its own"
+                .into(),
+        ),
+        AuthAction::Pragma { pragma_name, pragma_value } => pragma(pragma_name, *pragma_value),
+        AuthAction::Function { function_name } if *function_name == "load_extension" => {
+            Some("load_extension() is refused: extensions are linked into the program".into())
+        }
+        AuthAction::CreateTempIndex { .. }
+        | AuthAction::CreateTempTable { .. }
+        | AuthAction::CreateTempTrigger { .. }
+        | AuthAction::CreateTempView { .. } => Some(
+            "temporary tables, views and triggers are refused: they would outlive the transaction \
+             on a shared connection; use a common table expression or an ordinary table"
+                .into(),
+        ),
+        _ => None,
+    }
+}
+
+fn transaction(operation: TransactionOperation) -> String {
+    let said = match operation {
+        TransactionOperation::Begin => "BEGIN",
+        TransactionOperation::Rollback => "ROLLBACK",
+        _ => "COMMIT",
+    };
+    format!(
+        "{said} is refused: the closure is the transaction; return Ok to commit it and an error \
+         to roll it back"
+    )
+}
+
+fn pragma(name: &str, value: Option<&str>) -> Option<String> {
+    let is_in = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
+    if is_in(REPORTING) || is_in(CONTENT) || (is_in(READ_ONLY) && value.is_none()) {
+        return None;
+    }
+    Some(format!(
+        "PRAGMA {name} is refused: the engine owns the settings of its connections; see the \
+         documentation of monolite::Options"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pragma_allowed(name: &str, value: Option<&str>) -> bool {
+        refusal(&AuthAction::Pragma { pragma_name: name, pragma_value: value }).is_none()
+    }
+
+    #[test]
+    fn settings_are_readable_and_not_settable() {
+        assert!(pragma_allowed("synchronous", None));
+        assert!(!pragma_allowed("synchronous", Some("off")));
+        assert!(!pragma_allowed("SYNCHRONOUS", Some("off")));
+        assert!(!pragma_allowed("writable_schema", None));
+        assert!(!pragma_allowed("wal_checkpoint", None));
+        assert!(!pragma_allowed("defer_foreign_keys", Some("1")));
+    }
+
+    #[test]
+    fn contents_and_reports_are_allowed() {
+        assert!(pragma_allowed("user_version", Some("7")));
+        assert!(pragma_allowed("table_info", Some("account")));
+        assert!(pragma_allowed("Integrity_Check", None));
+    }
+
+    #[test]
+    fn a_refusal_names_the_alternative() {
+        let said = TransactionOperation::Begin;
+        let text = refusal(&AuthAction::Transaction { operation: said }).unwrap();
+        assert!(text.contains("return Ok to commit"), "{text}");
+        let text = refusal(&AuthAction::Attach { filename: "x" }).unwrap();
+        assert!(text.contains("Database of its own"), "{text}");
+    }
+}
