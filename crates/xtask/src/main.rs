@@ -1,2 +1,63 @@
-//! Placeholder.
-fn main() {}
+//! Chores of this repository, as `cargo xtask COMMAND`: the CI gate and the checks behind it.
+//!
+//! Each command is one module: [`ci`] runs the gate, [`tidy`] checks what reviewers forget, and
+//! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts.
+//!
+//! # Not here
+//! What needs the operating system's package manager: `scripts/setup`.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
+
+mod ci;
+mod range;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests
+  tidy                           the checks of this repository that no other tool makes
+  rusqlite-range                 check monolite with both ends of its rusqlite range, and
+                                 beside sqlx and diesel
+  rusqlite-range --resolve-only  only show that the versions resolve (seconds)
+  rusqlite-range --test          run the two crates' tests at each end as well (minutes)
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["ci"] => root().and_then(|root| ci::run(&root)),
+        ["tidy"] => root().and_then(|root| tidy::run(&root)),
+        ["rusqlite-range"] => root().and_then(|root| range::run(&root, range::Depth::Check)),
+        ["rusqlite-range", "--resolve-only"] => {
+            root().and_then(|root| range::run(&root, range::Depth::Resolve))
+        }
+        ["rusqlite-range", "--test"] => {
+            root().and_then(|root| range::run(&root, range::Depth::Test))
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace, two above this crate's manifest.
+fn root() -> anyhow::Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).map(Path::to_owned).context("xtask lies two folders below the root")
+}

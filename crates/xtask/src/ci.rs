@@ -1,0 +1,178 @@
+//! The one gate, `cargo xtask ci`: every step is run even when an earlier one failed, so that one
+//! run shows all there is to mend.
+//!
+//! # Skipped tests
+//! libtest cannot skip a test while it runs. A test that finds it cannot run here (no root, no loop
+//! device) appends one line to the file named by `MONOLITE_SKIPS` and returns; this module counts
+//! those lines as skipped, not as passed, and prints them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::{range, tidy};
+
+/// The variable that names the file in which tests write why they were skipped.
+const SKIPS: &str = "MONOLITE_SKIPS";
+
+/// Outcomes of one or several test binaries.
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+/// A finished step of the gate.
+struct Step {
+    name: &'static str,
+    took: Duration,
+    failure: Option<String>,
+}
+
+/// Runs every step, prints how long each took, and fails if any of them did.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let mut tally = Tally::default();
+    let steps = vec![
+        step("fmt", || cargo(root, &["fmt", "--all", "--check"])),
+        step("tidy", || tidy::run(root)),
+        step("clippy", || clippy(root)),
+        step("docs", || docs(root)),
+        step("rusqlite range", || range::run(root, range::Depth::Resolve)),
+        step("test", || {
+            tally = test(root)?;
+            Ok(())
+        }),
+    ];
+    report(&steps, tally)
+}
+
+fn step(name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> Step {
+    println!("\n==> {name}");
+    let start = Instant::now();
+    let failure = work().err().map(|error| format!("{error:#}"));
+    let took = start.elapsed();
+    match &failure {
+        None => println!("==> {name}: ok in {:.1} s", took.as_secs_f64()),
+        Some(why) => println!("==> {name}: FAILED in {:.1} s: {why}", took.as_secs_f64()),
+    }
+    Step { name, took, failure }
+}
+
+/// Prints the table of steps and, as the very last line, the sum of all tests.
+fn report(steps: &[Step], tally: Tally) -> anyhow::Result<()> {
+    println!("\n==> summary");
+    for step in steps {
+        let word = if step.failure.is_some() { "FAILED" } else { "ok" };
+        println!("{:<16} {word:<7} {:>7.1} s", step.name, step.took.as_secs_f64());
+    }
+    let total: Duration = steps.iter().map(|step| step.took).sum();
+    println!("{:<16} {:<7} {:>7.1} s\n", "all", "", total.as_secs_f64());
+    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
+    let failed: Vec<&str> =
+        steps.iter().filter(|step| step.failure.is_some()).map(|step| step.name).collect();
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    if tally.passed == 0 {
+        bail!("no test ran");
+    }
+    Ok(())
+}
+
+fn clippy(root: &Path) -> anyhow::Result<()> {
+    cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+}
+
+/// Documents programs first: `monolite` is both a library and a command, and the library's pages
+/// are the ones to leave behind.
+fn docs(root: &Path) -> anyhow::Result<()> {
+    for targets in [&["--bins", "--exclude", "monolite"][..], &["--lib"][..]] {
+        let mut command = Command::new(cargo_path());
+        command.current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
+        command.args(["doc", "--workspace", "--no-deps", "--locked"]).args(targets);
+        succeed(&mut command)?;
+    }
+    Ok(())
+}
+
+fn test(root: &Path) -> anyhow::Result<Tally> {
+    let skips = root.join("target/skipped-tests.txt");
+    fs::create_dir_all(root.join("target"))?;
+    fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
+    let mut child = Command::new(cargo_path())
+        .current_dir(root)
+        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .env(SKIPS, &skips)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    let output = child.stdout.take().context("stdout of cargo test is piped")?;
+    let mut tally = Tally::default();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        println!("{line}");
+        tally.add(&line);
+    }
+    let status = child.wait()?;
+    tally.count_skips(&fs::read_to_string(&skips)?);
+    if !status.success() || tally.failed > 0 {
+        bail!("{} tests failed ({status})", tally.failed);
+    }
+    Ok(tally)
+}
+
+impl Tally {
+    /// Adds one line of output if it is libtest's closing line.
+    fn add(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
+        for part in counts.split("; ") {
+            match part.split_once(' ').map(|(n, what)| (n.parse::<u64>(), what)) {
+                Some((Ok(n), "passed")) => self.passed += n,
+                Some((Ok(n), "failed")) => self.failed += n,
+                Some((Ok(n), "ignored")) => self.skipped += n,
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves tests that said they could not run here from passed to skipped.
+    fn count_skips(&mut self, reasons: &str) {
+        for reason in reasons.lines().filter(|line| !line.trim().is_empty()) {
+            println!("skipped: {reason}");
+            self.skipped += 1;
+            self.passed = self.passed.saturating_sub(1);
+        }
+    }
+}
+
+fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    succeed(Command::new(cargo_path()).current_dir(root).args(words))
+}
+
+/// The cargo that runs us, so that one tool chain makes the whole run.
+pub(crate) fn cargo_path() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// Runs a command without standard input and turns a bad exit into an error that names it.
+pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !status.success() {
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        bail!("cargo {} ended with {status}", words.join(" "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Broken links, and options and figures that nobody explained.
+
+use super::super::tree::Tree;
+use super::check;
+
+const OPTIONS: &str = "\
+//! Owns.
+pub struct Options;
+impl Options {
+    /// Makes one.
+    pub fn new() -> Self { Options }
+    /// How many.
+    pub fn readers(mut self, n: usize) -> Self { self }
+    /// Opens.
+    pub fn open(self) -> Result<Database> { fail() }
+    fn check(self) -> Self { self }
+}
+";
+const STATS: &str = "//! Owns.\npub struct Stats {\n    /// How many.\n    pub commits: u64,\n}\n";
+
+fn findings(changes: &[(&str, &str)]) -> Vec<String> {
+    let mut files = vec![
+        ("crates/monolite/src/options.rs", OPTIONS),
+        ("crates/monolite/src/stats.rs", STATS),
+        ("docs/options.md", "`readers`"),
+        ("docs/stats.md", "`commits`"),
+    ];
+    files.retain(|(path, _)| changes.iter().all(|(changed, _)| changed != path));
+    files.extend(changes.iter().filter(|(_, text)| !text.is_empty()));
+    check(&Tree::of(&files)).iter().map(ToString::to_string).collect()
+}
+
+fn is_found(changes: &[(&str, &str)], what: &str) {
+    let found = findings(changes);
+    assert!(found.iter().any(|finding| finding.contains(what)), "{what}: {found:?}");
+}
+
+#[test]
+fn explained_options_and_figures_are_fine() {
+    assert_eq!(findings(&[]), Vec::<String>::new());
+}
+
+#[test]
+fn an_option_without_words_is_found() {
+    is_found(&[("docs/options.md", "readers")], "docs/options.md:1: explain `readers`");
+    is_found(&[("docs/options.md", "")], "explain `readers`");
+    let bare = OPTIONS.replace("    /// How many.\n", "");
+    is_found(&[("crates/monolite/src/options.rs", &bare)], "options.rs:6: `readers` has no doc");
+}
+
+#[test]
+fn a_figure_without_words_is_found() {
+    is_found(&[("docs/stats.md", "")], "docs/stats.md:1: explain `commits`");
+    let bare = STATS.replace("    /// How many.\n", "");
+    is_found(&[("crates/monolite/src/stats.rs", &bare)], "stats.rs:3: `commits` has no doc");
+}
+
+#[test]
+fn a_source_that_moved_away_is_found() {
+    is_found(&[("crates/monolite/src/options.rs", "")], "options.rs:1: this file is missing");
+    is_found(&[("crates/monolite/src/stats.rs", "//! Owns.\n")], "nothing public found");
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    is_found(&[("docs/a.md", "x\n[b](b.md)")], "docs/a.md:2: `b.md` leads to no file");
+    is_found(&[("docs/a.md", "[b][1]\n\n[1]: b.md")], "`b.md` leads to no file");
+    is_found(&[("docs/a.md", "![b](b.png)")], "`b.png` leads to no file");
+    is_found(&[("docs/a.md", "[b](../../b.md)")], "`../../b.md` leads to no file");
+    is_found(&[("docs/a.md", "[b](/etc/passwd)")], "`/etc/passwd` leads to no file");
+    is_found(&[("docs/a.md", "[b](#there)\n\n# Here")], "has no heading `#there`");
+    is_found(
+        &[("docs/a.md", "[b](b.md#there)"), ("docs/b.md", "# Here")],
+        "`docs/b.md` has no heading `#there`",
+    );
+}
+
+#[test]
+fn links_that_lead_somewhere_are_fine() {
+    let page = "[b](b.md) [c](b.md#what-it-is) [d](#here) [e](../docs) [f](https://example.org/x) \
+                [g](../)\n\n`[h](nowhere.md)`\n\n# Here\n";
+    let changes = [("docs/a.md", page), ("docs/b.md", "## What *it* `is`?\n")];
+    assert_eq!(findings(&changes), Vec::<String>::new());
+}
