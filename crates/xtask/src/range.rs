@@ -1,10 +1,10 @@
 //! Both ends of the `rusqlite` range that Monolite accepts, and life beside other SQLite users.
 //!
-//! `libsqlite3-sys` says `links = "sqlite3"`, so a program holds exactly one version of it and every
-//! crate in the program has to agree. Monolite therefore accepts a range of `rusqlite`. This command
-//! shows that the range is real: it copies the two crates to a scratch workspace with a lock file of
-//! its own, pins each end, and checks them; then it does the same with small programs that use
-//! Monolite beside `sqlx` and beside `diesel`.
+//! `libsqlite3-sys` says `links = "sqlite3"`, so a program holds exactly one version of it and
+//! every crate in the program has to agree. Monolite therefore accepts a range of `rusqlite`. This
+//! command shows that the range is real: it copies the two crates to a scratch workspace with a
+//! lock file of its own, pins each end, and checks them; then it does the same with small programs
+//! that use Monolite beside `sqlx` and beside `diesel`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,8 @@ struct Neighbour {
 const NEIGHBOURS: [Neighbour; 2] = [
     Neighbour {
         name: "sqlx",
-        dependency: r#"sqlx = { version = "0.9", default-features = false, features = ["sqlite"] }"#,
+        dependency: "sqlx = { version = \"0.9\", default-features = false, \
+                     features = [\"sqlite\"] }",
         main: r#"
 fn main() {
     let ours: Result<monolite::Database, monolite::Error> = monolite::Database::open(":memory:");

@@ -71,7 +71,8 @@ fn option_methods(file: &syn::File) -> Vec<Public> {
         }
         for item in &block.items {
             let ImplItem::Fn(method) = item else { continue };
-            if matches!(method.vis, Visibility::Public(_)) && is_builder(&method.sig) {
+            let public = matches!(method.vis, Visibility::Public(_));
+            if public && is_builder(&method.sig) && !is_hidden(&method.attrs) {
                 found.push(Public {
                     name: method.sig.ident.to_string(),
                     line: method.sig.fn_token.span.start().line,
@@ -127,8 +128,19 @@ fn stats_fields(file: &syn::File) -> Vec<Public> {
     found
 }
 
+/// Whether an item says `#[doc(hidden)]`: it is for our own tests, not for users.
+fn is_hidden(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("doc")
+            && attribute.parse_args::<syn::Ident>().is_ok_and(|word| word == "hidden")
+    })
+}
+
+/// Whether an item has a doc comment, which is `#[doc = "…"]` to the parser.
 fn is_documented(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| attribute.path().is_ident("doc"))
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("doc") && attribute.meta.require_name_value().is_ok()
+    })
 }
 
 /// A relative link must lead to a file of the repository, and its `#anchor` to a heading.

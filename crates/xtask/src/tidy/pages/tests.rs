@@ -49,6 +49,13 @@ fn an_option_without_words_is_found() {
 }
 
 #[test]
+fn a_hidden_option_needs_no_page() {
+    let hidden = OPTIONS.replace("/// How many.", "#[doc(hidden)]");
+    let changes = [("crates/monolite/src/options.rs", hidden.as_str()), ("docs/options.md", "")];
+    assert!(findings(&changes)[0].contains("nothing public found"), "{:?}", findings(&changes));
+}
+
+#[test]
 fn a_figure_without_words_is_found() {
     is_found(&[("docs/stats.md", "")], "docs/stats.md:1: explain `commits`");
     let bare = STATS.replace("    /// How many.\n", "");
