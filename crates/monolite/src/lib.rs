@@ -1,1 +1,80 @@
-//! Placeholder.
+//! One SQLite file, made the equal of a production database server, inside your process.
+//!
+//! ```
+//! use monolite::{Database, Error};
+//!
+//! # fn main() -> Result<(), Error> {
+//! let db = Database::open(":memory:")?;
+//! db.write(|tx| {
+//!     tx.execute_batch(
+//!         "CREATE TABLE account(
+//!              id INTEGER PRIMARY KEY,
+//!              balance INTEGER NOT NULL CHECK (balance >= 0)
+//!          ) STRICT;
+//!          INSERT INTO account VALUES (1, 100), (2, 0);",
+//!     )
+//! })
+//! .wait()?;
+//!
+//! // Any number of threads or tasks may do this at once. Each is a transaction of its own, on disk
+//! // when `wait` returns, although many share one commit.
+//! db.write(|tx| {
+//!     tx.execute("UPDATE account SET balance = balance - ?1 WHERE id = ?2", (30, 1))?;
+//!     tx.execute("UPDATE account SET balance = balance + ?1 WHERE id = ?2", (30, 2))?;
+//!     Ok::<_, Error>(())
+//! })
+//! .wait()?;
+//!
+//! let balance: i64 = db
+//!     .read(|tx| tx.query_row("SELECT balance FROM account WHERE id = ?1", [2], |row| row.get(0)))
+//!     .wait()?;
+//! assert_eq!(balance, 30);
+//! # db.close()
+//! # }
+//! ```
+//!
+//! The handles that [`Database::write`] and [`Database::read`] return are futures, too; no async
+//! runtime is needed or assumed.
+//!
+//! A transaction's life is told in `ARCHITECTURE.md`; the algorithm that makes batches fast and
+//! isolated stands in the header of `writer.rs`.
+
+#![forbid(unsafe_code)]
+
+// In the order in which a reader may want them: the API, a transaction's way down, what is below.
+mod database;
+mod error;
+mod options;
+mod stats;
+mod tx;
+
+mod read;
+mod readers;
+mod write;
+
+mod checkpoint;
+mod completion;
+mod engine;
+mod files;
+mod member;
+mod queue;
+mod sync;
+mod writer;
+
+mod clock;
+mod progress;
+mod registry;
+mod wal;
+
+pub use clock::{Clock, SystemClock};
+pub use database::Database;
+pub use error::{Error, ErrorKind, OptionalExtension, Result};
+pub use options::{Durability, Options, Sharing};
+pub use read::Read;
+pub use stats::{SlowTransaction, Stats, Summary};
+pub use tx::Tx;
+pub use write::Write;
+
+pub use monolite_sqlite::rusqlite;
+pub use rusqlite::types::{FromSql, ToSql, Value};
+pub use rusqlite::{Params, Row, named_params, params};

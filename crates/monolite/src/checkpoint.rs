@@ -1,0 +1,271 @@
+//! Owns the size of the WAL: when it is copied into the database, by whom, and what happens when it
+//! nears its limit.
+//!
+//! # Algorithm
+//! The WAL is append-only until it *restarts*: everything in it is in the database file, no commit
+//! came in between, and no reader uses it. Then the next commit overwrites it from the start.
+//!
+//! 1. At a quarter of the limit (or when the writer has been idle), the **checkpointer** thread
+//!    ends the snapshots of idle readers and copies pages on a connection of its own, while the
+//!    writer goes on. Each pass leaves less than the one before: what was committed meanwhile.
+//! 2. It syncs the database file, so that the last sync finds little to do.
+//! 3. When little is left it asks the **writer** to finish between two batches
+//!    ([`Checkpoints::finish`]): copy the tail, sync, and let the next commit restart the WAL.
+//! 4. A reader with an old snapshot stops both copying and restart. From half of the limit on it
+//!    is given [`GRACE`]; from three quarters on its snapshot is revoked at once.
+//! 5. The writer starts no batch without room for one ([`Checkpoints::make_room`]): it waits,
+//!    finishing checkpoints, and refuses with `Overloaded` when room does not come. The WAL's
+//!    limit itself is kept by the VFS, which refuses a commit that would cross it.
+//!
+//! # Threads and locks
+//! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the
+//! checkpointer. No lock is held during I/O.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use monolite_sqlite::vfs::{WalControl, sync_database};
+use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use crate::read::ReadSide;
+use crate::stats::Recorder;
+use crate::writer::WriteQueue;
+
+/// How long a read may pin the WAL once that is half full. Long enough for any request, short
+/// enough that the other half of the limit is not written meanwhile.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Frames left at which the writer is asked to finish: about 4 MiB, some milliseconds of copying.
+const TAIL_FRAMES: u32 = 1_000;
+
+/// Passes in the background before the writer is asked to finish whatever is left.
+const MOST_PASSES: u32 = 6;
+
+/// How long the checkpointer waits before it tries again what a reader stopped.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long the writer waits for running reads to leave the WAL before it goes on appending.
+const READER_GAP: Duration = Duration::from_millis(2);
+
+#[derive(Default)]
+struct Signal {
+    wanted: bool,
+    stop: bool,
+}
+
+/// What the writer, the checkpointer and the options have in common.
+pub(crate) struct Checkpoints {
+    signal: Mutex<Signal>,
+    changed: Condvar,
+    finish_wanted: AtomicBool,
+    /// Size of the WAL when it was copied whole, so that the next commit restarts it.
+    restartable_at: AtomicU64,
+    wal: Arc<WalControl>,
+    limit: u64,
+    reads: Arc<ReadSide>,
+    clock: Arc<dyn Clock>,
+    recorder: Arc<Recorder>,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(
+        wal: Arc<WalControl>,
+        limit: u64,
+        reads: Arc<ReadSide>,
+        clock: Arc<dyn Clock>,
+        recorder: Arc<Recorder>,
+    ) -> Checkpoints {
+        Checkpoints {
+            signal: Mutex::default(),
+            changed: Condvar::new(),
+            finish_wanted: AtomicBool::new(false),
+            restartable_at: AtomicU64::new(u64::MAX),
+            wal,
+            limit,
+            reads,
+            clock,
+            recorder,
+        }
+    }
+
+    fn signal(&self) -> MutexGuard<'_, Signal> {
+        self.signal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of the WAL that the next commit will not overwrite.
+    pub(crate) fn wal_bytes(&self) -> u64 {
+        let bytes = self.wal.wal_bytes();
+        if bytes == self.restartable_at.load(Ordering::Relaxed) { 0 } else { bytes }
+    }
+
+    /// Bytes that a batch must find free: an eighth of the limit.
+    fn reserve(&self) -> u64 {
+        self.limit / 8
+    }
+
+    /// Wakes the checkpointer when the WAL has grown enough. Called after each batch.
+    pub(crate) fn note_growth(&self) {
+        if self.wal.wal_bytes() != self.restartable_at.load(Ordering::Relaxed) {
+            self.restartable_at.store(u64::MAX, Ordering::Relaxed);
+        }
+        if self.wal_bytes() >= self.limit / 4 {
+            self.request();
+        }
+    }
+
+    /// Wakes the checkpointer whatever the size.
+    pub(crate) fn request(&self) {
+        let mut signal = self.signal();
+        if !signal.wanted {
+            signal.wanted = true;
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.signal().stop = true;
+        self.changed.notify_one();
+    }
+
+    /// Whether the writer should call [`Checkpoints::finish`] before its next batch.
+    pub(crate) fn is_finish_wanted(&self) -> bool {
+        self.finish_wanted.load(Ordering::Acquire)
+    }
+
+    /// Copies what is left and makes the next commit restart the WAL, if readers allow. On the
+    /// writer's thread, between batches.
+    ///
+    /// # Errors
+    /// Those of SQLite; the WAL then goes on growing, and a failed sync poisons the database.
+    pub(crate) fn finish(&self, writer: &Connection) -> Result<Checkpoint> {
+        self.finish_wanted.store(false, Ordering::Release);
+        let start = self.clock.now();
+        let mut done = writer.checkpoint(CheckpointMode::Restart)?;
+        while done.blocked && self.clock.now() - start < READER_GAP {
+            self.reads.readers.release_idle();
+            std::thread::yield_now();
+            done = writer.checkpoint(CheckpointMode::Restart)?;
+        }
+        if done.is_complete() && !done.blocked {
+            self.restartable_at.store(self.wal.wal_bytes(), Ordering::Relaxed);
+            self.recorder.checkpoints_completed.add(1);
+        }
+        self.recorder.writer_pause.record_time(self.clock.now() - start);
+        Ok(done)
+    }
+
+    /// Waits until the WAL has room for a batch. On the writer's thread, between batches.
+    ///
+    /// # Errors
+    /// `Overloaded` when readers kept the WAL from restarting for `patience`, even after their
+    /// snapshots were revoked; those of [`Checkpoints::finish`].
+    pub(crate) fn make_room(&self, writer: &Connection, patience: Duration) -> Result<()> {
+        if self.has_room() {
+            return Ok(());
+        }
+        self.recorder.wal_stalls.add(1);
+        let start = self.clock.now();
+        loop {
+            self.reads.readers.revoke_older_than(Duration::ZERO);
+            self.finish(writer)?;
+            if self.has_room() {
+                return Ok(());
+            }
+            if self.clock.now() - start > patience {
+                return Err(self.no_room());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.wal_bytes() + self.reserve() <= self.limit
+    }
+
+    fn no_room(&self) -> Error {
+        let message = format!(
+            "the WAL holds {} of at most {} bytes and a reader keeps it from starting anew; end \
+             long reads, or raise the option wal_limit_bytes",
+            self.wal_bytes(),
+            self.limit
+        );
+        Error::new(ErrorKind::Overloaded, message)
+    }
+}
+
+/// The checkpointer thread.
+pub(crate) struct Checkpointer {
+    pub(crate) connection: Connection,
+    pub(crate) checkpoints: Arc<Checkpoints>,
+    pub(crate) queue: Arc<WriteQueue>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Checkpointer {
+    /// Runs until [`Checkpoints::stop`].
+    pub(crate) fn run(self) {
+        while self.wait_for_work() {
+            if self.progress.is_poisoned() {
+                continue;
+            }
+            if let Err(error) = self.copy()
+                && error.is_failed_sync()
+            {
+                self.progress.poison(format!("a checkpoint could not be synced ({error})"));
+                self.queue.close();
+            }
+        }
+    }
+
+    fn wait_for_work(&self) -> bool {
+        let mut signal = self.checkpoints.signal();
+        while !signal.wanted && !signal.stop {
+            signal = self.checkpoints.changed.wait(signal).unwrap_or_else(PoisonError::into_inner);
+        }
+        signal.wanted = false;
+        !signal.stop
+    }
+
+    /// Copies in passes until little is left, then has the writer finish.
+    fn copy(&self) -> Result<()> {
+        for _ in 0..MOST_PASSES {
+            if let Some(pinned) = self.checkpoints.reads.readers.release_idle() {
+                self.press(pinned.oldest);
+            }
+            let done = self.pass()?;
+            if done.wal_frames - done.copied_frames <= TAIL_FRAMES {
+                break;
+            }
+        }
+        sync_database(self.connection.raw())?;
+        self.checkpoints.finish_wanted.store(true, Ordering::Release);
+        self.queue.kick();
+        Ok(())
+    }
+
+    fn pass(&self) -> Result<Checkpoint> {
+        let clock = &self.checkpoints.clock;
+        let start = clock.now();
+        let done = self.connection.checkpoint(CheckpointMode::Passive)?;
+        self.checkpoints.recorder.checkpoint_passes.add(1);
+        self.checkpoints.recorder.checkpoint_time.record_time(clock.now() - start);
+        Ok(done)
+    }
+
+    /// Presses readers whose snapshot, `oldest` at most, stands in the way.
+    fn press(&self, oldest: Duration) {
+        let (bytes, limit) = (self.checkpoints.wal_bytes(), self.checkpoints.limit);
+        let readers = &self.checkpoints.reads.readers;
+        if bytes >= limit / 4 * 3 {
+            readers.revoke_older_than(Duration::ZERO);
+        } else if bytes >= limit / 2 && oldest >= GRACE {
+            readers.revoke_older_than(GRACE);
+        } else {
+            std::thread::sleep(RETRY);
+        }
+    }
+}

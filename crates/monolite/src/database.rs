@@ -1,0 +1,159 @@
+//! Owns the handle that users hold: writes, reads, figures and the end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::completion::Completion;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::member::{Body, Job, Once, Repeatable};
+use crate::options::Options;
+use crate::read::{Answer, Read};
+use crate::stats::Stats;
+use crate::tx::Tx;
+use crate::write::Write;
+
+/// An open database. Cloning it is cheap and gives another handle on the same one.
+///
+/// Dropping the last handle closes the database, see [`Database::close`].
+#[derive(Clone)]
+pub struct Database {
+    engine: Arc<Engine>,
+}
+
+impl Database {
+    /// Opens the database at `path` with the default [`Options`], and creates it where there is
+    /// none. `":memory:"` opens one for tests.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn open_with(options: Options, path: &Path, patience: Duration) -> Result<Database> {
+        let opened = files::open(&options, path, patience)?;
+        Ok(Database { engine: Arc::new(Engine::start(opened, &options)?) })
+    }
+
+    /// Runs `body` as a transaction that may write: alone, as far as it and everyone else can
+    /// tell. `Ok` commits it, an error or a panic rolls it back, and either way its neighbours in
+    /// the batch are not touched.
+    ///
+    /// `body` is handed to the writer thread at once, or as soon as the queue has room and the
+    /// handle is waited for or polled. It may be run more than once before its one result is
+    /// delivered (see [`Tx::attempt`]), so it should change nothing but the database.
+    ///
+    /// # Durability
+    /// The result is delivered when the transaction is on disk, unless the database was opened with
+    /// [`Durability::Buffered`](crate::Durability::Buffered).
+    ///
+    /// # Errors
+    /// See [`Write::wait`].
+    pub fn write<T, E, F>(&self, body: F) -> Write<T, E>
+    where
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.submit(Repeatable(body))
+    }
+
+    /// As [`Database::write`], for a closure that can run only once. It pays for that: a savepoint,
+    /// and a commit that it shares only with the transactions before it.
+    ///
+    /// # Errors
+    /// See [`Write::wait`].
+    pub fn write_once<T, E, F>(&self, body: F) -> Write<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.submit(Once(Some(body)))
+    }
+
+    /// As [`Database::write`], and refuses at once when the queue is full.
+    ///
+    /// # Errors
+    /// `Overloaded` when the queue is full, `Closed`, `Poisoned`; those of the transaction come
+    /// from the handle.
+    pub fn try_write<T, E, F>(&self, body: F) -> Result<Write<T, E>>
+    where
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let caller = Completion::new();
+        let member = Box::new(Job::new(Repeatable(body), Arc::clone(&caller)));
+        self.engine.queue().try_push(member)?;
+        Ok(Write::sent(caller))
+    }
+
+    fn submit<B, T, E>(&self, body: B) -> Write<T, E>
+    where
+        B: Body<T, E> + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let caller = Completion::new();
+        let member = Box::new(Job::new(body, Arc::clone(&caller)));
+        Write::submit(member, caller, self.engine.queue())
+    }
+
+    /// Runs `body` as a read transaction on one snapshot, which contains every write acknowledged
+    /// before the read began.
+    ///
+    /// [`Read::wait`] runs it on the calling thread; awaiting it runs it on a reader thread, since
+    /// a query is work for a core, not waiting. It may see a commit that is not on disk yet, see
+    /// [`Database::read_durable`].
+    ///
+    /// # Errors
+    /// See [`Read::wait`].
+    pub fn read<T, E, F>(&self, body: F) -> Read<'_, F, T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<Error>,
+    {
+        Read::new(self.engine.reads(), Answer::AtOnce, body)
+    }
+
+    /// As [`Database::read`], and returns only when everything it may have seen is on disk: for
+    /// an answer that must not be taken back by a power loss.
+    ///
+    /// # Errors
+    /// See [`Read::wait`].
+    pub fn read_durable<T, E, F>(&self, body: F) -> Read<'_, F, T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<Error>,
+    {
+        Read::new(self.engine.reads(), Answer::OnceDurable, body)
+    }
+
+    /// What the engine counted and measured since the database was opened.
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// Closes the database: every write that was accepted is run and answered, later ones are
+    /// refused with `Closed`, running reads end, the WAL is moved into the database file, which is
+    /// then an ordinary SQLite file without companions. Blocks until that is done.
+    ///
+    /// Other handles of this database see it closed. Closing twice does nothing.
+    ///
+    /// # Errors
+    /// `Poisoned` when a sync failed earlier; `Storage` when the last checkpoint failed. Nothing
+    /// acknowledged is lost by that: the next open recovers it from the WAL.
+    pub fn close(&self) -> Result<()> {
+        self.engine.close()
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,321 @@
+//! Owns the engine's threads, from the opening of the files to the clean shutdown.
+//!
+//! # Threads and locks
+//! - `monolite-write` runs [`Writer::step`] over what the queue holds.
+//! - `monolite-sync` syncs the WAL and answers ([`crate::sync`]).
+//! - `monolite-checkpoint` copies the WAL into the database ([`crate::checkpoint`]).
+//! - `monolite-read-N` serve awaited reads ([`crate::read`]).
+//!
+//! None of them owns the [`Engine`], so dropping its last handle ends them.
+//!
+//! # Invariants
+//! - Every write that got into the queue is answered, whatever ends the writer thread.
+//! - After poisoning, no checkpoint runs: what the WAL holds is all there is to recover from.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use monolite_sqlite::CheckpointMode;
+use monolite_sqlite::vfs::WalControl;
+
+use crate::checkpoint::{Checkpointer, Checkpoints};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{Files, Opened};
+use crate::options::Options;
+use crate::progress::Progress;
+use crate::queue::{Queue, Taken};
+use crate::read::{ReadSide, serve};
+use crate::readers::Readers;
+use crate::stats::{Recorder, Stats};
+use crate::sync::{Committed, Handover, Syncer};
+use crate::write::mark_writer_thread;
+use crate::writer::{Entry, WriteQueue, Writer};
+
+/// How long the writer must be idle before the WAL is copied whatever its size.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// One open database.
+pub(crate) struct Engine {
+    queue: Arc<WriteQueue>,
+    reads: Arc<ReadSide>,
+    handover: Arc<Handover>,
+    checkpoints: Arc<Checkpoints>,
+    progress: Arc<Progress>,
+    recorder: Arc<Recorder>,
+    wal: Arc<WalControl>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What is there from opening to closing.
+struct Running {
+    writer: JoinHandle<Option<Writer>>,
+    syncer: JoinHandle<()>,
+    checkpointer: JoinHandle<()>,
+    readers: Vec<JoinHandle<()>>,
+    // Last: the VFS and the registration must outlive every connection.
+    files: Files,
+}
+
+impl Engine {
+    /// Starts the threads over opened files.
+    pub(crate) fn start(opened: Opened, options: &Options) -> Result<Engine> {
+        let progress = Arc::new(Progress::default());
+        let recorder = Arc::new(Recorder::default());
+        let clock = Arc::clone(&options.clock);
+        let queue = Arc::new(WriteQueue::new(options.queue_capacity, Arc::clone(&progress)));
+        let handover = Arc::new(Handover::new(options.queue_capacity));
+        let readers = Readers::new(
+            opened.readers,
+            opened.is_exclusive,
+            options.read_time_limit,
+            Arc::clone(&clock),
+            Arc::clone(&progress),
+            Arc::clone(&recorder),
+        );
+        let reads = Arc::new(ReadSide {
+            readers,
+            progress: Arc::clone(&progress),
+            queue: Queue::new(options.queue_capacity),
+        });
+        let checkpoints = Arc::new(Checkpoints::new(
+            Arc::clone(&opened.wal),
+            options.wal_limit_bytes,
+            Arc::clone(&reads),
+            Arc::clone(&clock),
+            Arc::clone(&recorder),
+        ));
+        let writer =
+            Writer::new(opened.writer, opened.writer_deadline, options, Arc::clone(&recorder));
+        let write_loop = WriteLoop {
+            queue: Arc::clone(&queue),
+            handover: Arc::clone(&handover),
+            checkpoints: Arc::clone(&checkpoints),
+            progress: Arc::clone(&progress),
+            max_batch: options.max_batch,
+            patience: options.write_time_limit,
+        };
+        let syncer = Syncer {
+            handover: Arc::clone(&handover),
+            wal: opened.wal_file,
+            durability: opened.durability,
+            progress: Arc::clone(&progress),
+            queue: Arc::clone(&queue),
+            recorder: Arc::clone(&recorder),
+            clock,
+        };
+        let checkpointer = Checkpointer {
+            connection: opened.checkpointer,
+            checkpoints: Arc::clone(&checkpoints),
+            queue: Arc::clone(&queue),
+            progress: Arc::clone(&progress),
+        };
+        let running = Running {
+            writer: spawn("monolite-write", move || write_loop.run(writer))?,
+            syncer: spawn("monolite-sync", move || syncer.run())?,
+            checkpointer: spawn("monolite-checkpoint", move || checkpointer.run())?,
+            readers: spawn_readers(options.readers, &reads)?,
+            files: opened.files,
+        };
+        let wal = opened.wal;
+        let running = Mutex::new(Some(running));
+        Ok(Engine { queue, reads, handover, checkpoints, progress, recorder, wal, running })
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
+        &self.queue
+    }
+
+    pub(crate) fn reads(&self) -> &Arc<ReadSide> {
+        &self.reads
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let (reads, kept) = self.reads.readers.counts();
+        Stats {
+            reads,
+            reads_on_kept_snapshot: kept,
+            queue_depth: self.queue.len() as u64,
+            unsynced_transactions: self.handover.unanswered(),
+            wal_bytes: self.checkpoints.wal_bytes(),
+            wal_bytes_max: self.wal.wal_bytes_max(),
+            ..self.recorder.snapshot()
+        }
+    }
+
+    /// Ends everything: answers what was accepted, waits for running reads, checkpoints, closes.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        self.queue.close();
+        self.reads.queue.close();
+        let Some(running) = running.take() else { return Ok(()) };
+        if running.is_own_thread() {
+            // The last handle was dropped by a closure: that thread cannot wait for itself.
+            let (reads, checkpoints) = (Arc::clone(&self.reads), Arc::clone(&self.checkpoints));
+            let progress = Arc::clone(&self.progress);
+            spawn("monolite-close", move || {
+                let _ = running.end(&reads, &checkpoints, &progress);
+            })?;
+            return Ok(());
+        }
+        running.end(&self.reads, &self.checkpoints, &self.progress)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // A failed last checkpoint loses nothing: the WAL stays and is recovered at the next open.
+        let _ = self.close();
+    }
+}
+
+impl Running {
+    fn is_own_thread(&self) -> bool {
+        let this = thread::current().id();
+        self.readers.iter().any(|reader| reader.thread().id() == this)
+            || self.writer.thread().id() == this
+            || self.syncer.thread().id() == this
+    }
+
+    fn end(self, reads: &ReadSide, checkpoints: &Checkpoints, progress: &Progress) -> Result<()> {
+        let writer = self.writer.join().ok().flatten();
+        let others_ended = self.syncer.join().is_ok()
+            & self.readers.into_iter().map(JoinHandle::join).all(|end| end.is_ok());
+        reads.readers.close();
+        checkpoints.stop();
+        let checkpointer_ended = self.checkpointer.join().is_ok();
+        let result = match writer {
+            Some(writer) if others_ended && checkpointer_ended => last_checkpoint(writer, progress),
+            _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),
+        };
+        drop(self.files);
+        result
+    }
+}
+
+/// Moves the WAL into the database and closes the last connection, which removes the WAL.
+fn last_checkpoint(writer: Writer, progress: &Progress) -> Result<()> {
+    progress.check_poison()?;
+    let connection = writer.connection();
+    connection.checkpoint(CheckpointMode::Truncate)?;
+    connection.remove_wal_on_close()?;
+    Ok(())
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    thread::Builder::new().name(name.into()).spawn(body).map_err(|error| {
+        let message = format!("the thread {name} cannot be started: {error}");
+        Error::new(ErrorKind::Storage, message)
+    })
+}
+
+fn spawn_readers(count: usize, reads: &Arc<ReadSide>) -> Result<Vec<JoinHandle<()>>> {
+    let spawn_one = |number| {
+        let reads = Arc::clone(reads);
+        spawn(&format!("monolite-read-{number}"), move || serve(&reads.queue))
+    };
+    (0..count).map(spawn_one).collect()
+}
+
+/// The writer thread's part outside of [`Writer`]: where batches come from and go to.
+struct WriteLoop {
+    queue: Arc<WriteQueue>,
+    handover: Arc<Handover>,
+    checkpoints: Arc<Checkpoints>,
+    progress: Arc<Progress>,
+    max_batch: usize,
+    patience: Duration,
+}
+
+impl WriteLoop {
+    fn run(self, mut writer: Writer) -> Option<Writer> {
+        mark_writer_thread();
+        let mut members = VecDeque::new();
+        let mut inbox = VecDeque::new();
+        loop {
+            let patience = (self.checkpoints.wal_bytes() > 0).then_some(IDLE);
+            let taken = self.queue.take(self.max_batch, &mut members, patience);
+            inbox.extend(members.drain(..).map(Entry::new));
+            if self.checkpoints.is_finish_wanted() {
+                self.finish_checkpoint(&writer);
+            } else if taken == Taken::Nothing {
+                self.checkpoints.request();
+            }
+            while !inbox.is_empty() {
+                self.one_batch(&mut writer, &mut inbox);
+            }
+            if taken == Taken::Closed {
+                return Some(writer);
+            }
+        }
+    }
+
+    fn one_batch(&self, writer: &mut Writer, inbox: &mut VecDeque<Entry>) {
+        let room = self
+            .progress
+            .check_poison()
+            .and_then(|()| self.checkpoints.make_room(writer.connection(), self.patience));
+        if let Err(error) = room {
+            self.poison_if_failed_sync(&error);
+            return refuse(inbox, &error);
+        }
+        let number = self.progress.start_commit();
+        let members = writer.step(inbox);
+        self.progress.finish_commit(number);
+        if let Some(reason) = writer.failed_sync() {
+            self.poison(reason.to_owned());
+        }
+        self.handover.push(Committed { number, members });
+        self.checkpoints.note_growth();
+        if self.checkpoints.is_finish_wanted() {
+            self.finish_checkpoint(writer);
+        }
+    }
+
+    fn finish_checkpoint(&self, writer: &Writer) {
+        if self.progress.is_poisoned() {
+            return;
+        }
+        // Any other failure (a full disk) leaves the WAL as it is; it is tried again as it grows.
+        if let Err(error) = self.checkpoints.finish(writer.connection()) {
+            self.poison_if_failed_sync(&error);
+        }
+    }
+
+    fn poison_if_failed_sync(&self, error: &Error) {
+        if error.is_failed_sync() {
+            self.poison(format!("a checkpoint could not be synced ({error})"));
+        }
+    }
+
+    fn poison(&self, reason: String) {
+        self.progress.poison(reason);
+        self.queue.close();
+    }
+}
+
+impl Drop for WriteLoop {
+    /// Runs at the regular end, and when a defect unwinds the writer thread.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.poison("of a defect in the writer (its thread panicked)".into());
+        }
+        self.queue.close();
+        let mut rest = VecDeque::new();
+        while self.queue.take(usize::MAX, &mut rest, None) != Taken::Closed {
+            rest.drain(..).for_each(|member| self.queue.refuse(member));
+        }
+        self.handover.close();
+    }
+}
+
+fn refuse(inbox: &mut VecDeque<Entry>, error: &Error) {
+    for mut entry in inbox.drain(..) {
+        entry.overrule(Error::new(error.kind(), error.to_string()));
+        entry.answer();
+    }
+}

@@ -1,0 +1,176 @@
+//! Owns the one public error type and what a caller should do about each kind.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use monolite_sqlite::rusqlite;
+use rusqlite::ErrorCode;
+
+/// Result of an engine call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The transaction conflicted with another one. Nothing was changed; run it again.
+    Conflict,
+    /// The queue, the write lock or the WAL has no room. Nothing was changed; try later, slower.
+    Overloaded,
+    /// A time limit passed. Nothing was changed; do less in one transaction or raise the limit.
+    Timeout,
+    /// The closure itself gave up, see [`Error::aborted`]. Nothing was changed.
+    Aborted,
+    /// A constraint of the schema refused the change. Nothing was changed; correct the data.
+    Constraint,
+    /// The statement, a parameter or an option is wrong. Nothing was changed; correct the program.
+    Invalid,
+    /// The file system refused: disk full, I/O error, permission. Nothing was changed; mend the
+    /// system, then try again.
+    Storage,
+    /// Whether the transaction committed is not known. Ask the database before trying again.
+    CommitUnknown,
+    /// A sync failed earlier, so nothing more is acknowledged. Reads go on; reopen the database.
+    Poisoned,
+    /// The file is damaged or no database. Restore a backup.
+    Corrupt,
+    /// The database was closed. Nothing was changed.
+    Closed,
+    /// A defect in Monolite. Nothing was acknowledged; please report it.
+    Internal,
+}
+
+/// What went wrong: a kind to act upon, a sentence to read, and SQLite's own code and error.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    extended_code: Option<i32>,
+    source: Option<rusqlite::Error>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        let message = message.into();
+        Error(Box::new(Inner { kind, message, extended_code: None, source: None }))
+    }
+
+    /// An error for a closure that gives up: its transaction is rolled back, and its caller gets
+    /// this error with [`ErrorKind::Aborted`].
+    pub fn aborted(reason: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Aborted, reason)
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// SQLite's extended result code (<https://sqlite.org/rescode.html>), where SQLite said so.
+    pub fn extended_code(&self) -> Option<i32> {
+        self.0.extended_code
+    }
+
+    /// The error of `rusqlite` underneath, if one is the cause.
+    pub fn sqlite(&self) -> Option<&rusqlite::Error> {
+        self.0.source.as_ref()
+    }
+
+    /// Whether a query that must return a row returned none; see also [`OptionalExtension`].
+    pub fn is_no_rows(&self) -> bool {
+        matches!(self.0.source, Some(rusqlite::Error::QueryReturnedNoRows))
+    }
+
+    /// Puts what was being done before the message.
+    pub(crate) fn context(mut self, doing: impl fmt::Display) -> Error {
+        self.0.message = format!("{doing}: {}", self.0.message);
+        self
+    }
+
+    /// The authorizer's reason in place of SQLite's "not authorized".
+    pub(crate) fn denied(self, reason: Option<String>) -> Error {
+        match reason {
+            Some(reason) if self.is_auth() => {
+                Error(Box::new(Inner { message: reason, kind: ErrorKind::Invalid, ..*self.0 }))
+            }
+            _ => self,
+        }
+    }
+
+    fn is_auth(&self) -> bool {
+        self.0.extended_code.is_some_and(|code| code & 0xff == rusqlite::ffi::SQLITE_AUTH)
+    }
+
+    /// Whether a sync failed, after which no page of the file can be trusted to be on disk.
+    pub(crate) fn is_failed_sync(&self) -> bool {
+        use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+        matches!(self.0.extended_code, Some(SQLITE_IOERR_FSYNC | SQLITE_IOERR_DIR_FSYNC))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("extended_code", &self.0.extended_code)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(source: rusqlite::Error) -> Error {
+        let extended_code = source.sqlite_error().map(|e| e.extended_code);
+        let kind = source.sqlite_error_code().map_or(ErrorKind::Invalid, kind_of);
+        let message = source.to_string();
+        Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }))
+    }
+}
+
+fn kind_of(code: ErrorCode) -> ErrorKind {
+    match code {
+        ErrorCode::ConstraintViolation => ErrorKind::Constraint,
+        ErrorCode::DiskFull
+        | ErrorCode::SystemIoFailure
+        | ErrorCode::CannotOpen
+        | ErrorCode::OutOfMemory
+        | ErrorCode::PermissionDenied => ErrorKind::Storage,
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
+        ErrorCode::OperationInterrupted => ErrorKind::Timeout,
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Overloaded,
+        _ => ErrorKind::Invalid,
+    }
+}
+
+/// Turns "no row" into `None`, as `rusqlite::OptionalExtension` does for its own results.
+pub trait OptionalExtension<T> {
+    /// `Ok(None)` when the query returned no row.
+    ///
+    /// # Errors
+    /// Every other error, unchanged.
+    fn optional(self) -> Result<Option<T>>;
+}
+
+impl<T> OptionalExtension<T> for Result<T> {
+    fn optional(self) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_no_rows() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Owns one transaction on its way through the writer: the closure, the outcome of its latest run,
+//! and the caller who waits.
+//!
+//! # Invariants
+//! - The caller gets exactly one outcome: the latest run's, or the engine's verdict in its place.
+//! - A member that is dropped unanswered says so (`Closed`, `CommitUnknown`), never its outcome:
+//!   nobody waits for ever, and nobody is told of a commit that may not be one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::completion::{Completion, Outcome};
+use crate::error::{Error, ErrorKind};
+use crate::tx::Tx;
+
+/// How one run of a closure ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    Succeeded,
+    Failed,
+    Panicked,
+}
+
+/// A member of a batch, whatever its types.
+pub(crate) trait Member: Send {
+    /// Whether the closure may be run more than once.
+    fn is_repeatable(&self) -> bool;
+    /// Runs the closure and keeps its outcome; catches its panic.
+    fn run(&mut self, tx: &Tx<'_>) -> Ran;
+    /// Puts the engine's verdict in place of the closure's outcome.
+    fn overrule(&mut self, error: Error);
+    /// Delivers the outcome to the caller.
+    fn answer(self: Box<Self>);
+}
+
+/// A closure that may run again.
+pub(crate) struct Repeatable<F>(pub(crate) F);
+
+/// A closure that runs once.
+pub(crate) struct Once<F>(pub(crate) Option<F>);
+
+/// The two kinds of closures behind one face.
+pub(crate) trait Body<T, E>: Send {
+    const REPEATABLE: bool;
+    fn call(&mut self, tx: &Tx<'_>) -> Result<T, E>;
+}
+
+impl<T, E, F: FnMut(&Tx<'_>) -> Result<T, E> + Send> Body<T, E> for Repeatable<F> {
+    const REPEATABLE: bool = true;
+    fn call(&mut self, tx: &Tx<'_>) -> Result<T, E> {
+        (self.0)(tx)
+    }
+}
+
+impl<T, E, F: FnOnce(&Tx<'_>) -> Result<T, E> + Send> Body<T, E> for Once<F> {
+    const REPEATABLE: bool = false;
+    fn call(&mut self, tx: &Tx<'_>) -> Result<T, E> {
+        let body = self.0.take().expect("a closure that runs once was run once");
+        body(tx)
+    }
+}
+
+/// A closure, its outcome and its caller.
+pub(crate) struct Job<B, T, E> {
+    body: B,
+    outcome: Option<Outcome<T, E>>,
+    answered: bool,
+    caller: Arc<Completion<T, E>>,
+}
+
+impl<B, T, E> Job<B, T, E> {
+    pub(crate) fn new(body: B, caller: Arc<Completion<T, E>>) -> Job<B, T, E> {
+        Job { body, outcome: None, answered: false, caller }
+    }
+}
+
+impl<B, T, E> Member for Job<B, T, E>
+where
+    B: Body<T, E>,
+    T: Send,
+    E: Send,
+{
+    fn is_repeatable(&self) -> bool {
+        B::REPEATABLE
+    }
+
+    fn run(&mut self, tx: &Tx<'_>) -> Ran {
+        let body = &mut self.body;
+        let (ran, outcome) = match catch_unwind(AssertUnwindSafe(|| body.call(tx))) {
+            Ok(Ok(value)) => (Ran::Succeeded, Outcome::Returned(Ok(value))),
+            Ok(Err(error)) => (Ran::Failed, Outcome::Returned(Err(error))),
+            Err(payload) => (Ran::Panicked, Outcome::Panicked(payload)),
+        };
+        self.outcome = Some(outcome);
+        ran
+    }
+
+    fn overrule(&mut self, error: Error) {
+        self.outcome = Some(Outcome::Refused(error));
+    }
+
+    fn answer(mut self: Box<Self>) {
+        if let Some(outcome) = self.outcome.take() {
+            self.answered = true;
+            self.caller.deliver(outcome);
+        }
+    }
+}
+
+impl<B, T, E> Drop for Job<B, T, E> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        let error = if self.outcome.is_none() {
+            Error::new(ErrorKind::Closed, "the database was closed before the transaction was run")
+        } else {
+            let message = "the engine stopped between running the transaction and acknowledging \
+                           it, so whether it committed is not known";
+            Error::new(ErrorKind::CommitUnknown, message)
+        };
+        self.caller.deliver(Outcome::Refused(error));
+    }
+}

@@ -1,0 +1,244 @@
+//! Owns the configuration of a database: each option's unit, default, range and trade-off.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::database::Database;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What an acknowledgement means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The write is on disk (`fdatasync` of the WAL returned): it survives `kill -9` and power
+    /// loss.
+    Synced,
+    /// The write is committed: it survives `kill -9`; a power loss may take the last moments.
+    Buffered,
+}
+
+/// Who else may use the file while it is open here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// This process alone. Locks are kept in memory, so a point read costs what the B-tree costs.
+    /// Other processes are told that the database is locked.
+    Exclusive,
+    /// Other processes, such as the `sqlite3` shell (3.51.3 or newer), may use the file, too. Each
+    /// read outside of a longer transaction pays several system calls for its locks, and another
+    /// process that writes or checkpoints can delay this one.
+    Shared,
+}
+
+/// How a database is opened. Every option has a default that suits a server.
+///
+/// ```
+/// use std::time::Duration;
+/// # fn main() -> monolite::Result<()> {
+/// let db = monolite::Options::new()
+///     .readers(4)
+///     .wal_limit_bytes(256 << 20)
+///     .write_time_limit(Duration::from_millis(500))
+///     .open(":memory:")?;
+/// # db.close()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) durability: Durability,
+    pub(crate) sharing: Sharing,
+    pub(crate) readers: usize,
+    pub(crate) reader_cache_bytes: u64,
+    pub(crate) writer_cache_bytes: u64,
+    pub(crate) max_batch: usize,
+    pub(crate) max_batch_time: Duration,
+    pub(crate) queue_capacity: usize,
+    pub(crate) write_time_limit: Duration,
+    pub(crate) read_time_limit: Duration,
+    pub(crate) slow_transaction: Duration,
+    pub(crate) wal_limit_bytes: u64,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        Options {
+            durability: Durability::Synced,
+            sharing: Sharing::Exclusive,
+            readers: cores.clamp(4, 64),
+            reader_cache_bytes: 16 << 20,
+            writer_cache_bytes: 256 << 20,
+            max_batch: 10_000,
+            max_batch_time: Duration::from_millis(50),
+            queue_capacity: 16_384,
+            write_time_limit: Duration::from_secs(5),
+            read_time_limit: Duration::from_secs(60),
+            slow_transaction: Duration::from_millis(100),
+            wal_limit_bytes: 1 << 30,
+            clock: Arc::new(SystemClock::default()),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// What an acknowledgement means. Default: [`Durability::Synced`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Options {
+        self.durability = durability;
+        self
+    }
+
+    /// Who else may use the file. Default: [`Sharing::Exclusive`].
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Options {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Number of reader connections, and of threads that serve awaited reads: 1 to 1,024.
+    /// Default: the number of cores, at least 4 and at most 64. More readers allow more long
+    /// queries at once and cost a page cache each.
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Options {
+        self.readers = readers;
+        self
+    }
+
+    /// Page cache of each reader in bytes: 64 KiB to 64 GiB. Default: 16 MiB. A larger cache saves
+    /// reads of a database that rarely changes; a commit empties it, which costs time in
+    /// proportion to its size.
+    #[must_use]
+    pub fn reader_cache_bytes(mut self, bytes: u64) -> Options {
+        self.reader_cache_bytes = bytes;
+        self
+    }
+
+    /// Page cache of the writer in bytes: 64 KiB to 64 GiB. Default: 256 MiB. It should hold the
+    /// pages that are written again and again; a batch that changes more pages than fit makes it
+    /// grow until the batch is committed.
+    #[must_use]
+    pub fn writer_cache_bytes(mut self, bytes: u64) -> Options {
+        self.writer_cache_bytes = bytes;
+        self
+    }
+
+    /// Most transactions committed together: 1 to 1,000,000. Default: 10,000. Larger batches write
+    /// a hot page once for more transactions; the first of a batch waits for the last.
+    #[must_use]
+    pub fn max_batch(mut self, transactions: usize) -> Options {
+        self.max_batch = transactions;
+        self
+    }
+
+    /// Longest time a batch collects transactions before it commits: 1 µs to 60 s. Default: 50 ms.
+    #[must_use]
+    pub fn max_batch_time(mut self, time: Duration) -> Options {
+        self.max_batch_time = time;
+        self
+    }
+
+    /// Most transactions waiting for the writer, and most that wait for their sync: 1 to
+    /// 10,000,000. Default: 16,384. [`Database::try_write`] refuses and [`Database::write`] waits
+    /// when the queue is full. A longer queue takes longer bursts and makes waiting longer.
+    #[must_use]
+    pub fn queue_capacity(mut self, transactions: usize) -> Options {
+        self.queue_capacity = transactions;
+        self
+    }
+
+    /// Longest time one write transaction may take in the writer: 1 ms to 1 h. Default: 5 s. It is
+    /// interrupted and rolled back alone when that time is over. Everybody else waits for it, so
+    /// this is the worst wait that one transaction can cause.
+    #[must_use]
+    pub fn write_time_limit(mut self, time: Duration) -> Options {
+        self.write_time_limit = time;
+        self
+    }
+
+    /// Longest time a read may take: 1 ms to 24 h. Default: 60 s. A long read keeps the WAL from
+    /// starting anew; when the WAL nears its limit the read is ended earlier.
+    #[must_use]
+    pub fn read_time_limit(mut self, time: Duration) -> Options {
+        self.read_time_limit = time;
+        self
+    }
+
+    /// A write transaction that takes longer is remembered with its last statement in
+    /// [`Stats::slow_transactions`](crate::Stats::slow_transactions): 1 µs to 1 h. Default: 100 ms.
+    #[must_use]
+    pub fn slow_transaction(mut self, time: Duration) -> Options {
+        self.slow_transaction = time;
+        self
+    }
+
+    /// Largest size of the WAL file in bytes: 8 MiB to 1 TiB. Default: 1 GiB. A larger WAL writes
+    /// a hot page to the database less often and allows longer reads under load; it takes disk
+    /// space, and time to recover after a crash. It is a limit: long reads are ended and then
+    /// writes wait before it is exceeded.
+    #[must_use]
+    pub fn wal_limit_bytes(mut self, bytes: u64) -> Options {
+        self.wal_limit_bytes = bytes;
+        self
+    }
+
+    /// Brings a clock of one's own, for tests and simulation.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
+        self.clock = clock;
+        self
+    }
+
+    /// Opens the database at `path`, and creates it where there is none.
+    ///
+    /// `":memory:"` opens a new empty database that is removed when it is closed, with the same
+    /// behaviour but for durability; it is meant for tests.
+    ///
+    /// # Errors
+    /// `Invalid` for an option out of its range or a path that is open in this process already;
+    /// `Overloaded` when another process holds the file (the message says which);
+    /// `Storage` when the file or its directory cannot be used; `Corrupt` when it is no database.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
+        self.check()?;
+        Database::open_with(self, path.as_ref(), Duration::ZERO)
+    }
+
+    /// As [`Options::open`], and waits up to `patience` for another process to let go of the file:
+    /// a new version of a program can start while the old one still finishes.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`]; `Overloaded` only after `patience`.
+    pub fn open_wait(self, path: impl AsRef<Path>, patience: Duration) -> Result<Database> {
+        self.check()?;
+        Database::open_with(self, path.as_ref(), patience)
+    }
+
+    fn check(&self) -> Result<()> {
+        const MS: Duration = Duration::from_millis(1);
+        const US: Duration = Duration::from_micros(1);
+        const HOUR: Duration = Duration::from_secs(3_600);
+        within("readers", self.readers, 1, 1_024)?;
+        within("reader_cache_bytes", self.reader_cache_bytes, 64 << 10, 64 << 30)?;
+        within("writer_cache_bytes", self.writer_cache_bytes, 64 << 10, 64 << 30)?;
+        within("max_batch", self.max_batch, 1, 1_000_000)?;
+        within("max_batch_time", self.max_batch_time, US, Duration::from_secs(60))?;
+        within("queue_capacity", self.queue_capacity, 1, 10_000_000)?;
+        within("write_time_limit", self.write_time_limit, MS, HOUR)?;
+        within("read_time_limit", self.read_time_limit, MS, 24 * HOUR)?;
+        within("slow_transaction", self.slow_transaction, US, HOUR)?;
+        within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)
+    }
+}
+
+fn within<V: PartialOrd + std::fmt::Debug>(name: &str, value: V, low: V, high: V) -> Result<()> {
+    if low <= value && value <= high {
+        return Ok(());
+    }
+    let message = format!("option {name} is {value:?}; it must be from {low:?} to {high:?}");
+    Err(Error::new(ErrorKind::Invalid, message))
+}

@@ -1,0 +1,88 @@
+//! Owns how far the engine has come: which batch is being committed, which is visible, which is on
+//! disk, and whether it stopped for good.
+//!
+//! # Invariants
+//! - Batches are numbered 1, 2, 3 … in commit order; `durable <= committed <= committing`.
+//! - A caller is answered only after `durable` reached its batch. Hence a reader that sees
+//!   `committed` sees every acknowledged write.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+
+#[derive(Default)]
+pub(crate) struct Progress {
+    committing: AtomicU64,
+    committed: AtomicU64,
+    durable: Mutex<u64>,
+    advanced: Condvar,
+    poison: OnceLock<String>,
+}
+
+impl Progress {
+    /// Numbers the batch that is about to commit.
+    pub(crate) fn start_commit(&self) -> u64 {
+        self.committing.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Batch `number` is visible to new snapshots, or was rolled back.
+    pub(crate) fn finish_commit(&self, number: u64) {
+        self.committed.store(number, Ordering::Release);
+    }
+
+    /// A snapshot taken after this call contains at least these batches.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// A snapshot taken before this call contains at most these batches.
+    pub(crate) fn committing(&self) -> u64 {
+        self.committing.load(Ordering::Acquire)
+    }
+
+    /// Everything up to batch `number` is as durable as the options ask for.
+    pub(crate) fn finish_sync(&self, number: u64) {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = number;
+        self.advanced.notify_all();
+    }
+
+    /// Blocks until batch `number` is durable.
+    ///
+    /// # Errors
+    /// `Poisoned` when that will not happen.
+    pub(crate) fn wait_durable(&self, number: u64) -> Result<()> {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        while *durable < number {
+            self.check_poison()?;
+            durable = self.advanced.wait(durable).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    /// Stops all acknowledgements for good; the first reason stays.
+    pub(crate) fn poison(&self, reason: String) {
+        let durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.poison.set(reason);
+        drop(durable);
+        self.advanced.notify_all();
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poison.get().is_some()
+    }
+
+    /// # Errors
+    /// `Poisoned`, with the reason, once the database is.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        self.poison.get().map_or(Ok(()), |reason| Err(poisoned(reason)))
+    }
+}
+
+fn poisoned(reason: &str) -> Error {
+    let message = format!(
+        "nothing more is acknowledged since {reason}; reads go on, close and reopen the database \
+         to write again"
+    );
+    Error::new(ErrorKind::Poisoned, message)
+}

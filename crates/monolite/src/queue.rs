@@ -1,0 +1,187 @@
+//! Owns the bounded queue between callers and the thread that serves them.
+//!
+//! # Algorithm
+//! Producers append under a mutex; the consumer takes everything that has gathered (up to a batch)
+//! in one turn, so the lock is taken once per batch on its side. The consumer is signalled only
+//! when it sleeps, so a busy one costs its producers no system call.
+//!
+//! A producer that finds the queue full registers a waker; each place that becomes free wakes one.
+//!
+//! # Invariants
+//! - Never holds more than `capacity` items.
+//! - After `close`, no item gets in, and every item that was in is still handed out.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// Why an item was not accepted; the item comes back.
+pub(crate) enum Rejected<T> {
+    Full(T),
+    Closed(T),
+}
+
+/// What made [`Queue::take`] return.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Items were taken.
+    Items,
+    /// [`Queue::kick`] was called, or the time is over; there may be no items.
+    Nothing,
+    /// The queue is closed and empty.
+    Closed,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    waiting_producers: VecDeque<Waker>,
+    consumer_sleeps: u32,
+    kicked: bool,
+    closed: bool,
+}
+
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    not_empty: Condvar,
+    capacity: usize,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(capacity: usize) -> Queue<T> {
+        let state = State {
+            items: VecDeque::new(),
+            waiting_producers: VecDeque::new(),
+            consumer_sleeps: 0,
+            kicked: false,
+            closed: false,
+        };
+        Queue { state: Mutex::new(state), not_empty: Condvar::new(), capacity }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.state().items.len()
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Appends `item`, or gives it back.
+    pub(crate) fn push(&self, item: T) -> Result<(), Rejected<T>> {
+        self.push_or_register(item, None)
+    }
+
+    /// As [`Queue::push`]; when the queue is full, `waker` is woken once a place is free.
+    pub(crate) fn push_or_register(
+        &self,
+        item: T,
+        waker: Option<&Waker>,
+    ) -> Result<(), Rejected<T>> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(Rejected::Closed(item));
+        }
+        if state.items.len() >= self.capacity {
+            state.waiting_producers.extend(waker.cloned());
+            return Err(Rejected::Full(item));
+        }
+        state.items.push_back(item);
+        let sleeps = state.consumer_sleeps > 0;
+        drop(state);
+        if sleeps {
+            self.not_empty.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Wakes one waiting producer: for one that was woken and went away without its place.
+    pub(crate) fn pass_on(&self) {
+        let waker = self.state().waiting_producers.pop_front();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Moves up to `most` items into `into`; sleeps until there is something to do, or until
+    /// `patience` is over.
+    pub(crate) fn take(
+        &self,
+        most: usize,
+        into: &mut VecDeque<T>,
+        patience: Option<Duration>,
+    ) -> Taken {
+        let mut state = self.state();
+        loop {
+            if !state.items.is_empty() {
+                break;
+            }
+            if std::mem::take(&mut state.kicked) {
+                return Taken::Nothing;
+            }
+            if state.closed {
+                return Taken::Closed;
+            }
+            state.consumer_sleeps += 1;
+            let (woken, timed_out) = self.sleep(state, patience);
+            state = woken;
+            state.consumer_sleeps -= 1;
+            if timed_out && state.items.is_empty() && !state.closed {
+                state.kicked = false;
+                return Taken::Nothing;
+            }
+        }
+        let count = state.items.len().min(most);
+        if into.is_empty() && count == state.items.len() {
+            std::mem::swap(into, &mut state.items);
+        } else {
+            into.extend(state.items.drain(..count));
+        }
+        let wakers = wake_list(&mut state.waiting_producers, count);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        Taken::Items
+    }
+
+    fn sleep<'a>(
+        &self,
+        state: MutexGuard<'a, State<T>>,
+        patience: Option<Duration>,
+    ) -> (MutexGuard<'a, State<T>>, bool) {
+        match patience {
+            None => (self.not_empty.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+            Some(patience) => {
+                let (state, result) = self
+                    .not_empty
+                    .wait_timeout(state, patience)
+                    .unwrap_or_else(PoisonError::into_inner);
+                (state, result.timed_out())
+            }
+        }
+    }
+
+    /// Makes a sleeping consumer return without items.
+    pub(crate) fn kick(&self) {
+        self.state().kicked = true;
+        self.not_empty.notify_all();
+    }
+
+    /// Lets nothing in any more, and wakes everyone who waits.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let wakers = std::mem::take(&mut state.waiting_producers);
+        drop(state);
+        self.not_empty.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn wake_list(waiting: &mut VecDeque<Waker>, freed: usize) -> Vec<Waker> {
+    let count = waiting.len().min(freed);
+    waiting.drain(..count).collect()
+}

@@ -1,0 +1,220 @@
+//! Owns what the engine counts and measures about itself.
+//!
+//! # Threads and locks
+//! Counters are atomics; histograms are behind one mutex each group, taken once per batch, sync or
+//! checkpoint, never per transaction or read.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// Slow transactions remembered; enough to see a pattern, too few to matter in memory.
+const SLOW_KEPT: usize = 32;
+
+/// A snapshot of the engine's counters and measurements, from [`Database::stats`].
+///
+/// Counters run from the opening of the database.
+///
+/// [`Database::stats`]: crate::Database::stats
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Write transactions answered, failed ones included.
+    pub transactions: u64,
+    /// Write transactions that failed: their own error, a constraint, a panic, a time limit.
+    pub failed_transactions: u64,
+    /// Write transactions interrupted by their time limit.
+    pub timed_out_transactions: u64,
+    /// Runs of closures beyond the first, because a neighbour was undone.
+    pub reruns: u64,
+    /// Commits of SQLite, each of one batch.
+    pub commits: u64,
+    /// Savepoints opened to guard members.
+    pub savepoints: u64,
+    /// Syncs of the WAL (`fdatasync`).
+    pub syncs: u64,
+    /// Read transactions.
+    pub reads: u64,
+    /// Reads that used the snapshot of the read before, because nothing was committed in between.
+    pub reads_on_kept_snapshot: u64,
+    /// Readers whose snapshot was ended because it kept the WAL from starting anew.
+    pub revoked_readers: u64,
+    /// Write transactions waiting in the queue now.
+    pub queue_depth: u64,
+    /// Write transactions committed and waiting for their sync now.
+    pub unsynced_transactions: u64,
+    /// Bytes in use in the WAL now.
+    pub wal_bytes: u64,
+    /// Most bytes that were in use in the WAL.
+    pub wal_bytes_max: u64,
+    /// Checkpoint passes in the background.
+    pub checkpoint_passes: u64,
+    /// Checkpoints that were completed, after which the WAL starts anew.
+    pub checkpoints_completed: u64,
+    /// Times writes had to wait because the WAL was at its limit.
+    pub wal_stalls: u64,
+    /// Transactions per batch.
+    pub batch_size: Summary,
+    /// Time from the first member of a batch to the end of its commit, in nanoseconds.
+    pub batch_time_ns: Summary,
+    /// Time of `COMMIT` alone, in nanoseconds.
+    pub commit_time_ns: Summary,
+    /// Time of one sync of the WAL, in nanoseconds.
+    pub sync_time_ns: Summary,
+    /// Time of a checkpoint pass in the background, in nanoseconds.
+    pub checkpoint_time_ns: Summary,
+    /// Time that the end of a checkpoint stopped the writer, in nanoseconds.
+    pub writer_pause_ns: Summary,
+    /// The latest transactions that took longer than [`Options::slow_transaction`].
+    ///
+    /// [`Options::slow_transaction`]: crate::Options::slow_transaction
+    pub slow_transactions: Vec<SlowTransaction>,
+}
+
+/// A write transaction that took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowTransaction {
+    /// Time its closure took in the writer.
+    pub time: Duration,
+    /// The last statement it ran, cut to 512 bytes.
+    pub last_sql: String,
+}
+
+/// Percentiles of a measurement, to three significant digits; zero where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Number of measurements.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl From<&Histogram<u64>> for Summary {
+    fn from(h: &Histogram<u64>) -> Summary {
+        if h.is_empty() {
+            return Summary::default();
+        }
+        Summary {
+            count: h.len(),
+            mean: h.mean(),
+            p50: h.value_at_quantile(0.5),
+            p90: h.value_at_quantile(0.9),
+            p99: h.value_at_quantile(0.99),
+            p99_9: h.value_at_quantile(0.999),
+            max: h.max(),
+        }
+    }
+}
+
+/// A histogram that several threads may record into.
+pub(crate) struct Measured(Mutex<Histogram<u64>>);
+
+impl Default for Measured {
+    fn default() -> Measured {
+        let histogram = Histogram::new(3).expect("three significant digits are in range");
+        Measured(Mutex::new(histogram))
+    }
+}
+
+impl Measured {
+    fn lock(&self) -> MutexGuard<'_, Histogram<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn record(&self, value: u64) {
+        self.lock().saturating_record(value);
+    }
+
+    pub(crate) fn record_time(&self, time: Duration) {
+        self.record(crate::clock::nanos(time));
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        Summary::from(&*self.lock())
+    }
+}
+
+/// A counter on its way up.
+#[derive(Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Where the engine's threads record; the fields are those of [`Stats`].
+#[derive(Default)]
+pub(crate) struct Recorder {
+    pub(crate) transactions: Count,
+    pub(crate) failed_transactions: Count,
+    pub(crate) timed_out_transactions: Count,
+    pub(crate) reruns: Count,
+    pub(crate) commits: Count,
+    pub(crate) savepoints: Count,
+    pub(crate) syncs: Count,
+    pub(crate) revoked_readers: Count,
+    pub(crate) checkpoint_passes: Count,
+    pub(crate) checkpoints_completed: Count,
+    pub(crate) wal_stalls: Count,
+    pub(crate) batch_size: Measured,
+    pub(crate) batch_time: Measured,
+    pub(crate) commit_time: Measured,
+    pub(crate) sync_time: Measured,
+    pub(crate) checkpoint_time: Measured,
+    pub(crate) writer_pause: Measured,
+    slow: Mutex<VecDeque<SlowTransaction>>,
+}
+
+impl Recorder {
+    pub(crate) fn slow_transaction(&self, time: Duration, last_sql: &str) {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if slow.len() == SLOW_KEPT {
+            slow.pop_front();
+        }
+        slow.push_back(SlowTransaction { time, last_sql: last_sql.to_owned() });
+    }
+
+    /// Everything that is recorded here; the caller adds what lives elsewhere.
+    pub(crate) fn snapshot(&self) -> Stats {
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        Stats {
+            transactions: self.transactions.get(),
+            failed_transactions: self.failed_transactions.get(),
+            timed_out_transactions: self.timed_out_transactions.get(),
+            reruns: self.reruns.get(),
+            commits: self.commits.get(),
+            savepoints: self.savepoints.get(),
+            syncs: self.syncs.get(),
+            revoked_readers: self.revoked_readers.get(),
+            checkpoint_passes: self.checkpoint_passes.get(),
+            checkpoints_completed: self.checkpoints_completed.get(),
+            wal_stalls: self.wal_stalls.get(),
+            batch_size: self.batch_size.summary(),
+            batch_time_ns: self.batch_time.summary(),
+            commit_time_ns: self.commit_time.summary(),
+            sync_time_ns: self.sync_time.summary(),
+            checkpoint_time_ns: self.checkpoint_time.summary(),
+            writer_pause_ns: self.writer_pause.summary(),
+            slow_transactions: slow.iter().cloned().collect(),
+            ..Stats::default()
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Owns the thread that puts committed batches on disk and answers their members.
+//!
+//! # Algorithm
+//! 1. Wait for committed batches; take all there are.
+//! 2. One `fdatasync` of the WAL covers every one of them: they were committed before it began.
+//! 3. Check that the WAL is still the file at its path.
+//! 4. Publish how far the disk is, then answer the members in commit order.
+//!
+//! Meanwhile the writer runs and commits the next batches. It waits only when more members are
+//! unanswered than the queue may hold, so a slow disk bounds memory, too.
+//!
+//! # Invariants
+//! - Nobody is answered `Ok` unless a sync that began after its commit succeeded.
+//! - After a failed sync there is no other: Linux reports a lost page once and then calls it clean.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::options::Durability;
+use crate::progress::Progress;
+use crate::stats::Recorder;
+use crate::wal::WalFile;
+use crate::writer::{Entry, WriteQueue};
+
+/// A batch that is committed and not yet answered.
+pub(crate) struct Committed {
+    pub(crate) number: u64,
+    pub(crate) members: Vec<Entry>,
+}
+
+#[derive(Default)]
+struct State {
+    batches: VecDeque<Committed>,
+    closed: bool,
+}
+
+/// Where the writer leaves committed batches for the sync thread.
+pub(crate) struct Handover {
+    state: Mutex<State>,
+    arrived: Condvar,
+    answered: Condvar,
+    unanswered: AtomicU64,
+    capacity: u64,
+}
+
+impl Handover {
+    pub(crate) fn new(capacity: usize) -> Handover {
+        Handover {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            answered: Condvar::new(),
+            unanswered: AtomicU64::new(0),
+            capacity: capacity as u64,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Members committed and not answered.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Leaves a batch; waits first while too many are unanswered.
+    pub(crate) fn push(&self, batch: Committed) {
+        let mut state = self.state();
+        while self.unanswered() >= self.capacity {
+            state = self.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.unanswered.fetch_add(batch.members.len() as u64, Ordering::Relaxed);
+        state.batches.push_back(batch);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Lets the sync thread end once everything is answered.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.arrived.notify_one();
+    }
+
+    fn take_all(&self) -> Option<VecDeque<Committed>> {
+        let mut state = self.state();
+        while state.batches.is_empty() {
+            if state.closed {
+                return None;
+            }
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Some(std::mem::take(&mut state.batches))
+    }
+
+    fn note_answered(&self, members: usize) {
+        self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
+        drop(self.state());
+        self.answered.notify_one();
+    }
+}
+
+/// What the sync thread works with.
+pub(crate) struct Syncer {
+    pub(crate) handover: Arc<Handover>,
+    pub(crate) wal: WalFile,
+    pub(crate) durability: Durability,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) queue: Arc<WriteQueue>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Syncer {
+    /// Runs until the handover is closed and empty.
+    pub(crate) fn run(self) {
+        while let Some(batches) = self.handover.take_all() {
+            let last = batches.back().map_or(0, |batch| batch.number);
+            let verdict = self.sync();
+            if verdict.is_ok() {
+                self.progress.finish_sync(last);
+            }
+            for batch in batches {
+                let members = batch.members.len();
+                self.answer(batch, verdict.is_ok());
+                self.handover.note_answered(members);
+            }
+        }
+    }
+
+    /// Puts everything committed so far on disk, or poisons the database.
+    fn sync(&self) -> Result<(), Error> {
+        self.progress.check_poison()?;
+        if self.durability == Durability::Buffered {
+            return Ok(());
+        }
+        let start = self.clock.now();
+        let result = self.wal.sync();
+        self.recorder.sync_time.record_time(self.clock.now() - start);
+        self.recorder.syncs.add(1);
+        if let Err(error) = result {
+            self.progress.poison(format!("the WAL could not be synced ({error})"));
+            self.queue.close();
+        }
+        self.progress.check_poison()
+    }
+
+    fn answer(&self, batch: Committed, is_durable: bool) {
+        for mut entry in batch.members {
+            if !is_durable && let Err(error) = self.progress.check_poison() {
+                entry.overrule(error);
+            }
+            entry.answer();
+        }
+    }
+}

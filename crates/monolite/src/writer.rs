@@ -1,0 +1,516 @@
+//! Owns the write connection and the algorithm that turns queued closures into batches: one SQLite
+//! transaction each, in which every member is isolated from the failures of the others.
+//!
+//! # Algorithm
+//! [`Writer::step`] commits one batch:
+//! 1. `BEGIN IMMEDIATE`. Members run one after another until the batch is full (count or time) or
+//!    the queue is empty.
+//! 2. A **group** of members shares one savepoint, or none: the group at the start of a batch can
+//!    be undone by `ROLLBACK`. While nobody fails the whole batch is that group, and isolation
+//!    costs nothing. [`FailureRate`] shrinks the groups as failures become frequent.
+//! 3. A member that **failed before it wrote** has nothing to undo.
+//! 4. A member that **failed after it wrote**: its group is undone and run again without it; then
+//!    it runs once more in a savepoint of its own, in its place, and that run is its answer (the
+//!    first one saw neighbours whose second run may differ). After a panic or a time limit the
+//!    first run is its answer.
+//! 5. A member that **rolled back the outer transaction** (`OR ROLLBACK`, `RAISE(ROLLBACK)`, disk
+//!    full, I/O error, an interrupted write): the members before it are run again and committed,
+//!    then it runs alone in a transaction of its own.
+//! 6. Should a second run fail where the first did not (a closure that is not deterministic), the
+//!    members of the batch are run **one by one**, each in its own transaction.
+//! 7. A closure that may run **once only** gets its savepoint, and the batch is committed right
+//!    after it, so that no later neighbour can undo it.
+//! 8. `COMMIT` without a sync. Should it fail, the batch is rolled back and run one by one.
+//!
+//! Nobody is answered here: [`Writer::step`] returns the members with their outcomes, and the sync
+//! thread answers them when their batch is on disk.
+//!
+//! # Invariants
+//! - A member's outcome is that of the run whose changes were committed, or of its latest run if
+//!   nothing of it was.
+//! - When `step` returns, no transaction is open.
+//! - A deferred foreign key that a member violates is that member's failure, found before the next
+//!   member runs, so the batch's commit cannot fail for it.
+//!
+//! # Not here
+//! Threads and queues: `engine`. When the WAL is checkpointed: `checkpoint`.
+
+mod failure_rate;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolite_sqlite::Connection;
+use monolite_sqlite::rusqlite;
+
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind, Result};
+use crate::member::{Member, Ran};
+use crate::options::Options;
+use crate::progress::Progress;
+use crate::queue::{Queue, Rejected};
+use crate::stats::Recorder;
+use crate::tx::Tx;
+use failure_rate::FailureRate;
+
+/// The queue of the writer, which knows why it refuses.
+pub(crate) struct WriteQueue {
+    queue: Queue<Box<dyn Member>>,
+    progress: Arc<Progress>,
+}
+
+impl std::ops::Deref for WriteQueue {
+    type Target = Queue<Box<dyn Member>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.queue
+    }
+}
+
+impl WriteQueue {
+    pub(crate) fn new(capacity: usize, progress: Arc<Progress>) -> WriteQueue {
+        WriteQueue { queue: Queue::new(capacity), progress }
+    }
+
+    /// Answers a member that came too late: the database is poisoned or closed.
+    pub(crate) fn refuse(&self, mut member: Box<dyn Member>) {
+        member.overrule(self.progress.check_poison().err().unwrap_or_else(closed));
+        member.answer();
+    }
+
+    /// As [`Queue::push`], with the reason of the refusal.
+    pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
+        match self.queue.push(member) {
+            Ok(()) => Ok(()),
+            Err(Rejected::Closed(_)) => {
+                Err(self.progress.check_poison().err().unwrap_or_else(closed))
+            }
+            Err(Rejected::Full(_)) => {
+                let message = format!(
+                    "the write queue is full ({} transactions wait); try again later, or let \
+                     write() wait for room",
+                    self.queue.capacity()
+                );
+                Err(Error::new(ErrorKind::Overloaded, message))
+            }
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
+}
+
+/// A member in the writer's hands.
+pub(crate) struct Entry {
+    member: Box<dyn Member>,
+    attempts: u32,
+    failed: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(member: Box<dyn Member>) -> Entry {
+        Entry { member, attempts: 0, failed: false }
+    }
+
+    pub(crate) fn answer(self) {
+        self.member.answer();
+    }
+
+    /// Makes `error` the answer.
+    pub(crate) fn overrule(&mut self, error: Error) {
+        self.failed = true;
+        self.member.overrule(error);
+    }
+}
+
+/// What a run left behind in the open transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// What it did stays: it succeeded, or it failed without having written.
+    Stays,
+    /// It failed after it wrote.
+    MustBeUndone,
+    /// It rolled back the outer transaction; everything before it is undone, too.
+    TransactionLost,
+}
+
+/// How one run of a member ended.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    effect: Effect,
+    /// Another run would not tell more (a panic, a time limit).
+    is_final: bool,
+}
+
+/// The members of the open transaction, in order.
+#[derive(Default)]
+struct Batch {
+    done: Vec<Entry>,
+    /// Where the current group begins in `done`.
+    group_start: usize,
+    /// Whether the current group has a savepoint; without one it begins at 0.
+    group_guarded: bool,
+}
+
+/// How the filling of a batch ended.
+enum Filled {
+    /// The transaction is open and complete.
+    Complete,
+    /// The transaction was lost to this member.
+    Lost { culprit: Entry, is_final: bool },
+    /// A rerun went differently, or a savepoint failed; nothing can be assumed.
+    Unclear { culprit: Option<Entry> },
+}
+
+pub(crate) struct Writer {
+    connection: Connection,
+    max_batch: usize,
+    max_batch_time: Duration,
+    time_limit: Duration,
+    slow: Duration,
+    clock: Arc<dyn Clock>,
+    deadline: Arc<Deadline>,
+    recorder: Arc<Recorder>,
+    failures: FailureRate,
+    last_sql: RefCell<String>,
+    /// The clock when the last member ended, which is when the next one starts.
+    now: Duration,
+    failed_sync: Option<String>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        connection: Connection,
+        deadline: Arc<Deadline>,
+        options: &Options,
+        recorder: Arc<Recorder>,
+    ) -> Writer {
+        Writer {
+            connection,
+            max_batch: options.max_batch,
+            max_batch_time: options.max_batch_time,
+            time_limit: options.write_time_limit,
+            slow: options.slow_transaction,
+            clock: Arc::clone(&options.clock),
+            deadline,
+            recorder,
+            failures: FailureRate::default(),
+            last_sql: RefCell::default(),
+            now: Duration::ZERO,
+            failed_sync: None,
+        }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Why nothing may be acknowledged any more, after a sync failed inside of a commit.
+    pub(crate) fn failed_sync(&self) -> Option<&str> {
+        self.failed_sync.as_deref()
+    }
+
+    /// Takes a batch off the front of `inbox`, runs and commits it, and returns its members with
+    /// their outcomes, none of them answered. Takes at least one member when there is one.
+    pub(crate) fn step(&mut self, inbox: &mut VecDeque<Entry>) -> Vec<Entry> {
+        let started = self.clock.now();
+        self.now = started;
+        let mut batch = Batch::default();
+        if let Err(error) = self.connection.begin_immediate() {
+            return self.refuse_batch(inbox, Error::from(error));
+        }
+        let done = match self.fill(&mut batch, inbox, started) {
+            Filled::Complete => self.commit_batch(batch.done),
+            Filled::Lost { culprit, is_final } => self.recover(batch.done, culprit, is_final),
+            Filled::Unclear { culprit } => {
+                self.abandon();
+                batch.done.extend(culprit);
+                self.one_by_one(batch.done)
+            }
+        };
+        self.record(&done, started);
+        done
+    }
+
+    fn fill(
+        &mut self,
+        batch: &mut Batch,
+        inbox: &mut VecDeque<Entry>,
+        started: Duration,
+    ) -> Filled {
+        while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
+            let Some(mut entry) = inbox.pop_front() else { break };
+            if !entry.member.is_repeatable() {
+                return self.run_once(batch, entry);
+            }
+            if self.guard_group(batch).is_err() {
+                return Filled::Unclear { culprit: Some(entry) };
+            }
+            let run = self.run(&mut entry);
+            match run.effect {
+                Effect::Stays => batch.done.push(entry),
+                Effect::TransactionLost => {
+                    return Filled::Lost { culprit: entry, is_final: run.is_final };
+                }
+                Effect::MustBeUndone => {
+                    self.failures.count_failure();
+                    if let Err(end) = self.redo_group(batch, entry, run.is_final) {
+                        return end;
+                    }
+                }
+            }
+        }
+        Filled::Complete
+    }
+
+    /// Runs a member that may run once only, as the last of its batch.
+    fn run_once(&mut self, batch: &mut Batch, mut entry: Entry) -> Filled {
+        match self.run_in_savepoint(&mut entry) {
+            Ok(run) if run.effect == Effect::TransactionLost => {
+                Filled::Lost { culprit: entry, is_final: true }
+            }
+            Ok(_) => {
+                batch.done.push(entry);
+                Filled::Complete
+            }
+            Err(error) => {
+                entry.overrule(error.into());
+                Filled::Lost { culprit: entry, is_final: true }
+            }
+        }
+    }
+
+    /// Ends the current group when it is long enough, and opens the next one's savepoint.
+    fn guard_group(&self, batch: &mut Batch) -> rusqlite::Result<()> {
+        let size = self.failures.group_size();
+        let length = batch.done.len() - batch.group_start;
+        if batch.group_guarded && size.is_some_and(|size| length >= size) {
+            self.close_group(batch)?;
+        }
+        let starts = batch.done.len() == batch.group_start && !batch.group_guarded;
+        if starts && (batch.group_start > 0 || size.is_some()) {
+            self.connection.savepoint(Connection::GROUP)?;
+            self.recorder.savepoints.add(1);
+            batch.group_guarded = true;
+        }
+        Ok(())
+    }
+
+    fn close_group(&self, batch: &mut Batch) -> rusqlite::Result<()> {
+        if batch.group_guarded {
+            self.connection.release(Connection::GROUP)?;
+        }
+        batch.group_guarded = false;
+        batch.group_start = batch.done.len();
+        Ok(())
+    }
+
+    /// Undoes the current group, runs it again without `culprit`, then `culprit` in its place and
+    /// its own savepoint.
+    fn redo_group(
+        &mut self,
+        batch: &mut Batch,
+        mut culprit: Entry,
+        is_final: bool,
+    ) -> Result<(), Filled> {
+        if self.undo_group(batch).is_err() {
+            return Err(Filled::Unclear { culprit: Some(culprit) });
+        }
+        for entry in &mut batch.done[batch.group_start..] {
+            if self.run(entry).effect != Effect::Stays {
+                return Err(Filled::Unclear { culprit: Some(culprit) });
+            }
+        }
+        if !is_final {
+            match self.run_in_savepoint(&mut culprit) {
+                Ok(Run { effect: Effect::TransactionLost, .. }) => {
+                    return Err(Filled::Lost { culprit, is_final: false });
+                }
+                Ok(_) => {}
+                Err(_) => return Err(Filled::Unclear { culprit: Some(culprit) }),
+            }
+        }
+        batch.done.push(culprit);
+        self.close_group(batch).map_err(|_| Filled::Unclear { culprit: None })
+    }
+
+    fn undo_group(&self, batch: &Batch) -> rusqlite::Result<()> {
+        if batch.group_guarded {
+            return self.connection.rollback_to(Connection::GROUP);
+        }
+        self.connection.rollback()?;
+        self.connection.begin_immediate()
+    }
+
+    /// Runs `entry` so that it can be undone alone, and undoes it when it failed.
+    fn run_in_savepoint(&mut self, entry: &mut Entry) -> rusqlite::Result<Run> {
+        self.connection.savepoint(Connection::MEMBER)?;
+        self.recorder.savepoints.add(1);
+        let run = self.run(entry);
+        if run.effect == Effect::TransactionLost {
+            return Ok(run);
+        }
+        if run.effect == Effect::MustBeUndone {
+            self.connection.rollback_to(Connection::MEMBER)?;
+        }
+        self.connection.release(Connection::MEMBER)?;
+        Ok(run)
+    }
+
+    /// Runs a member's closure once, and finds out what it left behind.
+    fn run(&mut self, entry: &mut Entry) -> Run {
+        entry.attempts += 1;
+        self.recorder.reruns.add(u64::from(entry.attempts > 1));
+        self.deadline.set(self.now, self.time_limit);
+        let changes = self.connection.raw().total_changes();
+        let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
+        let ran = entry.member.run(&tx);
+        let wrote = tx.may_have_written() || self.connection.raw().total_changes() != changes;
+        self.deadline.clear();
+        let started = std::mem::replace(&mut self.now, self.clock.now());
+        let time = self.now - started;
+        if time > self.slow {
+            self.recorder.slow_transaction(time, &self.last_sql.borrow());
+        }
+        entry.failed = ran != Ran::Succeeded;
+        let is_late = self.connection.signals().take_interrupted() || time > self.time_limit;
+        let lost = !self.connection.is_in_transaction();
+        if is_late && ran != Ran::Panicked {
+            self.recorder.timed_out_transactions.add(1);
+            entry.overrule(self.late(time));
+        } else if lost && ran == Ran::Succeeded {
+            entry.overrule(swallowed_rollback());
+        } else if wrote && !entry.failed && self.connection.has_deferred_violation() {
+            entry.overrule(deferred_violation());
+        }
+        let effect = match (lost, entry.failed && wrote) {
+            (true, _) => Effect::TransactionLost,
+            (false, true) => Effect::MustBeUndone,
+            (false, false) => Effect::Stays,
+        };
+        Run { effect, is_final: is_late || ran == Ran::Panicked }
+    }
+
+    fn late(&self, time: Duration) -> Error {
+        let message = format!(
+            "the transaction was rolled back after {time:.1?}: it may take {:.1?} (option \
+             write_time_limit); its last statement was: {}",
+            self.time_limit,
+            self.last_sql.borrow()
+        );
+        Error::new(ErrorKind::Timeout, message)
+    }
+
+    /// Commits the open transaction of `done`.
+    fn commit_batch(&mut self, mut done: Vec<Entry>) -> Vec<Entry> {
+        let Err(error) = self.commit() else { return done };
+        self.abandon();
+        // Only the last member can be one that runs once: it ends its batch.
+        if let Some(once) = done.last_mut().filter(|last| !last.member.is_repeatable()) {
+            once.overrule(error);
+        }
+        self.one_by_one(done)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let start = self.clock.now();
+        let result = self.connection.commit().map_err(Error::from);
+        self.recorder.commit_time.record_time(self.clock.now() - start);
+        self.recorder.commits.add(1);
+        if let Err(error) = &result
+            && error.is_failed_sync()
+        {
+            self.failed_sync = Some(format!("a sync failed inside of a commit ({error})"));
+        }
+        result
+    }
+
+    /// Rolls back whatever is open.
+    fn abandon(&self) {
+        if self.connection.rollback().is_err() {
+            self.connection.reset_statements();
+            // A second failure leaves the transaction open, and the next BEGIN reports it.
+            let _ = self.connection.rollback();
+        }
+    }
+
+    /// The transaction of `done` was lost to `culprit`: runs `done` again and commits it, then
+    /// `culprit` alone.
+    fn recover(&mut self, mut done: Vec<Entry>, mut culprit: Entry, is_final: bool) -> Vec<Entry> {
+        self.abandon();
+        self.failures.count_failure();
+        if !done.is_empty() {
+            let again = self.connection.begin_immediate().is_ok()
+                && done.iter_mut().all(|entry| self.run(entry).effect == Effect::Stays)
+                && self.commit().is_ok();
+            if !again {
+                self.abandon();
+                done = self.one_by_one(done);
+            }
+        }
+        if !is_final && culprit.member.is_repeatable() {
+            self.run_alone(&mut culprit);
+        }
+        done.push(culprit);
+        done
+    }
+
+    /// Runs each member that can be repeated in a transaction of its own.
+    fn one_by_one(&mut self, mut done: Vec<Entry>) -> Vec<Entry> {
+        for entry in done.iter_mut().filter(|entry| entry.member.is_repeatable()) {
+            self.run_alone(entry);
+        }
+        done
+    }
+
+    fn run_alone(&mut self, entry: &mut Entry) {
+        if let Err(error) = self.connection.begin_immediate() {
+            return entry.overrule(error.into());
+        }
+        let run = self.run(entry);
+        if run.effect == Effect::Stays && !entry.failed {
+            if let Err(error) = self.commit() {
+                entry.overrule(error);
+            }
+        }
+        self.abandon();
+    }
+
+    /// No transaction could be begun: answers as many members as a batch would have had.
+    fn refuse_batch(&self, inbox: &mut VecDeque<Entry>, error: Error) -> Vec<Entry> {
+        let (kind, text) = (error.kind(), error.context("no write transaction can begin"));
+        let count = inbox.len().min(self.max_batch);
+        let mut refused: Vec<Entry> = inbox.drain(..count).collect();
+        for entry in &mut refused {
+            entry.overrule(Error::new(kind, text.to_string()));
+        }
+        self.recorder.failed_transactions.add(refused.len() as u64);
+        refused
+    }
+
+    fn record(&mut self, done: &[Entry], started: Duration) {
+        let failed = done.iter().filter(|entry| entry.failed).count();
+        self.failures.count_members(done.len());
+        self.recorder.transactions.add(done.len() as u64);
+        self.recorder.failed_transactions.add(failed as u64);
+        self.recorder.batch_size.record(done.len() as u64);
+        self.recorder.batch_time.record_time(self.clock.now() - started);
+    }
+}
+
+fn swallowed_rollback() -> Error {
+    let message = "a statement of the transaction rolled all of it back, and its closure returned \
+                   Ok; return the statement's error";
+    Error::new(ErrorKind::Aborted, message)
+}
+
+fn deferred_violation() -> Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
+    let text = "a deferred foreign key was still violated at the end of the transaction";
+    rusqlite::Error::SqliteFailure(code, Some(text.into())).into()
+}
