@@ -1,0 +1,191 @@
+//! The routes: requests checked, transactions started, outcomes turned into JSON.
+//!
+//! # Not here
+//! SQL, which is in `store.rs`, and status codes of failures, which are in `error.rs`.
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use monolite::{Database, Stats, Summary};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::LedgerError;
+use crate::store::{self, Account, Made, Statement, Transfer};
+
+type Result<T> = std::result::Result<T, LedgerError>;
+
+/// No request of this service is longer than a few lines.
+const MAX_BODY_BYTES: usize = 16 << 10;
+
+/// Entries on a page of a statement unless the client asks otherwise, and at most.
+const PAGE: u32 = 100;
+const MAX_PAGE: u32 = 1_000;
+
+/// The service on an open database whose schema was created.
+pub fn router(db: Database) -> Router {
+    Router::new()
+        .route("/accounts", post(open_account))
+        .route("/accounts/{id}", get(account))
+        .route("/accounts/{id}/statement", get(statement))
+        .route("/transfers", post(transfer))
+        .route("/health", get(health))
+        .route("/stats", get(stats))
+        .fallback(async || LedgerError::NoSuchPage)
+        .method_not_allowed_fallback(async || LedgerError::NoSuchMethod)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(db)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewAccount {
+    owner: String,
+    #[serde(default)]
+    opening_balance: i64,
+}
+
+async fn open_account(
+    State(db): State<Database>,
+    body: std::result::Result<Json<NewAccount>, JsonRejection>,
+) -> Result<(StatusCode, Json<Account>)> {
+    let Json(new) = body?;
+    let owner = text("owner", new.owner, store::MAX_OWNER_BYTES)?;
+    if !(0..=store::MAX_BALANCE).contains(&new.opening_balance) {
+        let message = format!("opening_balance must be from 0 to {}", store::MAX_BALANCE);
+        return Err(LedgerError::Invalid(message));
+    }
+    let account = db.write(move |tx| store::open_account(tx, &owner, new.opening_balance)).await?;
+    Ok((StatusCode::CREATED, Json(account)))
+}
+
+async fn account(
+    State(db): State<Database>,
+    id: std::result::Result<Path<i64>, PathRejection>,
+) -> Result<Json<Account>> {
+    let Path(id) = id?;
+    Ok(Json(db.read(move |tx| store::account(tx, id)).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewTransfer {
+    id: String,
+    from: i64,
+    to: i64,
+    amount: i64,
+}
+
+impl NewTransfer {
+    fn check(self) -> Result<Transfer> {
+        let id = text("id", self.id, store::MAX_ID_BYTES)?;
+        if self.from == self.to {
+            return Err(LedgerError::Invalid("from and to must be different accounts".into()));
+        }
+        if !(1..=store::MAX_BALANCE).contains(&self.amount) {
+            let message = format!("amount must be from 1 to {}", store::MAX_BALANCE);
+            return Err(LedgerError::Invalid(message));
+        }
+        Ok(Transfer { id, from: self.from, to: self.to, amount: self.amount })
+    }
+}
+
+/// Turns clients away when the queue is full: they know how long they want to wait, we do not.
+async fn transfer(
+    State(db): State<Database>,
+    body: std::result::Result<Json<NewTransfer>, JsonRejection>,
+) -> Result<(StatusCode, Json<Transfer>)> {
+    let Json(new) = body?;
+    let transfer = new.check()?;
+    let wanted = transfer.clone();
+    let made = db.try_write(move |tx| store::transfer(tx, &wanted))?.await?;
+    let status = match made {
+        Made::Now => StatusCode::CREATED,
+        Made::Before => StatusCode::OK,
+    };
+    Ok((status, Json(transfer)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    #[serde(default)]
+    after: i64,
+    limit: Option<u32>,
+}
+
+async fn statement(
+    State(db): State<Database>,
+    id: std::result::Result<Path<i64>, PathRejection>,
+    page: std::result::Result<Query<Page>, QueryRejection>,
+) -> Result<Json<Statement>> {
+    let (Path(id), Query(page)) = (id?, page?);
+    let limit = page.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(LedgerError::Invalid(format!("limit must be from 1 to {MAX_PAGE}")));
+    }
+    Ok(Json(db.read(move |tx| store::statement(tx, id, page.after, limit)).await?))
+}
+
+/// Well means that writes are acknowledged; reads go on even after the disk has failed.
+async fn health(State(db): State<Database>) -> Result<Json<Value>> {
+    db.try_write(|tx| -> Result<i64> { Ok(tx.query_one("SELECT 1", (), |row| row.get(0))?) })?
+        .await?;
+    Ok(Json(json!({ "status": "ok" })))
+}
+
+async fn stats(State(db): State<Database>) -> Json<Value> {
+    Json(outline(&db.stats()))
+}
+
+fn outline(stats: &Stats) -> Value {
+    json!({
+        "transactions": stats.transactions,
+        "failed_transactions": stats.failed_transactions,
+        "commits": stats.commits,
+        "syncs": stats.syncs,
+        "reads": stats.reads,
+        "queue_depth": stats.queue_depth,
+        "wal_bytes": stats.wal_bytes,
+        "batch_size": percentiles(&stats.batch_size),
+        "commit_time_ns": percentiles(&stats.commit_time_ns),
+        "sync_time_ns": percentiles(&stats.sync_time_ns),
+    })
+}
+
+fn percentiles(summary: &Summary) -> Value {
+    json!({
+        "count": summary.count,
+        "p50": summary.p50,
+        "p99": summary.p99,
+        "max": summary.max,
+    })
+}
+
+/// A text that is neither empty nor too long.
+fn text(name: &str, value: String, max_bytes: usize) -> Result<String> {
+    if value.trim().is_empty() || value.len() > max_bytes {
+        return Err(LedgerError::Invalid(format!("{name} must have 1 to {max_bytes} bytes")));
+    }
+    Ok(value)
+}
+
+impl From<JsonRejection> for LedgerError {
+    fn from(rejection: JsonRejection) -> Self {
+        LedgerError::Invalid(rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for LedgerError {
+    fn from(rejection: PathRejection) -> Self {
+        LedgerError::Invalid(rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for LedgerError {
+    fn from(rejection: QueryRejection) -> Self {
+        LedgerError::Invalid(rejection.body_text())
+    }
+}

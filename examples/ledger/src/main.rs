@@ -1,0 +1,119 @@
+//! The program: arguments, hand-over from the process before, and shutdown.
+//!
+//! # Hand-over
+//! A new version is started while the old one runs. It waits for the database; when the old one is
+//! told to stop, it answers the requests it has, closes the database and ends; only then does the
+//! new one get the file, and only then does it listen, on the same port if so wanted. Clients see
+//! refused connections for that moment and no lost request.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+use monolite::{Database, Options};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// Accounts, transfers and statements over HTTP.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The database file; created where there is none.
+    #[arg(long, default_value = "ledger.db")]
+    database: PathBuf,
+
+    /// Where to listen. Port 0 takes any that is free.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+
+    /// Seconds to wait for another process to let go of the database.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    wait: u64,
+
+    /// Seconds that requests may take to finish after the program was told to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    // Signals are caught before anything is open, so that a stop is never half a stop.
+    let mut stop = Box::pin(stop_signal()?);
+    let db = tokio::select! {
+        db = open(&arguments) => db?,
+        () = &mut stop => {
+            // The thread that waits for the file cannot be called back, and nothing is open yet.
+            println!("stopped before {} was open", arguments.database.display());
+            std::process::exit(0);
+        }
+    };
+    let served = serve(&arguments, db.clone(), stop).await;
+    tokio::task::spawn_blocking(move || db.close()).await?.context("cannot close the database")?;
+    println!("closed {}", arguments.database.display());
+    served
+}
+
+/// Opens the database on a thread that may block, since another process may hold it for a while.
+async fn open(arguments: &Arguments) -> anyhow::Result<Database> {
+    let path = arguments.database.clone();
+    let patience = Duration::from_secs(arguments.wait);
+    println!("opening {}", path.display());
+    let context = format!("cannot open {}", path.display());
+    let opened = tokio::task::spawn_blocking(move || Options::new().open_wait(path, patience));
+    let db = opened.await?.context(context)?;
+    db.write(|tx| ledger::create_schema(tx)).await.context("cannot create the schema")?;
+    Ok(db)
+}
+
+/// Serves until told to stop, and then for as long as open requests take, within the grace.
+async fn serve(
+    arguments: &Arguments,
+    db: Database,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(arguments.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let (told, stopping) = oneshot::channel();
+    let server = axum::serve(listener, ledger::router(db)).with_graceful_shutdown(async {
+        stop.await;
+        // Nobody listens any more if the server has failed on its own.
+        let _ = told.send(());
+    });
+    let grace = Duration::from_secs(arguments.grace);
+    tokio::select! {
+        served = server.into_future() => served.context("the server failed"),
+        () = after(stopping, grace) => {
+            eprintln!("ledger: requests still open after {grace:?} were dropped");
+            Ok(())
+        }
+    }
+}
+
+/// Ends some time after the program was told to stop.
+async fn after(stopping: oneshot::Receiver<()>, grace: Duration) {
+    match stopping.await {
+        Ok(()) => tokio::time::sleep(grace).await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Ends at Ctrl-C or `SIGTERM`, also when that came before anybody waited.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

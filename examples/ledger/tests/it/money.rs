@@ -1,0 +1,243 @@
+//! The money under load: 64 clients, some of whose transfers fail, while the program is handed over
+//! to its successor and later killed. Whatever was acknowledged is there, once; nothing else is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use serde_json::json;
+
+use crate::client::{Answer, Client};
+use crate::server::Program;
+
+const CLIENTS: usize = 64;
+const REQUESTS: usize = 50;
+const ACCOUNTS: i64 = 40;
+const OPENING: i64 = 500;
+
+/// How long a client goes on when nobody answers; more than a start of the program takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long a client pauses after it was turned away.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// From, to and amount of each acknowledged transfer, by its id.
+type Acknowledged = BTreeMap<String, (i64, i64, i64)>;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy)]
+enum Wish {
+    Transfer,
+    TooMuch,
+    Unknown,
+    Malformed,
+}
+
+/// What one client saw.
+#[derive(Default)]
+struct Seen {
+    acknowledged: Acknowledged,
+    repeated: usize,
+    insufficient: usize,
+    unknown: usize,
+    malformed: usize,
+}
+
+#[test]
+fn money_survives_load_failures_hand_over_and_kill() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("ledger.db");
+    let mut program = Program::start(&database, "127.0.0.1:0");
+    let base = program.listening();
+    open_accounts(&Client::new(&base));
+
+    let (program, seen) = thread::scope(|scope| {
+        let (done, progress) = channel();
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|who| {
+                let (done, base) = (done.clone(), base.as_str());
+                scope.spawn(move || run_client(who, seed, base, &done))
+            })
+            .collect();
+        drop(done);
+        wait_for(&progress, CLIENTS * REQUESTS / 3);
+        let program = hand_over(program, &database, &base);
+        wait_for(&progress, CLIENTS * REQUESTS / 3);
+        let program = kill_and_restart(program, &database, &base);
+        (program, clients.into_iter().map(|client| client.join().unwrap()).collect())
+    });
+
+    let acknowledged = sum_up(seen);
+    check_over_http(&Client::new(&base), &acknowledged);
+    program.tell_to_stop();
+    program.ended();
+    check_in_file(&database, acknowledged.len());
+}
+
+fn open_accounts(client: &Client) {
+    for id in 1..=ACCOUNTS {
+        let body = json!({ "owner": format!("owner {id}"), "opening_balance": OPENING });
+        let answer = client.post("/accounts", &body.to_string()).unwrap();
+        assert_eq!((answer.status, answer.body["id"].as_i64()), (201, Some(id)));
+    }
+}
+
+fn wait_for(progress: &Receiver<()>, requests: usize) {
+    assert_eq!(progress.iter().take(requests).count(), requests);
+}
+
+/// A deployment: the successor waits for the database while the old process finishes.
+fn hand_over(old: Program, database: &Path, base: &str) -> Program {
+    let mut new = Program::start(database, base.strip_prefix("http://").unwrap());
+    old.tell_to_stop();
+    old.ended();
+    assert_eq!(new.listening(), base);
+    new
+}
+
+fn kill_and_restart(old: Program, database: &Path, base: &str) -> Program {
+    old.kill();
+    let mut new = Program::start(database, base.strip_prefix("http://").unwrap());
+    assert_eq!(new.listening(), base);
+    new
+}
+
+fn run_client(who: usize, seed: u64, base: &str, done: &Sender<()>) -> Seen {
+    let client = Client::new(base);
+    let mut random = Rng::with_seed(seed ^ who as u64);
+    let mut seen = Seen::default();
+    for request in 0..REQUESTS {
+        let id = format!("client {who} request {request}");
+        match random.u8(0..10) {
+            0 => ask(&client, &mut random, &mut seen, Wish::TooMuch, id),
+            1 => ask(&client, &mut random, &mut seen, Wish::Unknown, id),
+            2 => ask(&client, &mut random, &mut seen, Wish::Malformed, id),
+            _ => ask(&client, &mut random, &mut seen, Wish::Transfer, id),
+        }
+        // Nobody counts any more towards the end.
+        let _ = done.send(());
+    }
+    seen
+}
+
+/// Sends one request until it has a final answer, and checks that answer.
+fn ask(client: &Client, random: &mut Rng, seen: &mut Seen, wish: Wish, id: String) {
+    let from = random.i64(1..=ACCOUNTS);
+    let to = (from + random.i64(1..ACCOUNTS) - 1) % ACCOUNTS + 1;
+    let amount = random.i64(1..=OPENING / 4);
+    let body = match wish {
+        Wish::Transfer => json!({ "id": id, "from": from, "to": to, "amount": amount }),
+        Wish::TooMuch => {
+            let amount = ACCOUNTS * OPENING + 1;
+            json!({ "id": id, "from": from, "to": to, "amount": amount })
+        }
+        Wish::Unknown => json!({ "id": id, "from": from, "to": ACCOUNTS + 1, "amount": 1 }),
+        Wish::Malformed => json!({ "id": id, "from": from, "to": from, "amount": "all" }),
+    };
+    let body = body.to_string();
+    let answer = insist(client, &body);
+    match (wish, answer.status, answer.code()) {
+        (Wish::Transfer, 200 | 201, _) => {
+            seen.acknowledged.insert(id, (from, to, amount));
+            if random.u8(0..10) == 0 {
+                assert_eq!(insist(client, &body).status, 200);
+                seen.repeated += 1;
+            }
+        }
+        (Wish::Transfer | Wish::TooMuch, 409, "insufficient_funds") => seen.insufficient += 1,
+        (Wish::Unknown, 404, "unknown_account") => seen.unknown += 1,
+        (Wish::Malformed, 400, "invalid_request") => seen.malformed += 1,
+        _ => panic!("{wish:?} was answered with {answer:?}"),
+    }
+}
+
+/// Sends a transfer until the answer is neither silence nor "later".
+fn insist(client: &Client, body: &str) -> Answer {
+    let start = Instant::now();
+    loop {
+        match client.post("/transfers", body) {
+            Ok(answer) if answer.status != 503 => return answer,
+            Ok(answer) => assert!(answer.retry_after.is_some(), "{answer:?}"),
+            Err(error) => assert!(start.elapsed() < DEADLINE, "no answer: {error}"),
+        }
+        assert!(start.elapsed() < DEADLINE, "turned away for {DEADLINE:?}");
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Joins what the clients saw; each kind of outcome has to have happened, or nothing was tested.
+fn sum_up(seen: Vec<Seen>) -> Acknowledged {
+    let sum = |count: fn(&Seen) -> usize| seen.iter().map(count).sum::<usize>();
+    let made = sum(|it| it.acknowledged.len());
+    let repeated = sum(|it| it.repeated);
+    let failed = [sum(|it| it.insufficient), sum(|it| it.unknown), sum(|it| it.malformed)];
+    println!("{made} made, {repeated} repeated, {failed:?} insufficient, unknown, malformed");
+    assert_eq!(made + failed.iter().sum::<usize>(), CLIENTS * REQUESTS);
+    assert!(made > 0 && repeated > 0 && failed.iter().all(|count| *count > 0));
+    let acknowledged: Acknowledged = seen.into_iter().flat_map(|it| it.acknowledged).collect();
+    assert_eq!(acknowledged.len(), made, "ids are different");
+    acknowledged
+}
+
+/// Compares the accounts and their statements with what the clients were told.
+fn check_over_http(client: &Client, acknowledged: &Acknowledged) {
+    let mut total = 0;
+    let mut booked = BTreeMap::<String, Vec<(i64, i64)>>::new();
+    for id in 1..=ACCOUNTS {
+        let balance = client.get(&format!("/accounts/{id}")).unwrap().body["balance"].as_i64();
+        let entries = whole_statement(client, id);
+        let sum: i64 = entries.iter().map(|(_, amount, _)| amount).sum();
+        let last = entries.last().map(|(_, _, balance)| *balance);
+        assert_eq!((balance, balance), (Some(sum), last), "account {id}");
+        total += sum;
+        for (transfer, amount, _) in entries {
+            if let Some(transfer) = transfer {
+                booked.entry(transfer).or_default().push((id, amount));
+            }
+        }
+    }
+    assert_eq!(total, ACCOUNTS * OPENING);
+    assert!(booked.keys().eq(acknowledged.keys()), "the transfers are those acknowledged");
+    for (id, (from, to, amount)) in acknowledged {
+        let mut expected = vec![(*from, -amount), (*to, *amount)];
+        expected.sort_unstable();
+        assert_eq!(booked[id], expected, "{id}");
+    }
+}
+
+/// All entries of an account, page by page: transfer, amount and balance.
+fn whole_statement(client: &Client, account: i64) -> Vec<(Option<String>, i64, i64)> {
+    let (mut entries, mut after) = (Vec::new(), Some(0));
+    while let Some(start) = after {
+        let path = format!("/accounts/{account}/statement?limit=20&after={start}");
+        let page = client.get(&path).unwrap().body;
+        for entry in page["entries"].as_array().unwrap() {
+            let transfer = entry["transfer"].as_str().map(str::to_owned);
+            let number = |name: &str| entry[name].as_i64().unwrap();
+            entries.push((transfer, number("amount"), number("balance")));
+        }
+        after = page["next"].as_i64();
+    }
+    entries
+}
+
+/// Looks into the file once the program has ended, as an auditor would.
+fn check_in_file(database: &Path, acknowledged: usize) {
+    let db = monolite::Database::open(database).unwrap();
+    let count = |sql: &'static str| {
+        db.read(move |tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+    };
+    let transfers = count("SELECT count(*) FROM transfer");
+    assert_eq!(usize::try_from(transfers).unwrap(), acknowledged);
+    assert_eq!(count("SELECT sum(balance) FROM account"), ACCOUNTS * OPENING);
+    assert_eq!(count("SELECT count(*) FROM pragma_foreign_key_check"), 0);
+    let sound = db.read(|tx| {
+        tx.query_one("SELECT * FROM pragma_integrity_check", (), |row| row.get::<_, String>(0))
+    });
+    assert_eq!(sound.wait().unwrap(), "ok");
+    db.close().unwrap();
+}

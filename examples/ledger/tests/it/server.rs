@@ -1,0 +1,88 @@
+//! Ledgers to test: the program as a process of its own, and the service inside the test.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use monolite::Database;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+/// The program, killed when dropped.
+pub(crate) struct Program {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    /// Starts it; returns when it has begun to open the database.
+    pub(crate) fn start(database: &Path, listen: &str) -> Program {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ledger"))
+            .arg("--database")
+            .arg(database)
+            .args(["--listen", listen])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut program = Program { child, lines };
+        program.line("opening ");
+        program
+    }
+
+    /// Waits until it serves; returns where, as `http://ADDRESS`.
+    pub(crate) fn listening(&mut self) -> String {
+        self.line("listening on ")
+    }
+
+    /// The rest of its next line of output, which has to begin as given.
+    fn line(&mut self, start: &str) -> String {
+        let line = self.lines.next().expect("the ledger has more to say").unwrap();
+        line.strip_prefix(start).unwrap_or_else(|| panic!("{line:?} is not {start:?}")).to_owned()
+    }
+
+    /// Tells it to stop without waiting for it.
+    pub(crate) fn tell_to_stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Waits for a clean end.
+    pub(crate) fn ended(mut self) {
+        self.line("closed ");
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The service on a thread pool of this process, for tests that need their hands on the database.
+pub(crate) struct Service {
+    pub(crate) base: String,
+    _runtime: Runtime,
+}
+
+impl Service {
+    pub(crate) fn start(db: &Database) -> Service {
+        db.write(|tx| ledger::create_schema(tx)).wait().unwrap();
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let router = ledger::router(db.clone());
+        runtime.spawn(async move { axum::serve(listener, router).await });
+        Service { base, _runtime: runtime }
+    }
+}
