@@ -74,12 +74,17 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         Sharing::Exclusive => Lower::UnixExcl,
         Sharing::Shared => Lower::Unix,
     };
-    let vfs = Vfs::register(lower, Arc::new(Direct::new(Arc::clone(&wal))))?;
+    let direct = Direct::new(Arc::clone(&wal));
+    let files = match &options.storage {
+        Some(decorate) => decorate.0(direct),
+        None => Arc::new(direct),
+    };
+    let vfs = Vfs::register(lower, Arc::clone(&files))?;
     let opener = Opener { options, path: &path, vfs: &vfs, sync: temporary.is_none() };
     let (writer, writer_deadline) = opener.writer(patience)?;
     let fail = |error: io::Error| storage(&path, &error);
     sync_directory(&path).map_err(fail)?;
-    let wal_file = WalFile::open(&path).map_err(fail)?;
+    let wal_file = WalFile::open(&path, files).map_err(fail)?;
     let readers = (0..options.readers).map(|_| opener.reader()).collect::<Result<_>>()?;
     let (checkpointer, _) =
         opener.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| opener.name(e))?;

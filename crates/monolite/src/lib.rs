@@ -75,6 +75,6 @@ pub use stats::{SlowTransaction, Stats, Summary};
 pub use tx::Tx;
 pub use write::Write;
 
-pub use monolite_sqlite::rusqlite;
+pub use monolite_sqlite::{rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};
 pub use rusqlite::{Params, Row, named_params, params};

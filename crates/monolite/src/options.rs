@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use monolite_sqlite::vfs::{Direct, Storage};
+
 use crate::clock::{Clock, SystemClock};
 use crate::database::Database;
 use crate::error::{Error, ErrorKind, Result};
@@ -58,6 +60,17 @@ pub struct Options {
     pub(crate) slow_transaction: Duration,
     pub(crate) wal_limit_bytes: u64,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) storage: Option<Decorate>,
+}
+
+/// Puts a storage of one's own around the engine's.
+#[derive(Clone)]
+pub(crate) struct Decorate(pub(crate) Arc<dyn Fn(Direct) -> Arc<dyn Storage> + Send + Sync>);
+
+impl std::fmt::Debug for Decorate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Decorate(..)")
+    }
 }
 
 impl Default for Options {
@@ -77,6 +90,7 @@ impl Default for Options {
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
             clock: Arc::new(SystemClock::default()),
+            storage: None,
         }
     }
 }
@@ -191,6 +205,17 @@ impl Options {
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
         self.clock = clock;
+        self
+    }
+
+    /// Puts a storage around the engine's own, through which every file call and every sync then
+    /// passes: for fault injection and simulation, see [`monolite_sqlite::vfs`].
+    #[must_use]
+    pub fn storage<F>(mut self, decorate: F) -> Options
+    where
+        F: Fn(Direct) -> Arc<dyn Storage> + Send + Sync + 'static,
+    {
+        self.storage = Some(Decorate(Arc::new(decorate)));
         self
     }
 

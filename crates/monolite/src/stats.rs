@@ -14,6 +14,9 @@ use hdrhistogram::Histogram;
 /// Slow transactions remembered; enough to see a pattern, too few to matter in memory.
 const SLOW_KEPT: usize = 32;
 
+/// Largest value a histogram tells apart: an hour in nanoseconds.
+const LARGEST: u64 = 3_600_000_000_000;
+
 /// A snapshot of the engine's counters and measurements, from [`Database::stats`].
 ///
 /// Counters run from the opening of the database.
@@ -123,7 +126,7 @@ pub(crate) struct Measured(Mutex<Histogram<u64>>);
 
 impl Default for Measured {
     fn default() -> Measured {
-        let histogram = Histogram::new(3).expect("three significant digits are in range");
+        let histogram = Histogram::new_with_bounds(1, LARGEST, 3).expect("the bounds are valid");
         Measured(Mutex::new(histogram))
     }
 }

@@ -9,9 +9,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use monolite_sqlite::vfs::Storage;
 
 /// The WAL file beside a database.
 pub(crate) struct WalFile {
+    storage: Arc<dyn Storage>,
     file: File,
     path: PathBuf,
     inode: u64,
@@ -27,11 +31,11 @@ pub(crate) fn wal_path(database: &Path) -> PathBuf {
 
 impl WalFile {
     /// Opens the WAL that belongs to `database`.
-    pub(crate) fn open(database: &Path) -> io::Result<WalFile> {
+    pub(crate) fn open(database: &Path, storage: Arc<dyn Storage>) -> io::Result<WalFile> {
         let path = wal_path(database);
         let file = File::options().read(true).write(true).open(&path)?;
         let meta = file.metadata()?;
-        Ok(WalFile { file, path, inode: meta.ino(), device: meta.dev() })
+        Ok(WalFile { storage, file, path, inode: meta.ino(), device: meta.dev() })
     }
 
     /// Puts everything written to the WAL before this call on disk.
@@ -41,7 +45,7 @@ impl WalFile {
     /// a failed write-back once and then calls the pages clean. `NotFound` when the file was
     /// deleted or replaced, so that what was written went nowhere.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()?;
+        self.storage.sync_wal(&self.file)?;
         match fs::metadata(&self.path) {
             Ok(meta) if meta.ino() == self.inode && meta.dev() == self.device => Ok(()),
             Ok(_) => Err(io::Error::new(io::ErrorKind::NotFound, "the WAL file was replaced")),
