@@ -68,7 +68,7 @@ async fn open(arguments: &Arguments) -> anyhow::Result<Database> {
     let context = format!("cannot open {}", path.display());
     let opened = tokio::task::spawn_blocking(move || Options::new().open_wait(path, patience));
     let db = opened.await?.context(context)?;
-    db.write(|tx| ledger::create_schema(tx)).await.context("cannot create the schema")?;
+    db.write(ledger::create_schema).await.context("cannot create the schema")?;
     Ok(db)
 }
 

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use serde_json::json;
 
 use crate::client::{Answer, Client};
-use crate::server::Program;
+use crate::server::{Program, Service};
 
 const CLIENTS: usize = 64;
 const REQUESTS: usize = 50;
@@ -72,7 +72,7 @@ fn money_survives_load_failures_hand_over_and_kill() {
     });
 
     let acknowledged = sum_up(seen);
-    check_over_http(&Client::new(&base), &acknowledged);
+    assert_eq!(audit(&Client::new(&base), &acknowledged), Ok(()));
     program.tell_to_stop();
     program.ended();
     check_in_file(&database, acknowledged.len());
@@ -183,8 +183,8 @@ fn sum_up(seen: Vec<Seen>) -> Acknowledged {
     acknowledged
 }
 
-/// Compares the accounts and their statements with what the clients were told.
-fn check_over_http(client: &Client, acknowledged: &Acknowledged) {
+/// Compares the accounts and their statements with what the clients were told; says what is wrong.
+fn audit(client: &Client, acknowledged: &Acknowledged) -> Result<(), String> {
     let mut total = 0;
     let mut booked = BTreeMap::<String, Vec<(i64, i64)>>::new();
     for id in 1..=ACCOUNTS {
@@ -192,7 +192,9 @@ fn check_over_http(client: &Client, acknowledged: &Acknowledged) {
         let entries = whole_statement(client, id);
         let sum: i64 = entries.iter().map(|(_, amount, _)| amount).sum();
         let last = entries.last().map(|(_, _, balance)| *balance);
-        assert_eq!((balance, balance), (Some(sum), last), "account {id}");
+        if (balance, balance) != (Some(sum), last) {
+            return Err(format!("account {id} holds {balance:?}, booked {sum}, last {last:?}"));
+        }
         total += sum;
         for (transfer, amount, _) in entries {
             if let Some(transfer) = transfer {
@@ -200,12 +202,57 @@ fn check_over_http(client: &Client, acknowledged: &Acknowledged) {
             }
         }
     }
-    assert_eq!(total, ACCOUNTS * OPENING);
-    assert!(booked.keys().eq(acknowledged.keys()), "the transfers are those acknowledged");
+    if total != ACCOUNTS * OPENING {
+        return Err(format!("the total is {total}"));
+    }
+    compare(&booked, acknowledged)
+}
+
+/// Every acknowledged transfer is booked once on either side, and no other is booked at all.
+fn compare(
+    booked: &BTreeMap<String, Vec<(i64, i64)>>,
+    acknowledged: &Acknowledged,
+) -> Result<(), String> {
+    if let Some(id) = booked.keys().find(|id| !acknowledged.contains_key(*id)) {
+        return Err(format!("{id:?} was booked and never acknowledged"));
+    }
     for (id, (from, to, amount)) in acknowledged {
         let mut expected = vec![(*from, -amount), (*to, *amount)];
         expected.sort_unstable();
-        assert_eq!(booked[id], expected, "{id}");
+        if booked.get(id) != Some(&expected) {
+            return Err(format!("{id:?} was acknowledged; booked is {:?}", booked.get(id)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_audit_notices_what_it_should() {
+    for (sql, word) in [
+        ("UPDATE account SET balance = balance + 1 WHERE id = 3", "account 3 holds"),
+        ("DELETE FROM entry WHERE transfer = 'kept' AND account = 1", "account 1 holds"),
+        ("UPDATE entry SET transfer = 'lost' WHERE transfer = 'kept'", "never acknowledged"),
+        ("UPDATE entry SET transfer = NULL WHERE transfer = 'kept'", "\"kept\" was acknowledged"),
+        (
+            "UPDATE entry SET amount = amount + 1, balance = balance + 1 WHERE account = 4;
+             UPDATE account SET balance = balance + 1 WHERE id = 4",
+            "the total is",
+        ),
+    ] {
+        let db = monolite::Database::open(":memory:").unwrap();
+        let service = Service::start(&db);
+        let client = Client::new(&service.base);
+        open_accounts(&client);
+        let body = json!({ "id": "kept", "from": 1, "to": 2, "amount": 7 }).to_string();
+        assert_eq!(insist(&client, &body).status, 201);
+        // A transfer for entries to point at that no client knows.
+        let other = "INSERT INTO transfer VALUES ('lost', 1, 2, 7)";
+        db.write(move |tx| tx.execute(other, ())).wait().unwrap();
+        let acknowledged = Acknowledged::from([("kept".to_owned(), (1, 2, 7))]);
+        assert_eq!(audit(&client, &acknowledged), Ok(()));
+        db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
+        let noticed = audit(&client, &acknowledged).unwrap_err();
+        assert!(noticed.contains(word), "{sql}: {noticed}");
     }
 }
 

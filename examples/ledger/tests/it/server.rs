@@ -77,7 +77,7 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn start(db: &Database) -> Service {
-        db.write(|tx| ledger::create_schema(tx)).wait().unwrap();
+        db.write(ledger::create_schema).wait().unwrap();
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
