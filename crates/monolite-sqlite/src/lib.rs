@@ -12,7 +12,9 @@ mod connection;
 mod holder;
 mod revoke;
 mod rules;
+mod statements;
 mod version;
+pub mod vfs;
 
 pub use connection::{Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Signals};
 pub use holder::lock_holder;

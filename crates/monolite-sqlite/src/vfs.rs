@@ -1,0 +1,336 @@
+//! The VFS seam: every file call of an engine connection passes through a [`Storage`].
+//!
+//! A [`Vfs`] is registered with SQLite for one database instance, under a name of its own, on top of
+//! SQLite's `unix` or `unix-excl` VFS. What its files do is decided by a [`Storage`]: [`Direct`] in
+//! production; fault injection, recording and overlays are other implementations of the same trait.
+//!
+//! # Algorithm
+//! 1. SQLite opens a file. The shim opens it in the lower VFS, asks [`Storage::open`] for a [`File`]
+//!    and stores both in the memory that SQLite set aside for the file.
+//! 2. Each later call goes C callback → [`File`] method → [`LowerFile`]. A method that is not
+//!    overridden forwards, so a database read costs one virtual call: no allocation, no lock.
+//! 3. The lower file is lent to every call and never owned by the `File`: the unix VFS keeps pointers
+//!    into the connection's memory, so nothing may hold a lower file beyond its `xClose`.
+//!
+//! # Invariants
+//! - A panic in a `Storage` or a `File` becomes an I/O error; it never unwinds into C.
+//! - The shim offers exactly the methods that the lower file offers (version and shared memory).
+//! - Memory mapping is refused (`xFetch` yields nothing), so that no read bypasses a `File`.
+//!
+//! # Threads and locks
+//! The files of a connection are used by one thread at a time and move with the connection. Only
+//! opening a file takes a lock.
+//!
+//! # Not here
+//! The gathering of WAL frames is in [`gather`](self::Gather); the C side is in `shim` (SQLite calls
+//! us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
+
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::ffi;
+
+mod control;
+mod gather;
+mod lower;
+mod shim;
+#[cfg(test)]
+mod tests;
+
+pub use control::WalControl;
+pub use gather::{Gather, MAX_HELD_BYTES};
+pub use lower::{
+    Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,
+    sync_database,
+};
+
+/// What a file call returns.
+pub type Result<T = ()> = std::result::Result<T, IoError>;
+
+/// An SQLite result code other than `SQLITE_OK`, possibly extended.
+///
+/// An error of [`File::write`] must be `SQLITE_FULL` or an `SQLITE_IOERR`: those are the codes upon
+/// which SQLite rolls the transaction back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoError(NonZero<c_int>);
+
+impl IoError {
+    /// The storage, or the configured WAL limit, has no room (`SQLITE_FULL`).
+    pub const FULL: IoError = IoError::constant(ffi::SQLITE_FULL);
+    /// A read failed (`SQLITE_IOERR_READ`).
+    pub const READ: IoError = IoError::constant(ffi::SQLITE_IOERR_READ);
+    /// A read went past the end of the file; the rest of the buffer was zeroed.
+    pub const SHORT_READ: IoError = IoError::constant(ffi::SQLITE_IOERR_SHORT_READ);
+    /// A write failed (`SQLITE_IOERR_WRITE`).
+    pub const WRITE: IoError = IoError::constant(ffi::SQLITE_IOERR_WRITE);
+    /// A sync failed (`SQLITE_IOERR_FSYNC`).
+    pub const SYNC: IoError = IoError::constant(ffi::SQLITE_IOERR_FSYNC);
+    /// A file cannot be opened (`SQLITE_CANTOPEN`).
+    pub const CANT_OPEN: IoError = IoError::constant(ffi::SQLITE_CANTOPEN);
+
+    const fn constant(code: c_int) -> IoError {
+        IoError(NonZero::new(code).expect("an error code is not SQLITE_OK"))
+    }
+
+    /// The error that an SQLite result code stands for; `None` for `SQLITE_OK`.
+    pub fn from_code(code: c_int) -> Option<IoError> {
+        NonZero::new(code).map(IoError)
+    }
+
+    /// The (extended) SQLite result code.
+    pub fn code(self) -> c_int {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", ffi::code_to_str(self.code()), self.code())
+    }
+}
+
+impl std::error::Error for IoError {}
+
+impl From<IoError> for rusqlite::Error {
+    fn from(error: IoError) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(error.code()), None)
+    }
+}
+
+/// The VFS of SQLite that does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lower {
+    /// Standard POSIX locks and a `-shm` file: other processes can use the database too.
+    Unix,
+    /// Locks and wal-index private to this process: point reads cost no system call for locking.
+    UnixExcl,
+}
+
+impl Lower {
+    fn name(self) -> &'static CStr {
+        match self {
+            Lower::Unix => c"unix",
+            Lower::UnixExcl => c"unix-excl",
+        }
+    }
+}
+
+/// What SQLite opened a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// The main database file.
+    Database,
+    /// Its write-ahead log.
+    Wal,
+    /// A rollback journal or super-journal.
+    Journal,
+    /// Temporary databases, sorter files, statement journals.
+    Temp,
+}
+
+impl FileKind {
+    fn from_open_flags(flags: c_int) -> FileKind {
+        if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+            FileKind::Database
+        } else if flags & ffi::SQLITE_OPEN_WAL != 0 {
+            FileKind::Wal
+        } else if flags & (ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL) != 0 {
+            FileKind::Journal
+        } else {
+            FileKind::Temp
+        }
+    }
+}
+
+/// Decides what the files of one database instance do.
+pub trait Storage: Send + Sync {
+    /// Makes the file for `lower`, which has just been opened. `path` is `None` for a temporary file
+    /// that SQLite left nameless.
+    ///
+    /// # Errors
+    /// An error closes `lower` again and fails the open.
+    fn open(
+        &self,
+        kind: FileKind,
+        path: Option<&Path>,
+        lower: &mut LowerFile,
+    ) -> Result<Box<dyn File>>;
+
+    /// Deletes a journal or WAL that SQLite no longer needs.
+    ///
+    /// # Errors
+    /// Those of the lower VFS, unless overridden.
+    fn delete(&self, deletion: &Deletion<'_>) -> Result {
+        deletion.perform()
+    }
+
+    /// Puts everything written to the WAL on disk, through the engine's own descriptor of it: the
+    /// sync upon which writes are acknowledged.
+    ///
+    /// # Errors
+    /// Those of `fdatasync`.
+    fn sync_wal(&self, wal: &std::fs::File) -> std::io::Result<()> {
+        wal.sync_data()
+    }
+}
+
+/// One open file. Every method forwards to the lower file unless it is overridden.
+///
+/// Dropping the `File` is its `xClose`; the lower file is closed right after. A decorator around
+/// another `File` must forward every method that the other one overrides.
+pub trait File: Send {
+    /// Fills `buf` from offset `at`, in bytes. On [`IoError::SHORT_READ`] the bytes past the end of
+    /// the file must have been zeroed.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
+        lower.read(buf, at)
+    }
+
+    /// Writes all of `data` at offset `at`, in bytes.
+    ///
+    /// # Errors
+    /// `SQLITE_FULL` or an `SQLITE_IOERR`; part of `data` may have been written.
+    fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        lower.write(data, at)
+    }
+
+    /// Cuts or extends the file to `size` bytes.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
+        lower.truncate(size)
+    }
+
+    /// Makes everything written so far survive power loss.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure. What was written is then in doubt.
+    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
+        lower.sync(flags)
+    }
+
+    /// The size of the file in bytes.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
+        lower.size()
+    }
+
+    /// Raises the lock on the database file to `level`.
+    ///
+    /// # Errors
+    /// `SQLITE_BUSY` when somebody else holds it, or the code of the failure.
+    fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
+        lower.lock(level)
+    }
+
+    /// Lowers the lock on the database file to `level`.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    fn unlock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
+        lower.unlock(level)
+    }
+
+    /// Maps one region of the wal-index.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    fn shm_map(&mut self, lower: &mut LowerFile, request: ShmRequest) -> Result<ShmRegion> {
+        lower.shm_map(request)
+    }
+
+    /// Takes or releases locks of the wal-index.
+    ///
+    /// # Errors
+    /// `SQLITE_BUSY` when somebody else holds one, or the code of the failure.
+    fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
+        lower.shm_lock(lock)
+    }
+
+    /// Orders loads and stores of the wal-index around this call.
+    fn shm_barrier(&mut self, lower: &mut LowerFile) {
+        lower.shm_barrier();
+    }
+
+    /// Unmaps the wal-index, and deletes it if `delete_flag` is not zero.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
+        lower.shm_unmap(delete_flag)
+    }
+}
+
+/// The file that passes everything on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Forward;
+
+impl File for Forward {}
+
+/// The storage of production: everything is passed on, and WAL frames are gathered.
+#[derive(Debug)]
+pub struct Direct {
+    wal: Arc<WalControl>,
+}
+
+impl Direct {
+    /// The storage of the database whose WAL is governed by `wal`.
+    pub fn new(wal: Arc<WalControl>) -> Direct {
+        Direct { wal }
+    }
+}
+
+impl Storage for Direct {
+    fn open(
+        &self,
+        kind: FileKind,
+        _path: Option<&Path>,
+        _lower: &mut LowerFile,
+    ) -> Result<Box<dyn File>> {
+        Ok(match kind {
+            FileKind::Wal => Box::new(Gather::new(Forward, Arc::clone(&self.wal))),
+            FileKind::Database | FileKind::Journal | FileKind::Temp => Box::new(Forward),
+        })
+    }
+}
+
+/// A VFS registered with SQLite, under a name no other one has.
+///
+/// Keep it for as long as its connections: dropping it unregisters the name, and a connection that
+/// outlives it goes on with the files it has open but can open no further one (`SQLITE_CANTOPEN`).
+pub struct Vfs {
+    slot: shim::Registered,
+}
+
+impl Vfs {
+    /// Registers a VFS over `lower` whose files are those of `storage`. Initializes SQLite.
+    ///
+    /// # Errors
+    /// When the platform has no such VFS, or SQLite is too old or out of memory.
+    pub fn register(lower: Lower, storage: Arc<dyn Storage>) -> rusqlite::Result<Vfs> {
+        crate::initialize().map_err(|refusal| {
+            let code = ffi::Error::new(ffi::SQLITE_MISUSE);
+            rusqlite::Error::SqliteFailure(code, Some(refusal))
+        })?;
+        Ok(Vfs { slot: shim::Registered::new(lower, storage)? })
+    }
+
+    /// The name to open connections with.
+    pub fn name(&self) -> &str {
+        self.slot.name()
+    }
+}
+
+impl fmt::Debug for Vfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vfs").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

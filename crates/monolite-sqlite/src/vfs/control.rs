@@ -1,0 +1,79 @@
+//! What the engine and the WAL files of one database tell each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// The WAL's limit and figures, shared by the engine and every WAL file of a database.
+///
+/// All figures are in bytes. They are hints between threads and order nothing else (`Relaxed`).
+#[derive(Debug)]
+pub struct WalControl {
+    limit_bytes: AtomicU64,
+    limit_hit: AtomicBool,
+    wal_bytes: AtomicU64,
+    wal_bytes_max: AtomicU64,
+}
+
+impl Default for WalControl {
+    fn default() -> WalControl {
+        WalControl::new(u64::MAX)
+    }
+}
+
+impl WalControl {
+    /// A control whose WAL may grow to `limit_bytes`; `u64::MAX` is no limit.
+    pub fn new(limit_bytes: u64) -> WalControl {
+        WalControl {
+            limit_bytes: AtomicU64::new(limit_bytes),
+            limit_hit: AtomicBool::new(false),
+            wal_bytes: AtomicU64::new(0),
+            wal_bytes_max: AtomicU64::new(0),
+        }
+    }
+
+    /// The size beyond which no frame is written.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Relaxed)
+    }
+
+    /// Sets the limit; it holds from the next write on.
+    pub fn set_limit_bytes(&self, bytes: u64) {
+        self.limit_bytes.store(bytes, Relaxed);
+    }
+
+    /// Whether a write was refused because of the limit since this was last asked.
+    ///
+    /// Tells an `SQLITE_FULL` of the limit from one of the disk.
+    pub fn take_limit_hit(&self) -> bool {
+        self.limit_hit.swap(false, Relaxed)
+    }
+
+    /// Where the last committed frame of the current WAL generation ends.
+    ///
+    /// Zero until this process has committed: frames left by an earlier process are not counted.
+    pub fn wal_bytes(&self) -> u64 {
+        self.wal_bytes.load(Relaxed)
+    }
+
+    /// The largest size the WAL file has had.
+    pub fn wal_bytes_max(&self) -> u64 {
+        self.wal_bytes_max.load(Relaxed)
+    }
+
+    pub(super) fn note_limit_hit(&self) {
+        self.limit_hit.store(true, Relaxed);
+    }
+
+    pub(super) fn note_commit_end(&self, end: u64) {
+        self.wal_bytes.store(end, Relaxed);
+    }
+
+    pub(super) fn note_truncate(&self, size: u64) {
+        self.wal_bytes.fetch_min(size, Relaxed);
+    }
+
+    pub(super) fn note_file_end(&self, end: u64) {
+        if end > self.wal_bytes_max.load(Relaxed) {
+            self.wal_bytes_max.fetch_max(end, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Owns the gathering of WAL frames: a commit is handed to the file in large writes.
+//!
+//! SQLite writes a commit as, for each page, a 24-byte frame header and then the page. Bytes 4 to 7
+//! of a header, the database size in pages, are not zero on the commit's last frame only. SQLite
+//! publishes the commit in the wal-index as soon as the write of that frame's page has returned.
+//!
+//! # Algorithm
+//! The buffer is a write-back cache of one contiguous range of the file, the *held* range.
+//! 1. A frame header at or after the append point starts a held range when there is none.
+//! 2. A write that lies in the held range changes it in place; one that begins at its end extends it
+//!    (a rolled back savepoint writes its frames again, a spilled page is overwritten).
+//! 3. Any other write first flushes the held range and then goes straight to the file. That is always
+//!    correct, merely slower. It is the way of the WAL header, of checksums that SQLite rewrites after
+//!    the commit frame, and of frames below the append point.
+//! 4. When the page of a commit frame has arrived, the held range is flushed before the write returns.
+//!    It is flushed too once it exceeds [`MAX_HELD_BYTES`]: frames without a commit frame mean nothing.
+//! 5. Reads that overlap the held range, and every size, sync and truncate, flush first.
+//!
+//! # Invariants
+//! - When a commit is published nothing is held: its last write flushed, or failed.
+//! - Nothing is held across the release of the write lock. Another connection may then write frames at
+//!   the same place, over which a late flush of ours would be corruption. The lock is released through
+//!   the database file, which counts ([`LowerFile::write_releases`]); a range held under an older count
+//!   belongs to a transaction that was rolled back and is dropped. A WAL file without that count
+//!   holds nothing. Under `locking_mode=EXCLUSIVE` there is no lock and no other connection.
+//! - A failed flush keeps what is held. The error of a write makes SQLite roll back, which voids it; the
+//!   error of a read may not, and then the transaction still needs it.
+//!
+//! # Durability
+//! A commit frame that reached the file although its write reported an error can be found by recovery
+//! after a crash, as with SQLite itself: an error of `COMMIT` other than the limit's leaves the outcome
+//! open until the next commit has overwritten those frames.
+
+use std::sync::Arc;
+
+use super::{File, LowerFile, Result, SyncFlags, WalControl};
+use crate::vfs::IoError;
+
+/// How much is held before it is flushed without a commit frame; also what a writer may keep in memory.
+///
+/// A commit of this size that exceeds the limit leaves no trace in the file.
+pub const MAX_HELD_BYTES: usize = 4 << 20;
+
+/// The last frame before a flush may begin just below the bound and have the largest page there is.
+const HELD_CAPACITY_BYTES: usize = MAX_HELD_BYTES + FRAME_HEADER_BYTES as usize + 65_536;
+
+const WAL_HEADER_BYTES: u64 = 32;
+const FRAME_HEADER_BYTES: u64 = 24;
+
+/// A WAL file that gathers the frames of a commit before it hands them to `F`.
+#[derive(Debug)]
+pub struct Gather<F> {
+    inner: F,
+    control: Arc<WalControl>,
+    held: Vec<u8>,
+    /// Offset of `held` in the file.
+    held_at: u64,
+    /// The end of everything this transaction has written: below it, nothing new is gathered.
+    append_point: u64,
+    /// The count of write lock releases under which the two above are valid.
+    releases: Option<u64>,
+    /// From the WAL header, or else the first frame seen. Fixed for as long as a WAL file is open.
+    page_bytes: Option<u64>,
+    /// Where the page of a commit frame is awaited.
+    commit_page_at: Option<u64>,
+    /// A rule of this module that a test breaks on purpose, to see that another test would notice.
+    #[cfg(test)]
+    pub(super) broken: Option<Rule>,
+}
+
+/// The rules that tests can break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    DropAtRelease,
+    FlushAtCommit,
+    KeepAppendPoint,
+    KeepAfterFailedFlush,
+}
+
+impl<F: File> Gather<F> {
+    /// Gathers the frames of the WAL file `inner`, within the limit of `control`.
+    pub fn new(inner: F, control: Arc<WalControl>) -> Gather<F> {
+        Gather {
+            inner,
+            control,
+            held: Vec::new(),
+            held_at: 0,
+            append_point: 0,
+            releases: None,
+            page_bytes: None,
+            commit_page_at: None,
+            #[cfg(test)]
+            broken: None,
+        }
+    }
+
+    #[cfg(test)]
+    fn breaks(&self, rule: Rule) -> bool {
+        self.broken == Some(rule)
+    }
+
+    #[cfg(not(test))]
+    fn breaks(&self, _rule: Rule) -> bool {
+        false
+    }
+
+    fn held_end(&self) -> u64 {
+        self.held_at + self.held.len() as u64
+    }
+
+    /// Drops what a transaction left that no longer has the write lock.
+    fn forget_ended_transaction(&mut self, lower: &LowerFile) {
+        let releases = lower.write_releases();
+        if releases != self.releases {
+            self.releases = releases;
+            if self.breaks(Rule::DropAtRelease) {
+                return;
+            }
+            self.held.clear();
+            self.append_point = 0;
+            self.commit_page_at = None;
+        }
+    }
+
+    fn flush(&mut self, lower: &mut LowerFile) -> Result {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let written = self.inner.write(lower, &self.held, self.held_at);
+        if written.is_ok() {
+            self.control.note_file_end(self.held_end());
+            self.held.clear();
+        } else if self.breaks(Rule::KeepAfterFailedFlush) {
+            self.held.clear();
+        }
+        written
+    }
+
+    fn write_through(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        self.flush(lower)?;
+        self.inner.write(lower, data, at)?;
+        self.control.note_file_end(at + data.len() as u64);
+        Ok(())
+    }
+
+    fn write_wal_header(&mut self, lower: &mut LowerFile, data: &[u8]) -> Result {
+        self.write_through(lower, data, 0)?;
+        self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
+        self.append_point = WAL_HEADER_BYTES;
+        self.control.note_commit_end(WAL_HEADER_BYTES);
+        Ok(())
+    }
+
+    /// Whether a write of `len` bytes at `at` is the header of a frame, and not a piece of a page
+    /// that SQLite split at a sector boundary.
+    fn is_frame_header(&self, len: u64, at: u64) -> bool {
+        let at_a_frame =
+            |page: u64| (at - WAL_HEADER_BYTES).is_multiple_of(FRAME_HEADER_BYTES + page);
+        len == FRAME_HEADER_BYTES
+            && at >= WAL_HEADER_BYTES
+            && self.page_bytes.is_none_or(at_a_frame)
+    }
+
+    /// Whether a held range may begin with the frame at `at`. Below the append point it may not: the
+    /// last header that SQLite rewrites for its checksum is not followed by a page, so nothing
+    /// would flush it.
+    fn may_hold_from(&self, at: u64) -> bool {
+        let appends = at >= self.append_point || self.breaks(Rule::KeepAppendPoint);
+        appends && self.releases.is_some()
+    }
+
+    /// Puts a write where it belongs: rules 1 to 3.
+    fn place(&mut self, lower: &mut LowerFile, data: &[u8], at: u64, is_header: bool) -> Result {
+        let end = at + data.len() as u64;
+        let holds = !self.held.is_empty();
+        if holds && at >= self.held_at && end <= self.held_end() {
+            let from = (at - self.held_at) as usize;
+            self.held[from..from + data.len()].copy_from_slice(data);
+        } else if holds && at == self.held_end() {
+            self.held.extend_from_slice(data);
+        } else if is_header && self.may_hold_from(at) {
+            self.flush(lower)?;
+            // Once, for good: untouched pages of a large allocation cost nothing.
+            self.held.reserve_exact(HELD_CAPACITY_BYTES);
+            self.held_at = at;
+            self.held.extend_from_slice(data);
+        } else {
+            self.write_through(lower, data, at)?;
+        }
+        self.append_point = self.append_point.max(end);
+        Ok(())
+    }
+
+    fn write_frame_part(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        let len = data.len() as u64;
+        let is_header = self.is_frame_header(len, at);
+        self.place(lower, data, at, is_header)?;
+        if is_header {
+            let is_commit = big_endian(&data[4..8]) != 0;
+            self.commit_page_at = is_commit.then_some(at + FRAME_HEADER_BYTES);
+            return Ok(());
+        }
+        self.page_bytes.get_or_insert(len);
+        if self.commit_page_at.take_if(|page_at| *page_at == at).is_some() {
+            if !self.breaks(Rule::FlushAtCommit) {
+                self.flush(lower)?;
+            }
+            self.control.note_commit_end(at + len);
+        } else if self.held.len() >= MAX_HELD_BYTES {
+            self.flush(lower)?;
+        }
+        Ok(())
+    }
+}
+
+fn big_endian(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes.try_into().expect("the field has four bytes"))
+}
+
+impl<F: File> File for Gather<F> {
+    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
+        if !self.held.is_empty() {
+            self.forget_ended_transaction(lower);
+            if at < self.held_end() && at + buf.len() as u64 > self.held_at {
+                self.flush(lower)?;
+            }
+        }
+        self.inner.read(lower, buf, at)
+    }
+
+    /// # Errors
+    /// Also `SQLITE_FULL` when the WAL would exceed its limit. The commit is then absent from the file
+    /// as long as it fits in [`MAX_HELD_BYTES`]; of a larger one, or one that SQLite's cache spilled
+    /// and read back, frames without a commit frame may be there, which readers, recovery and
+    /// checkpoints ignore and the next commit overwrites.
+    fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        self.forget_ended_transaction(lower);
+        if at == 0 {
+            return self.write_wal_header(lower, data);
+        }
+        if at + data.len() as u64 > self.control.limit_bytes() {
+            self.control.note_limit_hit();
+            return Err(IoError::FULL);
+        }
+        self.write_frame_part(lower, data, at)
+    }
+
+    fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
+        self.forget_ended_transaction(lower);
+        self.flush(lower)?;
+        self.inner.truncate(lower, size)?;
+        self.control.note_truncate(size);
+        Ok(())
+    }
+
+    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
+        self.forget_ended_transaction(lower);
+        self.flush(lower)?;
+        self.inner.sync(lower, flags)
+    }
+
+    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
+        self.forget_ended_transaction(lower);
+        self.flush(lower)?;
+        self.inner.size(lower)
+    }
+}

@@ -1,0 +1,330 @@
+//! From us to SQLite: the files of the lower VFS behind safe types.
+//!
+//! # Invariants
+//! - A [`LowerFile`] is open from `new` to `close`, both called by `shim` alone; a `File` only ever
+//!   borrows one.
+//! - No single write exceeds [`MAX_WRITE_BYTES`].
+
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rusqlite::ffi;
+
+use super::{IoError, Result};
+
+/// The most that is handed to the lower file in one write.
+///
+/// The unix VFS masks a length with `0x1ffff`, so 128 KiB would be taken for nothing at all
+/// (`seekAndWriteFd`). Measured, larger pieces than this one gain nothing.
+pub const MAX_WRITE_BYTES: usize = 64 * 1024;
+
+/// An open file of the lower VFS.
+#[derive(Debug)]
+pub struct LowerFile {
+    file: *mut ffi::sqlite3_file,
+    /// Counts how often this connection released the WAL's write lock. Owned by the database file,
+    /// shared with its WAL.
+    write_releases: Option<Arc<AtomicU64>>,
+}
+
+/// Calls a method of the lower file.
+macro_rules! call {
+    ($self:ident.$method:ident($($argument:expr),*)) => {{
+        // SAFETY: `file` is open (invariant of `LowerFile`), so `pMethods` is its method table; the
+        // `&mut self` of the caller makes this the only call in progress, and every pointer among
+        // the arguments comes from a live reference of matching length.
+        unsafe {
+            let method = (*(*$self.file).pMethods).$method;
+            method.expect("the shim offers what the lower file has")($self.file, $($argument),*)
+        }
+    }};
+}
+
+fn check(code: c_int) -> Result {
+    match IoError::from_code(code) {
+        None => Ok(()),
+        Some(error) => Err(error),
+    }
+}
+
+fn signed(offset: u64) -> i64 {
+    i64::try_from(offset).expect("a file offset fits in an i64")
+}
+
+impl LowerFile {
+    /// # Safety
+    /// `file` must be open in a lower VFS, used by this value alone, and stay so until `close`.
+    pub(super) unsafe fn new(
+        file: *mut ffi::sqlite3_file,
+        write_releases: Option<Arc<AtomicU64>>,
+    ) -> LowerFile {
+        LowerFile { file, write_releases }
+    }
+
+    /// Closes the file, whose method table the caller no longer uses.
+    pub(super) fn close(self) -> c_int {
+        call!(self.xClose())
+    }
+
+    /// Reads `buf.len()` bytes from offset `at`.
+    ///
+    /// # Errors
+    /// [`IoError::SHORT_READ`] past the end, with the rest of `buf` zeroed; the code of the failure.
+    pub fn read(&mut self, buf: &mut [u8], at: u64) -> Result {
+        let len = c_int::try_from(buf.len()).expect("SQLite reads at most an int at once");
+        check(call!(self.xRead(buf.as_mut_ptr().cast(), len, signed(at))))
+    }
+
+    /// Writes all of `data` at offset `at`, in pieces of at most [`MAX_WRITE_BYTES`].
+    ///
+    /// # Errors
+    /// `SQLITE_FULL` or an `SQLITE_IOERR`; part of `data` may have been written.
+    pub fn write(&mut self, data: &[u8], mut at: u64) -> Result {
+        for piece in data.chunks(MAX_WRITE_BYTES) {
+            let len = piece.len() as c_int;
+            check(call!(self.xWrite(piece.as_ptr().cast(), len, signed(at))))?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Cuts or extends the file to `size` bytes.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn truncate(&mut self, size: u64) -> Result {
+        check(call!(self.xTruncate(signed(size))))
+    }
+
+    /// Syncs the file.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn sync(&mut self, flags: SyncFlags) -> Result {
+        check(call!(self.xSync(flags.0)))
+    }
+
+    /// The size of the file in bytes.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn size(&mut self) -> Result<u64> {
+        let mut size = 0;
+        check(call!(self.xFileSize(&raw mut size)))?;
+        Ok(u64::try_from(size).expect("a file size is not negative"))
+    }
+
+    /// Raises the lock on the file.
+    ///
+    /// # Errors
+    /// `SQLITE_BUSY` when somebody else holds it, or the code of the failure.
+    pub fn lock(&mut self, level: LockLevel) -> Result {
+        check(call!(self.xLock(level.0)))
+    }
+
+    /// Lowers the lock on the file.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn unlock(&mut self, level: LockLevel) -> Result {
+        check(call!(self.xUnlock(level.0)))
+    }
+
+    /// Maps one region of the wal-index.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn shm_map(&mut self, request: ShmRequest) -> Result<ShmRegion> {
+        let ShmRequest { index, size, extend } = request;
+        let mut address = ptr::null_mut();
+        let code = call!(self.xShmMap(index, size, extend, &raw mut address));
+        match code & 0xff {
+            ffi::SQLITE_OK | ffi::SQLITE_READONLY => Ok(ShmRegion { address, code }),
+            _ => check(code).map(|()| unreachable!("the code is an error")),
+        }
+    }
+
+    /// Takes or releases locks of the wal-index.
+    ///
+    /// # Errors
+    /// `SQLITE_BUSY` when somebody else holds one, or the code of the failure.
+    pub fn shm_lock(&mut self, lock: ShmLock) -> Result {
+        check(call!(self.xShmLock(lock.offset, lock.count, lock.flags)))
+    }
+
+    /// Orders loads and stores of the wal-index around this call.
+    pub fn shm_barrier(&mut self) {
+        call!(self.xShmBarrier());
+    }
+
+    /// Unmaps the wal-index, and deletes it if `delete_flag` is not zero.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn shm_unmap(&mut self, delete_flag: c_int) -> Result {
+        check(call!(self.xShmUnmap(delete_flag)))
+    }
+
+    /// How often this file's connection has released the WAL's write lock: of a database file or its
+    /// WAL. `None` when the file is neither, or not tied to its database.
+    ///
+    /// A WAL file learns from it that what was written since the last commit is void.
+    pub fn write_releases(&self) -> Option<u64> {
+        self.write_releases.as_ref().map(|count| count.load(Relaxed))
+    }
+
+    /// Counts a release. `Relaxed` does: only the connection's own files read it, and what moves a
+    /// connection between threads orders their accesses.
+    pub(super) fn note_write_release(&self) {
+        if let Some(count) = &self.write_releases {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn share_write_releases(&self) -> Option<Arc<AtomicU64>> {
+        self.write_releases.clone()
+    }
+
+    pub(super) fn check_reserved_lock(&mut self, held: &mut c_int) -> c_int {
+        call!(self.xCheckReservedLock(ptr::from_mut(held)))
+    }
+
+    /// # Safety
+    /// `argument` must be what SQLite defines for the opcode `op`.
+    pub(super) unsafe fn file_control(&mut self, op: c_int, argument: *mut c_void) -> c_int {
+        call!(self.xFileControl(op, argument))
+    }
+
+    pub(super) fn sector_size(&mut self) -> c_int {
+        call!(self.xSectorSize())
+    }
+
+    pub(super) fn device_characteristics(&mut self) -> c_int {
+        call!(self.xDeviceCharacteristics())
+    }
+
+    /// # Safety
+    /// `page` must be null or come from a fetch of this file.
+    pub(super) unsafe fn unfetch(&mut self, at: i64, page: *mut c_void) -> c_int {
+        call!(self.xUnfetch(at, page))
+    }
+}
+
+/// How SQLite wants a file synced (`SQLITE_SYNC_NORMAL`, `FULL`, `DATAONLY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncFlags(pub(super) c_int);
+
+/// A lock of the database file, `SQLITE_LOCK_NONE` to `SQLITE_LOCK_EXCLUSIVE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockLevel(pub(super) c_int);
+
+/// A request for one region of the wal-index.
+#[derive(Clone, Copy, Debug)]
+pub struct ShmRequest {
+    /// Which region.
+    pub index: c_int,
+    /// The size of each region in bytes.
+    pub size: c_int,
+    /// Not zero if a region that does not exist is to be made.
+    pub extend: c_int,
+}
+
+/// A region of the wal-index, as the lower VFS mapped it. Only a lower file can make one.
+#[derive(Debug)]
+pub struct ShmRegion {
+    /// Null when there is no such region and none was to be made.
+    pub(super) address: *mut c_void,
+    /// `SQLITE_OK`, or a kind of `SQLITE_READONLY`, which comes with a region too.
+    pub(super) code: c_int,
+}
+
+/// A call that takes or releases locks of the wal-index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShmLock {
+    /// The first lock: 0 is the write lock, 1 the checkpoint lock, 2 recovery, 3 to 7 the read marks.
+    pub offset: c_int,
+    /// How many locks.
+    pub count: c_int,
+    /// `SQLITE_SHM_LOCK` or `UNLOCK`, with `SHARED` or `EXCLUSIVE`.
+    pub flags: c_int,
+}
+
+impl ShmLock {
+    /// Whether this ends a write transaction of the WAL.
+    pub fn releases_write_lock(self) -> bool {
+        // The wal-index format fixes WAL_WRITE_LOCK at 0.
+        self.offset == 0 && self.flags & ffi::SQLITE_SHM_UNLOCK != 0
+    }
+}
+
+/// A file that SQLite asks to be deleted.
+#[derive(Debug)]
+pub struct Deletion<'a> {
+    vfs: *mut ffi::sqlite3_vfs,
+    name: &'a CStr,
+    sync_directory: c_int,
+}
+
+impl<'a> Deletion<'a> {
+    /// # Safety
+    /// `vfs` must be registered with SQLite for good, as its own ones are.
+    pub(super) unsafe fn new(
+        vfs: *mut ffi::sqlite3_vfs,
+        name: &'a CStr,
+        sync_directory: c_int,
+    ) -> Deletion<'a> {
+        Deletion { vfs, name, sync_directory }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &'a Path {
+        Path::new(OsStr::from_bytes(self.name.to_bytes()))
+    }
+
+    /// Whether the deletion has to survive power loss.
+    pub fn syncs_directory(&self) -> bool {
+        self.sync_directory != 0
+    }
+
+    /// Deletes the file in the lower VFS.
+    ///
+    /// # Errors
+    /// The SQLite result code of the failure.
+    pub fn perform(&self) -> Result {
+        // SAFETY: `vfs` is one of SQLite's own VFSs and `name` a C string that outlives the call.
+        check(unsafe {
+            let delete = (*self.vfs).xDelete.expect("the unix VFS deletes");
+            delete(self.vfs, self.name.as_ptr(), self.sync_directory)
+        })
+    }
+}
+
+/// Syncs the main database file of `connection`, through whichever VFS it was opened with.
+///
+/// # Errors
+/// The SQLite result code of the failed sync. The file's content is then in doubt.
+///
+/// # Durability
+/// Every page written to the file before the call, by any connection, survives power loss.
+pub fn sync_database(connection: &rusqlite::Connection) -> rusqlite::Result<()> {
+    let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
+    // SAFETY: the handle is open for as long as `connection` is borrowed, and FILE_POINTER stores a
+    // `sqlite3_file*` through its argument. The file is the connection's own: nothing else can use
+    // it while this thread is here, as a `Connection` is not `Sync`.
+    let code = unsafe {
+        let argument = (&raw mut file).cast();
+        let op = ffi::SQLITE_FCNTL_FILE_POINTER;
+        let code = ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), op, argument);
+        match file.as_ref().and_then(|file| file.pMethods.as_ref()) {
+            Some(methods) if code == ffi::SQLITE_OK => {
+                methods.xSync.expect("every file syncs")(file, ffi::SQLITE_SYNC_NORMAL)
+            }
+            _ => code,
+        }
+    };
+    Ok(check(code)?)
+}
