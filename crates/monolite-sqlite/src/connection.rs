@@ -21,10 +21,11 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthContext, Authorization};
-use rusqlite::{OpenFlags, Result, ffi};
+use rusqlite::{OpenFlags, Result, Statement, ffi};
 
 use crate::revoke::Revoker;
 use crate::rules;
+use crate::statements::{Own, Prepared};
 
 /// What a connection is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,41 +141,25 @@ impl Checkpoint {
     }
 }
 
-/// The engine's two nested savepoints.
-const GROUP: Savepoint = Savepoint {
-    open: "SAVEPOINT monolite_group",
-    undo: "ROLLBACK TO monolite_group",
-    close: "RELEASE monolite_group",
-};
-const MEMBER: Savepoint = Savepoint {
-    open: "SAVEPOINT monolite_member",
-    undo: "ROLLBACK TO monolite_member",
-    close: "RELEASE monolite_member",
-};
-
-/// The statements of one savepoint.
-#[derive(Clone, Copy)]
-pub struct Savepoint {
-    open: &'static str,
-    undo: &'static str,
-    close: &'static str,
+/// One of the engine's two nested savepoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Savepoint {
+    /// Guards a group of members.
+    Group,
+    /// Guards one member, inside of a group or alone.
+    Member,
 }
 
 /// A connection opened for one [`Role`].
 pub struct Connection {
-    // Declared before `inner`: the pointer in it must be gone before the connection closes.
+    // `drop` clears the pointer in it before the connection closes.
     revoker: Revoker,
-    inner: rusqlite::Connection,
+    prepared: Prepared,
     signals: Arc<Signals>,
     overdue: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Connection {
-    /// The savepoint that guards a group of members.
-    pub const GROUP: Savepoint = GROUP;
-    /// The savepoint that guards one member, inside of [`Connection::GROUP`] or alone.
-    pub const MEMBER: Savepoint = MEMBER;
-
     /// Opens `path` (absolute, so that it is never taken for a URI) for `role`.
     ///
     /// A writer switches the database to WAL mode.
@@ -195,14 +180,27 @@ impl Connection {
         install_hooks(&mut inner, &signals)?;
         let revoker = Revoker::new(&inner, Arc::clone(&signals));
         let overdue = Arc::clone(&settings.overdue);
-        let mut connection = Connection { revoker, inner, signals, overdue };
+        let prepared = Prepared::new(inner);
+        let mut connection = Connection { revoker, prepared, signals, overdue };
         connection.watch_progress()?;
         Ok(connection)
     }
 
     /// The connection underneath, for statements.
     pub fn raw(&self) -> &rusqlite::Connection {
-        &self.inner
+        self.prepared.connection()
+    }
+
+    /// Hands the prepared statement of `sql` to `run`; it is kept for the next time.
+    ///
+    /// # Errors
+    /// Those of preparing it.
+    pub fn with_statement<R>(
+        &self,
+        sql: &str,
+        run: impl FnOnce(&mut Statement<'_>) -> R,
+    ) -> Result<R> {
+        self.prepared.with(sql, run)
     }
 
     /// The flags its hooks set.
@@ -227,7 +225,7 @@ impl Connection {
 
     fn watch_progress(&mut self) -> Result<()> {
         let (overdue, signals) = (Arc::clone(&self.overdue), Arc::clone(&self.signals));
-        self.inner.progress_handler(
+        self.prepared.connection_mut().progress_handler(
             PROGRESS_INTERVAL,
             Some(move || {
                 let stop = overdue();
@@ -241,7 +239,7 @@ impl Connection {
 
     /// Whether a transaction is open (`sqlite3_get_autocommit` is 0).
     pub fn is_in_transaction(&self) -> bool {
-        !self.inner.is_autocommit()
+        !self.raw().is_autocommit()
     }
 
     /// `BEGIN IMMEDIATE`: takes the write lock.
@@ -249,7 +247,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite, busy when another process writes.
     pub fn begin_immediate(&self) -> Result<()> {
-        self.engine("BEGIN IMMEDIATE")
+        self.engine(Own::BeginImmediate)
     }
 
     /// `BEGIN`: the first statement takes the snapshot.
@@ -257,7 +255,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn begin_deferred(&self) -> Result<()> {
-        self.engine("BEGIN")
+        self.engine(Own::Begin)
     }
 
     /// `COMMIT`, the only way to it.
@@ -269,7 +267,7 @@ impl Connection {
     /// Those of SQLite; the transaction may still be open afterwards.
     pub fn commit(&self) -> Result<()> {
         self.signals.may_commit.store(true, Ordering::Relaxed);
-        let result = self.engine("COMMIT");
+        let result = self.engine(Own::Commit);
         self.signals.may_commit.store(false, Ordering::Relaxed);
         result
     }
@@ -279,7 +277,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite; none when no transaction is open.
     pub fn rollback(&self) -> Result<()> {
-        if self.is_in_transaction() { self.engine("ROLLBACK") } else { Ok(()) }
+        if self.is_in_transaction() { self.engine(Own::Rollback) } else { Ok(()) }
     }
 
     /// Opens `savepoint`.
@@ -287,7 +285,10 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn savepoint(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(savepoint.open)
+        self.engine(match savepoint {
+            Savepoint::Group => Own::OpenGroup,
+            Savepoint::Member => Own::OpenMember,
+        })
     }
 
     /// Undoes everything since `savepoint` was opened, and keeps it open.
@@ -295,7 +296,10 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(savepoint.undo)
+        self.engine(match savepoint {
+            Savepoint::Group => Own::UndoGroup,
+            Savepoint::Member => Own::UndoMember,
+        })
     }
 
     /// Closes `savepoint` and keeps what was done.
@@ -303,21 +307,24 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn release(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(savepoint.close)
+        self.engine(match savepoint {
+            Savepoint::Group => Own::CloseGroup,
+            Savepoint::Member => Own::CloseMember,
+        })
     }
 
-    fn engine(&self, sql: &'static str) -> Result<()> {
-        self.signals.as_engine(|| self.inner.prepare_cached(sql)?.raw_execute()).map(|_| ())
+    fn engine(&self, own: Own) -> Result<()> {
+        self.signals.as_engine(|| self.prepared.run_own(own))
     }
 
     /// Whether the open transaction violates a deferred foreign key, which would make its commit
     /// fail.
     pub fn has_deferred_violation(&self) -> bool {
         let (mut current, mut highest): (c_int, c_int) = (0, 0);
-        // SAFETY: the handle is open for as long as `self.inner`, and both out-pointers are valid.
+        // SAFETY: the handle is open for as long as `self`, and both out-pointers are valid.
         let code = unsafe {
             ffi::sqlite3_db_status(
-                self.inner.handle(),
+                self.raw().handle(),
                 ffi::SQLITE_DBSTATUS_DEFERRED_FKS,
                 &raw mut current,
                 &raw mut highest,
@@ -333,7 +340,7 @@ impl Connection {
         // SAFETY: the handle is open, used by this thread alone, and no `Rows` of a closure can be
         // alive any more: their lifetime ended with the closure. sqlite3_reset only rewinds.
         unsafe {
-            let db = self.inner.handle();
+            let db = self.raw().handle();
             let mut statement = ffi::sqlite3_next_stmt(db, std::ptr::null_mut());
             while !statement.is_null() {
                 if ffi::sqlite3_stmt_busy(statement) != 0 {
@@ -362,7 +369,7 @@ impl Connection {
         // SAFETY: the handle is open, the name is a static C string, both out-pointers are valid.
         let code = unsafe {
             ffi::sqlite3_wal_checkpoint_v2(
-                self.inner.handle(),
+                self.raw().handle(),
                 c"main".as_ptr(),
                 mode,
                 &raw mut wal,
@@ -382,7 +389,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn remove_wal_on_close(&self) -> Result<()> {
-        self.inner.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(|_| ())
+        self.raw().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(|_| ())
     }
 }
 

@@ -61,7 +61,7 @@ impl<'c> Tx<'c> {
     /// `Constraint`, `Invalid` (wrong SQL or parameters, a statement that belongs to the engine),
     /// `Timeout`, `Storage`, `Corrupt`.
     pub fn execute<P: Params>(&self, sql: &str, params: P) -> Result<usize> {
-        Ok(self.prepare_cached(sql)?.execute(params)?)
+        self.with_statement(sql, |statement| Ok(statement.execute(params)?))
     }
 
     /// Runs several statements separated by semicolons, without parameters.
@@ -83,7 +83,7 @@ impl<'c> Tx<'c> {
         P: Params,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        Ok(self.prepare_cached(sql)?.query_row(params, f)?)
+        self.with_statement(sql, |statement| Ok(statement.query_row(params, f)?))
     }
 
     /// Runs a query that must return exactly one row, and maps it.
@@ -95,7 +95,7 @@ impl<'c> Tx<'c> {
         P: Params,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        Ok(self.prepare_cached(sql)?.query_one(params, f)?)
+        self.with_statement(sql, |statement| Ok(statement.query_one(params, f)?))
     }
 
     /// As [`Tx::query_row`], with a mapping that may fail with an error of its own.
@@ -108,12 +108,13 @@ impl<'c> Tx<'c> {
         F: FnOnce(&Row<'_>) -> Result<T, E>,
         E: From<Error>,
     {
-        let mut statement = self.prepare_cached(sql)?;
-        let mut rows = statement.query(params).map_err(Error::from)?;
-        match rows.next().map_err(Error::from)? {
-            Some(row) => f(row),
-            None => Err(E::from(rusqlite::Error::QueryReturnedNoRows.into())),
-        }
+        self.with_statement(sql, |statement| {
+            let mut rows = statement.query(params).map_err(Error::from)?;
+            match rows.next().map_err(Error::from)? {
+                Some(row) => f(row),
+                None => Err(E::from(rusqlite::Error::QueryReturnedNoRows.into())),
+            }
+        })
     }
 
     /// Prepares a statement.
@@ -172,6 +173,19 @@ impl<'c> Tx<'c> {
         }
         let raw = self.connection.raw();
         raw.blob_open("main", table, column, rowid, read_only).map_err(|e| self.explain(e))
+    }
+
+    fn with_statement<T, E: From<Error>>(
+        &self,
+        sql: &str,
+        run: impl FnOnce(&mut Statement<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.enter(sql)?;
+        let noted = |statement: &mut Statement<'_>| {
+            self.note_writes(statement);
+            run(statement)
+        };
+        self.connection.with_statement(sql, noted).map_err(|error| self.explain(error))?
     }
 
     fn enter(&self, sql: &str) -> Result<()> {

@@ -44,8 +44,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::Connection;
 use monolite_sqlite::rusqlite;
+use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
@@ -294,7 +294,7 @@ impl Writer {
         }
         let starts = batch.done.len() == batch.group_start && !batch.group_guarded;
         if starts && (batch.group_start > 0 || size.is_some()) {
-            self.connection.savepoint(Connection::GROUP)?;
+            self.connection.savepoint(Savepoint::Group)?;
             self.recorder.savepoints.add(1);
             batch.group_guarded = true;
         }
@@ -303,7 +303,7 @@ impl Writer {
 
     fn close_group(&self, batch: &mut Batch) -> rusqlite::Result<()> {
         if batch.group_guarded {
-            self.connection.release(Connection::GROUP)?;
+            self.connection.release(Savepoint::Group)?;
         }
         batch.group_guarded = false;
         batch.group_start = batch.done.len();
@@ -341,7 +341,7 @@ impl Writer {
 
     fn undo_group(&self, batch: &Batch) -> rusqlite::Result<()> {
         if batch.group_guarded {
-            return self.connection.rollback_to(Connection::GROUP);
+            return self.connection.rollback_to(Savepoint::Group);
         }
         self.connection.rollback()?;
         self.connection.begin_immediate()
@@ -349,16 +349,16 @@ impl Writer {
 
     /// Runs `entry` so that it can be undone alone, and undoes it when it failed.
     fn run_in_savepoint(&mut self, entry: &mut Entry) -> rusqlite::Result<Run> {
-        self.connection.savepoint(Connection::MEMBER)?;
+        self.connection.savepoint(Savepoint::Member)?;
         self.recorder.savepoints.add(1);
         let run = self.run(entry);
         if run.effect == Effect::TransactionLost {
             return Ok(run);
         }
         if run.effect == Effect::MustBeUndone {
-            self.connection.rollback_to(Connection::MEMBER)?;
+            self.connection.rollback_to(Savepoint::Member)?;
         }
-        self.connection.release(Connection::MEMBER)?;
+        self.connection.release(Savepoint::Member)?;
         Ok(run)
     }
 
