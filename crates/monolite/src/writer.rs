@@ -36,6 +36,7 @@
 //! Threads and queues: `engine`. When the WAL is checkpointed: `checkpoint`.
 
 mod failure_rate;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -56,6 +57,7 @@ use crate::queue::{Queue, Rejected};
 use crate::stats::Recorder;
 use crate::tx::Tx;
 use failure_rate::FailureRate;
+use rules::{Rule, Rules};
 
 /// The queue of the writer, which knows why it refuses.
 pub(crate) struct WriteQueue {
@@ -181,6 +183,7 @@ pub(crate) struct Writer {
     /// The clock when the last member ended, which is when the next one starts.
     now: Duration,
     failed_sync: Option<String>,
+    rules: Rules,
 }
 
 impl Writer {
@@ -203,6 +206,7 @@ impl Writer {
             last_sql: RefCell::default(),
             now: Duration::ZERO,
             failed_sync: None,
+            rules: Rules::default(),
         }
     }
 
@@ -245,7 +249,7 @@ impl Writer {
     ) -> Filled {
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
             let Some(mut entry) = inbox.pop_front() else { break };
-            if !entry.member.is_repeatable() {
+            if !entry.member.is_repeatable() && self.rules.keep(Rule::OnceEndsItsBatch) {
                 return self.run_once(batch, entry);
             }
             if self.guard_group(batch).is_err() {
@@ -326,7 +330,7 @@ impl Writer {
                 return Err(Filled::Unclear { culprit: Some(culprit) });
             }
         }
-        if !is_final {
+        if !is_final && self.rules.keep(Rule::FailureIsConfirmedInPlace) {
             match self.run_in_savepoint(&mut culprit) {
                 Ok(Run { effect: Effect::TransactionLost, .. }) => {
                     return Err(Filled::Lost { culprit, is_final: false });
@@ -378,22 +382,30 @@ impl Writer {
             self.recorder.slow_transaction(time, &self.last_sql.borrow());
         }
         entry.failed = ran != Ran::Succeeded;
-        let is_late = self.connection.signals().take_interrupted() || time > self.time_limit;
-        let lost = !self.connection.is_in_transaction();
+        let is_late = (self.connection.signals().take_interrupted() || time > self.time_limit)
+            && self.rules.keep(Rule::TimeLimitHolds);
+        let lost =
+            !self.connection.is_in_transaction() && self.rules.keep(Rule::LostTransactionIsNoticed);
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(self.late(time));
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
-        } else if wrote && !entry.failed && self.connection.has_deferred_violation() {
+        } else if wrote && !entry.failed && self.has_deferred_violation() {
             entry.overrule(deferred_violation());
         }
-        let effect = match (lost, entry.failed && wrote) {
+        let must_be_undone = entry.failed && wrote && self.rules.keep(Rule::FailedMemberIsUndone);
+        let effect = match (lost, must_be_undone) {
             (true, _) => Effect::TransactionLost,
             (false, true) => Effect::MustBeUndone,
             (false, false) => Effect::Stays,
         };
         Run { effect, is_final: is_late || ran == Ran::Panicked }
+    }
+
+    fn has_deferred_violation(&self) -> bool {
+        self.connection.has_deferred_violation()
+            && self.rules.keep(Rule::DeferredViolationIsItsMembers)
     }
 
     fn late(&self, time: Duration) -> Error {

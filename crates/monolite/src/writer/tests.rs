@@ -1,1 +1,485 @@
-//! Tests of the writer, driven without threads.
+//! Tests of the writer, driven without threads and with a clock of their own.
+//!
+//! Each rule of the writer has a scenario that is checked twice: with the rule, and with the rule
+//! broken on purpose, when the same check must fail.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::rules::Rule;
+use super::{Entry, Writer};
+use crate::clock::{Clock, SystemClock};
+use crate::completion::{Completion, Outcome};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{self, Files};
+use crate::member::{Job, Once, Repeatable};
+use crate::options::Options;
+use crate::stats::Recorder;
+use crate::tx::Tx;
+
+/// A clock that tests move by hand, in nanoseconds.
+#[derive(Debug, Default)]
+struct HandClock(AtomicU64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl HandClock {
+    fn advance(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+type Caller<T> = Arc<Completion<T, Error>>;
+
+struct Bench {
+    writer: Writer,
+    clock: Arc<HandClock>,
+    recorder: Arc<Recorder>,
+    inbox: VecDeque<Entry>,
+    _files: Files,
+}
+
+impl Bench {
+    fn new(broken: Option<Rule>) -> Bench {
+        let clock = Arc::new(HandClock::default());
+        Bench::with_clock(broken, Arc::clone(&clock) as Arc<dyn Clock>, clock)
+    }
+
+    fn with_clock(broken: Option<Rule>, clock: Arc<dyn Clock>, hand: Arc<HandClock>) -> Bench {
+        let options =
+            Options::new().clock(clock).readers(1).write_time_limit(Duration::from_millis(100));
+        let opened = files::open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
+        let recorder = Arc::new(Recorder::default());
+        let mut writer =
+            Writer::new(opened.writer, opened.writer_deadline, &options, Arc::clone(&recorder));
+        writer.rules.broken = broken;
+        let inbox = VecDeque::new();
+        let mut bench = Bench { writer, clock: hand, recorder, inbox, _files: opened.files };
+        let schema = bench.add(|tx| {
+            tx.execute_batch(
+                "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER NOT NULL) STRICT;
+                 CREATE TABLE child(id INTEGER PRIMARY KEY, parent INTEGER NOT NULL
+                     REFERENCES t(id) DEFERRABLE INITIALLY DEFERRED) STRICT;",
+            )
+        });
+        bench.run();
+        schema.result().unwrap();
+        bench
+    }
+
+    fn add<T, F>(&mut self, body: F) -> Caller<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let caller = Completion::new();
+        let job = Job::new(Repeatable(body), Arc::clone(&caller));
+        self.inbox.push_back(Entry::new(Box::new(job)));
+        caller
+    }
+
+    fn add_once<T, F>(&mut self, body: F) -> Caller<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let caller = Completion::new();
+        let job = Job::new(Once(Some(body)), Arc::clone(&caller));
+        self.inbox.push_back(Entry::new(Box::new(job)));
+        caller
+    }
+
+    fn insert(&mut self, id: i64) -> Caller<u32> {
+        self.add(move |tx| {
+            tx.execute("INSERT INTO t VALUES (?1, 0)", [id])?;
+            Ok(tx.attempt())
+        })
+    }
+
+    /// Steps until the inbox is empty, answering each batch as the sync thread would.
+    fn run(&mut self) -> usize {
+        let mut steps = 0;
+        while !self.inbox.is_empty() {
+            self.writer.step(&mut self.inbox).into_iter().for_each(Entry::answer);
+            steps += 1;
+        }
+        steps
+    }
+
+    /// What a connection of its own sees: only what is committed.
+    fn ids(&self) -> Vec<i64> {
+        let raw = self.writer.connection().raw();
+        assert!(raw.is_autocommit(), "a transaction was left open");
+        let mut statement = raw.prepare("SELECT id FROM t ORDER BY id").unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(std::result::Result::unwrap).collect()
+    }
+}
+
+trait Answered<T> {
+    fn result(&self) -> Result<T>;
+    fn is_answered(&self) -> bool;
+}
+
+impl<T> Answered<T> for Caller<T> {
+    fn result(&self) -> Result<T> {
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome.unwrap_for_caller(),
+            Poll::Pending => panic!("not answered"),
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+}
+
+fn give_up<T>() -> Result<T> {
+    Err(Error::aborted("on purpose"))
+}
+
+/// Whether `check` panics, silently.
+fn fails(check: impl FnOnce() + std::panic::UnwindSafe) -> bool {
+    std::panic::catch_unwind(check).is_err()
+}
+
+#[track_caller]
+fn holds_only_with(rule: Rule, scenario: fn(Option<Rule>)) {
+    scenario(None);
+    assert!(fails(move || scenario(Some(rule))), "breaking {rule:?} went unnoticed");
+}
+
+#[test]
+fn nobody_is_answered_by_a_step() {
+    let mut bench = Bench::new(None);
+    let caller = bench.insert(1);
+    let done = bench.writer.step(&mut bench.inbox);
+    assert!(!caller.is_answered());
+    done.into_iter().for_each(Entry::answer);
+    caller.result().unwrap();
+}
+
+#[test]
+fn a_batch_without_failures_is_one_commit_without_savepoints() {
+    let mut bench = Bench::new(None);
+    let before = bench.recorder.commits.get();
+    let callers: Vec<_> = (0..100).map(|id| bench.insert(id)).collect();
+    assert_eq!(bench.run(), 1);
+    assert!(callers.iter().all(|caller| caller.result().unwrap() == 1));
+    assert_eq!(bench.recorder.commits.get() - before, 1);
+    assert_eq!(bench.recorder.savepoints.get(), 0);
+    assert_eq!(bench.ids().len(), 100);
+}
+
+#[test]
+fn failing_member_rolls_back_alone() {
+    holds_only_with(Rule::FailedMemberIsUndone, |broken| {
+        let mut bench = Bench::new(broken);
+        let first = bench.insert(1);
+        let failing = bench.add(|tx| {
+            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+            give_up::<()>()
+        });
+        let last = bench.insert(3);
+        bench.run();
+        assert_eq!(failing.result().unwrap_err().kind(), ErrorKind::Aborted);
+        first.result().unwrap();
+        last.result().unwrap();
+        assert_eq!(bench.ids(), [1, 3]);
+    });
+}
+
+#[test]
+fn member_that_failed_before_it_wrote_costs_its_neighbours_nothing() {
+    let mut bench = Bench::new(None);
+    let first = bench.insert(1);
+    let failing = bench.add(|tx| {
+        tx.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0))?;
+        give_up::<()>()
+    });
+    bench.run();
+    assert!(failing.result().is_err());
+    assert_eq!(first.result().unwrap(), 1, "the neighbour ran again");
+    assert_eq!(bench.recorder.reruns.get(), 0);
+}
+
+#[test]
+fn member_that_rolls_back_the_outer_transaction_takes_nobody_with_it() {
+    holds_only_with(Rule::LostTransactionIsNoticed, |broken| {
+        let mut bench = Bench::new(broken);
+        let first = bench.insert(1);
+        let rolling_back = bench.add(|tx| {
+            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+            // Swallows the error, so that only the check can notice.
+            Ok(tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", []).is_err())
+        });
+        let last = bench.insert(3);
+        bench.run();
+        assert_eq!(rolling_back.result().unwrap_err().kind(), ErrorKind::Aborted);
+        first.result().unwrap();
+        last.result().unwrap();
+        assert_eq!(bench.ids(), [1, 3]);
+    });
+}
+
+#[test]
+fn statement_after_a_silent_rollback_neither_runs_nor_survives() {
+    let mut bench = Bench::new(None);
+    let refused = bench.add(|tx| {
+        let mut late = tx.prepare("INSERT INTO t VALUES (9, 0)")?;
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        assert!(tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", []).is_err());
+        // Prepared before, so it does not pass through `Tx` any more: only the commit hook stops it.
+        assert!(late.execute([]).is_err());
+        tx.execute("INSERT INTO t VALUES (10, 0)", [])
+    });
+    bench.run();
+    let error = refused.result().unwrap_err();
+    assert!(error.to_string().contains("rolled back"), "{error}");
+    assert_eq!(bench.ids(), Vec::<i64>::new());
+}
+
+#[test]
+fn deferred_foreign_key_is_its_members_failure_alone() {
+    holds_only_with(Rule::DeferredViolationIsItsMembers, |broken| {
+        let mut bench = Bench::new(broken);
+        let first = bench.insert(1);
+        let orphan = bench.add(|tx| tx.execute("INSERT INTO child VALUES (1, 77)", []));
+        let last = bench.insert(3);
+        let commits = bench.recorder.commits.get();
+        bench.run();
+        assert_eq!(orphan.result().unwrap_err().kind(), ErrorKind::Constraint);
+        first.result().unwrap();
+        last.result().unwrap();
+        assert_eq!(bench.ids(), [1, 3]);
+        assert_eq!(bench.recorder.commits.get() - commits, 1, "the batch's commit failed");
+    });
+}
+
+#[test]
+fn closure_that_runs_once_cannot_be_undone_by_a_later_neighbour() {
+    holds_only_with(Rule::OnceEndsItsBatch, |broken| {
+        let mut bench = Bench::new(broken);
+        let once = bench.add_once(|tx| tx.execute("INSERT INTO t VALUES (1, 0)", []));
+        let rolling_back = bench.add(|tx| {
+            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+            tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", [])
+        });
+        bench.run();
+        once.result().unwrap();
+        assert!(rolling_back.result().is_err());
+        assert_eq!(bench.ids(), [1]);
+    });
+}
+
+#[test]
+fn closure_that_runs_once_fails_alone_and_runs_once() {
+    let mut bench = Bench::new(None);
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&runs);
+    let first = bench.insert(1);
+    let once = bench.add_once(move |tx| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        give_up::<()>()
+    });
+    bench.run();
+    assert!(once.result().is_err());
+    assert_eq!(first.result().unwrap(), 1, "the neighbour ran again");
+    assert_eq!((runs.load(Ordering::Relaxed), bench.ids()), (1, vec![1]));
+}
+
+#[test]
+fn failure_is_answered_from_a_run_in_its_final_place() {
+    holds_only_with(Rule::FailureIsConfirmedInPlace, |broken| {
+        let mut bench = Bench::new(broken);
+        // Not deterministic: its second run writes another value than its first.
+        bench.add(|tx| tx.execute("INSERT INTO t VALUES (1, ?1)", [tx.attempt()]));
+        let failing = bench.add(|tx| {
+            let seen: i64 = tx.query_row("SELECT v FROM t WHERE id = 1", [], |r| r.get(0))?;
+            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+            Err::<(), _>(Error::aborted(format!("saw {seen}")))
+        });
+        bench.run();
+        let stored: i64 = bench
+            .writer
+            .connection()
+            .raw()
+            .query_row("SELECT v FROM t WHERE id = 1", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(failing.result().unwrap_err().to_string(), format!("saw {stored}"));
+    });
+}
+
+#[test]
+fn member_over_its_time_limit_fails_alone() {
+    holds_only_with(Rule::TimeLimitHolds, |broken| {
+        let mut bench = Bench::new(broken);
+        let first = bench.insert(1);
+        let clock = Arc::clone(&bench.clock);
+        let slow = bench.add(move |tx| {
+            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+            clock.advance(Duration::from_secs(1));
+            Ok(())
+        });
+        let last = bench.insert(3);
+        bench.run();
+        assert_eq!(slow.result().unwrap_err().kind(), ErrorKind::Timeout);
+        first.result().unwrap();
+        last.result().unwrap();
+        assert_eq!(bench.ids(), [1, 3]);
+    });
+}
+
+#[test]
+fn endless_statement_is_interrupted_and_fails_alone() {
+    let mut bench =
+        Bench::with_clock(None, Arc::new(SystemClock::default()), Arc::new(HandClock::default()));
+    let first = bench.insert(1);
+    let endless = bench.add(|tx| {
+        tx.execute(
+            "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n)
+             SELECT i, 0 FROM n",
+            [],
+        )
+    });
+    let last = bench.insert(3);
+    bench.run();
+    let error = endless.result().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("WITH RECURSIVE"), "{error}");
+    first.result().unwrap();
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
+}
+
+#[test]
+fn panic_reaches_its_caller_and_nobody_else() {
+    let mut bench = Bench::new(None);
+    let first = bench.insert(1);
+    let panicking = bench.add(|tx| -> Result<()> {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        panic!("on purpose");
+    });
+    let last = bench.insert(3);
+    bench.run();
+    let outcome = panicking.poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Outcome::Panicked(payload)) = outcome else { panic!("no panic arrived") };
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
+    first.result().unwrap();
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
+}
+
+#[test]
+fn neighbours_that_change_their_mind_are_run_one_by_one() {
+    let mut bench = Bench::new(None);
+    // Succeeds the first time, fails after writing the second time, succeeds from then on.
+    let moody = bench.add(|tx| {
+        tx.execute("INSERT INTO t VALUES (1, 0)", [])?;
+        if tx.attempt() == 2 { give_up() } else { Ok(tx.attempt()) }
+    });
+    let failing = bench.add(|tx| {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        give_up::<()>()
+    });
+    let last = bench.insert(3);
+    bench.run();
+    assert_eq!(moody.result().unwrap(), 3);
+    assert!(failing.result().is_err());
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
+}
+
+#[test]
+fn failures_bring_savepoints_and_their_absence_ends_them() {
+    let mut bench = Bench::new(None);
+    let failing = |bench: &mut Bench, id: i64| {
+        bench.add(move |tx| {
+            tx.execute("INSERT INTO t VALUES (?1, 0)", [id])?;
+            give_up::<()>()
+        })
+    };
+    for id in 0..1_000 {
+        if id % 100 == 99 {
+            failing(&mut bench, id);
+        } else {
+            bench.insert(id);
+        }
+    }
+    bench.run();
+    assert_eq!(bench.ids().len(), 990);
+    let guarded = bench.recorder.savepoints.get();
+    assert!(guarded > 20, "only {guarded} savepoints");
+    assert!(bench.recorder.reruns.get() < 500, "{} reruns", bench.recorder.reruns.get());
+    for round in 0..30 {
+        for id in 0..10_000 {
+            bench.insert(10_000 * (round + 1) + id);
+        }
+        bench.run();
+    }
+    let before = bench.recorder.savepoints.get();
+    bench.insert(-1);
+    bench.run();
+    assert_eq!(bench.recorder.savepoints.get(), before, "failures were not forgotten");
+}
+
+#[test]
+fn batch_closes_on_count_and_on_time() {
+    let mut bench = Bench::new(None);
+    bench.writer.max_batch = 10;
+    (0..25).for_each(|id| drop(bench.insert(id)));
+    assert_eq!(bench.run(), 3);
+    bench.writer.max_batch = 1_000;
+    bench.writer.max_batch_time = Duration::from_millis(1);
+    for _ in 0..4 {
+        let clock = Arc::clone(&bench.clock);
+        bench.add(move |_| {
+            clock.advance(Duration::from_millis(1));
+            Ok(())
+        });
+    }
+    assert_eq!(bench.run(), 4);
+}
+
+#[test]
+fn engine_statements_are_refused_even_after_the_engine_prepared_them() {
+    let mut bench = Bench::new(None);
+    bench.insert(1);
+    let undone = bench.add(|tx| {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        give_up::<()>()
+    });
+    bench.run();
+    assert!(undone.result().is_err());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    for sql in [
+        "BEGIN IMMEDIATE",
+        "COMMIT",
+        "ROLLBACK",
+        "SAVEPOINT monolite_group",
+        "ROLLBACK TO monolite_group",
+        "RELEASE monolite_group",
+        "RELEASE monolite_member",
+    ] {
+        let seen = Arc::clone(&seen);
+        bench.add(move |tx| {
+            let (run, prepared) = (tx.execute(sql, []), tx.prepare_cached(sql).map(|_| ()));
+            seen.lock().unwrap().push((run.map(|_| ()), prepared));
+            Ok(())
+        });
+    }
+    bench.run();
+    for (run, prepared) in seen.lock().unwrap().drain(..) {
+        assert_eq!(run.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(prepared.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}
