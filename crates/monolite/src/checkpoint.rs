@@ -45,7 +45,7 @@ const TAIL_FRAMES: u32 = 1_000;
 /// Passes in the background before the writer is asked to finish whatever is left.
 const MOST_PASSES: u32 = 6;
 
-/// How long the checkpointer waits before it tries again what a reader stopped.
+/// How long the checkpointer rests before it tries again what a reader stopped.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// How long the writer waits for running reads to leave the WAL before it goes on appending.
@@ -230,15 +230,18 @@ impl Checkpointer {
         !signal.stop
     }
 
-    /// Copies in passes until little is left, then has the writer finish.
+    /// Copies in passes until little is left, then has the writer finish; gives up for now when a
+    /// reader's old snapshot is what is in the way.
     fn copy(&self) -> Result<()> {
         for _ in 0..MOST_PASSES {
-            if let Some(pinned) = self.checkpoints.reads.readers.release_idle() {
-                self.press(pinned.oldest);
-            }
+            let pinned = self.checkpoints.reads.readers.release_idle();
             let done = self.pass()?;
             if done.wal_frames - done.copied_frames <= TAIL_FRAMES {
                 break;
+            }
+            if let Some(pinned) = pinned {
+                self.press(pinned.oldest);
+                return Ok(());
             }
         }
         sync_database(self.connection.raw())?;
@@ -264,8 +267,7 @@ impl Checkpointer {
             readers.revoke_older_than(Duration::ZERO);
         } else if bytes >= limit / 2 && oldest >= GRACE {
             readers.revoke_older_than(GRACE);
-        } else {
-            std::thread::sleep(RETRY);
         }
+        std::thread::sleep(RETRY);
     }
 }

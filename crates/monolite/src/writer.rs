@@ -485,10 +485,11 @@ impl Writer {
             return entry.overrule(error.into());
         }
         let run = self.run(entry);
-        if run.effect == Effect::Stays && !entry.failed {
-            if let Err(error) = self.commit() {
-                entry.overrule(error);
-            }
+        if run.effect == Effect::Stays
+            && !entry.failed
+            && let Err(error) = self.commit()
+        {
+            entry.overrule(error);
         }
         self.abandon();
     }
