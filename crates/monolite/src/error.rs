@@ -98,6 +98,16 @@ impl Error {
         }
     }
 
+    /// As the answer to a member whose `COMMIT` failed. When the write of the commit frame reported
+    /// an I/O error, its bytes may have reached the file all the same, and a crash before the next
+    /// commit overwrites them would bring them back.
+    pub(crate) fn of_commit(mut self) -> Error {
+        if self.0.extended_code.is_some_and(|code| code & 0xff == rusqlite::ffi::SQLITE_IOERR) {
+            self.0.kind = ErrorKind::CommitUnknown;
+        }
+        self.context("the commit failed")
+    }
+
     fn is_auth(&self) -> bool {
         self.0.extended_code.is_some_and(|code| code & 0xff == rusqlite::ffi::SQLITE_AUTH)
     }

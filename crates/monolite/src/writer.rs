@@ -424,7 +424,7 @@ impl Writer {
         self.abandon();
         // Only the last member can be one that runs once: it ends its batch.
         if let Some(once) = done.last_mut().filter(|last| !last.member.is_repeatable()) {
-            once.overrule(error);
+            once.overrule(error.of_commit());
         }
         self.one_by_one(done)
     }
@@ -489,7 +489,7 @@ impl Writer {
             && !entry.failed
             && let Err(error) = self.commit()
         {
-            entry.overrule(error);
+            entry.overrule(error.of_commit());
         }
         self.abandon();
     }
