@@ -1,1 +1,32 @@
-//! Placeholder.
+//! Workloads, drivers, statistics and reports behind `monolite bench`.
+//!
+//! A benchmark here is a list of *candidates* (one driver, one way to use it) that are measured in
+//! turn, round after round, on the same data with the same pre-drawn work; what comes out is one
+//! [`report::record::TpsRecord`], from which every table is generated. The command in
+//! `monolite-cli` only parses arguments and prints what this crate returns.
+//!
+//! `anyhow` is used although this is a library: its one user is the command, and every error is
+//! for a person to read.
+//!
+//! # Not here
+//! Anything a user of the engine needs: competitors and their clients live in this crate alone.
+#![forbid(unsafe_code)]
+
+pub mod workload;
+
+pub mod raw_connection;
+
+pub mod dataset;
+pub mod ledger;
+
+pub mod drivers;
+
+pub mod device;
+pub mod machine;
+pub mod progress;
+pub mod statistics;
+
+pub mod harness;
+pub mod published;
+pub mod report;
+pub mod tps;

@@ -1,2 +1,37 @@
-//! Placeholder.
-fn main() {}
+//! The `monolite` command: arguments and output, no logic.
+//!
+//! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
+//! 1 failed, 2 wrong usage, 130 stopped by the user.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod bar;
+mod bench;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        Command::Bench(command) => bench::run(command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<bench::Stopped>() => {
+            complain(&error.to_string());
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            complain(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn complain(text: &str) {
+    // Nobody is left to be told when standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

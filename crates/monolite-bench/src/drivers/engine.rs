@@ -1,0 +1,395 @@
+//! The engine itself, used as an application would use it.
+//!
+//! A burst is offered by one thread that keeps as many transactions under way as the queue admits.
+//! A closed loop is a thread (one client) or a number of logical clients, each a future that awaits
+//! its acknowledgement before its next transaction, on executor threads of `futures`. Transfers are
+//! drawn beforehand; the closures hold what they need and draw nothing.
+
+use super::{Candidate, Goal, Outcome, Profile, Round, Work};
+use crate::raw_connection::{Durability, READER_CACHE_BYTES, WRITER_CACHE_BYTES};
+use crate::statistics::{BURST_SAMPLE, Latencies};
+use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use monolite::{Database, Options, Write};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// Transactions that a burst keeps under way: the capacity of the engine's queue.
+pub const BURST_WINDOW: usize = 16_384;
+
+/// Submissions between two looks at what has been acknowledged, in a burst. An acknowledgement is
+/// seen at most this many submissions late, about 0.2 ms.
+const LOOK_EVERY: usize = 64;
+
+/// How the engine is opened: its defaults, but for what raw connections must have equal.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What an acknowledgement means.
+    pub durability: Durability,
+    /// Limit of the WAL.
+    pub wal_limit_bytes: u64,
+}
+
+impl Settings {
+    /// Returns the settings as a report says them.
+    pub fn describe(self) -> Vec<String> {
+        vec![
+            format!("durability = {}", self.durability),
+            format!("wal_limit_bytes = {}", self.wal_limit_bytes),
+            format!("writer_cache_bytes = {WRITER_CACHE_BYTES}"),
+            format!("reader_cache_bytes = {READER_CACHE_BYTES}"),
+            format!("queue_capacity = {BURST_WINDOW}"),
+            "everything else: the defaults".into(),
+        ]
+    }
+
+    fn open(self, database: &Path) -> Result<Database> {
+        let durability = match self.durability {
+            Durability::Durable => monolite::Durability::Synced,
+            Durability::Buffered => monolite::Durability::Buffered,
+        };
+        Options::new()
+            .durability(durability)
+            .wal_limit_bytes(self.wal_limit_bytes)
+            .writer_cache_bytes(WRITER_CACHE_BYTES)
+            .reader_cache_bytes(READER_CACHE_BYTES)
+            .queue_capacity(BURST_WINDOW)
+            .open(database)
+            .context("cannot open the engine")
+    }
+}
+
+/// Why a transfer was not done.
+#[derive(Debug)]
+enum TransferError {
+    /// It was to fail.
+    OnPurpose,
+    /// An account does not exist.
+    NoAccount,
+    /// The engine failed.
+    Engine(monolite::Error),
+}
+
+impl From<monolite::Error> for TransferError {
+    fn from(error: monolite::Error) -> TransferError {
+        TransferError::Engine(error)
+    }
+}
+
+/// Whether a transfer goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Succeeds,
+    /// The application gives up after the first update.
+    Fails,
+}
+
+type TransferHandle = Write<(), TransferError>;
+
+fn submit(db: &Database, transfer: Transfer, fate: Fate) -> TransferHandle {
+    db.write(move |tx| {
+        let withdrawn = tx.execute(WITHDRAW_SQL, (transfer.amount, transfer.from))?;
+        if fate == Fate::Fails {
+            return Err(TransferError::OnPurpose);
+        }
+        let deposited = tx.execute(DEPOSIT_SQL, (transfer.amount, transfer.to))?;
+        if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
+    })
+}
+
+/// Counts an answer, which must be the one that was due.
+fn count(round: &mut Round, fate: Fate, answer: Result<(), TransferError>) -> Result<()> {
+    match (fate, answer) {
+        (Fate::Succeeds, Ok(())) => round.operations += 1,
+        (Fate::Fails, Err(TransferError::OnPurpose)) => round.failed += 1,
+        (_, Err(TransferError::Engine(error))) => return Err(error).context("a transfer failed"),
+        (fate, answer) => bail!("a transfer that {fate:?} was answered {answer:?}"),
+    }
+    Ok(())
+}
+
+fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
+    let transfers = work.warm_up();
+    for chunk in transfers.chunks(BURST_WINDOW / 2) {
+        let handles: Vec<_> = chunk.iter().map(|t| submit(db, *t, Fate::Succeeds)).collect();
+        for handle in handles {
+            count(&mut Round::default(), Fate::Succeeds, handle.wait())?;
+        }
+    }
+    Ok(transfers.len() as u64)
+}
+
+fn close(db: &Database, round: &mut Round) -> Result<()> {
+    round.wal_bytes_max = db.stats().wal_bytes_max;
+    db.close().context("cannot close the engine")
+}
+
+/// Transfers offered as fast as the queue takes them.
+#[derive(Debug)]
+pub struct EngineBurst {
+    /// What it is.
+    pub profile: Profile,
+    /// The data set.
+    pub database: PathBuf,
+    /// Of the engine.
+    pub settings: Settings,
+}
+
+impl Candidate for EngineBurst {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let db = self.settings.open(&self.database)?;
+        let warmed = warm_up(&db, work)?;
+        let goal = work.goal(self.profile.extent);
+        let mut under_way = UnderWay::default();
+        let begin = Instant::now();
+        let mut next = 0;
+        while !goal.reached(next) {
+            if next.is_multiple_of(LOOK_EVERY as u64) {
+                work.interrupt.check()?;
+                under_way.take_answers()?;
+            }
+            if under_way.pending.len() == BURST_WINDOW {
+                under_way.wait_for_oldest()?;
+            }
+            let fate = if self.profile.fails(next) { Fate::Fails } else { Fate::Succeeds };
+            let start = next.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
+            let handle = submit(&db, work.transfer(next), fate);
+            under_way.pending.push_back(Pending { handle, fate, start });
+            next += 1;
+        }
+        while !under_way.pending.is_empty() {
+            under_way.wait_for_oldest()?;
+        }
+        let mut round = Round { elapsed: begin.elapsed(), taken: next, ..under_way.round };
+        close(&db, &mut round)?;
+        Ok(Outcome { round, warmed })
+    }
+}
+
+struct Pending {
+    handle: TransferHandle,
+    fate: Fate,
+    start: Option<Instant>,
+}
+
+/// Transactions submitted and not yet acknowledged, oldest first.
+#[derive(Default)]
+struct UnderWay {
+    pending: VecDeque<Pending>,
+    round: Round,
+}
+
+impl UnderWay {
+    /// Takes the answers that are there, without waiting.
+    fn take_answers(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Some(oldest) = self.pending.front_mut() {
+            let Poll::Ready(answer) = Pin::new(&mut oldest.handle).poll(&mut context) else {
+                break;
+            };
+            let Pending { fate, start, .. } = self.pending.pop_front().expect("it was there");
+            self.answered(fate, start, now, answer)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_oldest(&mut self) -> Result<()> {
+        let Some(Pending { handle, fate, start }) = self.pending.pop_front() else { return Ok(()) };
+        let answer = handle.wait();
+        self.answered(fate, start, Instant::now(), answer)?;
+        self.take_answers()
+    }
+
+    fn answered(
+        &mut self,
+        fate: Fate,
+        start: Option<Instant>,
+        now: Instant,
+        answer: Result<(), TransferError>,
+    ) -> Result<()> {
+        start.into_iter().for_each(|start| self.round.latencies.record(now - start));
+        count(&mut self.round, fate, answer)
+    }
+}
+
+/// Clients that wait for each acknowledgement.
+#[derive(Debug)]
+pub struct EngineClients {
+    /// What it is.
+    pub profile: Profile,
+    /// The data set.
+    pub database: PathBuf,
+    /// Of the engine.
+    pub settings: Settings,
+    /// Logical clients; a single one is a blocking thread.
+    pub clients: u64,
+    /// Threads that drive them.
+    pub executors: u64,
+    /// Point reads awaited by a client before each of its transfers.
+    pub reads_per_write: u64,
+}
+
+impl Candidate for EngineClients {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let db = self.settings.open(&self.database)?;
+        let warmed = warm_up(&db, work)?;
+        let goal = work.goal(self.profile.extent);
+        let session = Session {
+            db: &db,
+            work,
+            goal,
+            next: AtomicU64::new(0),
+            reads_per_write: self.reads_per_write,
+        };
+        let begin = Instant::now();
+        let parts = if self.clients == 1 {
+            vec![session.blocking_client()?]
+        } else {
+            session.executors(self.clients, self.executors)?
+        };
+        let mut round = Round { elapsed: begin.elapsed(), ..Round::default() };
+        for part in parts {
+            round.operations += part.operations;
+            round.reads += part.reads;
+            round.latencies.merge(&part.latencies);
+        }
+        round.taken = round.operations;
+        close(&db, &mut round)?;
+        Ok(Outcome { round, warmed })
+    }
+}
+
+struct Session<'s> {
+    db: &'s Database,
+    work: &'s Work<'s>,
+    goal: Goal,
+    next: AtomicU64,
+    reads_per_write: u64,
+}
+
+impl Session<'_> {
+    /// Takes the next transfer, until the round is over.
+    fn take(&self) -> Option<u64> {
+        if self.work.interrupt.requested() {
+            return None;
+        }
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (!self.goal.reached(index)).then_some(index)
+    }
+
+    fn blocking_client(&self) -> Result<Round> {
+        let mut round = Round::default();
+        while let Some(index) = self.take() {
+            self.read_first(index, &mut round)?;
+            let start = Instant::now();
+            let answer = submit(self.db, self.work.transfer(index), Fate::Succeeds).wait();
+            round.latencies.record(start.elapsed());
+            count(&mut round, Fate::Succeeds, answer)?;
+        }
+        Ok(round)
+    }
+
+    fn executors(&self, clients: u64, executors: u64) -> Result<Vec<Round>> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..executors)
+                .map(|_| scope.spawn(move || self.executor(clients.div_ceil(executors))))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("clients do not panic")).collect()
+        })
+    }
+
+    /// Drives logical clients on the calling thread until the round is over.
+    fn executor(&self, clients: u64) -> Result<Round> {
+        let round = RefCell::new(Round::default());
+        futures::executor::block_on(async {
+            let mut running: FuturesUnordered<_> =
+                (0..clients).map(|_| self.client(&round)).collect();
+            while let Some(ended) = running.next().await {
+                ended?;
+            }
+            Ok::<_, anyhow::Error>(())
+        })?;
+        Ok(round.into_inner())
+    }
+
+    async fn client(&self, round: &RefCell<Round>) -> Result<()> {
+        while let Some(index) = self.take() {
+            self.read_first(index, &mut round.borrow_mut())?;
+            let start = Instant::now();
+            let answer = submit(self.db, self.work.transfer(index), Fate::Succeeds).await;
+            let mut round = round.borrow_mut();
+            round.latencies.record(start.elapsed());
+            count(&mut round, Fate::Succeeds, answer)?;
+        }
+        Ok(())
+    }
+
+    /// Awaits point reads of accounts that other transfers of the round touch.
+    fn read_first(&self, index: u64, round: &mut Round) -> Result<()> {
+        for number in 1..=self.reads_per_write {
+            read_balance(self.db, self.work.transfer(index * self.reads_per_write + number).from)?;
+            round.reads += 1;
+        }
+        Ok(())
+    }
+}
+
+fn read_balance(db: &Database, id: i64) -> Result<i64> {
+    let balance: Result<i64, monolite::Error> =
+        db.read(move |tx| tx.query_row(BALANCE_SQL, [id], |row| row.get(0))).wait();
+    balance.context("a read failed")
+}
+
+/// Autocommit point reads by one thread.
+#[derive(Debug)]
+pub struct EngineReads {
+    /// What it is.
+    pub profile: Profile,
+    /// The data set.
+    pub database: PathBuf,
+    /// Of the engine.
+    pub settings: Settings,
+}
+
+impl Candidate for EngineReads {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let db = self.settings.open(&self.database)?;
+        for transfer in work.warm_up() {
+            read_balance(&db, transfer.from)?;
+        }
+        let goal = work.goal(self.profile.extent);
+        let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
+        while !goal.reached(done) {
+            let start = done.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
+            let balance = read_balance(&db, work.transfer(done).from)?;
+            start.into_iter().for_each(|start| latencies.record(start.elapsed()));
+            ensure!(balance != 0, "an account is empty");
+            done += 1;
+        }
+        let elapsed = begin.elapsed();
+        let mut round = Round { operations: done, elapsed, latencies, ..Round::default() };
+        close(&db, &mut round)?;
+        Ok(Outcome { round, warmed: 0 })
+    }
+}

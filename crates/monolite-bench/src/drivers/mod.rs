@@ -1,0 +1,156 @@
+//! The candidates: each drives one database in one way, for one round at a time.
+
+pub mod appends;
+pub mod engine;
+pub mod held;
+pub mod postgres;
+pub mod raw;
+
+use crate::progress::Interrupt;
+use crate::raw_connection::Durability;
+use crate::statistics::Latencies;
+use crate::workload::Transfer;
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+/// How long a candidate works in a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extent {
+    /// This many transactions (or reads), then stop.
+    Operations(u64),
+    /// As many as fit in this time.
+    Time(Duration),
+}
+
+/// Where a candidate's money is, which decides how it is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// In the data set's file: account by account, and the sum.
+    Dataset,
+    /// On a server: the sum, at the end of the run.
+    Server,
+    /// There is none.
+    Nowhere,
+}
+
+/// The work of one round, the same for every candidate of the group.
+#[derive(Debug)]
+pub struct Work<'a> {
+    /// Transfers, drawn before the clock starts. When all are done they begin again.
+    pub transfers: &'a [Transfer],
+    /// Share of the candidate's extent to do: 1 in a counted round.
+    pub share: f64,
+    /// Checked now and then.
+    pub interrupt: &'a Interrupt,
+}
+
+impl Work<'_> {
+    /// Returns transfer number `index`.
+    pub fn transfer(&self, index: u64) -> Transfer {
+        self.transfers[(index % self.transfers.len() as u64) as usize]
+    }
+
+    /// Returns the end of a round that begins now.
+    pub fn goal(&self, extent: Extent) -> Goal {
+        match extent {
+            Extent::Operations(count) => {
+                let count = (count as f64 * self.share).ceil() as u64;
+                Goal { count: count.max(1), deadline: None }
+            }
+            Extent::Time(time) => {
+                Goal { count: u64::MAX, deadline: Some(Instant::now() + time.mul_f64(self.share)) }
+            }
+        }
+    }
+
+    /// Returns the transfers that warm caches before the clock starts.
+    pub fn warm_up(&self) -> &[Transfer] {
+        &self.transfers[..self.transfers.len().min(WARM_UP_TRANSFERS)]
+    }
+}
+
+/// Transfers done before the clock starts, after a database was opened: they bring most of the hot
+/// pages into its cache.
+const WARM_UP_TRANSFERS: usize = 20_000;
+
+/// When a round ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    /// Operations to do at most.
+    pub count: u64,
+    /// Time to stop at.
+    pub deadline: Option<Instant>,
+}
+
+impl Goal {
+    /// Whether operation number `next` is one too many.
+    pub fn reached(&self, next: u64) -> bool {
+        next >= self.count || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+/// What one candidate did in one round.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// Operations acknowledged (failed ones not among them).
+    pub operations: u64,
+    /// Transfers taken from the work, in order; those that fail on purpose included.
+    pub taken: u64,
+    /// Awaited reads beside the operations.
+    pub reads: u64,
+    /// Transactions that failed, all on purpose.
+    pub failed: u64,
+    /// Attempts that had to be repeated.
+    pub retries: u64,
+    /// Time from the first submission to the last acknowledgement.
+    pub elapsed: Duration,
+    /// Latency of an operation, from submission to acknowledgement.
+    pub latencies: Latencies,
+    /// WAL at its largest.
+    pub wal_bytes_max: u64,
+}
+
+/// What a candidate is.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Unique name, as `burst/durable/monolite`.
+    pub id: String,
+    /// Name in a table.
+    pub name: String,
+    /// What its acknowledgement means.
+    pub durability: Durability,
+    /// Its length.
+    pub extent: Extent,
+    /// Where its money is.
+    pub store: Store,
+    /// One transaction in this many fails on purpose, the last of each run of that many.
+    pub failing: Option<u64>,
+}
+
+impl Profile {
+    /// Whether transfer number `index` must fail.
+    pub fn fails(&self, index: u64) -> bool {
+        self.failing.is_some_and(|every| index % every == every - 1)
+    }
+}
+
+/// One driver, used in one way.
+pub trait Candidate {
+    /// Says what it is.
+    fn profile(&self) -> &Profile;
+
+    /// Opens its database, warms up, works through the round, and closes. Only the work is timed.
+    ///
+    /// # Errors
+    /// When the database fails, or answers what it should not. The run is over then.
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome>;
+}
+
+/// A round, and the warm-up transfers that were done before it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The timed part.
+    pub round: Round,
+    /// How many of [`Work::warm_up`] were done first.
+    pub warmed: u64,
+}

@@ -1,0 +1,220 @@
+//! A private PostgreSQL server: started from installed binaries, reachable by one Unix socket, gone
+//! at the end.
+//!
+//! It lives in a temporary directory beside the SQLite data, on the same device. PostgreSQL refuses
+//! to run as root; for root it runs as the user `postgres`, or `nobody`. It has a process group of
+//! its own, so that Ctrl-C reaches this process alone, which then stops it.
+//!
+//! Checkpoints are left as PostgreSQL has them (every 5 minutes, or `max_wal_size`), which is in
+//! its favour: none falls into most of its timed windows.
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio_postgres::Config;
+
+/// What to tell a user who has no PostgreSQL.
+pub const INSTALL_HINT: &str = "PostgreSQL is not installed (Debian: apt install postgresql)";
+
+/// The version that the comparison is specified with; another one is used when it is missing.
+const WANTED_MAJOR: u32 = 15;
+
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    socket: TempDir,
+    // Removed last, when the server is gone.
+    _data: TempDir,
+    /// Whether the data is on the device of the SQLite data set.
+    pub same_device: bool,
+}
+
+/// Returns the directory of the server's binaries.
+///
+/// # Errors
+/// With [`INSTALL_HINT`] when there are none.
+pub fn find_binaries() -> Result<PathBuf> {
+    let mut found: Vec<(bool, u32, PathBuf)> = Vec::new();
+    for root in ["/usr/lib/postgresql", "/opt/homebrew/opt", "/usr/local/opt"] {
+        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().replace("postgresql@", "");
+            if let Ok(major) = name.parse() {
+                found.push((major == WANTED_MAJOR, major, entry.path().join("bin")));
+            }
+        }
+    }
+    found.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let listed = std::env::split_paths(&path).collect::<Vec<_>>();
+    let candidates = found.into_iter().rev().map(|(.., dir)| dir).chain(listed);
+    candidates
+        .into_iter()
+        .find(|dir| dir.join("postgres").is_file() && dir.join("initdb").is_file())
+        .context(INSTALL_HINT)
+}
+
+impl Server {
+    /// Starts a server whose data is beside `data_dir`'s, if its user can get there.
+    ///
+    /// # Errors
+    /// When there are no binaries, no room, no user to run it as, or it does not start.
+    pub fn start(data_dir: &Path, needed_bytes: u64, memory_bytes: u64) -> Result<Server> {
+        let binaries = find_binaries()?;
+        let owner = owner()?;
+        let place = place(data_dir, owner);
+        let free = crate::machine::free_bytes(&place)?;
+        ensure!(
+            free > needed_bytes,
+            "PostgreSQL's copy of the rows needs {:.1} GB and {:.1} GB are free; free some space \
+             or name another directory with --data",
+            needed_bytes as f64 / 1e9,
+            free as f64 / 1e9
+        );
+        let data = temporary(&place, owner)?;
+        let socket = temporary(&std::env::temp_dir(), owner)?;
+        initialise(&binaries, data.path(), owner)?;
+        let log = File::create(data.path().join("server.log"))?;
+        let mut command = as_owner(&binaries.join("postgres"), owner);
+        command.args(["-D".as_ref(), data.path().join("cluster").as_os_str()]);
+        for setting in settings(socket.path(), memory_bytes) {
+            command.args(["-c", &setting]);
+        }
+        command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().context("cannot start PostgreSQL")?;
+        let device = |path: &Path| fs::metadata(path).map(|file| file.dev()).ok();
+        let same_device = device(data.path()) == device(data_dir);
+        let mut server = Server { child, socket, _data: data, same_device };
+        server.wait()?;
+        Ok(server)
+    }
+
+    /// Returns how to connect to it.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.host_path(self.socket.path()).user("monolite").dbname("postgres");
+        config
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let config = self.config();
+        if runtime.block_on(super::wait_until_ready(&config, START_PATIENCE)).is_ok() {
+            return Ok(());
+        }
+        let state = self.child.try_wait()?;
+        let log = fs::read_to_string(self._data.path().join("server.log")).unwrap_or_default();
+        let last: Vec<&str> = log.lines().rev().take(3).collect();
+        bail!("PostgreSQL did not start ({state:?}); its log ends: {last:?}")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SIGQUIT is PostgreSQL's immediate shutdown; nothing of its data is kept.
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::QUIT);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Settings of the private server; everything else is PostgreSQL's default.
+fn settings(socket: &Path, memory_bytes: u64) -> Vec<String> {
+    let buffers_mib = ((memory_bytes / 4) >> 20).clamp(128, 2048);
+    vec![
+        "listen_addresses=".into(),
+        format!("unix_socket_directories={}", socket.display()),
+        format!("shared_buffers={buffers_mib}MB"),
+        "max_connections=300".into(),
+        "fsync=on".into(),
+        "synchronous_commit=on".into(),
+        "full_page_writes=on".into(),
+        "max_wal_size=4GB".into(),
+        "checkpoint_timeout=5min".into(),
+        // No replica will ever follow; the load skips the WAL.
+        "wal_level=minimal".into(),
+        "max_wal_senders=0".into(),
+    ]
+}
+
+/// The user and group that the server runs as, when this process may not.
+type Owner = Option<(u32, u32)>;
+
+fn owner() -> Result<Owner> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let passwd = fs::read_to_string("/etc/passwd").context("cannot read the user list")?;
+    let ids = |user: &str| user_ids(&passwd, user);
+    let found = ids("postgres").or_else(|| ids("nobody"));
+    found
+        .map(Some)
+        .context("PostgreSQL does not run as root and there is no user postgres or nobody")
+}
+
+fn user_ids(passwd: &str, user: &str) -> Option<(u32, u32)> {
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.first() == Some(&user)).then_some(())?;
+        Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+    })
+}
+
+/// Beside the SQLite data, unless the server's user cannot get there.
+fn place(data_dir: &Path, owner: Owner) -> PathBuf {
+    let full = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    let open = |dir: &Path| fs::metadata(dir).is_ok_and(|file| file.mode() & 0o001 != 0);
+    let reachable = owner.is_none() || full.ancestors().all(open);
+    if reachable { full } else { std::env::temp_dir() }
+}
+
+fn temporary(place: &Path, owner: Owner) -> Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("monolite-postgres-").tempdir_in(place)?;
+    if let Some((user, group)) = owner {
+        chown(dir.path(), Some(user), Some(group))?;
+    }
+    Ok(dir)
+}
+
+fn as_owner(program: &Path, owner: Owner) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = owner {
+        command.uid(user).gid(group).current_dir("/");
+    }
+    command
+}
+
+fn initialise(binaries: &Path, dir: &Path, owner: Owner) -> Result<()> {
+    let output = as_owner(&binaries.join("initdb"), owner)
+        .args(["--username=monolite", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"])
+        .args(["-D".as_ref(), dir.join("cluster").as_os_str()])
+        .output()
+        .context("cannot run initdb")?;
+    ensure!(
+        output.status.success(),
+        "initdb failed: {}",
+        String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_is_found_by_whole_name() {
+        let passwd =
+            "root:x:0:0::/:/bin/sh\npostgresx:x:7:8::/:/bin/sh\npostgres:x:101:104::/:/x\n";
+        assert_eq!(user_ids(passwd, "postgres"), Some((101, 104)));
+        assert_eq!(user_ids(passwd, "nobody"), None);
+    }
+}

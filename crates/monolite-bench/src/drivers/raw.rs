@@ -1,0 +1,185 @@
+//! Raw SQLite in a tight loop: the limit that everything else is compared with.
+//!
+//! One thread, one connection, statements prepared once, transfers drawn beforehand; nothing is
+//! handed over between threads and nobody waits for an answer. With [`Isolation::None`] a failing
+//! transaction could not be undone alone: that is a ceiling, not something one could use.
+
+use super::{Candidate, Goal, Outcome, Profile, Round, Work};
+use crate::raw_connection;
+use crate::statistics::{BURST_SAMPLE, Latencies};
+use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
+use anyhow::{Result, ensure};
+use rusqlite::{Connection, Statement};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What separates the transactions of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Nothing: they fail together.
+    None,
+    /// A savepoint each.
+    Savepoint,
+}
+
+/// Transfers, `batch` of them in one `BEGIN IMMEDIATE` … `COMMIT`.
+#[derive(Debug)]
+pub struct RawTransfers {
+    /// What it is.
+    pub profile: Profile,
+    /// The data set.
+    pub database: PathBuf,
+    /// Of its connection.
+    pub settings: raw_connection::Settings,
+    /// Transactions per commit.
+    pub batch: u64,
+    /// Between the transactions of a batch.
+    pub isolation: Isolation,
+}
+
+impl Candidate for RawTransfers {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let connection = raw_connection::open(&self.database, self.settings)?;
+        let mut statements = Statements::prepare(&connection)?;
+        let warm_up = work.warm_up();
+        statements.batch(warm_up, Isolation::None, |_| ())?;
+        let goal = work.goal(self.profile.extent);
+        let mut round = self.work_through(&mut statements, work, goal)?;
+        round.wal_bytes_max = raw_connection::wal_bytes(&self.database);
+        Ok(Outcome { round, warmed: warm_up.len() as u64 })
+    }
+}
+
+impl RawTransfers {
+    fn work_through(
+        &self,
+        statements: &mut Statements<'_>,
+        work: &Work<'_>,
+        goal: Goal,
+    ) -> Result<Round> {
+        let (mut done, mut latencies) = (0, Latencies::default());
+        let sample = if self.batch == 1 { 1 } else { BURST_SAMPLE };
+        let mut batch = Vec::with_capacity(self.batch as usize);
+        let mut starts = Vec::with_capacity(self.batch as usize);
+        let begin = Instant::now();
+        while !goal.reached(done) {
+            work.interrupt.check()?;
+            batch.clear();
+            let end = goal.count.min(done.saturating_add(self.batch));
+            batch.extend((done..end).map(|index| work.transfer(index)));
+            starts.clear();
+            statements.batch(&batch, self.isolation, |position| {
+                if position % sample == 0 {
+                    starts.push(Instant::now());
+                }
+            })?;
+            let committed = Instant::now();
+            starts.iter().for_each(|&start| latencies.record(committed - start));
+            done = end;
+        }
+        let elapsed = begin.elapsed();
+        Ok(Round { operations: done, taken: done, elapsed, latencies, ..Round::default() })
+    }
+}
+
+/// The prepared statements of a raw connection.
+pub(super) struct Statements<'c> {
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+    savepoint: Statement<'c>,
+    release: Statement<'c>,
+    withdraw: Statement<'c>,
+    deposit: Statement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    pub(super) fn prepare(connection: &'c Connection) -> Result<Statements<'c>> {
+        Ok(Statements {
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+            savepoint: connection.prepare("SAVEPOINT member")?,
+            release: connection.prepare("RELEASE member")?,
+            withdraw: connection.prepare(WITHDRAW_SQL)?,
+            deposit: connection.prepare(DEPOSIT_SQL)?,
+        })
+    }
+
+    /// Commits `transfers` together; `starting` is told the position of each before it begins.
+    pub(super) fn batch(
+        &mut self,
+        transfers: &[Transfer],
+        isolation: Isolation,
+        mut starting: impl FnMut(usize),
+    ) -> Result<()> {
+        self.begin.execute([])?;
+        for (position, transfer) in transfers.iter().enumerate() {
+            starting(position);
+            if isolation == Isolation::Savepoint {
+                self.savepoint.execute([])?;
+            }
+            self.transfer(transfer, || ())?;
+            if isolation == Isolation::Savepoint {
+                self.release.execute([])?;
+            }
+        }
+        self.commit.execute([])?;
+        Ok(())
+    }
+
+    /// Runs both updates with the application's code between them.
+    fn transfer(&mut self, transfer: &Transfer, application: impl FnOnce()) -> Result<()> {
+        let withdrawn = self.withdraw.execute((transfer.amount, transfer.from))?;
+        application();
+        let deposited = self.deposit.execute((transfer.amount, transfer.to))?;
+        ensure!(withdrawn == 1 && deposited == 1, "{transfer:?} changed no row");
+        Ok(())
+    }
+
+    /// Runs one transfer in a transaction of its own, which is held while `application` runs.
+    pub(super) fn held(&mut self, transfer: &Transfer, application: impl FnOnce()) -> Result<()> {
+        self.begin.execute([])?;
+        self.transfer(transfer, application)?;
+        self.commit.execute([])?;
+        Ok(())
+    }
+}
+
+/// Autocommit point reads with one prepared statement.
+#[derive(Debug)]
+pub struct RawReads {
+    /// What it is.
+    pub profile: Profile,
+    /// The data set.
+    pub database: PathBuf,
+    /// Of its connection.
+    pub settings: raw_connection::Settings,
+}
+
+impl Candidate for RawReads {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let connection = raw_connection::open(&self.database, self.settings)?;
+        let mut balance = connection.prepare(BALANCE_SQL)?;
+        for transfer in work.warm_up() {
+            let _: i64 = balance.query_row([transfer.from], |row| row.get(0))?;
+        }
+        let goal = work.goal(self.profile.extent);
+        let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
+        while !goal.reached(done) {
+            let start = (done as usize).is_multiple_of(BURST_SAMPLE).then(Instant::now);
+            let _: i64 = balance.query_row([work.transfer(done).from], |row| row.get(0))?;
+            start.into_iter().for_each(|start| latencies.record(start.elapsed()));
+            done += 1;
+        }
+        let elapsed = begin.elapsed();
+        let round = Round { operations: done, elapsed, latencies, ..Round::default() };
+        Ok(Outcome { round, warmed: 0 })
+    }
+}

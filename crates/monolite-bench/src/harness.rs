@@ -1,0 +1,177 @@
+//! Runs the candidates of a group in turn, round after round, and checks what they did.
+//!
+//! # Algorithm
+//! 1. Draw the round's transfers; every candidate gets the same ones.
+//! 2. Run each candidate once: A B C; before each, the file system is synced, so that nobody waits
+//!    for what another one left unwritten. The first round is a third as long and is dropped.
+//! 3. After each, book what it acknowledged in the ledger; after its last round, compare every
+//!    touched account and the sum of all with what they must be.
+//! 4. Repeat for each counted round: A B C A B C. Report median, smallest and largest.
+//!
+//! # Not here
+//! Which candidates there are: [`crate::tps`].
+
+use crate::dataset::Dataset;
+use crate::drivers::{Candidate, Outcome, Round, Store, Work};
+use crate::ledger::Ledger;
+use crate::machine;
+use crate::progress::{Interrupt, Progress};
+use crate::report::record::{Cell, Measurement, RoundFigures, Verification};
+use crate::statistics::{Latencies, Spread};
+use crate::workload::{Draw, Transfer, draw_transfers};
+use anyhow::{Context, Result, ensure};
+
+/// Share of its length that the dropped first round has.
+const DROPPED_SHARE: f64 = 1.0 / 3.0;
+
+/// Data sets above this size are summed once per group and not after each candidate: a full scan of
+/// a billion accounts takes minutes. The account-by-account check is made all the same.
+const SUM_EACH_BELOW_ROWS: u64 = 100_000_000;
+
+/// What a run of groups shares.
+pub struct Bench<'a> {
+    /// The loaded accounts.
+    pub dataset: &'a Dataset,
+    /// How accounts are drawn.
+    pub draw: Draw,
+    /// Counted rounds.
+    pub rounds: usize,
+    /// Told what is going on.
+    pub progress: &'a dyn Progress,
+    /// Checked between rounds and within them.
+    pub interrupt: &'a Interrupt,
+    /// Expected balances so far.
+    pub ledger: Ledger,
+    /// Checks made so far.
+    pub verifications: Vec<Verification>,
+}
+
+impl Bench<'_> {
+    /// Measures a group of candidates, `transfers` drawn for each round, and verifies their work.
+    ///
+    /// # Errors
+    /// When a driver fails, the money is wrong, or the user interrupts.
+    pub fn interleave(
+        &mut self,
+        group: &str,
+        transfers: usize,
+        mut candidates: Vec<Box<dyn Candidate + '_>>,
+    ) -> Result<Vec<Cell>> {
+        let mut counted: Vec<Vec<Round>> = candidates.iter().map(|_| Vec::new()).collect();
+        let steps = (self.rounds + 1) * candidates.len();
+        for number in 0..=self.rounds {
+            let drawn = draw_transfers(&self.draw, seed(group, number), transfers);
+            for (position, candidate) in candidates.iter_mut().enumerate() {
+                self.interrupt.check()?;
+                let step = (number * counted.len() + position) as u64;
+                let what = format!("{group}, {}: {}", round_name(number), candidate.profile().name);
+                self.progress.begin(&what, Some(steps as u64));
+                self.progress.advance_to(step);
+                let round = self.round(candidate.as_mut(), &drawn, number)?;
+                if number > 0 {
+                    counted[position].push(round);
+                }
+            }
+        }
+        self.progress.finish();
+        if self.dataset.identity.rows >= SUM_EACH_BELOW_ROWS {
+            self.check_sum(&format!("all of {group}"))?;
+        }
+        Ok(candidates.iter().zip(counted).map(|(c, rounds)| cell(c.as_ref(), &rounds)).collect())
+    }
+
+    fn round(
+        &mut self,
+        candidate: &mut dyn Candidate,
+        drawn: &[Transfer],
+        number: usize,
+    ) -> Result<Round> {
+        let profile = candidate.profile().clone();
+        let local = profile.store == Store::Dataset;
+        if local {
+            self.ledger.learn(&self.dataset.path, drawn)?;
+        }
+        machine::settle(&self.dataset.path)?;
+        let share = if number == 0 { DROPPED_SHARE } else { 1.0 };
+        let work = Work { transfers: drawn, share, interrupt: self.interrupt };
+        let outcome = candidate.run(&work).with_context(|| format!("{} failed", profile.id))?;
+        self.interrupt.check()?;
+        if local {
+            self.book(&work, &outcome, |index| profile.fails(index));
+        }
+        let due = (0..outcome.round.taken).filter(|&index| profile.fails(index)).count() as u64;
+        ensure!(
+            outcome.round.failed == due,
+            "{}: {} transactions failed where {due} had to",
+            profile.id,
+            outcome.round.failed
+        );
+        if local && number == self.rounds {
+            self.verify(&profile.id)?;
+        }
+        Ok(outcome.round)
+    }
+
+    fn book(&mut self, work: &Work<'_>, outcome: &Outcome, fails: impl Fn(u64) -> bool) {
+        let warmed = work.warm_up().iter().take(outcome.warmed as usize);
+        warmed.for_each(|transfer| self.ledger.book(transfer));
+        for index in (0..outcome.round.taken).filter(|&index| !fails(index)) {
+            self.ledger.book(&work.transfer(index));
+        }
+    }
+
+    fn verify(&mut self, id: &str) -> Result<()> {
+        let accounts = self.ledger.verify(&self.dataset.path).with_context(|| id.to_owned())?;
+        self.verifications.push(Verification {
+            after: id.to_owned(),
+            check: "every touched account has the balance its acknowledged transfers add up to"
+                .into(),
+            accounts,
+        });
+        if self.dataset.identity.rows < SUM_EACH_BELOW_ROWS {
+            self.check_sum(id)?;
+        }
+        Ok(())
+    }
+
+    fn check_sum(&mut self, after: &str) -> Result<()> {
+        let (found, expected) = (self.dataset.total()?, self.dataset.expected_total());
+        ensure!(found == expected, "{after}: money was lost or invented: {found} != {expected}");
+        self.verifications.push(Verification {
+            after: after.to_owned(),
+            check: format!("sum of all balances is {expected}, as loaded"),
+            accounts: self.dataset.identity.rows,
+        });
+        Ok(())
+    }
+}
+
+fn round_name(number: usize) -> String {
+    if number == 0 { "warm-up round".into() } else { format!("round {number}") }
+}
+
+/// Gives each group and round its own work, the same in every run (FNV-1a).
+fn seed(group: &str, number: usize) -> u64 {
+    let hash = group.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash.wrapping_add(number as u64)
+}
+
+/// Sums up the counted rounds of a candidate.
+pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
+    let profile = candidate.profile();
+    let mut latencies = Latencies::default();
+    rounds.iter().for_each(|round| latencies.merge(&round.latencies));
+    let figures: Vec<RoundFigures> = rounds.iter().map(RoundFigures::of).collect();
+    let measurement = Measurement {
+        per_second: Spread::of(figures.iter().map(|round| round.per_second)),
+        reads_per_second: Spread::of(figures.iter().map(|round| round.reads_per_second)),
+        latency: latencies.percentiles(),
+        failed: rounds.iter().map(|round| round.failed).sum(),
+        retries: rounds.iter().map(|round| round.retries).sum(),
+        wal_bytes_max: rounds.iter().map(|round| round.wal_bytes_max).max().unwrap_or(0),
+        rounds: figures,
+    };
+    Cell::measured(profile, measurement)
+}

@@ -1,0 +1,160 @@
+//! The machine a figure was measured on, from `/proc` and `/sys`.
+//!
+//! Names of hosts, users and directories are left out, so that a record can be published. What a
+//! system does not tell is `unknown`.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Hardware and kernel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model name of the first CPU.
+    pub cpu: String,
+    /// CPUs this process may use.
+    pub cores: usize,
+    /// Main memory.
+    pub memory_bytes: u64,
+    /// Kernel name and release.
+    pub kernel: String,
+    /// Distribution.
+    pub system: String,
+    /// The disk under the data set.
+    pub disk: Disk,
+}
+
+/// A disk and its file system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Device name, as `vda`.
+    pub device: String,
+    /// File system type.
+    pub file_system: String,
+    /// The device's cache as the kernel sees it: `write back` must be flushed, `write through` not.
+    pub write_cache: String,
+}
+
+impl Machine {
+    /// Looks at this machine, and at the disk under `data`.
+    pub fn look(data: &Path) -> Machine {
+        Machine {
+            cpu: field("/proc/cpuinfo", "model name"),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: kibibytes(&field("/proc/meminfo", "MemTotal")),
+            kernel: format!("Linux {}", first_line("/proc/sys/kernel/osrelease")),
+            system: system_name(),
+            disk: Disk::under(data),
+        }
+    }
+}
+
+impl Disk {
+    fn under(path: &Path) -> Disk {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let number = fs::metadata(path).map(|file| {
+            format!("{}:{}", rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()))
+        });
+        let (source, file_system) =
+            number.ok().and_then(|number| mounted(&mounts, &number)).unwrap_or_default();
+        let device = source.rsplit('/').next().unwrap_or_default().to_owned();
+        let whole = device.trim_end_matches(|c: char| c.is_ascii_digit());
+        let cache = [device.as_str(), whole]
+            .iter()
+            .map(|name| first_line(&format!("/sys/block/{name}/queue/write_cache")))
+            .find(|cache| cache != UNKNOWN);
+        Disk {
+            device: or_unknown(device),
+            file_system: or_unknown(file_system),
+            write_cache: cache.unwrap_or_else(|| UNKNOWN.into()),
+        }
+    }
+}
+
+const UNKNOWN: &str = "unknown";
+
+/// Returns source and type of the file system with this device number.
+fn mounted(mountinfo: &str, number: &str) -> Option<(String, String)> {
+    mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        (before.split(' ').nth(2)? == number).then_some(())?;
+        let mut after = after.split(' ');
+        let file_system = after.next()?.to_owned();
+        Some((after.next()?.to_owned(), file_system))
+    })
+}
+
+/// Returns the bytes an unprivileged user may still write under `path`.
+///
+/// # Errors
+/// When the directory does not exist or cannot be asked.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let space = rustix::fs::statvfs(path)
+        .with_context(|| format!("cannot ask for the free space of {}", path.display()))?;
+    Ok(space.f_bavail * space.f_frsize)
+}
+
+/// Writes everything that is still unwritten on the file system of `path` to the device.
+///
+/// # Errors
+/// When the device fails.
+pub fn settle(path: &Path) -> Result<()> {
+    let file = fs::File::open(path).context("cannot open the data set")?;
+    rustix::fs::syncfs(&file).context("cannot sync the file system")
+}
+
+/// Returns the most memory this process has held so far.
+pub fn peak_memory_bytes() -> u64 {
+    kibibytes(&field("/proc/self/status", "VmHWM"))
+}
+
+fn field(file: &str, name: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let value = text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    });
+    value.unwrap_or_else(|| UNKNOWN.into())
+}
+
+fn kibibytes(text: &str) -> u64 {
+    let number: Option<u64> = text.split(' ').next().and_then(|number| number.parse().ok());
+    number.unwrap_or(0) * 1024
+}
+
+fn first_line(file: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    or_unknown(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+fn or_unknown(text: String) -> String {
+    if text.is_empty() { UNKNOWN.into() } else { text }
+}
+
+fn system_name() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    or_unknown(name.unwrap_or_default().trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_is_found_by_device_number() {
+        let text = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n31 25 0:22 / /tmp rw - tmpfs tmpfs rw\n";
+        assert_eq!(mounted(text, "0:22"), Some(("tmpfs".into(), "tmpfs".into())));
+        assert_eq!(mounted(text, "8:1"), Some(("/dev/sda1".into(), "ext4".into())));
+        assert_eq!(mounted(text, "9:9"), None);
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_room() {
+        assert!(Machine::look(Path::new("/")).memory_bytes > 1 << 20);
+        assert!(peak_memory_bytes() > 1 << 20);
+        assert!(free_bytes(Path::new("/")).is_ok());
+    }
+}

@@ -1,0 +1,126 @@
+//! Raw SQLite connections, opened the way the benchmark compares with: the limit to reach.
+//!
+//! They get what the engine gives itself: process-private locks (`unix-excl`, so the wal-index is
+//! in the heap and an autocommit read takes no file lock), a page cache of the same size, WAL, and
+//! checkpoints inside the timed window at the same WAL size.
+
+use anyhow::{Context, Result};
+use rusqlite::{Connection, OpenFlags};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Page cache of the one writing connection, raw or ours: the engine's default. The hot set of the
+/// published draw is about 10 MiB, so both hold all of it; the rest takes a batch's dirty pages.
+pub const WRITER_CACHE_BYTES: u64 = 256 << 20;
+
+/// Page cache of a reading connection, raw or ours: the engine's default.
+pub const READER_CACHE_BYTES: u64 = 16 << 20;
+
+/// A checkpoint begins when the WAL has this share of the engine's limit, for the engine by its own
+/// rule and for raw connections by `wal_autocheckpoint`, so that both write a hot page to the
+/// database equally seldom. SQLite's default of 1,000 pages would checkpoint after every batch, and
+/// would make raw slower than it can be.
+pub const CHECKPOINT_SHARE: u64 = 4;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// What an acknowledgement means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The transaction was synced to the device before it was acknowledged.
+    Durable,
+    /// The transaction was committed, and is synced some time later.
+    Buffered,
+}
+
+impl Durability {
+    /// Both, in the order of the report.
+    pub const ALL: [Durability; 2] = [Durability::Durable, Durability::Buffered];
+
+    /// Returns what an acknowledgement means, as a report says it.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Durability::Durable => "committed and synced to the device",
+            Durability::Buffered => "committed, not yet synced (survives a crash of the process)",
+        }
+    }
+
+    fn synchronous(self) -> &'static str {
+        match self {
+            Durability::Durable => "FULL",
+            Durability::Buffered => "NORMAL",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Durable => "durable",
+            Durability::Buffered => "buffered",
+        })
+    }
+}
+
+/// How a raw connection is set.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What a commit means.
+    pub durability: Durability,
+    /// Page cache.
+    pub cache_bytes: u64,
+    /// Size of the WAL at which a commit checkpoints.
+    pub checkpoint_wal_bytes: u64,
+}
+
+impl Settings {
+    /// Returns the settings as pragmas.
+    pub fn pragmas(self) -> String {
+        format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = {}; PRAGMA cache_size = -{}; \
+             PRAGMA wal_autocheckpoint = {}",
+            self.durability.synchronous(),
+            self.cache_bytes / 1024,
+            self.checkpoint_wal_bytes / PAGE_BYTES,
+        )
+    }
+}
+
+/// Opens a raw connection with these settings.
+///
+/// # Errors
+/// When the file cannot be opened, is locked by another process, or is not a database.
+pub fn open(path: &Path, settings: Settings) -> Result<Connection> {
+    let connection = open_bare(path)?;
+    connection
+        .execute_batch(&settings.pragmas())
+        .with_context(|| format!("cannot set pragmas on {}", path.display()))?;
+    Ok(connection)
+}
+
+/// Opens a raw connection on `unix-excl` and sets nothing.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn open_bare(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags_and_vfs(path, flags, c"unix-excl")
+        .with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Returns the path of a database's write-ahead log.
+pub fn wal_path(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// Returns the size of the WAL file. SQLite restarts a WAL without truncating it, so this is also
+/// its largest size since it was opened.
+pub fn wal_bytes(database: &Path) -> u64 {
+    std::fs::metadata(wal_path(database)).map_or(0, |file| file.len())
+}

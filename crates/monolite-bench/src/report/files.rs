@@ -1,0 +1,113 @@
+//! A record as files: `raw.json`, the tables in `summary.md`, and a `README.md` that says what it
+//! is.
+
+use super::record::TpsRecord;
+use super::tables;
+use anyhow::{Context, Result};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Writes the report for a terminal.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_text(record: &TpsRecord, out: &mut dyn Write) -> std::io::Result<()> {
+    for line in tables::preamble(record) {
+        writeln!(out, "{line}")?;
+    }
+    for table in tables::all(record) {
+        write!(out, "\n{}", table.to_text())?;
+    }
+    Ok(())
+}
+
+/// Writes `raw.json`.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_json(record: &TpsRecord, out: &mut dyn Write) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, record)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Reads a `raw.json`.
+///
+/// # Errors
+/// When the file is not a record of this version.
+pub fn read_json(path: &Path) -> Result<TpsRecord> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not a record", path.display()))
+}
+
+/// Returns `summary.md`.
+pub fn summary(record: &TpsRecord) -> String {
+    let mut text = format!("# bench tps, {}: tables\n\n", record.date);
+    text.push_str("Generated from `raw.json` by `monolite bench report raw.json`.\n\n");
+    tables::preamble(record).iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+    for table in tables::all(record) {
+        text.push_str(&format!("\n{}", table.to_markdown()));
+    }
+    text
+}
+
+/// Returns the record's `README.md`.
+pub fn readme(record: &TpsRecord) -> String {
+    let mut text = format!("# bench tps, {}\n\n", record.date);
+    text.push_str("One run of\n\n```\n");
+    text.push_str(&record.command);
+    text.push_str(
+        "\n```\n\nAll figures: [summary.md](summary.md), generated from [raw.json](raw.json).",
+    );
+    text.push_str("\n\n");
+    tables::preamble(record).iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+    text.push_str(&format!("\n{}", tables::headlines(record).to_markdown()));
+    section(&mut text, "Settings of the engine", &record.setup.engine);
+    section(&mut text, "Pragmas of raw SQLite", &record.setup.raw_pragmas);
+    section(&mut text, "Settings of PostgreSQL", &record.setup.postgres_settings);
+    let checks: Vec<String> = record
+        .verifications
+        .iter()
+        .map(|check| format!("{}: {} ({} accounts)", check.after, check.check, check.accounts))
+        .collect();
+    section(&mut text, "Checks of the money, all passed", &checks);
+    text.push_str(&format!("\nHot pages: {}.\n", record.data.hot_set.method));
+    text
+}
+
+fn section(text: &mut String, title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        text.push_str(&format!("\n## {title}\n\n"));
+        lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+    }
+}
+
+/// Writes the three files into a new directory `DIR/<date>-tps`, and returns it.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_record(record: &TpsRecord, dir: &Path) -> Result<PathBuf> {
+    let name = format!("{}-{}", record.date, record.suite);
+    let names = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
+    let target = names
+        .map(|name| dir.join(name))
+        .find(|target| !target.exists())
+        .expect("some number is free");
+    fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
+    let mut raw = Vec::new();
+    write_json(record, &mut raw)?;
+    let files = [
+        ("raw.json", raw),
+        ("summary.md", summary(record).into_bytes()),
+        ("README.md", readme(record).into_bytes()),
+    ];
+    for (name, contents) in files {
+        fs::write(target.join(name), contents).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(target)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! `raw.json`: everything a run measured, and what it measured it on.
+//!
+//! # Invariants
+//! Every table of a report is computed from this record alone, so that a table in a document can be
+//! made again. It names no host, user or directory.
+
+use crate::dataset::{Identity, Origin};
+use crate::device::DeviceProbe;
+use crate::drivers::{Profile, Round};
+use crate::machine::Machine;
+use crate::raw_connection::Durability;
+use crate::statistics::{Percentiles, Spread};
+use crate::workload::{HotSet, Skew};
+use serde::{Deserialize, Serialize};
+
+/// Version of this record's layout.
+pub const RECORD_VERSION: u32 = 1;
+
+/// One run of `monolite bench tps`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TpsRecord {
+    /// [`RECORD_VERSION`] of the program that wrote it.
+    pub record_version: u32,
+    /// The suite: `tps`.
+    pub suite: String,
+    /// Day of the run, UTC, as `2026-11-21`.
+    pub date: String,
+    /// The command that repeats the run; directories replaced by `DIR`.
+    pub command: String,
+    /// Time that the whole run took.
+    pub seconds: f64,
+    /// Most memory this process held, drawn work and histograms included.
+    pub peak_memory_bytes: u64,
+    /// Hardware and kernel.
+    pub machine: Machine,
+    /// Software and its settings.
+    pub setup: Setup,
+    /// The data set.
+    pub data: Data,
+    /// What the device can do.
+    pub device: DeviceProbe,
+    /// All figures.
+    pub cells: Vec<Cell>,
+    /// What is physically possible, for the closed-loop cells.
+    pub limits: Vec<PhysicalLimit>,
+    /// Checks of the money; each passed, or there would be no record.
+    pub verifications: Vec<Verification>,
+}
+
+/// Software, and how it was set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Version of this program.
+    pub monolite: String,
+    /// Version of the bundled SQLite.
+    pub sqlite: String,
+    /// Settings of the engine.
+    pub engine: Vec<String>,
+    /// Pragmas of raw connections, durable and buffered.
+    pub raw_pragmas: Vec<String>,
+    /// Version of PostgreSQL, when there was one.
+    pub postgres: Option<String>,
+    /// Settings of PostgreSQL.
+    pub postgres_settings: Vec<String>,
+    /// Why there was no PostgreSQL.
+    pub postgres_missing: Option<String>,
+    /// Counted rounds.
+    pub rounds: usize,
+    /// Transactions per burst round.
+    pub transactions: u64,
+}
+
+/// The data set, and how hot it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    /// What was loaded.
+    pub identity: Identity,
+    /// By this run, or before.
+    pub origin: Origin,
+    /// Size of the database file.
+    pub file_bytes: u64,
+    /// Page cache of the writing connection, raw and ours.
+    pub writer_cache_bytes: u64,
+    /// How accounts are drawn.
+    pub skew: Skew,
+    /// What one burst round touches.
+    pub hot_set: HotSet,
+}
+
+/// One figure: a candidate in a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Unique name, as `burst/durable/monolite`.
+    pub id: String,
+    /// Name in a table.
+    pub name: String,
+    /// What an acknowledgement meant.
+    pub durability: Durability,
+    /// What came of it.
+    pub outcome: CellOutcome,
+}
+
+/// Measured or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CellOutcome {
+    /// The figures.
+    Measured(Measurement),
+    /// Why there are none.
+    Missing(String),
+}
+
+impl Cell {
+    /// A cell with figures.
+    pub fn measured(profile: &Profile, measurement: Measurement) -> Cell {
+        Cell {
+            id: profile.id.clone(),
+            name: profile.name.clone(),
+            durability: profile.durability,
+            outcome: CellOutcome::Measured(measurement),
+        }
+    }
+
+    /// A cell without.
+    pub fn missing(id: &str, name: &str, durability: Durability, reason: &str) -> Cell {
+        Cell {
+            id: id.into(),
+            name: name.into(),
+            durability,
+            outcome: CellOutcome::Missing(reason.into()),
+        }
+    }
+
+    /// Returns the figures, when there are any.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        match &self.outcome {
+            CellOutcome::Measured(measurement) => Some(measurement),
+            CellOutcome::Missing(_) => None,
+        }
+    }
+}
+
+/// The figures of a cell over its counted rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Acknowledged operations a second.
+    pub per_second: Spread,
+    /// Awaited reads a second beside them.
+    pub reads_per_second: Spread,
+    /// Latency over all counted rounds, submission to acknowledgement.
+    pub latency: Percentiles,
+    /// Transactions that failed, on purpose, in all rounds.
+    pub failed: u64,
+    /// Attempts repeated, in all rounds.
+    pub retries: u64,
+    /// WAL at its largest, where there is one to look at.
+    pub wal_bytes_max: u64,
+    /// Each counted round.
+    pub rounds: Vec<RoundFigures>,
+}
+
+/// The figures of one round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundFigures {
+    /// Operations acknowledged.
+    pub operations: u64,
+    /// Time they took.
+    pub seconds: f64,
+    /// Operations a second.
+    pub per_second: f64,
+    /// Awaited reads a second.
+    pub reads_per_second: f64,
+}
+
+impl RoundFigures {
+    /// The figures of `round`.
+    pub fn of(round: &Round) -> RoundFigures {
+        let seconds = round.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        RoundFigures {
+            operations: round.operations,
+            seconds,
+            per_second: round.operations as f64 / seconds,
+            reads_per_second: round.reads as f64 / seconds,
+        }
+    }
+}
+
+/// What a number of waiting clients could reach at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhysicalLimit {
+    /// The cell it belongs to.
+    pub cell: String,
+    /// Clients, each waiting for its acknowledgement.
+    pub clients: u64,
+    /// Median of appending a page and syncing it; zero when nothing is synced.
+    pub sync_latency_ns: u64,
+    /// Raw batches of this many transactions, without isolation, in the same run.
+    pub batch_ceiling_per_second: f64,
+    /// The smaller of clients / sync latency and the ceiling.
+    pub per_second: f64,
+    /// What was reached, as a share of it.
+    pub reached: f64,
+    /// How it was computed.
+    pub method: String,
+}
+
+/// A check that passed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// The cell whose last round it followed.
+    pub after: String,
+    /// What was checked.
+    pub check: String,
+    /// Accounts looked at.
+    pub accounts: u64,
+}
+
+impl TpsRecord {
+    /// Returns the cell with this name.
+    pub fn cell(&self, id: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.id == id)
+    }
+
+    /// Returns the median rate of the cell with this name.
+    pub fn rate(&self, id: &str) -> Option<f64> {
+        Some(self.cell(id)?.measurement()?.per_second.median)
+    }
+}

@@ -1,0 +1,312 @@
+//! The tables of a report, computed from the record alone.
+
+use super::names::{APPENDS, DELAYS};
+use super::record::{Cell, CellOutcome, TpsRecord};
+use super::render::{self, Table, bytes, count, nanoseconds, ratio, spread};
+use crate::published;
+use crate::raw_connection::Durability;
+
+/// Returns all tables in the order they are read.
+pub fn all(record: &TpsRecord) -> Vec<Table> {
+    let mut tables = vec![headlines(record)];
+    tables.extend(Durability::ALL.map(|durability| burst(record, durability)));
+    tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
+    tables.extend([reads(record), delays(record), published_figures()]);
+    tables.retain(|table| !table.rows.is_empty());
+    tables
+}
+
+/// A figure that the project promises, as a ratio within the run.
+struct Headline {
+    name: &'static str,
+    over: &'static str,
+    value: Option<f64>,
+}
+
+/// Returns the ratios that matter.
+pub fn headlines(record: &TpsRecord) -> Table {
+    let rate = |id: &str| record.rate(id);
+    let share = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
+    let ours = rate("burst/durable/monolite");
+    let raw = rate("burst/durable/raw-batch");
+    let latency = |id: &str| Some(record.cell(id)?.measurement()?.latency.p50_ns as f64);
+    let limit = |id: &str| Some(record.limits.iter().find(|limit| limit.cell == id)?.reached);
+    let lines = [
+        Headline {
+            name: "monolite, burst, durable",
+            over: "raw SQLite, batches of 10,000, no isolation",
+            value: share(ours, raw),
+        },
+        Headline {
+            name: "monolite, burst, durable",
+            over: "raw SQLite, batches of 10,000, a savepoint each",
+            value: share(ours, rate("burst/durable/raw-batch-savepoints")),
+        },
+        Headline {
+            name: "monolite, 1 in 100 failing, durable",
+            over: "monolite without failures",
+            value: share(rate("burst/durable/monolite-failing"), ours),
+        },
+        Headline {
+            name: "monolite, 3 awaited reads per write, writes/s",
+            over: "raw SQLite, batches of 10,000, no isolation",
+            value: share(rate("burst/durable/monolite-reads"), raw),
+        },
+        Headline {
+            name: "monolite, burst, durable",
+            over: "PostgreSQL, the better pool, read committed, no delay",
+            value: share(ours, best_postgres(record)),
+        },
+        Headline {
+            name: "monolite, 1 waiting client, durable: p50",
+            over: "the device's append + fdatasync, p50",
+            value: share(latency("closed/durable/monolite-1"), latency(APPENDS)),
+        },
+        Headline {
+            name: "monolite, 128 waiting clients, durable",
+            over: "the physical limit",
+            value: limit("closed/durable/monolite-128"),
+        },
+        Headline {
+            name: "monolite, autocommit point reads",
+            over: "raw SQLite, prepared statement",
+            value: share(rate("reads/durable/monolite"), rate("reads/durable/raw")),
+        },
+    ];
+    let mut table = Table::new("Ratios within this run", &["this", "over this", "ratio"]);
+    table.rows = lines
+        .iter()
+        .filter_map(|line| Some(vec![line.name.into(), line.over.into(), ratio(line.value?)]))
+        .collect();
+    table
+}
+
+/// Returns the best rate of PostgreSQL with the same durable setting, read committed, no delay.
+fn best_postgres(record: &TpsRecord) -> Option<f64> {
+    let rates = ["burst/durable/postgres-8", "burst/durable/postgres-64"].map(|id| record.rate(id));
+    rates.into_iter().flatten().reduce(f64::max)
+}
+
+fn burst(record: &TpsRecord, durability: Durability) -> Table {
+    let group = format!("burst/{durability}/");
+    let header = ["", "tx/s (min–max)", "÷ raw batch", "p50", "p90", "p99", "p99.9", "max", "WAL"];
+    let title =
+        format!("Burst, {durability}: an acknowledged transaction is {}", durability.meaning());
+    let mut table = Table::new(title, &header);
+    let ceiling = record.rate(&format!("{group}raw-batch"));
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with(&group)) {
+        let Some(measurement) = cell.measurement() else {
+            table.rows.push(missing_row(cell, header.len()));
+            continue;
+        };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        row.push(ceiling.map_or("".into(), |c| ratio(measurement.per_second.median / c)));
+        row.extend(percentiles(cell));
+        row.push(match measurement.wal_bytes_max {
+            0 => "".into(),
+            size => bytes(size),
+        });
+        table.rows.push(row);
+        if measurement.reads_per_second.median > 0.0 {
+            table.notes.push(format!(
+                "{}: also {} awaited reads/s",
+                cell.name,
+                count(measurement.reads_per_second.median)
+            ));
+        }
+        if measurement.failed > 0 {
+            table.notes.push(format!(
+                "{}: exactly the {} transactions that had to fail did",
+                cell.name,
+                count(measurement.failed as f64)
+            ));
+        }
+    }
+    add_reason(record, &mut table);
+    table
+}
+
+fn closed_loop(record: &TpsRecord, durability: Durability) -> Table {
+    let group = format!("closed/{durability}/");
+    let title = format!("Closed loop, {durability}: each client waits before its next transaction");
+    let header = ["", "tx/s (min–max)", "limit", "÷ limit", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new(title, &header);
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with(&group)) {
+        let Some(measurement) = cell.measurement() else {
+            table.rows.push(missing_row(cell, header.len()));
+            continue;
+        };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        let limit = record.limits.iter().find(|limit| limit.cell == cell.id);
+        row.push(limit.map_or("".into(), |limit| count(limit.per_second)));
+        row.push(limit.map_or("".into(), |limit| ratio(limit.reached)));
+        row.extend(percentiles(cell));
+        table.rows.push(row);
+    }
+    let method = record.limits.iter().find(|limit| limit.cell.starts_with(&group));
+    table.notes.extend(method.map(|limit| format!("limit: {}", limit.method)));
+    table
+}
+
+fn reads(record: &TpsRecord) -> Table {
+    let header = ["", "reads/s (min–max)", "÷ raw", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new("Autocommit point reads, one thread, each awaited", &header);
+    let raw = record.rate("reads/durable/raw");
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with("reads/")) {
+        let Some(measurement) = cell.measurement() else {
+            table.rows.push(missing_row(cell, header.len()));
+            continue;
+        };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        row.push(raw.map_or("".into(), |raw| ratio(measurement.per_second.median / raw)));
+        row.extend(percentiles(cell));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn delays(record: &TpsRecord) -> Table {
+    let mut header = vec!["durable, tx/s"];
+    header.extend(DELAYS.iter().map(|(_, title)| *title));
+    let mut table =
+        Table::new("The application takes its time between the two updates, durable", &header);
+    let mut lines: Vec<(&str, &str)> = Vec::new();
+    for cell in &record.cells {
+        let line = cell.id.strip_prefix("delay/durable/").and_then(|id| id.split_once('/'));
+        if let Some((line, _)) = line
+            && !lines.iter().any(|(known, _)| *known == line)
+        {
+            lines.push((line, &cell.name));
+        }
+    }
+    for (line, name) in lines {
+        let mut row = vec![name.to_owned()];
+        let mut retries = 0;
+        for (column, _) in DELAYS {
+            let cell = record.cell(&format!("delay/durable/{line}/{column}"));
+            retries += cell.and_then(Cell::measurement).map_or(0, |cell| cell.retries);
+            row.push(match cell.map(|cell| &cell.outcome) {
+                Some(CellOutcome::Measured(cell)) => count(cell.per_second.median),
+                Some(CellOutcome::Missing(reason)) => reason.clone(),
+                None => "".into(),
+            });
+        }
+        table.rows.push(row);
+        if retries > 0 {
+            table.notes.push(format!("{name}: {} retries in all", count(retries as f64)));
+        }
+    }
+    if !table.rows.is_empty() {
+        add_reason(record, &mut table);
+    }
+    table
+}
+
+fn published_figures() -> Table {
+    let mut table = Table::new(
+        format!("Published on other hardware ({}), not to be compared", published::HARDWARE),
+        &["tx/s", "no delay", "1 ms", "5 ms", "10 ms", "10 ms, third statement"],
+    );
+    for line in published::POSTGRES {
+        let mut row = vec![line.name.to_owned()];
+        row.extend(line.per_second.iter().map(|&rate| count(f64::from(rate))));
+        row.push(line.third_statement.map_or("".into(), |rate| count(f64::from(rate))));
+        table.rows.push(row);
+    }
+    for (name, normal, full) in published::SQLITE {
+        table.notes.push(format!(
+            "SQLite, {name}: {} (NORMAL), {} (FULL)",
+            count(f64::from(normal)),
+            count(f64::from(full))
+        ));
+    }
+    table.notes.push(
+        "The published batcher acknowledged before COMMIT, never checkpointed, did not await its \
+         reads, and its rollback was a syntax error"
+            .into(),
+    );
+    table
+}
+
+fn percentiles(cell: &Cell) -> Vec<String> {
+    let Some(cell) = cell.measurement() else { return Vec::new() };
+    let l = &cell.latency;
+    [l.p50_ns, l.p90_ns, l.p99_ns, l.p99_9_ns, l.max_ns].map(nanoseconds).to_vec()
+}
+
+fn missing_row(cell: &Cell, columns: usize) -> Vec<String> {
+    let mut row = vec![cell.name.clone()];
+    if let CellOutcome::Missing(reason) = &cell.outcome {
+        row.push(reason.clone());
+    }
+    row.resize(columns, String::new());
+    row
+}
+
+fn add_reason(record: &TpsRecord, table: &mut Table) {
+    if let Some(reason) = &record.setup.postgres_missing
+        && !table.rows.is_empty()
+    {
+        table.notes.push(format!("no PostgreSQL: {reason}"));
+    }
+}
+
+/// Returns the lines that say what was measured, and on what.
+pub fn preamble(record: &TpsRecord) -> Vec<String> {
+    let (machine, data, setup) = (&record.machine, &record.data, &record.setup);
+    let hot = &data.hot_set;
+    let probe = |p: &crate::statistics::Percentiles| {
+        format!("p50 {}, p99 {}", nanoseconds(p.p50_ns), nanoseconds(p.p99_ns))
+    };
+    vec![
+        format!(
+            "machine: {}, {} cores, {} memory, {}, {}",
+            machine.cpu,
+            machine.cores,
+            bytes(machine.memory_bytes),
+            machine.kernel,
+            machine.system
+        ),
+        format!(
+            "disk: {} ({}, cache {}); append 4 KiB + fdatasync {}; overwrite + fdatasync {}",
+            machine.disk.device,
+            machine.disk.file_system,
+            machine.disk.write_cache,
+            probe(&record.device.append_sync),
+            probe(&record.device.overwrite_sync)
+        ),
+        format!(
+            "software: monolite {}, SQLite {}, PostgreSQL {}",
+            setup.monolite,
+            setup.sqlite,
+            setup.postgres.as_deref().unwrap_or("none")
+        ),
+        format!(
+            "data: {} rows, schema {}, {} file, {} writer cache",
+            count(data.identity.rows as f64),
+            data.identity.schema,
+            bytes(data.file_bytes),
+            bytes(data.writer_cache_bytes)
+        ),
+        format!(
+            "hot set ({} draw): a burst of {} transactions touches {} accounts on {} leaf pages",
+            data.skew,
+            count(hot.transfers as f64),
+            count(hot.distinct_ids as f64),
+            count(hot.distinct_leaf_pages as f64)
+        ),
+        format!(
+            "rounds: {} counted, the first dropped; figures are medians (min–max); latencies run \
+             from submission to acknowledgement; bursts record one transaction in {}",
+            setup.rounds,
+            crate::statistics::BURST_SAMPLE
+        ),
+        format!(
+            "money: {} checks, all passed; memory at most {} (work drawn beforehand included); \
+             {:.0} s in all",
+            render::count(record.verifications.len() as f64),
+            bytes(record.peak_memory_bytes),
+            record.seconds
+        ),
+    ]
+}

@@ -1,0 +1,329 @@
+//! The groups of candidates, in the order they run: burst, closed loop, reads, delays.
+//!
+//! Candidates of a group are interleaved, so what is compared belongs into one group.
+
+use super::TpsOptions;
+use crate::drivers::appends::Appends;
+use crate::drivers::engine::{EngineBurst, EngineClients, EngineReads, Settings};
+use crate::drivers::held::HeldTransfers;
+use crate::drivers::postgres::Postgres;
+use crate::drivers::postgres::transfers::{PostgresTransfers, Script};
+use crate::drivers::raw::{Isolation, RawReads, RawTransfers};
+use crate::drivers::{Candidate, Extent, Profile, Store};
+use crate::harness::Bench;
+use crate::raw_connection::{self, CHECKPOINT_SHARE, Durability};
+use crate::raw_connection::{READER_CACHE_BYTES, WRITER_CACHE_BYTES};
+use crate::report::names::{APPENDS, DELAYS};
+use crate::report::record::Cell;
+use anyhow::Result;
+use std::path::Path;
+use std::time::Duration;
+use tokio_postgres::IsolationLevel;
+
+/// Transactions per commit of the batch that everything is compared with, as published.
+pub const BATCH: u64 = 10_000;
+
+/// One in this many fails in the failing scenario.
+const FAILING: u64 = 100;
+
+/// Clients of the closed loop.
+pub const CLIENTS: [u64; 4] = [1, 16, 128, 1024];
+
+/// Logical clients of the scenario with reads. Enough that the writer's batches stay full while
+/// every client waits for its reads and its own acknowledgement.
+const READING_CLIENTS: u64 = 8_192;
+
+/// Point reads awaited before each write: 75 % reads, 25 % writes, as published.
+const READS_PER_WRITE: u64 = 3;
+
+/// Point reads per round of the read scenario, per burst transaction.
+const READS_PER_TRANSACTION: u64 = 2;
+
+/// Transfers drawn for a round that is measured by time; it begins again at the end of them.
+const TIMED_TRANSFERS: usize = 200_000;
+
+/// Transfers drawn for a round with delays, of which only some thousands are done.
+const DELAYED_TRANSFERS: usize = 20_000;
+
+/// Why the interactive transactions have no figures.
+const NOT_BUILT: &str = "not built yet";
+
+type Candidates<'g> = Vec<Box<dyn Candidate + 'g>>;
+
+/// Builds and runs the groups.
+pub struct Groups<'g> {
+    /// What to run.
+    pub options: &'g TpsOptions,
+    /// The data set.
+    pub database: &'g Path,
+    /// The server, when there is one.
+    pub postgres: Option<&'g Postgres>,
+}
+
+/// Returns how raw connections that write are set, in a run with these options.
+pub fn raw_settings(options: &TpsOptions, durability: Durability) -> raw_connection::Settings {
+    raw_connection::Settings {
+        durability,
+        cache_bytes: WRITER_CACHE_BYTES,
+        checkpoint_wal_bytes: options.wal_limit_bytes / CHECKPOINT_SHARE,
+    }
+}
+
+/// Whether any cell of PostgreSQL is asked for.
+pub fn wants_postgres(options: &TpsOptions) -> bool {
+    let bursts = Durability::ALL
+        .iter()
+        .flat_map(|durability| POOLS.map(|pool| format!("burst/{durability}/postgres-{pool}")));
+    let delays = postgres_lines()
+        .into_iter()
+        .flat_map(|line| DELAYS.map(|(column, _)| format!("delay/durable/{}/{column}", line.key)));
+    bursts.chain(delays).any(|id| selected(options, &id))
+}
+
+const POOLS: [usize; 2] = [8, 64];
+
+/// A line of the delay table.
+struct PostgresLine {
+    key: String,
+    name: String,
+    pool: usize,
+    isolation: IsolationLevel,
+}
+
+fn postgres_lines() -> Vec<PostgresLine> {
+    let levels = [
+        ("rc", "read committed", IsolationLevel::ReadCommitted),
+        ("ser", "serializable", IsolationLevel::Serializable),
+    ];
+    let line = |pool, (key, name, isolation)| PostgresLine {
+        key: format!("postgres-{pool}-{key}"),
+        name: format!("PostgreSQL, pool {pool}, {name}"),
+        pool,
+        isolation,
+    };
+    POOLS.into_iter().flat_map(|pool| levels.map(|level| line(pool, level))).collect()
+}
+
+fn selected(options: &TpsOptions, id: &str) -> bool {
+    options.only.as_ref().is_none_or(|filter| id.contains(filter.as_str()))
+}
+
+impl<'g> Groups<'g> {
+    /// Runs every group and returns all cells, those without figures included.
+    ///
+    /// # Errors
+    /// Those of [`Bench::interleave`].
+    pub fn run(&self, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
+        let burst = self.options.transactions as usize;
+        let mut cells = Vec::new();
+        for durability in Durability::ALL {
+            let group = format!("burst, {durability}");
+            cells.extend(self.measure(bench, &group, burst, self.burst(durability))?);
+        }
+        for durability in Durability::ALL {
+            let group = format!("closed loop, {durability}");
+            let candidates = self.closed_loop(durability);
+            cells.extend(self.measure(bench, &group, TIMED_TRANSFERS, candidates)?);
+        }
+        cells.extend(self.measure(bench, "point reads", burst, self.reads())?);
+        cells.extend(self.measure(bench, "delays", DELAYED_TRANSFERS, self.delays())?);
+        cells.extend(self.missing());
+        Ok(cells)
+    }
+
+    fn measure(
+        &self,
+        bench: &mut Bench<'_>,
+        group: &str,
+        transfers: usize,
+        mut candidates: Candidates<'_>,
+    ) -> Result<Vec<Cell>> {
+        candidates.retain(|candidate| selected(self.options, &candidate.profile().id));
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        bench.interleave(group, transfers, candidates)
+    }
+
+    fn profile(&self, id: String, name: &str, durability: Durability, extent: Extent) -> Profile {
+        let store = Store::Dataset;
+        Profile { id, name: name.into(), durability, extent, store, failing: None }
+    }
+
+    fn timed(&self) -> Extent {
+        Extent::Time(self.options.timed_round)
+    }
+
+    fn engine_settings(&self, durability: Durability) -> Settings {
+        Settings { durability, wal_limit_bytes: self.options.wal_limit_bytes }
+    }
+
+    fn raw(&self, profile: Profile, batch: u64, isolation: Isolation) -> Box<dyn Candidate + 'g> {
+        let settings = raw_settings(self.options, profile.durability);
+        let database = self.database.to_owned();
+        Box::new(RawTransfers { profile, database, settings, batch, isolation })
+    }
+
+    fn burst(&self, durability: Durability) -> Candidates<'g> {
+        let all = Extent::Operations(self.options.transactions);
+        let profile = |key: &str, name: &str, extent| {
+            self.profile(format!("burst/{durability}/{key}"), name, durability, extent)
+        };
+        let database = self.database.to_owned();
+        let settings = self.engine_settings(durability);
+        let one = profile("one-per-commit", "raw, one transaction per commit", self.timed());
+        let batch = profile("raw-batch", "raw, batches of 10,000, no isolation", all);
+        let guarded = profile("raw-batch-savepoints", "raw, batches of 10,000, savepoints", all);
+        let ours = profile("monolite", "monolite", all);
+        let mut failing = profile("monolite-failing", "monolite, 1 in 100 failing", all);
+        failing.failing = Some(FAILING);
+        let reads = profile("monolite-reads", "monolite, 3 awaited reads per write", all);
+        let mut group: Candidates<'g> = vec![
+            self.raw(one, 1, Isolation::None),
+            self.raw(batch, BATCH, Isolation::None),
+            self.raw(guarded, BATCH, Isolation::Savepoint),
+            Box::new(EngineBurst { profile: ours, database: database.clone(), settings }),
+            Box::new(EngineBurst { profile: failing, database: database.clone(), settings }),
+            Box::new(EngineClients {
+                profile: reads,
+                database,
+                settings,
+                clients: READING_CLIENTS,
+                executors: 2,
+                reads_per_write: READS_PER_WRITE,
+            }),
+        ];
+        for pool in self.postgres.iter().flat_map(|_| POOLS) {
+            let name = format!("PostgreSQL, pool {pool}, read committed");
+            let profile = profile(&format!("postgres-{pool}"), &name, self.timed());
+            let isolation = IsolationLevel::ReadCommitted;
+            let script = Script { isolation, delay: Duration::ZERO, third_statement: false };
+            group.extend(self.postgres(profile, pool, script));
+        }
+        group
+    }
+
+    fn postgres(
+        &self,
+        profile: Profile,
+        pool: usize,
+        script: Script,
+    ) -> Option<Box<dyn Candidate + 'g>> {
+        let profile = Profile { store: Store::Server, ..profile };
+        let postgres = self.postgres?;
+        Some(Box::new(PostgresTransfers { profile, postgres, pool, script }))
+    }
+
+    fn closed_loop(&self, durability: Durability) -> Candidates<'g> {
+        let profile = |key: String, name: String| {
+            self.profile(format!("closed/{durability}/{key}"), &name, durability, self.timed())
+        };
+        let mut group: Candidates<'g> = Vec::new();
+        if durability == Durability::Durable {
+            let name = "device, append 4 KiB + fdatasync";
+            let profile = self.profile(APPENDS.into(), name, durability, self.timed());
+            let profile = Profile { store: Store::Nowhere, ..profile };
+            group.push(Box::new(Appends { profile, dir: self.options.data.clone() }));
+        }
+        for clients in CLIENTS {
+            let raw = profile(format!("raw-batch-{clients}"), format!("raw, batches of {clients}"));
+            let name = match clients {
+                1 => "monolite, 1 client (a thread)".to_owned(),
+                _ => format!("monolite, {clients} clients (futures)"),
+            };
+            group.push(self.raw(raw, clients, Isolation::None));
+            group.push(Box::new(EngineClients {
+                profile: profile(format!("monolite-{clients}"), name),
+                database: self.database.to_owned(),
+                settings: self.engine_settings(durability),
+                clients,
+                executors: 1,
+                reads_per_write: 0,
+            }));
+        }
+        group
+    }
+
+    fn reads(&self) -> Candidates<'g> {
+        let durability = Durability::Durable;
+        let extent = Extent::Operations(self.options.transactions * READS_PER_TRANSACTION);
+        let profile = |key: &str, name: &str| {
+            self.profile(format!("reads/durable/{key}"), name, durability, extent)
+        };
+        let database = self.database.to_owned();
+        let settings = raw_connection::Settings {
+            cache_bytes: READER_CACHE_BYTES,
+            ..raw_settings(self.options, durability)
+        };
+        let raw = profile("raw", "raw, prepared statement, unix-excl");
+        let ours = profile("monolite", "monolite, read(…).wait()");
+        vec![
+            Box::new(RawReads { profile: raw, database: database.clone(), settings }),
+            Box::new(EngineReads {
+                profile: ours,
+                database,
+                settings: self.engine_settings(durability),
+            }),
+        ]
+    }
+
+    fn delays(&self) -> Candidates<'g> {
+        let mut group: Candidates<'g> = Vec::new();
+        for line in postgres_lines() {
+            for (column, _) in DELAYS {
+                let profile = self.delayed(&line.key, &line.name, column);
+                let script = Script {
+                    isolation: line.isolation,
+                    delay: delay_of(column),
+                    third_statement: column.ends_with("third"),
+                };
+                group.extend(self.postgres(profile, line.pool, script));
+            }
+        }
+        for (column, _) in DELAYS.iter().filter(|(column, _)| !column.ends_with("third")) {
+            let profile = self.delayed("held", "raw, BEGIN IMMEDIATE held", column);
+            let settings = raw_settings(self.options, profile.durability);
+            let (database, delay) = (self.database.to_owned(), delay_of(column));
+            group.push(Box::new(HeldTransfers { profile, database, settings, delay }));
+        }
+        group
+    }
+
+    fn delayed(&self, line: &str, name: &str, column: &str) -> Profile {
+        let id = format!("delay/durable/{line}/{column}");
+        // There are many of these cells, and they are steady.
+        let extent = Extent::Time(self.options.timed_round * 2 / 3);
+        self.profile(id, name, Durability::Durable, extent)
+    }
+
+    /// The cells that cannot be measured, with the reason.
+    fn missing(&self) -> Vec<Cell> {
+        let durable = Durability::Durable;
+        let mut missing = Vec::new();
+        if self.postgres.is_none() {
+            for (durability, pool) in
+                Durability::ALL.iter().flat_map(|durability| POOLS.map(|pool| (*durability, pool)))
+            {
+                let id = format!("burst/{durability}/postgres-{pool}");
+                let name = format!("PostgreSQL, pool {pool}, read committed");
+                missing.push(Cell::missing(&id, &name, durability, "missing"));
+            }
+        }
+        for (column, _) in DELAYS {
+            for line in postgres_lines().iter().filter(|_| self.postgres.is_none()) {
+                let id = format!("delay/durable/{}/{column}", line.key);
+                missing.push(Cell::missing(&id, &line.name, durable, "missing"));
+            }
+            let id = format!("delay/durable/interactive/{column}");
+            let name = "monolite, interactive transactions";
+            missing.push(Cell::missing(&id, name, durable, NOT_BUILT));
+        }
+        missing.retain(|cell| selected(self.options, &cell.id));
+        missing
+    }
+}
+
+fn delay_of(column: &str) -> Duration {
+    let digits: String = column.chars().take_while(char::is_ascii_digit).collect();
+    Duration::from_millis(digits.parse().expect("a column begins with its milliseconds"))
+}

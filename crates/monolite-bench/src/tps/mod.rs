@@ -1,0 +1,240 @@
+//! `bench tps`: transfers between many accounts, on raw SQLite, on the engine and on PostgreSQL.
+//!
+//! # Algorithm
+//! 1. Load the data set or recognise it, measure the device, bring the file into the page cache.
+//! 2. Start and load PostgreSQL, unless there is none or nothing of it was asked for.
+//! 3. Run the groups of [`groups`], each interleaved by [`crate::harness`], which verifies the
+//!    money.
+//! 4. Compute the physical limits and return the record.
+//!
+//! # Not here
+//! What the figures are compared with on paper: [`crate::report::tables`].
+
+pub mod groups;
+mod limits;
+
+use crate::dataset::Dataset;
+use crate::device;
+use crate::drivers::engine;
+use crate::drivers::postgres::{BYTES_PER_ROW, Postgres, Source, server};
+use crate::harness::Bench;
+use crate::ledger::Ledger;
+use crate::machine::{self, Machine};
+use crate::progress::{Interrupt, Interrupted, Progress};
+use crate::raw_connection::{Durability, WRITER_CACHE_BYTES};
+use crate::report::record::{Data, RECORD_VERSION, Setup, TpsRecord, Verification};
+use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
+use anyhow::{Result, ensure};
+use groups::Groups;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct TpsOptions {
+    /// Accounts.
+    pub rows: u64,
+    /// How the SQLite table is declared.
+    pub schema: Schema,
+    /// How accounts are drawn.
+    pub skew: Skew,
+    /// Where the data set is, or goes.
+    pub data: PathBuf,
+    /// Counted rounds.
+    pub rounds: usize,
+    /// Transactions per burst round.
+    pub transactions: u64,
+    /// Length of a round that is measured by time.
+    pub timed_round: Duration,
+    /// Where PostgreSQL comes from.
+    pub postgres: Source,
+    /// Only cells whose name contains this.
+    pub only: Option<String>,
+    /// Limit of the engine's WAL; raw connections checkpoint at the same size as the engine.
+    pub wal_limit_bytes: u64,
+    /// The command that repeats the run, without names of directories.
+    pub command: String,
+}
+
+impl TpsOptions {
+    /// The full run.
+    pub fn full(data: PathBuf) -> TpsOptions {
+        TpsOptions {
+            rows: 10_000_000,
+            schema: Schema::Published,
+            skew: Skew::Pareto,
+            data,
+            rounds: 3,
+            transactions: 300_000,
+            timed_round: Duration::from_millis(1_500),
+            postgres: Source::Private,
+            only: None,
+            wal_limit_bytes: 1 << 30,
+            command: String::new(),
+        }
+    }
+
+    /// The run that takes less than a minute: fewer rows, one counted round, short ones.
+    pub fn quick(data: PathBuf) -> TpsOptions {
+        TpsOptions {
+            rows: 1_000_000,
+            rounds: 1,
+            transactions: 60_000,
+            timed_round: Duration::from_millis(300),
+            ..TpsOptions::full(data)
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(self.rows >= 2, "--rows must be at least 2");
+        ensure!(self.rows <= 2_000_000_000, "--rows must be at most 2,000,000,000");
+        ensure!(self.rounds >= 1, "--rounds must be at least 1");
+        ensure!(self.transactions >= 100, "--transactions must be at least 100");
+        ensure!(self.wal_limit_bytes >= 8 << 20, "--wal-limit-mib must be at least 8");
+        Ok(())
+    }
+}
+
+/// Runs everything and returns the record.
+///
+/// # Errors
+/// When an option is out of range, the data set cannot be used, a driver fails, the money is wrong,
+/// or the user interrupts ([`Interrupted`]). What was started is stopped and removed in any case.
+pub fn run(
+    options: &TpsOptions,
+    progress: &dyn Progress,
+    interrupt: &Interrupt,
+) -> Result<TpsRecord> {
+    options.check()?;
+    let begin = Instant::now();
+    let dataset =
+        Dataset::prepare(&options.data, options.schema, options.rows, progress, interrupt)?;
+    progress.begin("measuring the device", None);
+    let probe = device::probe(&options.data, options.timed_round, interrupt)?;
+    progress.begin("warming the page cache", None);
+    dataset.warm()?;
+    progress.finish();
+    let machine = Machine::look(&options.data);
+    let mut setup = setup(options);
+    let postgres = postgres(options, &machine, &mut setup, progress, interrupt)?;
+    let mut bench = Bench {
+        dataset: &dataset,
+        draw: Draw::new(options.skew, options.rows),
+        rounds: options.rounds,
+        progress,
+        interrupt,
+        ledger: Ledger::default(),
+        verifications: Vec::new(),
+    };
+    let groups = Groups { options, database: &dataset.path, postgres: postgres.as_ref() };
+    let cells = groups.run(&mut bench)?;
+    let mut verifications = bench.verifications;
+    verifications.extend(postgres.as_ref().map(verify_postgres).transpose()?);
+    drop(postgres);
+    Ok(TpsRecord {
+        record_version: RECORD_VERSION,
+        suite: "tps".into(),
+        date: today(),
+        command: options.command.clone(),
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_memory_bytes: machine::peak_memory_bytes(),
+        machine,
+        setup,
+        data: describe_data(options, &dataset),
+        limits: limits::physical_limits(&cells, &probe),
+        device: probe,
+        cells,
+        verifications,
+    })
+}
+
+fn setup(options: &TpsOptions) -> Setup {
+    let raw = |durability| groups::raw_settings(options, durability).pragmas();
+    let ours = engine::Settings {
+        durability: Durability::Durable,
+        wal_limit_bytes: options.wal_limit_bytes,
+    };
+    Setup {
+        monolite: env!("CARGO_PKG_VERSION").into(),
+        sqlite: rusqlite::version().into(),
+        engine: ours.describe(),
+        raw_pragmas: Durability::ALL.map(raw).to_vec(),
+        rounds: options.rounds,
+        transactions: options.transactions,
+        ..Setup::default()
+    }
+}
+
+fn describe_data(options: &TpsOptions, dataset: &Dataset) -> Data {
+    let draw = Draw::new(options.skew, options.rows);
+    let burst = draw_transfers(&draw, 1, options.transactions as usize);
+    Data {
+        identity: dataset.identity.clone(),
+        origin: dataset.origin,
+        file_bytes: dataset.file_bytes(),
+        writer_cache_bytes: WRITER_CACHE_BYTES,
+        skew: options.skew,
+        hot_set: hot_set(&burst, &dataset.identity.rows_per_leaf),
+    }
+}
+
+/// Starts and loads PostgreSQL. That there is none is no error, but is said in `setup`.
+fn postgres(
+    options: &TpsOptions,
+    machine: &Machine,
+    setup: &mut Setup,
+    progress: &dyn Progress,
+    interrupt: &Interrupt,
+) -> Result<Option<Postgres>> {
+    if !groups::wants_postgres(options) {
+        setup.postgres_missing = Some("not asked for".into());
+        return Ok(None);
+    }
+    let loaded = match &options.postgres {
+        Source::None => Err(anyhow::anyhow!("left out by --no-postgres")),
+        Source::Url(url) => Postgres::load_url(url, options.rows, progress, interrupt),
+        Source::Private => {
+            progress.begin("starting a private PostgreSQL", None);
+            let needed = options.rows * BYTES_PER_ROW + (2 << 30);
+            server::Server::start(&options.data, needed, machine.memory_bytes).and_then(|server| {
+                if !server.same_device {
+                    setup.postgres_settings.push(
+                        "data on another device than SQLite's, which its user cannot reach".into(),
+                    );
+                }
+                Postgres::load_private(server, options.rows, progress, interrupt)
+            })
+        }
+    };
+    progress.finish();
+    match loaded {
+        Ok(postgres) => {
+            setup.postgres = Some(postgres.version.clone());
+            setup.postgres_settings.extend(postgres.settings.iter().cloned());
+            Ok(Some(postgres))
+        }
+        Err(error) if error.is::<Interrupted>() => Err(error),
+        Err(error) => {
+            let reason = format!("{error:#}");
+            if options.postgres != Source::None {
+                progress.note(&format!("going on without PostgreSQL: {reason}"));
+            }
+            setup.postgres_missing = Some(reason);
+            Ok(None)
+        }
+    }
+}
+
+fn verify_postgres(postgres: &Postgres) -> Result<Verification> {
+    let (found, expected) = postgres.total()?;
+    ensure!(found == expected, "PostgreSQL: money was lost or invented: {found} != {expected}");
+    Ok(Verification {
+        after: "all of PostgreSQL".into(),
+        check: format!("sum of all balances is {expected}, as loaded"),
+        accounts: (expected / crate::workload::INITIAL_BALANCE) as u64,
+    })
+}
+
+fn today() -> String {
+    jiff::Timestamp::now().to_string().chars().take("2026-11-21".len()).collect()
+}

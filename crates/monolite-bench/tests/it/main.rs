@@ -1,0 +1,76 @@
+//! The whole suite on a tiny data set: every driver works, and the money adds up.
+//!
+//! Figures of such a run mean nothing; that the work is verified does.
+
+use monolite_bench::drivers::postgres::Source;
+use monolite_bench::progress::{Interrupt, Interrupted, Silent};
+use monolite_bench::report::record::CellOutcome;
+use monolite_bench::tps::{TpsOptions, run};
+use std::path::Path;
+use std::time::Duration;
+
+fn tiny(data: &Path) -> TpsOptions {
+    TpsOptions {
+        rows: 5_000,
+        transactions: 2_000,
+        timed_round: Duration::from_millis(10),
+        postgres: Source::None,
+        ..TpsOptions::quick(data.to_owned())
+    }
+}
+
+#[test]
+fn tiny_run_measures_every_cell_and_verifies_the_money() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = run(&tiny(dir.path()), &Silent, &Interrupt::default()).unwrap();
+    for cell in &record.cells {
+        match &cell.outcome {
+            CellOutcome::Measured(cell) => assert!(cell.per_second.median > 0.0, "{cell:?}"),
+            CellOutcome::Missing(reason) => {
+                let expected =
+                    if cell.id.contains("postgres") { "missing" } else { "not built yet" };
+                assert_eq!(reason, expected, "{}", cell.id);
+            }
+        }
+    }
+    let failing = record.cell("burst/durable/monolite-failing").unwrap().measurement().unwrap();
+    assert_eq!((failing.rounds[0].operations, failing.failed), (1_980, 20));
+    let reading = record.cell("burst/durable/monolite-reads").unwrap().measurement().unwrap();
+    assert!(reading.reads_per_second.median > 2.9 * reading.per_second.median);
+    assert_eq!(record.limits.len(), 8);
+    assert!(record.verifications.iter().any(|check| check.check.starts_with("sum of all")));
+    assert_eq!(record.setup.postgres_missing.as_deref(), Some("left out by --no-postgres"));
+    // The data set is left in order, so that the next run can use it.
+    run(
+        &TpsOptions { only: Some("reads".into()), ..tiny(dir.path()) },
+        &Silent,
+        &Interrupt::default(),
+    )
+    .unwrap();
+}
+
+#[test]
+fn filter_selects_cells_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = TpsOptions { only: Some("durable/raw-batch".into()), ..tiny(dir.path()) };
+    let record = run(&options, &Silent, &Interrupt::default()).unwrap();
+    assert!(!record.cells.is_empty());
+    assert!(record.cells.iter().all(|cell| cell.id.contains("durable/raw-batch")));
+}
+
+#[test]
+fn interrupted_run_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let interrupt = Interrupt::default();
+    interrupt.request();
+    let error = run(&tiny(dir.path()), &Silent, &interrupt).unwrap_err();
+    assert!(error.is::<Interrupted>(), "{error:#}");
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = TpsOptions { rounds: 0, ..tiny(dir.path()) };
+    let error = run(&options, &Silent, &Interrupt::default()).unwrap_err();
+    assert!(error.to_string().contains("--rounds"), "{error}");
+}

@@ -1,0 +1,163 @@
+//! What may be said on the command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// One SQLite file, made the equal of a production database server.
+#[derive(Debug, Parser)]
+#[command(name = "monolite", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure on this machine what is promised, beside the alternatives
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Transfers a second between millions of accounts: monolite, raw SQLite, PostgreSQL
+    #[command(long_about = TPS_HELP)]
+    Tps(Tps),
+    /// Print the tables of a recorded run again
+    Report(Report),
+}
+
+const TPS_HELP: &str = "\
+Transfers a second between millions of accounts: monolite, raw SQLite, PostgreSQL.
+
+Loads accounts, then measures every candidate in turn, round after round, on the same work: raw \
+SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by one), and a private \
+PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
+counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
+by account. The default run takes about 7 minutes with PostgreSQL on 2 cores, --quick less than one.
+
+The loaded accounts stay in --data and are used again by the next run. Ctrl-C stops cleanly.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Tps {
+    /// Accounts to load: up to 2,000,000,000; a billion take about 31 GB [default: 10000000]
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) rows: Option<u64>,
+
+    /// Finish in under a minute: a million accounts, one short round; figures are rough
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the record as JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Directory of the loaded accounts, kept between runs; the device under it is measured
+    #[arg(long, value_name = "DIR", default_value = "./bench-data")]
+    pub(crate) data: PathBuf,
+
+    /// How the SQLite table is declared
+    #[arg(long, value_enum, default_value_t = SchemaArgument::Published)]
+    pub(crate) schema: SchemaArgument,
+
+    /// How accounts are drawn
+    #[arg(long, value_enum, default_value_t = SkewArgument::Pareto)]
+    pub(crate) skew: SkewArgument,
+
+    /// Counted rounds, after one that is dropped [default: 3, or 1 with --quick]
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<usize>,
+
+    /// Transactions of a burst, per round [default: 300000, or 60000 with --quick]
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) transactions: Option<u64>,
+
+    /// Use this PostgreSQL, in a schema `monolite_bench` that is dropped afterwards; no TLS
+    #[arg(long, value_name = "URL", conflicts_with = "no_postgres")]
+    pub(crate) postgres: Option<String>,
+
+    /// Leave PostgreSQL out
+    #[arg(long)]
+    pub(crate) no_postgres: bool,
+
+    /// Write a record of the run into DIR/<date>-tps: README.md, raw.json, summary.md
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Run only scenarios whose name contains FILTER, as `burst/durable` or `monolite-128`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) only: Option<String>,
+
+    /// Limit of the engine's WAL in MiB; raw SQLite checkpoints at the same size as the engine does
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub(crate) wal_limit_mib: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// The raw.json of a record
+    pub(crate) file: PathBuf,
+
+    /// Print Markdown, as in summary.md
+    #[arg(long)]
+    pub(crate) markdown: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaArgument {
+    /// `account(id PRIMARY KEY, balance INT)`: two B-trees, as in the article
+    Published,
+    /// `account(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) STRICT`: one B-tree
+    Tuned,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SkewArgument {
+    /// A Pareto-like curve over a billion ids, folded into the table, as in the article
+    Pareto,
+    /// Every account equally likely
+    Uniform,
+}
+
+fn whole_number(text: &str) -> Result<u64, String> {
+    let digits = text.replace(['_', ','], "");
+    digits.parse().map_err(|_| format!("{text} is not a whole number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn tps(arguments: &[&str]) -> Result<Tps, clap::Error> {
+        let line = ["monolite", "bench", "tps"].iter().chain(arguments);
+        Arguments::try_parse_from(line).map(|arguments| match arguments.command {
+            Command::Bench(Bench::Tps(tps)) => tps,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_the_full_run() {
+        let tps = tps(&[]).unwrap();
+        assert_eq!((tps.rows, tps.rounds, tps.quick), (None, None, false));
+        assert_eq!(tps.schema, SchemaArgument::Published);
+        assert_eq!(tps.wal_limit_mib, 1024);
+    }
+
+    #[test]
+    fn rows_may_be_grouped() {
+        assert_eq!(tps(&["--rows", "1_000_000_000"]).unwrap().rows, Some(1_000_000_000));
+        assert!(tps(&["--rows", "many"]).is_err());
+    }
+
+    #[test]
+    fn a_postgres_cannot_be_both_named_and_left_out() {
+        assert!(tps(&["--postgres", "postgres://x", "--no-postgres"]).is_err());
+    }
+}

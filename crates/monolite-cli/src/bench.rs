@@ -1,0 +1,150 @@
+//! `monolite bench`: hands the arguments over and prints what comes back.
+
+use crate::arguments::{Bench, Report, SchemaArgument, SkewArgument, Tps};
+use crate::bar::Bar;
+use anyhow::{Context, Result, ensure};
+use monolite_bench::drivers::postgres::Source;
+use monolite_bench::progress::{Interrupt, Interrupted, Progress};
+use monolite_bench::report::files;
+use monolite_bench::tps::{self, TpsOptions};
+use monolite_bench::workload::{Schema, Skew};
+use std::io::{self, Write};
+
+/// The user stopped the run.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "stopped; a private PostgreSQL and temporary files are removed, loaded data sets kept",
+        )
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// Runs a benchmark, or prints an old one.
+pub(crate) fn run(command: Bench) -> Result<()> {
+    match command {
+        Bench::Tps(arguments) => tps(&arguments),
+        Bench::Report(arguments) => report(&arguments),
+    }
+}
+
+fn tps(arguments: &Tps) -> Result<()> {
+    ensure!(
+        !cfg!(debug_assertions),
+        "this is a debug build, whose figures mean nothing; build with cargo build --release"
+    );
+    let options = options(arguments, std::env::args().skip(1));
+    let interrupt = interrupt_on_signal()?;
+    let bar = Bar::new();
+    let outcome = tps::run(&options, &bar, &interrupt);
+    bar.finish();
+    let record = match outcome {
+        Err(_) if interrupt.requested() => return Err(Stopped.into()),
+        Err(error) if error.is::<Interrupted>() => return Err(Stopped.into()),
+        outcome => outcome?,
+    };
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        files::write_json(&record, &mut out)?;
+    } else {
+        files::write_text(&record, &mut out)?;
+    }
+    if let Some(dir) = &arguments.record {
+        let target = files::write_record(&record, dir)?;
+        writeln!(io::stderr(), "record written to {}", target.display())?;
+    }
+    Ok(())
+}
+
+fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
+    let data = arguments.data.clone();
+    let base = if arguments.quick { TpsOptions::quick(data) } else { TpsOptions::full(data) };
+    TpsOptions {
+        rows: arguments.rows.unwrap_or(base.rows),
+        rounds: arguments.rounds.unwrap_or(base.rounds),
+        transactions: arguments.transactions.unwrap_or(base.transactions),
+        schema: match arguments.schema {
+            SchemaArgument::Published => Schema::Published,
+            SchemaArgument::Tuned => Schema::Tuned,
+        },
+        skew: match arguments.skew {
+            SkewArgument::Pareto => Skew::Pareto,
+            SkewArgument::Uniform => Skew::Uniform,
+        },
+        postgres: match (&arguments.postgres, arguments.no_postgres) {
+            (_, true) => Source::None,
+            (Some(url), _) => Source::Url(url.clone()),
+            (None, _) => Source::Private,
+        },
+        only: arguments.only.clone(),
+        wal_limit_bytes: arguments.wal_limit_mib << 20,
+        command: repeatable(line),
+        ..base
+    }
+}
+
+/// Returns the command line without names of directories and servers, which are nobody's business.
+fn repeatable(line: impl Iterator<Item = String>) -> String {
+    const PRIVATE: [(&str, &str); 3] =
+        [("--data", "DIR"), ("--record", "DIR"), ("--postgres", "URL")];
+    let mut words = vec!["monolite".to_owned()];
+    let mut replacement = None;
+    for word in line {
+        if let Some(stand_in) = replacement.take() {
+            words.push(stand_in);
+            continue;
+        }
+        let name = word.split('=').next().unwrap_or_default();
+        match PRIVATE.iter().find(|(private, _)| *private == name) {
+            Some((_, stand_in)) if word.contains('=') => words.push(format!("{name}={stand_in}")),
+            Some((_, stand_in)) => {
+                replacement = Some((*stand_in).to_owned());
+                words.push(word);
+            }
+            None => words.push(word),
+        }
+    }
+    words.join(" ")
+}
+
+/// The first signal asks the run to stop, the second one ends the process.
+fn interrupt_on_signal() -> Result<Interrupt> {
+    let interrupt = Interrupt::default();
+    let seen = interrupt.clone();
+    ctrlc::set_handler(move || {
+        if seen.requested() {
+            std::process::exit(130);
+        }
+        seen.request();
+        let _ = writeln!(io::stderr(), "\nstopping; once more to stop at once");
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(interrupt)
+}
+
+fn report(arguments: &Report) -> Result<()> {
+    let record = files::read_json(&arguments.file)?;
+    let mut out = io::stdout().lock();
+    if arguments.markdown {
+        write!(out, "{}", files::summary(&record))?;
+    } else {
+        files::write_text(&record, &mut out)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_command_names_no_directory_and_no_server() {
+        let line = "bench tps --data /a/b --rounds 2 --record=/c --postgres postgres://u:p@h/d";
+        let command = repeatable(line.split(' ').map(str::to_owned));
+        assert_eq!(command, "monolite bench tps --data DIR --rounds 2 --record=DIR --postgres URL");
+    }
+}
