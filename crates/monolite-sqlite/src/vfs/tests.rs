@@ -545,10 +545,8 @@ fn names_differ_and_registering_many_times_leaks_nothing() {
 
 #[test]
 fn random_transactions_agree_with_the_model() {
-    for seed in 0..400 {
-        if let Err(difference) = model::run(seed, None) {
-            eprintln!("seed {seed}: {difference}");
-        }
+    for seed in 0..24 {
+        model::run(seed, None).unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
     }
 }
 
