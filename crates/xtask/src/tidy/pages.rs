@@ -16,7 +16,7 @@ const STATS_PAGE: &str = "docs/stats.md";
 /// Checks the links of every page, and that options and statistics are documented.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for page in tree.files().iter().filter(|file| file.path.ends_with(".md")) {
+    for page in tree.files().iter().filter(|file| is_page(&file.path)) {
         links(tree, page, &mut findings);
     }
     explained(tree, OPTIONS, OPTIONS_PAGE, option_methods, &mut findings);
@@ -141,6 +141,11 @@ fn is_documented(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("doc") && attribute.meta.require_name_value().is_ok()
     })
+}
+
+/// Whether a file is for readers; Markdown beside sources is what a test compares with.
+fn is_page(path: &str) -> bool {
+    path.ends_with(".md") && !path.split('/').any(|folder| folder == "src" || folder == "tests")
 }
 
 /// A relative link must lead to a file of the repository, and its `#anchor` to a heading.

@@ -89,3 +89,10 @@ fn links_that_lead_somewhere_are_fine() {
     let changes = [("docs/a.md", page), ("docs/b.md", "## What *it* `is`?\n")];
     assert_eq!(findings(&changes), Vec::<String>::new());
 }
+
+#[test]
+fn what_a_test_compares_with_is_not_a_page() {
+    let text = "[b](b.md)";
+    assert_eq!(findings(&[("crates/a/src/b/golden.md", text)]), Vec::<String>::new());
+    is_found(&[("crates/a/README.md", text)], "`b.md` leads to no file");
+}
