@@ -23,8 +23,9 @@
 //!   the database file, which counts ([`LowerFile::write_releases`]); a range held under an older count
 //!   belongs to a transaction that was rolled back and is dropped. A WAL file without that count
 //!   holds nothing. Under `locking_mode=EXCLUSIVE` there is no lock and no other connection.
-//! - A failed flush keeps what is held. The error of a write makes SQLite roll back, which voids it; the
-//!   error of a read may not, and then the transaction still needs it.
+//! - A write that fails drops what is held: SQLite rolls the transaction back, and under
+//!   `locking_mode=EXCLUSIVE` nothing else would void the commit frame that may be among it. A read that
+//!   fails to flush keeps it: its transaction may go on.
 //!
 //! # Durability
 //! A commit frame that reached the file although its write reported an error can be found by recovery
@@ -74,7 +75,8 @@ pub(super) enum Rule {
     DropAtRelease,
     FlushAtCommit,
     KeepAppendPoint,
-    KeepAfterFailedFlush,
+    KeepAfterFailedRead,
+    DropAfterFailedWrite,
 }
 
 impl<F: File> Gather<F> {
@@ -126,13 +128,16 @@ impl<F: File> Gather<F> {
         if self.held.is_empty() {
             return Ok(());
         }
-        let written = self.inner.write(lower, &self.held, self.held_at);
+        // Taken out, so that a panic below drops them: it fails the transaction.
+        let mut held = std::mem::take(&mut self.held);
+        let written = self.inner.write(lower, &held, self.held_at);
         if written.is_ok() {
-            self.control.note_file_end(self.held_end());
-            self.held.clear();
-        } else if self.breaks(Rule::KeepAfterFailedFlush) {
-            self.held.clear();
+            self.control.note_file_end(self.held_at + held.len() as u64);
         }
+        if written.is_ok() || self.breaks(Rule::KeepAfterFailedRead) {
+            held.clear();
+        }
+        self.held = held;
         written
     }
 
@@ -191,6 +196,17 @@ impl<F: File> Gather<F> {
         Ok(())
     }
 
+    fn write_part(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        if at == 0 {
+            return self.write_wal_header(lower, data);
+        }
+        if at + data.len() as u64 > self.control.limit_bytes() {
+            self.control.note_limit_hit();
+            return Err(IoError::FULL);
+        }
+        self.write_frame_part(lower, data, at)
+    }
+
     fn write_frame_part(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         let len = data.len() as u64;
         let is_header = self.is_frame_header(len, at);
@@ -235,14 +251,12 @@ impl<F: File> File for Gather<F> {
     /// checkpoints ignore and the next commit overwrites.
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         self.forget_ended_transaction(lower);
-        if at == 0 {
-            return self.write_wal_header(lower, data);
+        let written = self.write_part(lower, data, at);
+        if written.is_err() && !self.breaks(Rule::DropAfterFailedWrite) {
+            self.held.clear();
+            self.commit_page_at = None;
         }
-        if at + data.len() as u64 > self.control.limit_bytes() {
-            self.control.note_limit_hit();
-            return Err(IoError::FULL);
-        }
-        self.write_frame_part(lower, data, at)
+        written
     }
 
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
