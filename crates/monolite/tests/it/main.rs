@@ -1,0 +1,23 @@
+//! The engine's promises, each as a test that can fail.
+//!
+//! A test's name is its claim. Nothing here sleeps: a test waits for a condition, with a deadline.
+//! What is random comes from a seed that is printed when the test fails. A checker that guards a
+//! promise is first shown a broken arrangement and must notice it.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says so")]
+
+// What the tests stand on.
+mod child;
+mod dice;
+mod hand_clock;
+mod markers;
+mod patience;
+
+// The promises.
+mod cancel;
+mod isolation;
+mod kill;
+mod rules;
+mod shutdown;

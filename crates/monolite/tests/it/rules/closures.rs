@@ -1,0 +1,134 @@
+//! What closures may use: their own error types, statements, blobs; and what they may forget.
+
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::mem;
+
+use anyhow::Context as _;
+use monolite::{Error, ErrorKind, OptionalExtension as _, named_params};
+
+use super::{database, ids, insert};
+use crate::patience::{as_one_batch, ends};
+
+#[derive(Debug)]
+enum Refusal {
+    Poor { has: i64 },
+    Database(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Database(error)
+    }
+}
+
+#[test]
+fn an_applications_own_error_comes_back_as_it_was() {
+    let db = database();
+    let refused = db.write(|tx| {
+        tx.execute("INSERT INTO t(id) VALUES (1)", ())?;
+        let has = tx.query_row("SELECT COUNT(*) FROM t", (), |row| row.get(0))?;
+        Err::<(), _>(Refusal::Poor { has })
+    });
+    assert!(matches!(refused.wait(), Err(Refusal::Poor { has: 1 })));
+    let wrong = db.write(|tx| Ok::<_, Refusal>(tx.execute("SELECT nothing", ())?));
+    let Err(Refusal::Database(error)) = wrong.wait() else { panic!("it was no database error") };
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(ids(&db), []);
+}
+
+#[test]
+fn anyhow_carries_the_engines_error() {
+    let db = database();
+    let failed = db.write(|tx| -> anyhow::Result<()> {
+        tx.execute("INSERT INTO t(id) VALUES (1)", ())?;
+        tx.execute("INSERT INTO t(id) VALUES (1)", ()).context("the second insert")?;
+        Ok(())
+    });
+    let error = failed.wait().unwrap_err();
+    assert_eq!(error.to_string(), "the second insert");
+    assert_eq!(error.downcast_ref::<Error>().unwrap().kind(), ErrorKind::Constraint);
+    let read = db.read(|tx| -> anyhow::Result<i64> {
+        anyhow::ensure!(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))? == 2, "not two");
+        Ok(2)
+    });
+    assert_eq!(read.wait().unwrap_err().to_string(), "not two");
+}
+
+#[test]
+fn queries_are_those_of_rusqlite() {
+    let db = database();
+    db.write(|tx| {
+        let mut insert = tx.prepare("INSERT INTO t(id, x) VALUES (:id, :x)")?;
+        for id in 1..=3 {
+            insert.execute(named_params! { ":id": id, ":x": vec![id as u8] })?;
+        }
+        assert_eq!((tx.changes(), tx.last_insert_rowid()), (1, 3));
+        assert_eq!(tx.execute("UPDATE t SET x = NULL WHERE id > ?1", [1])?, 2);
+        let none = tx.query_row("SELECT id FROM t WHERE id = 9", (), |row| row.get::<_, i64>(0));
+        assert_eq!(none.optional()?, None);
+        let many = tx.query_one("SELECT id FROM t", (), |row| row.get::<_, i64>(0));
+        assert_eq!(many.unwrap_err().kind(), ErrorKind::Invalid);
+        tx.query_row_and_then("SELECT x FROM t WHERE id = 1", (), |row| {
+            assert_eq!(row.get::<_, Vec<u8>>(0).map_err(Error::from)?, [1]);
+            Ok::<_, Error>(())
+        })
+    })
+    .wait()
+    .unwrap();
+}
+
+#[test]
+fn blobs_are_written_and_read_in_pieces_and_rolled_back_with_their_transaction() {
+    let db = database();
+    db.write(|tx| tx.execute("INSERT INTO t VALUES (1, zeroblob(100000))", ())).wait().unwrap();
+    db.write(|tx| {
+        let mut blob = tx.blob_open("t", "x", 1, false)?;
+        blob.seek(SeekFrom::Start(99_996)).unwrap();
+        blob.write_all(b"tail").unwrap();
+        Ok::<_, Error>(())
+    })
+    .wait()
+    .unwrap();
+    let (before, failing) = as_one_batch(&db, || {
+        let before = insert(&db, 2);
+        let failing = db.write(|tx| {
+            let mut blob = tx.blob_open("t", "x", 1, false)?;
+            blob.write_all(b"head").unwrap();
+            Err::<(), _>(Error::aborted("on purpose"))
+        });
+        (before, failing)
+    });
+    assert_eq!(failing.wait().unwrap_err().kind(), ErrorKind::Aborted);
+    before.wait().unwrap();
+    let bytes = db.read(|tx| {
+        assert_eq!(tx.query_row("SELECT COUNT(*) FROM t", (), |row| row.get::<_, i64>(0))?, 2);
+        let mut bytes = Vec::new();
+        tx.blob_open("t", "x", 1, true)?.read_to_end(&mut bytes).unwrap();
+        Ok::<_, Error>(bytes)
+    });
+    let bytes = bytes.wait().unwrap();
+    assert_eq!((&bytes[..4], &bytes[99_996..]), (&[0; 4][..], &b"tail"[..]));
+}
+
+#[test]
+fn a_forgotten_statement_harms_nobody() {
+    let db = database();
+    for id in 0..20 {
+        db.write(move |tx| {
+            let mut statement = tx.prepare("INSERT INTO t(id) VALUES (?1)")?;
+            statement.execute([id])?;
+            mem::forget(statement);
+            Ok::<_, Error>(())
+        })
+        .wait()
+        .unwrap();
+    }
+    db.read(|tx| {
+        mem::forget(tx.prepare("SELECT 1")?);
+        Ok::<_, Error>(())
+    })
+    .wait()
+    .unwrap();
+    assert_eq!(ids(&db).len(), 20);
+    ends("closing", move || db.close()).unwrap();
+}

@@ -1,0 +1,157 @@
+//! Statements that belong to the engine.
+
+use monolite::{Database, Error, ErrorKind, Tx};
+
+use super::{database, ids, insert};
+use crate::patience::as_one_batch;
+
+/// A statement, and what its refusal must name.
+const REFUSED: &[(&str, &str)] = &[
+    ("BEGIN", "return Ok to commit"),
+    ("BEGIN IMMEDIATE", "return Ok to commit"),
+    ("COMMIT", "return Ok to commit"),
+    ("END TRANSACTION", "return Ok to commit"),
+    ("ROLLBACK", "an error to roll it back"),
+    ("SAVEPOINT mine", "return an error from the closure"),
+    ("RELEASE monolite_group", "return an error from the closure"),
+    ("ROLLBACK TO monolite_group", "return an error from the closure"),
+    ("ATTACH 'other.db' AS other", "Database of its own"),
+    ("ATTACH ':memory:' AS other", "Database of its own"),
+    ("DETACH main", "Database of its own"),
+    ("CREATE TEMP TABLE mine(x)", "common table expression"),
+    ("CREATE TEMPORARY VIEW mine AS SELECT 1", "common table expression"),
+    ("CREATE TEMP TRIGGER mine AFTER INSERT ON t BEGIN SELECT 1; END", "common table expression"),
+    ("PRAGMA synchronous = OFF", "monolite::Options"),
+    ("PRAGMA journal_mode = DELETE", "monolite::Options"),
+    ("PRAGMA locking_mode = EXCLUSIVE", "monolite::Options"),
+    ("PRAGMA wal_checkpoint(TRUNCATE)", "monolite::Options"),
+    ("PRAGMA wal_autocheckpoint = 1", "monolite::Options"),
+    ("PRAGMA writable_schema = ON", "monolite::Options"),
+    ("PRAGMA foreign_keys = OFF", "monolite::Options"),
+    ("PRAGMA defer_foreign_keys = ON", "monolite::Options"),
+    ("PRAGMA query_only = ON", "monolite::Options"),
+    ("PRAGMA cache_size = 1", "monolite::Options"),
+    ("PRAGMA cache_spill = ON", "monolite::Options"),
+    ("PRAGMA mmap_size = 1000000", "monolite::Options"),
+    ("PRAGMA temp_store = FILE", "monolite::Options"),
+    ("PRAGMA busy_timeout = 0", "monolite::Options"),
+    ("PRAGMA schema_version = 9", "monolite::Options"),
+    ("PRAGMA hard_heap_limit = 1", "monolite::Options"),
+];
+
+fn assert_refused(error: &Error, sql: &str, names: &str) {
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+    assert!(error.to_string().contains(names), "{sql}: {error}");
+}
+
+#[test]
+fn every_statement_of_the_engine_is_refused_alone_and_names_the_alternative() {
+    for (sql, names) in REFUSED {
+        let db = database();
+        let (before, refused, after) = as_one_batch(&db, || {
+            let before = insert(&db, 1);
+            let refused = db.write(move |tx| {
+                tx.execute("INSERT INTO t(id) VALUES (2)", ())?;
+                tx.execute_batch(sql)
+            });
+            (before, refused, insert(&db, 3))
+        });
+        assert_refused(&refused.wait().unwrap_err(), sql, names);
+        before.wait().unwrap();
+        after.wait().unwrap();
+        assert_eq!(ids(&db), [1, 3], "{sql}");
+    }
+}
+
+#[test]
+fn a_refusal_comes_from_every_way_to_run_a_statement() {
+    type Way = fn(&Tx<'_>, &str) -> Result<(), Error>;
+    let ways: [Way; 6] = [
+        |tx, sql| tx.execute(sql, ()).map(|_| ()),
+        |tx, sql| tx.execute_batch(sql),
+        |tx, sql| tx.query_row(sql, (), |_| Ok(())),
+        |tx, sql| tx.query_one(sql, (), |_| Ok(())),
+        |tx, sql| tx.prepare(sql).map(|_| ()),
+        |tx, sql| tx.prepare_cached(sql).map(|_| ()),
+    ];
+    let db = database();
+    for way in ways {
+        for (sql, names) in REFUSED {
+            assert_refused(&db.write(move |tx| way(tx, sql)).wait().unwrap_err(), sql, names);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_that_is_swallowed_lets_the_rest_of_the_transaction_commit() {
+    let db = database();
+    db.write(|tx| {
+        tx.execute("INSERT INTO t(id) VALUES (1)", ())?;
+        for (sql, _) in REFUSED {
+            assert!(tx.execute_batch(sql).is_err(), "{sql}");
+        }
+        tx.execute("INSERT INTO t(id) VALUES (2)", ())
+    })
+    .wait()
+    .unwrap();
+    assert_eq!(ids(&db), [1, 2]);
+}
+
+#[test]
+fn settings_can_be_asked_for_and_stay_as_they_are() {
+    let db = database();
+    let ask = |sql: &'static str| {
+        db.write(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+    };
+    for (sql, _) in REFUSED {
+        db.write(move |tx| tx.execute_batch(sql)).wait().unwrap_err();
+    }
+    assert_eq!(ask("PRAGMA foreign_keys"), 1);
+    assert_eq!(ask("PRAGMA wal_autocheckpoint"), 0);
+    assert_eq!(ask("PRAGMA query_only"), 0);
+    let mode: String =
+        db.write(|tx| tx.query_row("PRAGMA journal_mode", (), |row| row.get(0))).wait().unwrap();
+    assert_eq!(mode, "wal");
+}
+
+#[test]
+fn contents_of_the_file_that_look_like_settings_can_be_changed() {
+    let db = database();
+    db.write(|tx| tx.execute_batch("PRAGMA user_version = 7")).wait().unwrap();
+    let failing = db.write(|tx| {
+        tx.execute_batch("PRAGMA user_version = 8")?;
+        Err::<(), _>(Error::aborted("on purpose"))
+    });
+    assert_eq!(failing.wait().unwrap_err().kind(), ErrorKind::Aborted);
+    let version = db.read(|tx| tx.query_row("PRAGMA user_version", (), |row| row.get::<_, i64>(0)));
+    assert_eq!(version.wait().unwrap(), 7);
+}
+
+#[test]
+fn vacuum_inside_a_transaction_is_an_error() {
+    let db = database();
+    let error = db.write(|tx| tx.execute_batch("VACUUM")).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
+fn write_in_a_read(db: &Database, sql: &'static str) -> Error {
+    db.read(move |tx| tx.execute_batch(sql)).wait().unwrap_err()
+}
+
+#[test]
+fn a_read_cannot_write() {
+    let db = database();
+    for sql in [
+        "INSERT INTO t(id) VALUES (1)",
+        "DELETE FROM t",
+        "CREATE TABLE mine(x)",
+        "DROP TABLE t",
+        "PRAGMA user_version = 3",
+        "PRAGMA query_only = OFF",
+        "COMMIT",
+    ] {
+        assert_eq!(write_in_a_read(&db, sql).kind(), ErrorKind::Invalid, "{sql}");
+    }
+    insert(&db, 9).wait().unwrap();
+    assert_eq!(ids(&db), [9]);
+}
