@@ -1,16 +1,17 @@
 //! The VFS seam: every file call of an engine connection passes through a [`Storage`].
 //!
-//! A [`Vfs`] is registered with SQLite for one database instance, under a name of its own, on top of
-//! SQLite's `unix` or `unix-excl` VFS. What its files do is decided by a [`Storage`]: [`Direct`] in
-//! production; fault injection, recording and overlays are other implementations of the same trait.
+//! A [`Vfs`] is registered with SQLite for one database instance, under a name of its own, on top
+//! of SQLite's `unix` or `unix-excl` VFS. What its files do is decided by a [`Storage`]: [`Direct`]
+//! in production; fault injection, recording and overlays are other implementations of the same
+//! trait.
 //!
 //! # Algorithm
-//! 1. SQLite opens a file. The shim opens it in the lower VFS, asks [`Storage::open`] for a [`File`]
-//!    and stores both in the memory that SQLite set aside for the file.
+//! 1. SQLite opens a file. The shim opens it in the lower VFS, asks [`Storage::open`] for a
+//!    [`File`] and stores both in the memory that SQLite set aside for the file.
 //! 2. Each later call goes C callback → [`File`] method → [`LowerFile`]. A method that is not
 //!    overridden forwards, so a database read costs one virtual call: no allocation, no lock.
-//! 3. The lower file is lent to every call and never owned by the `File`: the unix VFS keeps pointers
-//!    into the connection's memory, so nothing may hold a lower file beyond its `xClose`.
+//! 3. The lower file is lent to every call and never owned by the `File`: the unix VFS keeps
+//!    pointers into the connection's memory, so nothing may hold a lower file beyond its `xClose`.
 //!
 //! # Invariants
 //! - A panic in a `Storage` or a `File` becomes an I/O error; it never unwinds into C.
@@ -22,8 +23,8 @@
 //! opening a file takes a lock.
 //!
 //! # Not here
-//! The gathering of WAL frames is in [`gather`](self::Gather); the C side is in `shim` (SQLite calls
-//! us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
+//! The gathering of WAL frames is in [`gather`](self::Gather); the C side is in `shim` (SQLite
+//! calls us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -147,8 +148,8 @@ impl FileKind {
 
 /// Decides what the files of one database instance do.
 pub trait Storage: Send + Sync {
-    /// Makes the file for `lower`, which has just been opened. `path` is `None` for a temporary file
-    /// that SQLite left nameless.
+    /// Makes the file for `lower`, which has just been opened. `path` is `None` for a temporary
+    /// file that SQLite left nameless.
     ///
     /// # Errors
     /// An error closes `lower` again and fails the open.

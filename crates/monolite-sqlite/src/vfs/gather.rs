@@ -7,37 +7,40 @@
 //! # Algorithm
 //! The buffer is a write-back cache of one contiguous range of the file, the *held* range.
 //! 1. A frame header at or after the append point starts a held range when there is none.
-//! 2. A write that lies in the held range changes it in place; one that begins at its end extends it
-//!    (a rolled back savepoint writes its frames again, a spilled page is overwritten).
-//! 3. Any other write first flushes the held range and then goes straight to the file. That is always
-//!    correct, merely slower. It is the way of the WAL header, of checksums that SQLite rewrites after
-//!    the commit frame, and of frames below the append point.
-//! 4. When the page of a commit frame has arrived, the held range is flushed before the write returns.
-//!    It is flushed too once it exceeds [`MAX_HELD_BYTES`]: frames without a commit frame mean nothing.
+//! 2. A write that lies in the held range changes it in place; one that begins at its end extends
+//!    it (a rolled back savepoint writes its frames again, a spilled page is overwritten).
+//! 3. Any other write first flushes the held range and then goes straight to the file. That is
+//!    always correct, merely slower. It is the way of the WAL header, of checksums that SQLite
+//!    rewrites after the commit frame, and of frames below the append point.
+//! 4. When the page of a commit frame has arrived, the held range is flushed before the write
+//!    returns. It is flushed too once it exceeds [`MAX_HELD_BYTES`]: frames without a commit frame
+//!    mean nothing.
 //! 5. Reads that overlap the held range, and every size, sync and truncate, flush first.
 //!
 //! # Invariants
 //! - When a commit is published nothing is held: its last write flushed, or failed.
-//! - Nothing is held across the release of the write lock. Another connection may then write frames at
-//!   the same place, over which a late flush of ours would be corruption. The lock is released through
-//!   the database file, which counts ([`LowerFile::write_releases`]); a range held under an older count
-//!   belongs to a transaction that was rolled back and is dropped. A WAL file without that count
-//!   holds nothing. Under `locking_mode=EXCLUSIVE` there is no lock and no other connection.
+//! - Nothing is held across the release of the write lock. Another connection may then write frames
+//!   at the same place, over which a late flush of ours would be corruption. The lock is released
+//!   through the database file, which counts ([`LowerFile::write_releases`]); a range held under an
+//!   older count belongs to a transaction that was rolled back and is dropped. A WAL file without
+//!   that count holds nothing. Under `locking_mode=EXCLUSIVE` there is no lock and no other
+//!   connection.
 //! - A write that fails drops what is held: SQLite rolls the transaction back, and under
-//!   `locking_mode=EXCLUSIVE` nothing else would void the commit frame that may be among it. A read that
-//!   fails to flush keeps it: its transaction may go on.
+//!   `locking_mode=EXCLUSIVE` nothing else would void the commit frame that may be among it. A read
+//!   that fails to flush keeps it: its transaction may go on.
 //!
 //! # Durability
-//! A commit frame that reached the file although its write reported an error can be found by recovery
-//! after a crash, as with SQLite itself: an error of `COMMIT` other than the limit's leaves the outcome
-//! open until the next commit has overwritten those frames.
+//! A commit frame that reached the file although its write reported an error can be found by
+//! recovery after a crash, as with SQLite itself: an error of `COMMIT` other than the limit's
+//! leaves the outcome open until the next commit has overwritten those frames.
 
 use std::sync::Arc;
 
 use super::{File, LowerFile, Result, SyncFlags, WalControl};
 use crate::vfs::IoError;
 
-/// How much is held before it is flushed without a commit frame; also what a writer may keep in memory.
+/// How much is held before it is flushed without a commit frame; also what a writer may keep in
+/// memory.
 ///
 /// A commit of this size that exceeds the limit leaves no trace in the file.
 pub const MAX_HELD_BYTES: usize = 4 << 20;
@@ -166,8 +169,8 @@ impl<F: File> Gather<F> {
             && self.page_bytes.is_none_or(at_a_frame)
     }
 
-    /// Whether a held range may begin with the frame at `at`. Below the append point it may not: the
-    /// last header that SQLite rewrites for its checksum is not followed by a page, so nothing
+    /// Whether a held range may begin with the frame at `at`. Below the append point it may not:
+    /// the last header that SQLite rewrites for its checksum is not followed by a page, so nothing
     /// would flush it.
     fn may_hold_from(&self, at: u64) -> bool {
         let appends = at >= self.append_point || self.breaks(Rule::KeepAppendPoint);
@@ -245,10 +248,10 @@ impl<F: File> File for Gather<F> {
     }
 
     /// # Errors
-    /// Also `SQLITE_FULL` when the WAL would exceed its limit. The commit is then absent from the file
-    /// as long as it fits in [`MAX_HELD_BYTES`]; of a larger one, or one that SQLite's cache spilled
-    /// and read back, frames without a commit frame may be there, which readers, recovery and
-    /// checkpoints ignore and the next commit overwrites.
+    /// Also `SQLITE_FULL` when the WAL would exceed its limit. The commit is then absent from the
+    /// file as long as it fits in [`MAX_HELD_BYTES`]; of a larger one, or one that SQLite's cache
+    /// spilled and read back, frames without a commit frame may be there, which readers, recovery
+    /// and checkpoints ignore and the next commit overwrites.
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         self.forget_ended_transaction(lower);
         let written = self.write_part(lower, data, at);

@@ -19,8 +19,8 @@ use super::{IoError, Result};
 /// The most that is handed to the lower file in one write.
 ///
 /// The unix VFS masks a length with `0x1ffff`, so 128 KiB would be taken for nothing at all
-/// (`seekAndWriteFd`). This is the largest number of pages below that; measured on ext4, a page costs
-/// 0.86 µs in writes of 64 KiB, 0.63 in these, and 0.50 in writes without bound.
+/// (`seekAndWriteFd`). This is the largest number of pages below that; measured on ext4, a page
+/// costs 0.86 µs in writes of 64 KiB, 0.63 in these, and 0.50 in writes without bound.
 pub const MAX_WRITE_BYTES: usize = 124 * 1024;
 
 /// An open file of the lower VFS.
@@ -74,7 +74,8 @@ impl LowerFile {
     /// Reads `buf.len()` bytes from offset `at`.
     ///
     /// # Errors
-    /// [`IoError::SHORT_READ`] past the end, with the rest of `buf` zeroed; the code of the failure.
+    /// [`IoError::SHORT_READ`] past the end, with the rest of `buf` zeroed; the code of the
+    /// failure.
     pub fn read(&mut self, buf: &mut [u8], at: u64) -> Result {
         let len = c_int::try_from(buf.len()).expect("SQLite reads at most an int at once");
         check(call!(self.xRead(buf.as_mut_ptr().cast(), len, signed(at))))
@@ -170,8 +171,8 @@ impl LowerFile {
         check(call!(self.xShmUnmap(delete_flag)))
     }
 
-    /// How often this file's connection has released the WAL's write lock: of a database file or its
-    /// WAL. `None` when the file is neither, or not tied to its database.
+    /// How often this file's connection has released the WAL's write lock: of a database file or
+    /// its WAL. `None` when the file is neither, or not tied to its database.
     ///
     /// A WAL file learns from it that what was written since the last commit is void.
     pub fn write_releases(&self) -> Option<u64> {
@@ -246,7 +247,8 @@ pub struct ShmRegion {
 /// A call that takes or releases locks of the wal-index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShmLock {
-    /// The first lock: 0 is the write lock, 1 the checkpoint lock, 2 recovery, 3 to 7 the read marks.
+    /// The first lock: 0 is the write lock, 1 the checkpoint lock, 2 recovery, 3 to 7 the read
+    /// marks.
     pub offset: c_int,
     /// How many locks.
     pub count: c_int,

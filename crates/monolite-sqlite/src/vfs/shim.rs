@@ -5,11 +5,11 @@
 //! [`LOWER_OFFSET`] bytes into it.
 //!
 //! # Invariants
-//! - A `sqlite3_vfs` is never freed, since any connection may still point to it; it is used again for
-//!   a later registration once none of its files is open.
+//! - A `sqlite3_vfs` is never freed, since any connection may still point to it; it is used again
+//!   for a later registration once none of its files is open.
 //! - Every callback catches unwinding, except those that only forward to the lower VFS.
-//! - `pMethods` is set last in an open that succeeds and stays null in one that fails, so SQLite calls
-//!   no method of a file that was not built.
+//! - `pMethods` is set last in an open that succeeds and stays null in one that fails, so SQLite
+//!   calls no method of a file that was not built.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -41,8 +41,8 @@ struct Slot {
     open_files: AtomicUsize,
 }
 
-// SAFETY: both VFS pointers stay valid for ever. The lower one is read only; ours is changed by SQLite
-// alone, under its own mutex, after `new_slot` has filled it in.
+// SAFETY: both VFS pointers stay valid for ever. The lower one is read only; ours is changed by
+// SQLite alone, under its own mutex, after `new_slot` has filled it in.
 unsafe impl Send for Slot {}
 // SAFETY: as above; the other fields are `Sync` themselves.
 unsafe impl Sync for Slot {}
@@ -80,7 +80,8 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let Registered(slot) = self;
-        // SAFETY: the VFS was registered by `new`. It stays valid for connections that still use it.
+        // SAFETY: the VFS was registered by `new`. It stays valid for connections that still use
+        // it.
         unsafe { ffi::sqlite3_vfs_unregister(slot.vfs) };
         let storage = locked(&slot.storage).take();
         drop(storage);
@@ -147,8 +148,8 @@ fn unused_name() -> CString {
 
 /// Runs `call`, and turns a panic into the code `on_panic`.
 fn guard(on_panic: c_int, call: impl FnOnce() -> Result) -> c_int {
-    // A file whose method panicked may be in any state, but only a Rust one: its bytes are in doubt,
-    // memory is not. SQLite rolls back and closes.
+    // A file whose method panicked may be in any state, but only a Rust one: its bytes are in
+    // doubt, memory is not. SQLite rolls back and closes.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => ffi::SQLITE_OK,
         Ok(Err(error)) => error.code(),
@@ -244,8 +245,8 @@ unsafe fn open_file(
     match opened.unwrap_or(Err(IoError::CANT_OPEN)) {
         Ok(made) => {
             slot.open_files.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the memory is SQLite's for this file, `szOsFile` bytes aligned to 8; the lower
-            // file is open, so it has methods.
+            // SAFETY: the memory is SQLite's for this file, `szOsFile` bytes aligned to 8; the
+            // lower file is open, so it has methods.
             unsafe {
                 let base = sqlite3_file { pMethods: lower_methods(file) };
                 file.cast::<ShimFile>().write(ShimFile { base, lower, file: made, slot });
@@ -288,16 +289,16 @@ unsafe fn lower_methods(file: *mut sqlite3_file) -> *const sqlite3_io_methods {
     methods_like(unsafe { &*(*file.byte_add(LOWER_OFFSET)).pMethods })
 }
 
-/// The count of write lock releases that a file of this kind has: a new one for a database file, and
-/// for a WAL that of its database.
+/// The count of write lock releases that a file of this kind has: a new one for a database file,
+/// and for a WAL that of its database.
 ///
 /// # Safety
 /// For a WAL, `name` must be what SQLite passed to `xOpen`.
 unsafe fn write_release_count(kind: FileKind, name: *const c_char) -> Option<Arc<AtomicU64>> {
     match kind {
         FileKind::Database => Some(Arc::new(AtomicU64::new(0))),
-        // SAFETY: the pager opens the WAL with a name that leads to its database file, which is open
-        // and not in a call: SQLite opens the WAL between calls on it, on the same thread.
+        // SAFETY: the pager opens the WAL with a name that leads to its database file, which is
+        // open and not in a call: SQLite opens the WAL between calls on it, on the same thread.
         FileKind::Wal => unsafe {
             let database = ffi::sqlite3_database_file_object(name);
             if database.is_null() || !is_ours((*database).pMethods) {

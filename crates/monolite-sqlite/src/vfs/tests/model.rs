@@ -1,12 +1,13 @@
 //! Random transactions over two connections, compared with a map in memory.
 //!
 //! # Algorithm
-//! 1. The seed chooses the lower VFS, sync and locking mode, sector padding and whether writes fail.
+//! 1. The seed chooses the lower VFS, sync and locking mode, sector padding and whether writes
+//!    fail.
 //! 2. Each transaction upserts and deletes rows with a cache so small that most pages are spilled,
 //!    rolls back savepoints, and commits or rolls back. The same is done to a copy of the map.
-//! 3. After each one, what both connections see and what SQLite recovers from a copy of the files must
-//!    be the map. A failing write writes half, so it never completes a commit frame, and a failed
-//!    commit is absent.
+//! 3. After each one, what both connections see and what SQLite recovers from a copy of the files
+//!    must be the map. A failing write writes half, so it never completes a commit frame, and a
+//!    failed commit is absent.
 
 use std::collections::BTreeMap;
 
