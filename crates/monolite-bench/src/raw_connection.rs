@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Page cache of the one writing connection, raw or ours: the engine's default. The hot set of the
@@ -98,6 +100,15 @@ pub fn open(path: &Path, settings: Settings) -> Result<Connection> {
         .execute_batch(&settings.pragmas())
         .with_context(|| format!("cannot set pragmas on {}", path.display()))?;
     Ok(connection)
+}
+
+/// Returns how often the WAL was restarted since it was made, which is how often a checkpoint was
+/// completed and written over: the checkpoint sequence number in the WAL's header.
+pub fn wal_restarts(database: &Path) -> u64 {
+    let mut header = [0; 16];
+    let read = File::open(wal_path(database)).and_then(|mut wal| wal.read_exact(&mut header));
+    let [.., a, b, c, d] = header;
+    read.map_or(0, |()| u64::from(u32::from_be_bytes([a, b, c, d])))
 }
 
 /// Opens a raw connection on `unix-excl` and sets nothing.

@@ -1,6 +1,7 @@
 //! What may be said on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use monolite_bench::tps;
 use std::path::PathBuf;
 
 /// One SQLite file, made the equal of a production database server.
@@ -89,7 +90,7 @@ pub(crate) struct Tps {
     pub(crate) only: Option<String>,
 
     /// Limit of the engine's WAL in MiB; raw SQLite checkpoints at the same size as the engine does
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = tps::WAL_LIMIT_BYTES >> 20)]
     pub(crate) wal_limit_mib: u64,
 }
 
@@ -147,7 +148,7 @@ mod tests {
         let tps = tps(&[]).unwrap();
         assert_eq!((tps.rows, tps.rounds, tps.quick), (None, None, false));
         assert_eq!(tps.schema, SchemaArgument::Published);
-        assert_eq!(tps.wal_limit_mib, 1024);
+        assert_eq!(tps.wal_limit_mib, 256);
     }
 
     #[test]

@@ -128,7 +128,9 @@ fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
 }
 
 fn close(db: &Database, round: &mut Round) -> Result<()> {
-    round.wal_bytes_max = db.stats().wal_bytes_max;
+    let stats = db.stats();
+    round.wal_bytes_max = stats.wal_bytes_max;
+    round.checkpoints = stats.checkpoints_completed;
     db.close().context("cannot close the engine")
 }
 

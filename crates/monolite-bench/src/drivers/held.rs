@@ -53,6 +53,7 @@ impl Candidate for HeldTransfers {
             elapsed,
             latencies,
             wal_bytes_max,
+            checkpoints: raw_connection::wal_restarts(&self.database),
             ..Round::default()
         };
         Ok(Outcome { round, warmed: 0 })

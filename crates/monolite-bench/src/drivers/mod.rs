@@ -106,8 +106,10 @@ pub struct Round {
     pub elapsed: Duration,
     /// Latency of an operation, from submission to acknowledgement.
     pub latencies: Latencies,
-    /// WAL at its largest.
+    /// WAL at its largest, warm-up included.
     pub wal_bytes_max: u64,
+    /// Times that a checkpoint was completed and the WAL began anew, warm-up included.
+    pub checkpoints: u64,
 }
 
 /// What a candidate is.

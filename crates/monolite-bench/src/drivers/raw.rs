@@ -50,6 +50,7 @@ impl Candidate for RawTransfers {
         let goal = work.goal(self.profile.extent);
         let mut round = self.work_through(&mut statements, work, goal)?;
         round.wal_bytes_max = raw_connection::wal_bytes(&self.database);
+        round.checkpoints = raw_connection::wal_restarts(&self.database);
         Ok(Outcome { round, warmed: warm_up.len() as u64 })
     }
 }

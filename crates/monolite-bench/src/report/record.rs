@@ -155,6 +155,8 @@ pub struct Measurement {
     pub retries: u64,
     /// WAL at its largest, where there is one to look at.
     pub wal_bytes_max: u64,
+    /// Checkpoints in all rounds after which the WAL began anew, where they can be counted.
+    pub checkpoints: u64,
     /// Each counted round.
     pub rounds: Vec<RoundFigures>,
 }

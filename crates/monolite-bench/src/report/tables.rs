@@ -89,7 +89,17 @@ fn best_postgres(record: &TpsRecord) -> Option<f64> {
 
 fn burst(record: &TpsRecord, durability: Durability) -> Table {
     let group = format!("burst/{durability}/");
-    let header = ["", "tx/s (min–max)", "÷ raw batch", "p50", "p90", "p99", "p99.9", "max", "WAL"];
+    let header = [
+        "",
+        "tx/s (min–max)",
+        "÷ raw batch",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "WAL (checkpoints)",
+    ];
     let title =
         format!("Burst, {durability}: an acknowledged transaction is {}", durability.meaning());
     let mut table = Table::new(title, &header);
@@ -104,7 +114,7 @@ fn burst(record: &TpsRecord, durability: Durability) -> Table {
         row.extend(percentiles(cell));
         row.push(match measurement.wal_bytes_max {
             0 => "".into(),
-            size => bytes(size),
+            size => format!("{} ({})", bytes(size), measurement.checkpoints),
         });
         table.rows.push(row);
         if measurement.reads_per_second.median > 0.0 {

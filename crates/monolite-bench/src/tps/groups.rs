@@ -39,7 +39,7 @@ const READS_PER_WRITE: u64 = 3;
 /// Point reads per round of the read scenario, per burst transaction.
 const READS_PER_TRANSACTION: u64 = 2;
 
-/// Transfers drawn for a round that is measured by time; it begins again at the end of them.
+/// Transfers drawn at most for a round that is measured by time; it begins again after the last.
 const TIMED_TRANSFERS: usize = 200_000;
 
 /// Transfers drawn for a round with delays, of which only some thousands are done.
@@ -123,10 +123,12 @@ impl<'g> Groups<'g> {
         for durability in Durability::ALL {
             let group = format!("closed loop, {durability}");
             let candidates = self.closed_loop(durability);
-            cells.extend(self.measure(bench, &group, TIMED_TRANSFERS, candidates)?);
+            let transfers = burst.min(TIMED_TRANSFERS);
+            cells.extend(self.measure(bench, &group, transfers, candidates)?);
         }
         cells.extend(self.measure(bench, "point reads", burst, self.reads())?);
-        cells.extend(self.measure(bench, "delays", DELAYED_TRANSFERS, self.delays())?);
+        let transfers = burst.min(DELAYED_TRANSFERS);
+        cells.extend(self.measure(bench, "delays", transfers, self.delays())?);
         cells.extend(self.missing());
         Ok(cells)
     }
@@ -248,7 +250,8 @@ impl<'g> Groups<'g> {
         let durability = Durability::Durable;
         let extent = Extent::Operations(self.options.transactions * READS_PER_TRANSACTION);
         let profile = |key: &str, name: &str| {
-            self.profile(format!("reads/durable/{key}"), name, durability, extent)
+            let id = format!("reads/durable/{key}");
+            Profile { store: Store::Nowhere, ..self.profile(id, name, durability, extent) }
         };
         let database = self.database.to_owned();
         let settings = raw_connection::Settings {
