@@ -78,3 +78,8 @@ pub use write::Write;
 pub use monolite_sqlite::{rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};
 pub use rusqlite::{Params, Row, named_params, params};
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
