@@ -237,7 +237,7 @@ fn statement_after_a_silent_rollback_neither_runs_nor_survives() {
         let mut late = tx.prepare("INSERT INTO t VALUES (9, 0)")?;
         tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
         assert!(tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", []).is_err());
-        // Prepared before, so it does not pass through `Tx` any more: only the commit hook stops it.
+        // Prepared before, so it passes `Tx` by: only the commit hook stops it.
         assert!(late.execute([]).is_err());
         tx.execute("INSERT INTO t VALUES (10, 0)", [])
     });
