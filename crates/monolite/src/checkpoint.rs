@@ -5,9 +5,9 @@
 //! The WAL is append-only until it *restarts*: everything in it is in the database file, no commit
 //! came in between, and no reader uses it. Then the next commit overwrites it from the start.
 //!
-//! 1. At a quarter of the limit (or when the writer has been idle), the **checkpointer** thread
-//!    ends the snapshots of idle readers and copies pages on a connection of its own, while the
-//!    writer goes on. Each pass leaves less than the one before: what was committed meanwhile.
+//! 1. At [`START_BYTES`] or a quarter of the limit (or when the writer is idle), the **checkpointer**
+//!    thread ends the snapshots of idle readers and copies pages on a connection of its own, while
+//!    the writer goes on. Each pass leaves less than the one before: what was committed meanwhile.
 //! 2. It syncs the database file, so that the last sync finds little to do.
 //! 3. When little is left it asks the **writer** to finish between two batches
 //!    ([`Checkpoints::finish`]): copy the tail, sync, and let the next commit restart the WAL.
@@ -34,6 +34,10 @@ use crate::progress::Progress;
 use crate::read::ReadSide;
 use crate::stats::Recorder;
 use crate::writer::WriteQueue;
+
+/// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second, and
+/// a page that is written again and again is copied once for some hundred thousand transactions.
+const START_BYTES: u64 = 128 << 20;
 
 /// How long a read may pin the WAL once that is half full. Long enough for any request, short
 /// enough that the other half of the limit is not written meanwhile.
@@ -112,7 +116,7 @@ impl Checkpoints {
         if self.wal.wal_bytes() != self.restartable_at.load(Ordering::Relaxed) {
             self.restartable_at.store(u64::MAX, Ordering::Relaxed);
         }
-        if self.wal_bytes() >= self.limit / 4 {
+        if self.wal_bytes() >= START_BYTES.min(self.limit / 4) {
             self.request();
         }
     }
