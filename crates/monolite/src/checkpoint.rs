@@ -5,9 +5,10 @@
 //! The WAL is append-only until it *restarts*: everything in it is in the database file, no commit
 //! came in between, and no reader uses it. Then the next commit overwrites it from the start.
 //!
-//! 1. At [`START_BYTES`] or a quarter of the limit (or when the writer is idle), the **checkpointer**
-//!    thread ends the snapshots of idle readers and copies pages on a connection of its own, while
-//!    the writer goes on. Each pass leaves less than the one before: what was committed meanwhile.
+//! 1. At [`START_BYTES`] or a quarter of the limit, or when the writer is idle, the
+//!    **checkpointer** thread ends the snapshots of idle readers and copies pages on a connection of
+//!    its own, while the writer goes on. Each pass leaves less than the one before: what was
+//!    committed meanwhile.
 //! 2. It syncs the database file, so that the last sync finds little to do.
 //! 3. When little is left it asks the **writer** to finish between two batches
 //!    ([`Checkpoints::finish`]): copy the tail, sync, and let the next commit restart the WAL.
@@ -35,8 +36,9 @@ use crate::read::ReadSide;
 use crate::stats::Recorder;
 use crate::writer::WriteQueue;
 
-/// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second, and
-/// a page that is written again and again is copied once for some hundred thousand transactions.
+/// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second,
+/// and a page that is written again and again is copied once for some hundred thousand
+/// transactions.
 const START_BYTES: u64 = 128 << 20;
 
 /// How long a read may pin the WAL once that is half full. Long enough for any request, short
