@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 
-use crate::{kill, shutdown};
+use crate::{kill, sharing, shutdown};
 
 const ROLE: &str = "MONOLITE_TEST_ROLE";
 
@@ -98,6 +98,7 @@ fn plays_the_role_it_was_started_for() {
     match role.as_str() {
         "writes until killed" => kill::write_until_killed(),
         "holds the file" => shutdown::hold_the_file(),
+        "uses plain SQLite" => sharing::use_plain_sqlite(),
         _ => panic!("no such role: {role}"),
     }
     std::process::exit(0);

@@ -13,11 +13,18 @@ mod child;
 mod dice;
 mod hand_clock;
 mod markers;
+mod mounts;
 mod patience;
+mod shadow;
 
 // The promises.
+mod awaited;
 mod cancel;
+mod durability;
+mod files;
 mod isolation;
 mod kill;
+mod limits;
 mod rules;
+mod sharing;
 mod shutdown;

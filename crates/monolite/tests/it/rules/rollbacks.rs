@@ -47,7 +47,7 @@ fn a_panic_in_a_read_leaves_the_reader_usable() {
     for _ in 0..3 {
         let panic = catch_unwind(AssertUnwindSafe(|| {
             db.read(|tx| {
-                let _ = tx.query_row("SELECT 1", (), |_| Ok(()))?;
+                tx.query_row("SELECT 1", (), |_| Ok(()))?;
                 resume_unwind(Box::new(7_u8));
                 #[allow(unreachable_code, reason = "gives the closure its type")]
                 Ok::<_, Error>(())

@@ -1,0 +1,275 @@
+//! An acknowledged transaction is on disk: what a power cut would leave, and failed syncs.
+//!
+//! The power cut is simulated, see [`crate::shadow`]. Buffered durability must lose acknowledged
+//! transactions in the same cut; otherwise the check would prove nothing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
+use tempfile::TempDir;
+
+use crate::dice::Dice;
+use crate::markers;
+use crate::patience::{Driven, Gate, ends, eventually};
+use crate::shadow::{Disk, Left, wal_beside};
+
+/// A database over a disk that can lose its power.
+struct Machine {
+    directory: TempDir,
+    path: PathBuf,
+    disk: Arc<Disk>,
+    db: Database,
+}
+
+fn machine(options: Options) -> Machine {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::open(&path).unwrap();
+    markers::create(&db);
+    db.close().unwrap();
+    let disk = Disk::of(&path);
+    let db = disk.under(options).open(&path).unwrap();
+    Machine { directory, path, disk, db }
+}
+
+impl Machine {
+    fn put(&self, id: i64) -> Write<(), Error> {
+        self.db.write(move |tx| markers::put(tx, id))
+    }
+
+    fn visible(&self) -> i64 {
+        let count = self.db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
+        count.wait().unwrap()
+    }
+
+    /// Lets the syncs from now on wait at a gate.
+    fn stop_syncs(&self) -> Arc<Gate> {
+        let gate = Arc::new(Gate::default());
+        *self.disk.syncs.gate.lock().unwrap() = Some(Arc::clone(&gate));
+        gate
+    }
+
+    /// Cuts the power, and opens what is left in another place.
+    fn after_a_cut(&self, left: Left<'_>, name: &str) -> BTreeSet<i64> {
+        let path = self.directory.path().join(name);
+        self.disk.cut_to(&path, left);
+        let db = Database::open(&path).unwrap();
+        db.close().unwrap();
+        markers::in_file(&path)
+    }
+}
+
+/// Cuts the power again and again under load; the first loss is an error.
+fn cuts(durability: Durability, rounds: i64) -> Result<(), String> {
+    let mut dice = Dice::new();
+    let options = Options::new().durability(durability).wal_limit_bytes(8 << 20);
+    let machine = machine(options);
+    let (next, stop) = (AtomicI64::new(1), AtomicBool::new(false));
+    let acknowledged = Mutex::new(BTreeSet::new());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::SeqCst) {
+                    let id = next.fetch_add(1, Ordering::SeqCst);
+                    let write =
+                        machine.db.write(move |tx| markers::put_filled(tx, id, &[3; 4_000]));
+                    write.wait().unwrap();
+                    acknowledged.lock().unwrap().insert(id);
+                }
+            });
+        }
+        let mut verdict = Ok(());
+        for round in 0..rounds {
+            let enough = next.load(Ordering::SeqCst) + dice.i64(1..60);
+            eventually("more writes", || next.load(Ordering::SeqCst) > enough);
+            let before: BTreeSet<i64> = acknowledged.lock().unwrap().clone();
+            let left = if dice.bool() { Left::Nothing } else { Left::Some(&mut dice) };
+            let found = machine.after_a_cut(left, &format!("after-{round}"));
+            verdict = markers::check_all_there(&before, &found);
+            if verdict.is_err() {
+                break;
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        verdict
+    })?;
+    let checkpoints = machine.db.stats().checkpoints_completed;
+    assert!(checkpoints > 0, "the WAL never started anew under the cuts");
+    Ok(())
+}
+
+#[test]
+fn a_power_cut_loses_nothing_acknowledged_and_leaves_nothing_in_part() {
+    cuts(Durability::Synced, 40).unwrap();
+}
+
+#[test]
+fn buffered_durability_loses_acknowledged_transactions_in_the_same_cut() {
+    let error = cuts(Durability::Buffered, 40).unwrap_err();
+    assert!(error.contains("acknowledged and lost"), "{error}");
+}
+
+/// Whether a write is acknowledged although no sync has begun since its commit, in two ways: the
+/// sync has not ended, and it began before the commit.
+fn is_acknowledged_too_early(durability: Durability) -> (bool, bool) {
+    let machine = machine(Options::new().durability(durability));
+    let first_sync = machine.stop_syncs();
+    let mut first = Driven::start(machine.put(1));
+    if durability == Durability::Synced {
+        eventually("the first sync begins", || first_sync.arrivals() > 0);
+    }
+    eventually("the first write is visible", || machine.visible() == 1);
+    let second_sync = machine.stop_syncs();
+    let mut second = Driven::start(machine.put(2));
+    eventually("the second write is visible", || machine.visible() == 2);
+    if durability == Durability::Buffered {
+        eventually("the first answer", || first.is_done());
+    }
+    let before_the_end = first.is_done();
+    first_sync.open();
+    eventually("the first answer", || first.is_done());
+    if durability == Durability::Synced {
+        eventually("the second sync begins", || second_sync.arrivals() > 0);
+    } else {
+        eventually("the second answer", || second.is_done());
+    }
+    let by_an_older_sync = second.is_done();
+    second_sync.open();
+    eventually("the second answer", || second.is_done());
+    first.output().unwrap();
+    second.output().unwrap();
+    (before_the_end, by_an_older_sync)
+}
+
+#[test]
+fn nobody_is_acknowledged_before_a_sync_that_began_after_the_commit() {
+    assert_eq!(is_acknowledged_too_early(Durability::Synced), (false, false));
+}
+
+#[test]
+fn buffered_durability_acknowledges_before_the_sync_and_is_noticed() {
+    assert_eq!(is_acknowledged_too_early(Durability::Buffered), (true, true));
+}
+
+#[test]
+fn a_durable_read_waits_for_the_sync_of_what_it_saw_and_another_read_does_not() {
+    let machine = machine(Options::new());
+    let gate = machine.stop_syncs();
+    let mut write = Driven::start(machine.put(1));
+    eventually("the write is visible", || machine.visible() == 1);
+    let has_read = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&has_read);
+    let mut durable = Driven::start(machine.db.read_durable(move |tx| {
+        let seen = tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0));
+        flag.store(true, Ordering::SeqCst);
+        seen
+    }));
+    eventually("the durable read has read", || has_read.load(Ordering::SeqCst));
+    // As long again as this many other reads take, it has no answer.
+    for _ in 0..1_000 {
+        assert_eq!(machine.visible(), 1);
+        assert!(!durable.is_done() && !write.is_done());
+    }
+    gate.open();
+    eventually("the durable read", || durable.is_done());
+    assert_eq!(durable.output().unwrap(), 1);
+    eventually("the write", || write.is_done());
+}
+
+#[test]
+fn a_failed_sync_poisons_and_is_never_repeated() {
+    let machine = machine(Options::new());
+    machine.put(1).wait().unwrap();
+    let gate = machine.stop_syncs();
+    machine.disk.syncs.fail.store(true, Ordering::SeqCst);
+    let waiting: Vec<_> = (2..20).map(|id| machine.put(id)).collect();
+    eventually("the sync begins", || gate.arrivals() > 0);
+    let before = machine.disk.syncs.count.load(Ordering::SeqCst);
+    gate.open();
+    for write in waiting {
+        let error = write.wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.to_string().contains("the disk is on fire"), "{error}");
+    }
+    // The disk is well again, and that changes nothing.
+    machine.disk.syncs.fail.store(false, Ordering::SeqCst);
+    assert_eq!(machine.put(20).wait().unwrap_err().kind(), ErrorKind::Poisoned);
+    let tried = machine.db.try_write(|tx| markers::put(tx, 21)).err().unwrap();
+    assert_eq!(tried.kind(), ErrorKind::Poisoned);
+    assert!(machine.visible() >= 1, "reads go on");
+    let database = std::fs::metadata(&machine.path).unwrap().modified().unwrap();
+    let db = machine.db.clone();
+    assert_eq!(ends("closing", move || db.close()).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(machine.disk.syncs.count.load(Ordering::SeqCst), before, "another sync was tried");
+    assert!(wal_beside(&machine.path).exists(), "the WAL is all there is to recover from");
+    let after = std::fs::metadata(&machine.path).unwrap().modified().unwrap();
+    assert_eq!(database, after, "closing wrote to the database");
+    let db = Database::open(&machine.path).unwrap();
+    db.write(|tx| markers::put(tx, 30)).wait().unwrap();
+    db.close().unwrap();
+    let found = markers::in_file(&machine.path);
+    assert!(found.contains(&1) && found.contains(&30));
+}
+
+#[test]
+fn a_durable_read_of_a_poisoned_database_is_refused() {
+    let machine = machine(Options::new());
+    machine.disk.syncs.fail.store(true, Ordering::SeqCst);
+    assert_eq!(machine.put(1).wait().unwrap_err().kind(), ErrorKind::Poisoned);
+    let durable = machine
+        .db
+        .read_durable(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0)));
+    assert_eq!(durable.wait().unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+/// Lets `harm` happen to the WAL under load, and returns what was acknowledged after it.
+fn acknowledged_after(harm: impl FnOnce(&Path)) -> usize {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::open(&path).unwrap();
+    markers::create(&db);
+    let (next, is_done) = (AtomicI64::new(1), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut after = 0;
+                    loop {
+                        let id = next.fetch_add(1, Ordering::SeqCst);
+                        let was_done = is_done.load(Ordering::SeqCst);
+                        match db.write(move |tx| markers::put(tx, id)).wait() {
+                            Ok(()) => after += usize::from(was_done),
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+                                return after;
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        eventually("a load", || next.load(Ordering::SeqCst) > 50);
+        harm(&wal_beside(&path));
+        is_done.store(true, Ordering::SeqCst);
+        clients.into_iter().map(|client| client.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn nothing_is_acknowledged_once_the_wal_was_deleted() {
+    assert_eq!(acknowledged_after(|wal| std::fs::remove_file(wal).unwrap()), 0);
+}
+
+#[test]
+fn nothing_is_acknowledged_once_the_wal_was_replaced() {
+    let replace = |wal: &Path| {
+        let other = wal.with_extension("other");
+        std::fs::copy(wal, &other).unwrap();
+        std::fs::rename(other, wal).unwrap();
+    };
+    assert_eq!(acknowledged_after(replace), 0);
+}

@@ -1,0 +1,264 @@
+//! Files and options that cannot be used: a clear error each, nothing lost, and all is well again
+//! once the cause is gone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
+
+use crate::child::spawn;
+use crate::markers;
+use crate::mounts::Mount;
+use crate::shadow::wal_beside;
+
+/// A closed database with one transaction in it.
+fn make(path: &Path) {
+    let db = Database::open(path).unwrap();
+    markers::create(&db);
+    db.write(|tx| markers::put(tx, 1)).wait().unwrap();
+    db.close().unwrap();
+}
+
+fn refusal(path: &Path, kind: ErrorKind) -> String {
+    let error = Database::open(path).unwrap_err();
+    assert_eq!(error.kind(), kind, "{error:?}");
+    error.to_string()
+}
+
+#[test]
+fn every_option_out_of_its_range_is_refused_by_name() {
+    let (zero, century) = (Duration::ZERO, Duration::from_secs(100 * 365 * 86_400));
+    let new = Options::new;
+    let wrong = [
+        ("readers", new().readers(0)),
+        ("readers", new().readers(1_025)),
+        ("reader_cache_bytes", new().reader_cache_bytes(1)),
+        ("reader_cache_bytes", new().reader_cache_bytes(u64::MAX)),
+        ("writer_cache_bytes", new().writer_cache_bytes(1)),
+        ("writer_cache_bytes", new().writer_cache_bytes(u64::MAX)),
+        ("max_batch", new().max_batch(0)),
+        ("max_batch", new().max_batch(usize::MAX)),
+        ("max_batch_time", new().max_batch_time(zero)),
+        ("max_batch_time", new().max_batch_time(century)),
+        ("queue_capacity", new().queue_capacity(0)),
+        ("queue_capacity", new().queue_capacity(usize::MAX)),
+        ("write_time_limit", new().write_time_limit(zero)),
+        ("write_time_limit", new().write_time_limit(century)),
+        ("read_time_limit", new().read_time_limit(zero)),
+        ("read_time_limit", new().read_time_limit(century)),
+        ("slow_transaction", new().slow_transaction(zero)),
+        ("slow_transaction", new().slow_transaction(century)),
+        ("wal_limit_bytes", new().wal_limit_bytes((8 << 20) - 1)),
+        ("wal_limit_bytes", new().wal_limit_bytes(u64::MAX)),
+    ];
+    for (name, options) in wrong {
+        let error = options.open(":memory:").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
+        assert!(error.to_string().contains(&format!("option {name} is")), "{error}");
+    }
+}
+
+#[test]
+fn options_at_the_ends_of_their_ranges_work() {
+    let smallest = Options::new()
+        .readers(1)
+        .reader_cache_bytes(64 << 10)
+        .writer_cache_bytes(64 << 10)
+        .max_batch(1)
+        .max_batch_time(Duration::from_micros(1))
+        .queue_capacity(1)
+        .slow_transaction(Duration::from_micros(1))
+        .wal_limit_bytes(8 << 20);
+    let largest = Options::new()
+        .max_batch(1_000_000)
+        .max_batch_time(Duration::from_secs(60))
+        .queue_capacity(10_000_000)
+        .write_time_limit(Duration::from_secs(3_600))
+        .wal_limit_bytes(1 << 40);
+    for options in [smallest, largest] {
+        let db = options.open(":memory:").unwrap();
+        markers::create(&db);
+        (1..20).for_each(|id| db.write(move |tx| markers::put(tx, id)).wait().unwrap());
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn paths_that_cannot_be_a_database_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    assert!(refusal(&at("missing/db"), ErrorKind::Storage).contains("directory"));
+    assert!(refusal(directory.path(), ErrorKind::Invalid).contains("it is a directory"));
+    make(&at("db"));
+    fs::hard_link(at("db"), at("other")).unwrap();
+    assert!(refusal(&at("other"), ErrorKind::Invalid).contains("hard links"));
+    fs::remove_file(at("other")).unwrap();
+    Database::open(at("db")).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_file_is_open_once_in_a_process_whatever_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let roundabout = directory.path().join(".").join("db");
+    for name in [&path, &link, &roundabout] {
+        assert!(refusal(name, ErrorKind::Invalid).contains("open in this process already"));
+    }
+    db.close().unwrap();
+    Database::open(&link).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_name_that_looks_like_an_address_is_a_file_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file:db?mode=memory");
+    make(&path);
+    assert!(path.exists());
+    assert_eq!(markers::in_file(&path.canonicalize().unwrap()), [1].into());
+}
+
+#[test]
+fn a_file_that_is_no_database_is_corrupt_and_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let garbage = b"this is a letter, not a database. ".repeat(400);
+    fs::write(&path, &garbage).unwrap();
+    refusal(&path, ErrorKind::Corrupt);
+    assert_eq!(fs::read(&path).unwrap(), garbage);
+}
+
+#[test]
+fn a_truncated_database_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(&path);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 4_096]).unwrap();
+    // Either at once, or by the statement that needs what is gone.
+    let outcome = Database::open(&path).and_then(|db| {
+        db.read(|tx| tx.query_row("SELECT COUNT(*) FROM part, total", (), |_| Ok(()))).wait()?;
+        db.write(|tx| markers::put(tx, 2)).wait()
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_an_error() {
+    let test = "a_directory_that_cannot_be_written_to_is_an_error";
+    let Some(mount) = Mount::read_only(test, |path| make(&path.join("db"))) else { return };
+    let existing = Database::open(mount.path().join("db")).unwrap_err();
+    let new = Database::open(mount.path().join("new")).unwrap_err();
+    for error in [existing, new] {
+        assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
+        assert!(error.to_string().contains(mount.path().to_str().unwrap()), "{error}");
+    }
+}
+
+fn fill_until_full(db: &Database) -> (BTreeSet<i64>, Error) {
+    let mut acknowledged = BTreeSet::new();
+    for id in 1..10_000 {
+        match db.write(move |tx| markers::put_filled(tx, id, &[9; 20_000])).wait() {
+            Ok(()) => _ = acknowledged.insert(id),
+            Err(error) => return (acknowledged, error),
+        }
+    }
+    panic!("the disk never became full");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        for (size, ballast_bytes) in [("2m", 600_000), ("4m", 2_600_000)] {
+            let test = "a_full_disk_is_an_error_and_all_is_well_once_there_is_room";
+            let Some(mount) = Mount::small(test, size) else { return };
+            let path = mount.path().join("db");
+            let ballast = mount.path().join("ballast");
+            fs::write(&ballast, vec![1; ballast_bytes]).unwrap();
+            let db = Options::new().sharing(sharing).open(&path).unwrap();
+            markers::create(&db);
+            let (mut acknowledged, error) = fill_until_full(&db);
+            assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
+            let total = db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
+            let total: i64 = total.wait().unwrap();
+            assert_eq!(total, acknowledged.len() as i64, "reads go on");
+            fs::remove_file(ballast).unwrap();
+            let put = |id| db.write(move |tx| markers::put(tx, id)).wait();
+            put(20_001).unwrap();
+            put(20_002).unwrap();
+            acknowledged.extend([20_001, 20_002]);
+            // Closing may lack room for the checkpoint; the WAL then keeps what is acknowledged,
+            // and is recovered where there is room.
+            let elsewhere = tempfile::tempdir().unwrap();
+            let found = match db.close() {
+                Ok(()) => markers::in_file(&path),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
+                    let copy = elsewhere.path().join("db");
+                    fs::copy(&path, &copy).unwrap();
+                    fs::copy(wal_beside(&path), wal_beside(&copy)).unwrap();
+                    markers::in_file(&copy)
+                }
+            };
+            assert_eq!(found, acknowledged, "{sharing:?} {size}");
+        }
+    }
+}
+
+#[test]
+fn a_new_database_is_there_when_it_is_opened_again() {
+    for (sharing, durability) in [
+        (Sharing::Exclusive, Durability::Synced),
+        (Sharing::Exclusive, Durability::Buffered),
+        (Sharing::Shared, Durability::Synced),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        for round in 1..5 {
+            let options = Options::new().sharing(sharing).durability(durability);
+            let db = options.open(&path).unwrap();
+            markers::create(&db);
+            db.write(move |tx| markers::put(tx, round)).wait().unwrap();
+            db.close().unwrap();
+            assert_eq!(markers::in_file(&path), (1..=round).collect());
+        }
+    }
+}
+
+#[test]
+fn a_database_in_memory_is_its_own_and_leaves_nothing() {
+    let databases: Vec<_> = (0..3).map(|_| Database::open(":memory:").unwrap()).collect();
+    for (id, db) in databases.iter().enumerate() {
+        markers::create(db);
+        db.write(move |tx| markers::put(tx, id as i64)).wait().unwrap();
+        let own: i64 = db
+            .read(|tx| tx.query_row("SELECT SUM(id) FROM whole", (), |row| row.get(0)))
+            .wait()
+            .unwrap();
+        assert_eq!(own, id as i64);
+    }
+    assert!(!Path::new(":memory:").exists());
+    databases.iter().for_each(|db| db.close().unwrap());
+}
+
+#[test]
+fn a_wal_that_a_crash_left_is_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let variables =
+        [("FILE", path.to_str().unwrap()), ("FIRST", "1"), ("SAYS", "when acknowledged")];
+    let mut child = spawn("writes until killed", &variables);
+    let first: i64 = child.await_word("acknowledged ").parse().unwrap();
+    child.kill();
+    assert!(fs::metadata(wal_beside(&path)).unwrap().len() > 0, "the crash left no WAL");
+    let db = Database::open(&path).unwrap();
+    let is_there = "SELECT EXISTS (SELECT 1 FROM whole WHERE id = ?1)";
+    let found = db.read(|tx| tx.query_row(is_there, [first], |row| row.get::<_, bool>(0)));
+    assert!(found.wait().unwrap());
+    db.close().unwrap();
+    assert!(markers::in_file(&path).contains(&first));
+}

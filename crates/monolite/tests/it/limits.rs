@@ -1,0 +1,215 @@
+//! Limits are kept: the WAL's size, the queue's length, a reader's hold on the past.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use monolite::{Database, Error, ErrorKind, Options};
+
+use crate::markers;
+use crate::patience::{Gate, as_one_batch, eventually};
+use crate::shadow::wal_beside;
+
+/// The smallest that may be configured.
+const LIMIT: u64 = 8 << 20;
+
+/// Enough to fill the WAL several times.
+const ENOUGH: i64 = 1_500;
+
+const FILLING: [u8; 9_000] = [5; 9_000];
+
+struct Loaded {
+    _directory: tempfile::TempDir,
+    db: Database,
+    next: AtomicI64,
+    stop: AtomicBool,
+    largest: AtomicU64,
+}
+
+/// Runs `beside` while four threads write, and checks the size of the WAL all the time. Returns
+/// once `ENOUGH` was written after `beside` ended.
+fn under_load(beside: impl FnOnce(&Loaded)) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().wal_limit_bytes(LIMIT).readers(4).open(&path).unwrap();
+    markers::create(&db);
+    let loaded = Loaded {
+        _directory: directory,
+        db,
+        next: AtomicI64::new(1),
+        stop: AtomicBool::new(false),
+        largest: AtomicU64::new(0),
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| watch_the_wal(&loaded, &wal_beside(&path)));
+        let writers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| write_until_stopped(&loaded))).collect();
+        let stopping = Stopping(&loaded.stop);
+        beside(&loaded);
+        loaded.await_writes(ENOUGH);
+        drop(stopping);
+        writers.into_iter().for_each(|it| it.join().unwrap());
+    });
+    let (largest, stats) = (loaded.largest.load(Ordering::SeqCst), loaded.db.stats());
+    assert!(largest > LIMIT / 4, "the WAL was seen at {largest} bytes: there was no load");
+    assert!(largest <= LIMIT && stats.wal_bytes_max <= LIMIT, "{largest}, {stats:?}");
+    assert!(stats.checkpoints_completed > 0);
+    loaded.db.close().unwrap();
+    let found = markers::in_file(&path);
+    assert_eq!(found.len() as i64, loaded.next.load(Ordering::SeqCst) - 1);
+}
+
+/// Stops the load, also when the test fails.
+struct Stopping<'l>(&'l AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Loaded {
+    /// Waits until this many more transactions were begun.
+    fn await_writes(&self, more: i64) {
+        let enough = self.next.load(Ordering::SeqCst) + more;
+        eventually("writes go on", || self.next.load(Ordering::SeqCst) >= enough);
+    }
+}
+
+fn write_until_stopped(loaded: &Loaded) {
+    while !loaded.stop.load(Ordering::SeqCst) {
+        let id = loaded.next.fetch_add(1, Ordering::SeqCst);
+        loaded.db.write(move |tx| markers::put_filled(tx, id, &FILLING)).wait().unwrap();
+    }
+}
+
+fn watch_the_wal(loaded: &Loaded, wal: &Path) {
+    while !loaded.stop.load(Ordering::SeqCst) {
+        if let Ok(meta) = std::fs::metadata(wal) {
+            loaded.largest.fetch_max(meta.len(), Ordering::SeqCst);
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_wal_stays_within_its_limit_under_sustained_writes() {
+    under_load(|_| {});
+}
+
+#[test]
+fn a_reader_that_idles_on_its_snapshot_is_ended_and_writes_go_on() {
+    under_load(|loaded| {
+        let count = "SELECT n FROM total";
+        let read = loaded.db.read(|tx| {
+            let before: i64 = tx.query_row(count, (), |row| row.get(0))?;
+            loaded.await_writes(ENOUGH * 2);
+            let after: i64 = tx.query_row(count, (), |row| row.get(0))?;
+            Ok::<_, Error>((before, after))
+        });
+        let error = read.wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert!(loaded.db.stats().revoked_readers > 0);
+        let again = loaded.db.read(|tx| tx.query_row(count, (), |row| row.get::<_, i64>(0)));
+        assert!(again.wait().unwrap() >= ENOUGH, "the connection serves the next read");
+    });
+}
+
+#[test]
+fn a_reader_in_the_middle_of_a_query_is_ended_and_writes_go_on() {
+    under_load(|loaded| {
+        loaded.await_writes(10);
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+                       SELECT i FROM n JOIN total";
+        let read = loaded.db.read(|tx| {
+            let mut query = tx.prepare(endless)?;
+            let mut rows = query.query(())?;
+            while rows.next()?.is_some() {}
+            Ok::<_, Error>(())
+        });
+        assert_eq!(read.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    });
+}
+
+#[test]
+fn a_reader_that_sits_on_an_open_row_stops_writes_visibly_and_only_as_long_as_it_sits() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let options = Options::new().wal_limit_bytes(LIMIT);
+    let db = options.write_time_limit(Duration::from_millis(200)).open(&path).unwrap();
+    markers::create(&db);
+    db.write(|tx| markers::put(tx, 0)).wait().unwrap();
+    let gate = Gate::default();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let read = db.read(|tx| {
+                let mut query = tx.prepare("SELECT id FROM whole")?;
+                let mut rows = query.query(())?;
+                assert!(rows.next()?.is_some());
+                gate.pass();
+                while rows.next()?.is_some() {}
+                Ok::<_, Error>(())
+            });
+            read.wait()
+        });
+        eventually("the reader sits on its row", || gate.arrivals() > 0);
+        let put = |id| db.write(move |tx| markers::put_filled(tx, id, &FILLING)).wait();
+        let refused = (1..ENOUGH).find_map(|id| put(id).err()).unwrap();
+        gate.open();
+        assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+        assert!(refused.to_string().contains("a reader keeps it"), "{refused}");
+        assert!(db.stats().wal_bytes_max <= LIMIT);
+        assert_eq!(reading.join().unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+        (ENOUGH..ENOUGH + 50).for_each(|id| put(id).unwrap());
+    });
+}
+
+#[test]
+fn a_transaction_larger_than_the_wal_fails_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().wal_limit_bytes(LIMIT).open(&path).unwrap();
+    markers::create(&db);
+    let put = |id| db.write(move |tx| markers::put(tx, id));
+    let (before, large, after) = as_one_batch(&db, || {
+        let before = put(1);
+        let large = db.write(|tx| markers::put_filled(tx, 2, &vec![1; 12 << 20]));
+        (before, large, put(3))
+    });
+    let error = large.wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+    before.wait().unwrap();
+    after.wait().unwrap();
+    put(4).wait().unwrap();
+    assert!(std::fs::metadata(wal_beside(&path)).unwrap().len() <= LIMIT);
+    db.close().unwrap();
+    assert_eq!(markers::in_file(&path), [1, 3, 4].into());
+}
+
+#[test]
+fn no_more_transactions_wait_than_the_options_allow() {
+    const CAPACITY: u64 = 8;
+    let db = Options::new().queue_capacity(8).open(":memory:").unwrap();
+    markers::create(&db);
+    let (next, ended) = (AtomicI64::new(1), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let id = next.fetch_add(1, Ordering::SeqCst);
+                    db.write(move |tx| markers::put(tx, id)).wait().unwrap();
+                }
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while ended.load(Ordering::SeqCst) < 16 {
+            let stats = db.stats();
+            assert!(stats.queue_depth <= CAPACITY, "{} wait", stats.queue_depth);
+            // One batch may come on top of those who wait for their sync.
+            assert!(stats.unsynced_transactions <= 2 * CAPACITY, "{stats:?}");
+            thread::yield_now();
+        }
+    });
+    assert_eq!(db.stats().transactions, 321);
+}

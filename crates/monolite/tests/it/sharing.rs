@@ -1,0 +1,100 @@
+//! Other processes beside ours: welcome with `Sharing::Shared`, told to wait with `Exclusive`.
+
+use std::time::Duration;
+
+use monolite::rusqlite::{Connection, ErrorCode};
+use monolite::{Database, Options, Sharing};
+
+use crate::child::{say, spawn, variable};
+use crate::markers;
+
+/// The child: stock SQLite through `rusqlite`, which reads and writes the file.
+pub(crate) fn use_plain_sqlite() {
+    let outcome = plain_sqlite(&variable::<String>("FILE"), variable("ID"));
+    match outcome {
+        Ok(seen) => say(&format!("saw {seen}")),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+            say(&format!("busy {error}"));
+        }
+        Err(error) => say(&format!("failed {error}")),
+    }
+}
+
+fn plain_sqlite(path: &str, id: i64) -> monolite::rusqlite::Result<i64> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::from_millis(if id > 0 { 10_000 } else { 0 }))?;
+    let seen = connection.query_row("SELECT n FROM total", [], |row| row.get(0))?;
+    connection.execute_batch(&format!(
+        "BEGIN IMMEDIATE;
+         INSERT INTO whole VALUES ({id});
+         INSERT INTO part VALUES ({id}, 1, x''), ({id}, 2, x''), ({id}, 3, x'');
+         UPDATE total SET n = n + 1;
+         COMMIT;"
+    ))?;
+    Ok(seen)
+}
+
+fn put(db: &Database, id: i64) {
+    db.write(move |tx| markers::put(tx, id)).wait().unwrap();
+}
+
+fn total(db: &Database) -> i64 {
+    db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0))).wait().unwrap()
+}
+
+#[test]
+fn a_shared_file_is_read_and_written_by_another_process_beside_us() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+    markers::create(&db);
+    for round in 0..5 {
+        put(&db, round * 2 + 2);
+        assert_eq!(total(&db), round * 2 + 1);
+        let id = (round * 2 + 1).to_string();
+        let variables = [("FILE", path.to_str().unwrap()), ("ID", id.as_str())];
+        let mut child = spawn("uses plain SQLite", &variables);
+        let seen = child.await_word("saw ");
+        child.succeeds();
+        assert_eq!(seen, (round * 2 + 1).to_string(), "it sees what we acknowledged");
+        assert_eq!(total(&db), round * 2 + 2, "we see what it committed");
+    }
+    db.close().unwrap();
+    assert_eq!(markers::in_file(&path), (1..=10).collect());
+}
+
+#[test]
+fn an_exclusive_file_is_locked_for_another_process_until_it_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().sharing(Sharing::Exclusive).open(&path).unwrap();
+    markers::create(&db);
+    put(&db, 1);
+    let name = path.to_str().unwrap();
+    let mut refused = spawn("uses plain SQLite", &[("FILE", name), ("ID", "-1")]);
+    assert!(refused.await_word("busy ").contains("database is locked"));
+    refused.succeeds();
+    put(&db, 2);
+    db.close().unwrap();
+    let mut welcome = spawn("uses plain SQLite", &[("FILE", name), ("ID", "3")]);
+    assert_eq!(welcome.await_word("saw "), "2");
+    welcome.succeeds();
+    assert_eq!(markers::in_file(&path), [1, 2, 3].into());
+}
+
+#[test]
+fn a_shared_file_survives_a_reader_of_our_own_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+    markers::create(&db);
+    // SQLite knows both connections, so the second's end does not drop the first's locks.
+    for id in 1..20 {
+        let plain = Connection::open(&path).unwrap();
+        put(&db, id);
+        assert_eq!(markers::whole_ones(&plain).unwrap().len() as i64, id);
+        drop(plain);
+    }
+    db.close().unwrap();
+    assert_eq!(markers::in_file(&path), (1..20).collect());
+}
