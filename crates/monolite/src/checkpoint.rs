@@ -6,8 +6,8 @@
 //! came in between, and no reader uses it. Then the next commit overwrites it from the start.
 //!
 //! 1. At [`START_BYTES`] or a quarter of the limit, or when the writer is idle, the
-//!    **checkpointer** thread ends the snapshots of idle readers and copies pages on a connection of
-//!    its own, while the writer goes on. Each pass leaves less than the one before: what was
+//!    **checkpointer** thread ends the snapshots of idle readers and copies pages on a connection
+//!    of its own, while the writer goes on. Each pass leaves less than the one before: what was
 //!    committed meanwhile.
 //! 2. It syncs the database file, so that the last sync finds little to do.
 //! 3. When little is left it asks the **writer** to finish between two batches
