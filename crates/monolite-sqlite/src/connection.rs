@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthContext, Authorization};
-use rusqlite::{OpenFlags, Result, Statement, ffi};
+use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
 use crate::revoke::Revoker;
 use crate::rules;
@@ -267,8 +267,9 @@ impl Connection {
     /// Those of SQLite; the transaction may still be open afterwards.
     pub fn commit(&self) -> Result<()> {
         self.signals.may_commit.store(true, Ordering::Relaxed);
-        let result = self.engine(Own::Commit);
+        let result = self.end_statements_if_busy(|| self.engine(Own::Commit));
         self.signals.may_commit.store(false, Ordering::Relaxed);
+        self.end_leftover_snapshot()?;
         result
     }
 
@@ -277,7 +278,32 @@ impl Connection {
     /// # Errors
     /// Those of SQLite; none when no transaction is open.
     pub fn rollback(&self) -> Result<()> {
-        if self.is_in_transaction() { self.engine(Own::Rollback) } else { Ok(()) }
+        if self.is_in_transaction() {
+            self.end_statements_if_busy(|| self.engine(Own::Rollback))?;
+        }
+        self.end_leftover_snapshot()
+    }
+
+    /// A statement that a closure forgot half-way (`mem::forget`) keeps its snapshot beyond the
+    /// transaction.
+    fn end_leftover_snapshot(&self) -> Result<()> {
+        if !self.is_in_transaction()
+            && self.raw().transaction_state(Some(MAIN_DB))? != TransactionState::None
+        {
+            self.reset_statements();
+        }
+        Ok(())
+    }
+
+    /// Runs `end`, which a statement that was forgotten half-way can make busy.
+    fn end_statements_if_busy(&self, end: impl Fn() -> Result<()>) -> Result<()> {
+        match end() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                self.reset_statements();
+                end()
+            }
+            result => result,
+        }
     }
 
     /// Opens `savepoint`.
@@ -307,10 +333,11 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn release(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(match savepoint {
+        let own = match savepoint {
             Savepoint::Group => Own::CloseGroup,
             Savepoint::Member => Own::CloseMember,
-        })
+        };
+        self.end_statements_if_busy(|| self.engine(own))
     }
 
     fn engine(&self, own: Own) -> Result<()> {
@@ -336,7 +363,7 @@ impl Connection {
 
     /// Resets statements that were left running (a forgotten `Rows`), so that nothing of a finished
     /// closure keeps a transaction open.
-    pub fn reset_statements(&self) {
+    fn reset_statements(&self) {
         // SAFETY: the handle is open, used by this thread alone, and no `Rows` of a closure can be
         // alive any more: their lifetime ended with the closure. sqlite3_reset only rewinds.
         unsafe {

@@ -108,8 +108,10 @@ impl Error {
         self.context("the commit failed")
     }
 
+    /// A refused function is reported with the general code, and only its text says so.
     fn is_auth(&self) -> bool {
         self.0.extended_code.is_some_and(|code| code & 0xff == rusqlite::ffi::SQLITE_AUTH)
+            || self.0.message.starts_with("not authorized")
     }
 
     /// Whether a sync failed, after which no page of the file can be trusted to be on disk.

@@ -5,13 +5,15 @@
 //! in one turn, so the lock is taken once per batch on its side. The consumer is signalled only
 //! when it sleeps, so a busy one costs its producers no system call.
 //!
-//! A producer that finds the queue full registers a waker; each place that becomes free wakes one.
+//! A producer that finds the queue full gets a ticket and leaves a waker under it; each place that
+//! becomes free wakes the holder of the oldest. One that is woken too late keeps its ticket, and so
+//! its turn. One that goes away gives the ticket back, or, woken already, wakes the next.
 //!
 //! # Invariants
 //! - Never holds more than `capacity` items.
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -21,6 +23,10 @@ pub(crate) enum Rejected<T> {
     Full(T),
     Closed(T),
 }
+
+/// A place among the producers that wait for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
 
 /// What made [`Queue::take`] return.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +41,8 @@ pub(crate) enum Taken {
 
 struct State<T> {
     items: VecDeque<T>,
-    waiting_producers: VecDeque<Waker>,
+    waiting_producers: BTreeMap<Ticket, Waker>,
+    next_ticket: u64,
     consumer_sleeps: u32,
     kicked: bool,
     closed: bool,
@@ -51,7 +58,8 @@ impl<T> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Queue<T> {
         let state = State {
             items: VecDeque::new(),
-            waiting_producers: VecDeque::new(),
+            waiting_producers: BTreeMap::new(),
+            next_ticket: 0,
             consumer_sleeps: 0,
             kicked: false,
             closed: false,
@@ -73,22 +81,45 @@ impl<T> Queue<T> {
 
     /// Appends `item`, or gives it back.
     pub(crate) fn push(&self, item: T) -> Result<(), Rejected<T>> {
-        self.push_or_register(item, None)
+        self.append(self.state(), item).map_err(|(_, rejected)| rejected)
     }
 
-    /// As [`Queue::push`]; when the queue is full, `waker` is woken once a place is free.
-    pub(crate) fn push_or_register(
+    /// As [`Queue::push`]; when the queue is full, `waker` is woken once a place is free, and
+    /// `ticket` is the producer's to keep until it got in or calls [`Queue::leave`].
+    pub(crate) fn push_or_wait(
         &self,
         item: T,
-        waker: Option<&Waker>,
+        waker: &Waker,
+        ticket: &mut Option<Ticket>,
     ) -> Result<(), Rejected<T>> {
-        let mut state = self.state();
+        let (mut state, rejected) = match self.append(self.state(), item) {
+            Ok(()) => {
+                if let Some(own) = ticket.take() {
+                    self.state().waiting_producers.remove(&own);
+                }
+                return Ok(());
+            }
+            Err(rejected) => rejected,
+        };
+        if matches!(rejected, Rejected::Full(_)) {
+            let next = Ticket(state.next_ticket);
+            state.next_ticket += u64::from(ticket.is_none());
+            let own = *ticket.get_or_insert(next);
+            state.waiting_producers.insert(own, waker.clone());
+        }
+        Err(rejected)
+    }
+
+    fn append<'q>(
+        &self,
+        mut state: MutexGuard<'q, State<T>>,
+        item: T,
+    ) -> Result<(), (MutexGuard<'q, State<T>>, Rejected<T>)> {
         if state.closed {
-            return Err(Rejected::Closed(item));
+            return Err((state, Rejected::Closed(item)));
         }
         if state.items.len() >= self.capacity {
-            state.waiting_producers.extend(waker.cloned());
-            return Err(Rejected::Full(item));
+            return Err((state, Rejected::Full(item)));
         }
         state.items.push_back(item);
         let sleeps = state.consumer_sleeps > 0;
@@ -99,12 +130,15 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Wakes one waiting producer: for one that was woken and went away without its place.
-    pub(crate) fn pass_on(&self) {
-        let waker = self.state().waiting_producers.pop_front();
-        if let Some(waker) = waker {
-            waker.wake();
+    /// Gives up waiting for room.
+    pub(crate) fn leave(&self, ticket: Ticket) {
+        let mut state = self.state();
+        if state.waiting_producers.remove(&ticket).is_some() {
+            return;
         }
+        let next = state.waiting_producers.pop_first();
+        drop(state);
+        next.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Moves up to `most` items into `into`; sleeps until there is something to do, or until
@@ -141,7 +175,8 @@ impl<T> Queue<T> {
         } else {
             into.extend(state.items.drain(..count));
         }
-        let wakers = wake_list(&mut state.waiting_producers, count);
+        let room = self.capacity - state.items.len();
+        let wakers = wake_list(&mut state.waiting_producers, room);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         Taken::Items
@@ -177,11 +212,10 @@ impl<T> Queue<T> {
         let wakers = std::mem::take(&mut state.waiting_producers);
         drop(state);
         self.not_empty.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 }
 
-fn wake_list(waiting: &mut VecDeque<Waker>, freed: usize) -> Vec<Waker> {
-    let count = waiting.len().min(freed);
-    waiting.drain(..count).collect()
+fn wake_list(waiting: &mut BTreeMap<Ticket, Waker>, room: usize) -> Vec<Waker> {
+    std::iter::from_fn(|| waiting.pop_first()).take(room).map(|(_, waker)| waker).collect()
 }

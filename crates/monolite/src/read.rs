@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::queue::{Queue, Rejected, Taken};
+use crate::queue::{Queue, Rejected, Taken, Ticket};
 use crate::readers::Readers;
 use crate::tx::Tx;
 
@@ -41,6 +41,7 @@ pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,
     answer: Answer,
     stage: Stage<F, T, E>,
+    ticket: Option<Ticket>,
 }
 
 enum Stage<F, T, E> {
@@ -62,7 +63,7 @@ where
     E: From<Error>,
 {
     pub(crate) fn new(side: &'d Arc<ReadSide>, answer: Answer, body: F) -> Read<'d, F, T, E> {
-        Read { side, answer, stage: Stage::New(body) }
+        Read { side, answer, stage: Stage::New(body), ticket: None }
     }
 
     /// Runs the read on the calling thread and returns its result.
@@ -105,13 +106,16 @@ where
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let side = self.side;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Finished) {
             Stage::New(body) => {
                 let caller = Completion::new();
-                let job = job(Arc::clone(self.side), self.answer, body, Arc::clone(&caller));
-                send(&self.side.queue, job, caller, context.waker())
+                let job = job(Arc::clone(side), self.answer, body, Arc::clone(&caller));
+                send(&side.queue, job, caller, context.waker(), &mut self.ticket)
             }
-            Stage::Unsent(job, caller) => send(&self.side.queue, job, caller, context.waker()),
+            Stage::Unsent(job, caller) => {
+                send(&side.queue, job, caller, context.waker(), &mut self.ticket)
+            }
             stage => stage,
         };
         let outcome = match &self.stage {
@@ -128,8 +132,8 @@ where
 
 impl<F, T, E> Drop for Read<'_, F, T, E> {
     fn drop(&mut self) {
-        if matches!(self.stage, Stage::Unsent(..)) {
-            self.side.queue.pass_on();
+        if let (Stage::Unsent(..), Some(ticket)) = (&self.stage, self.ticket) {
+            self.side.queue.leave(ticket);
         }
     }
 }
@@ -139,8 +143,9 @@ fn send<F, T, E>(
     job: ReadJob,
     caller: Arc<Completion<T, E>>,
     waker: &Waker,
+    ticket: &mut Option<Ticket>,
 ) -> Stage<F, T, E> {
-    match queue.push_or_register(job, Some(waker)) {
+    match queue.push_or_wait(job, waker, ticket) {
         Ok(()) => Stage::Sent(caller),
         Err(Rejected::Full(job)) => Stage::Unsent(job, caller),
         Err(Rejected::Closed(_)) => {

@@ -222,12 +222,8 @@ impl Seat {
 
     fn end_snapshot(&mut self, watch: &Watch) {
         let (Some(_), Some(reader)) = (self.snapshot.take(), &self.reader) else { return };
-        let connection = &reader.connection;
-        if connection.rollback().is_err() || connection.is_in_transaction() {
-            connection.reset_statements();
-            // Fails only on a broken connection, whose next statement reports it.
-            let _ = connection.rollback();
-        }
+        // Fails only on a broken connection, whose next statement reports it.
+        let _ = reader.connection.rollback();
         watch.snapshot.store(u64::MAX, Ordering::Release);
     }
 }

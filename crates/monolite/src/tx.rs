@@ -171,8 +171,13 @@ impl<'c> Tx<'c> {
         if !read_only {
             self.may_have_written.set(true);
         }
-        let raw = self.connection.raw();
-        raw.blob_open("main", table, column, rowid, read_only).map_err(|e| self.explain(e))
+        let open = || self.connection.raw().blob_open("main", table, column, rowid, read_only);
+        open().or_else(|_| {
+            // Opening a blob looks into the schema as the connection last saw it; a query brings
+            // it up to date.
+            self.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+            open().map_err(|error| self.explain(error))
+        })
     }
 
     fn with_statement<T, E: From<Error>>(

@@ -10,7 +10,7 @@ use std::thread;
 use crate::completion::{Completion, with_thread_waker};
 use crate::error::{Error, ErrorKind};
 use crate::member::Member;
-use crate::queue::Rejected;
+use crate::queue::{Rejected, Ticket};
 use crate::writer::WriteQueue;
 
 /// A write on its way: a [`Future`] of its result, which can also be waited for.
@@ -30,7 +30,7 @@ pub struct Write<T, E = Error> {
 struct Unsent {
     member: Box<dyn Member>,
     queue: Arc<WriteQueue>,
-    registered: bool,
+    ticket: Option<Ticket>,
 }
 
 impl<T, E: From<Error>> Write<T, E> {
@@ -46,7 +46,7 @@ impl<T, E: From<Error>> Write<T, E> {
                 None
             }
             Err(Rejected::Full(member)) => {
-                Some(Unsent { member, queue: Arc::clone(queue), registered: false })
+                Some(Unsent { member, queue: Arc::clone(queue), ticket: None })
             }
         };
         Write { caller, unsent }
@@ -59,15 +59,15 @@ impl<T, E: From<Error>> Write<T, E> {
 
     /// Tries to get into the queue; `false` while it is full, with `waker` registered.
     fn send(&mut self, waker: &Waker) -> bool {
-        let Some(Unsent { member, queue, .. }) = self.unsent.take() else { return true };
-        match queue.push_or_register(member, Some(waker)) {
+        let Some(Unsent { member, queue, mut ticket }) = self.unsent.take() else { return true };
+        match queue.push_or_wait(member, waker, &mut ticket) {
             Ok(()) => true,
             Err(Rejected::Closed(member)) => {
                 queue.refuse(member);
                 true
             }
             Err(Rejected::Full(member)) => {
-                self.unsent = Some(Unsent { member, queue, registered: true });
+                self.unsent = Some(Unsent { member, queue, ticket });
                 false
             }
         }
@@ -114,10 +114,8 @@ impl<T, E: From<Error>> Future for Write<T, E> {
 
 impl<T, E> Drop for Write<T, E> {
     fn drop(&mut self) {
-        if let Some(unsent) = self.unsent.take()
-            && unsent.registered
-        {
-            unsent.queue.pass_on();
+        if let Some(Unsent { queue, ticket: Some(ticket), .. }) = self.unsent.take() {
+            queue.leave(ticket);
         }
     }
 }

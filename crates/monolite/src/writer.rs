@@ -444,11 +444,8 @@ impl Writer {
 
     /// Rolls back whatever is open.
     fn abandon(&self) {
-        if self.connection.rollback().is_err() {
-            self.connection.reset_statements();
-            // A second failure leaves the transaction open, and the next BEGIN reports it.
-            let _ = self.connection.rollback();
-        }
+        // A failure leaves the transaction open, and the next BEGIN reports it.
+        let _ = self.connection.rollback();
     }
 
     /// The transaction of `done` was lost to `culprit`: runs `done` again and commits it, then
