@@ -33,6 +33,9 @@ pub const CLIENTS: [u64; 4] = [1, 16, 128, 1024];
 /// every client waits for its reads and its own acknowledgement.
 const READING_CLIENTS: u64 = 8_192;
 
+/// Threads that drive them.
+const READING_EXECUTORS: u64 = 2;
+
 /// Point reads awaited before each write: 75 % reads, 25 % writes, as published.
 const READS_PER_WRITE: u64 = 3;
 
@@ -191,7 +194,7 @@ impl<'g> Groups<'g> {
                 database,
                 settings,
                 clients: READING_CLIENTS,
-                executors: 2,
+                executors: READING_EXECUTORS,
                 reads_per_write: READS_PER_WRITE,
             }),
         ];

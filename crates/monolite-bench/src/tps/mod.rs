@@ -117,9 +117,9 @@ pub fn run(
     progress.begin("measuring the device", None);
     let probe = device::probe(&options.data, options.timed_round, interrupt)?;
     progress.begin("warming the page cache", None);
-    dataset.warm()?;
-    progress.finish();
     let machine = Machine::look(&options.data);
+    dataset.warm(machine.memory_bytes / 2)?;
+    progress.finish();
     let mut setup = setup(options);
     let postgres = postgres(options, &machine, &mut setup, progress, interrupt)?;
     let mut bench = Bench {
@@ -133,6 +133,7 @@ pub fn run(
     };
     let groups = Groups { options, database: &dataset.path, postgres: postgres.as_ref() };
     let cells = groups.run(&mut bench)?;
+    bench.finish()?;
     let mut verifications = bench.verifications;
     verifications.extend(postgres.as_ref().map(verify_postgres).transpose()?);
     drop(postgres);
