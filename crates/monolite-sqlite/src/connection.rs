@@ -126,7 +126,7 @@ pub enum CheckpointMode {
 /// What a checkpoint achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Frames in the WAL.
+    /// Frames in the WAL; `u32::MAX` when another checkpoint was under way and nothing was done.
     pub wal_frames: u32,
     /// Frames of those that are in the database file now.
     pub copied_frames: u32,
@@ -407,8 +407,10 @@ impl Connection {
         if code != ffi::SQLITE_OK && !blocked {
             return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
         }
-        let frames = |count: c_int| u32::try_from(count).unwrap_or(0);
-        Ok(Checkpoint { wal_frames: frames(wal), copied_frames: frames(copied), blocked })
+        // Negative when nothing was looked at, because another checkpoint is under way.
+        let wal_frames = u32::try_from(wal).unwrap_or(u32::MAX);
+        let copied_frames = u32::try_from(copied).unwrap_or(0);
+        Ok(Checkpoint { wal_frames, copied_frames, blocked })
     }
 
     /// Lets the close of this connection, when it is the last one, remove the WAL file.

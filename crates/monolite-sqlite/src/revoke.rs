@@ -2,7 +2,7 @@
 //! pins the WAL for longer than it may.
 //!
 //! # Algorithm
-//! 1. Enter the connection's own mutex (readers are opened in serialized mode), so that no call of
+//! 1. Mark the connection revoked, and interrupt it so that a long step ends. Enter the connection's own mutex (readers are opened in serialized mode), so that no call of
 //!    its user is under way.
 //! 2. No statement is running: `ROLLBACK` ends the snapshot at once. A statement is running: its
 //!    user may hold pointers into it, so it is only interrupted; its next step fails and the
@@ -59,11 +59,14 @@ impl Revoker {
 
     /// Ends the snapshot, or has it end at its user's next step.
     ///
-    /// Waits for the call into SQLite that the connection's user is in, if any.
+    /// Waits for the call into SQLite that the connection's user is in, if any. The caller sees to it
+    /// that this user does not change meanwhile.
     pub fn revoke(&self) -> Revocation {
         let guard = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = guard.as_ref() else { return Revocation::Closed };
         let db = handle.0.as_ptr();
+        // Before the interrupt, so that its victim finds the reason.
+        self.signals.mark_revoked();
         // SAFETY: interrupting is allowed from any thread while the connection is open, which the
         // guard ensures. It makes a long-running step end, so that the mutex becomes free.
         unsafe { ffi::sqlite3_interrupt(db) };
@@ -72,7 +75,6 @@ impl Revoker {
         unsafe {
             let mutex = ffi::sqlite3_db_mutex(db);
             ffi::sqlite3_mutex_enter(mutex);
-            self.signals.mark_revoked();
             let outcome = self.end_snapshot(db);
             ffi::sqlite3_progress_handler(db, 1, Some(interrupt_always), ptr::null_mut());
             ffi::sqlite3_mutex_leave(mutex);

@@ -13,10 +13,11 @@
 //! 3. When little is left it asks the **writer** to finish between two batches
 //!    ([`Checkpoints::finish`]): copy the tail, sync, and let the next commit restart the WAL.
 //! 4. A reader with an old snapshot stops both copying and restart. From half of the limit on it
-//!    is given [`GRACE`]; from three quarters on its snapshot is revoked at once.
+//!    is given [`GRACE`], from three quarters on only [`SHORT`]; then its snapshot is revoked.
 //! 5. The writer starts no batch without room for one ([`Checkpoints::make_room`]): it waits,
-//!    finishing checkpoints, and refuses with `Overloaded` when room does not come. The WAL's
-//!    limit itself is kept by the VFS, which refuses a commit that would cross it.
+//!    finishing checkpoints and revoking the readers that prevent it, and refuses with `Overloaded`
+//!    when room does not come. The WAL's limit itself is kept by the VFS, which refuses a commit
+//!    that would cross it.
 //!
 //! # Threads and locks
 //! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the
@@ -44,6 +45,9 @@ const START_BYTES: u64 = 128 << 20;
 /// How long a read may pin the WAL once that is half full. Long enough for any request, short
 /// enough that the other half of the limit is not written meanwhile.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// A read that has not gone on for longer than this is not in anybody's way: it ends by itself.
+const SHORT: Duration = Duration::from_millis(20);
 
 /// Frames left at which the writer is asked to finish: about 4 MiB, some milliseconds of copying.
 const TAIL_FRAMES: u32 = 1_000;
@@ -175,17 +179,24 @@ impl Checkpoints {
         }
         self.recorder.wal_stalls.add(1);
         let start = self.clock.now();
-        loop {
-            self.reads.readers.revoke_older_than(Duration::ZERO);
-            self.finish(writer)?;
-            if self.has_room() {
-                return Ok(());
+        let readers = &self.reads.readers;
+        let mut copied_at = None;
+        while !self.has_room() {
+            let now = self.clock.now();
+            if self.finish(writer)?.is_complete() {
+                copied_at.get_or_insert(now);
             }
-            if self.clock.now() - start > patience {
+            match copied_at {
+                Some(moment) if now - moment >= SHORT => readers.revoke_begun_before(moment),
+                Some(_) => {}
+                None => readers.revoke_outdated(SHORT),
+            }
+            if now - start > patience {
                 return Err(self.no_room());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 
     fn has_room(&self) -> bool {
@@ -270,9 +281,9 @@ impl Checkpointer {
         let (bytes, limit) = (self.checkpoints.wal_bytes(), self.checkpoints.limit);
         let readers = &self.checkpoints.reads.readers;
         if bytes >= limit / 4 * 3 {
-            readers.revoke_older_than(Duration::ZERO);
+            readers.revoke_outdated(SHORT);
         } else if bytes >= limit / 2 && oldest >= GRACE {
-            readers.revoke_older_than(GRACE);
+            readers.revoke_outdated(GRACE);
         }
         std::thread::sleep(RETRY);
     }

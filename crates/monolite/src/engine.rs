@@ -13,8 +13,8 @@
 //! - After poisoning, no checkpoint runs: what the WAL holds is all there is to recover from.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::CheckpointMode;
@@ -45,7 +45,20 @@ pub(crate) struct Engine {
     progress: Arc<Progress>,
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
-    running: Mutex<Option<Running>>,
+    own_threads: Vec<ThreadId>,
+    life: Arc<Life>,
+}
+
+/// Whether the database is open, for everyone who closes it.
+struct Life {
+    stage: Mutex<Stage>,
+    closed: Condvar,
+}
+
+enum Stage {
+    Open(Running),
+    Closing,
+    Closed,
 }
 
 /// What is there from opening to closing.
@@ -86,8 +99,9 @@ impl Engine {
             Arc::clone(&clock),
             Arc::clone(&recorder),
         ));
-        let writer =
-            Writer::new(opened.writer, opened.writer_deadline, options, Arc::clone(&recorder));
+        let (connection, deadline) = (opened.writer, opened.writer_deadline);
+        let (figures, control) = (Arc::clone(&recorder), Arc::clone(&opened.wal));
+        let writer = Writer::new(connection, deadline, options, figures, control);
         let write_loop = WriteLoop {
             queue: Arc::clone(&queue),
             handover: Arc::clone(&handover),
@@ -119,8 +133,20 @@ impl Engine {
             files: opened.files,
         };
         let wal = opened.wal;
-        let running = Mutex::new(Some(running));
-        Ok(Engine { queue, reads, handover, checkpoints, progress, recorder, wal, running })
+        let own_threads = running.threads();
+        let life = Life { stage: Mutex::new(Stage::Open(running)), closed: Condvar::new() };
+        let life = Arc::new(life);
+        Ok(Engine {
+            queue,
+            reads,
+            handover,
+            checkpoints,
+            progress,
+            recorder,
+            wal,
+            own_threads,
+            life,
+        })
     }
 
     pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
@@ -145,22 +171,71 @@ impl Engine {
     }
 
     /// Ends everything: answers what was accepted, waits for running reads, checkpoints, closes.
+    ///
+    /// A thread that the end would have to wait for (one that runs a closure of this database)
+    /// does not wait for the end.
     pub(crate) fn close(&self) -> Result<()> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.queue.close();
         self.reads.queue.close();
-        let Some(running) = running.take() else { return Ok(()) };
-        if running.is_own_thread() {
-            // The last handle was dropped by a closure: that thread cannot wait for itself.
-            let (reads, checkpoints) = (Arc::clone(&self.reads), Arc::clone(&self.checkpoints));
-            let progress = Arc::clone(&self.progress);
-            spawn("monolite-close", move || {
-                let _ = running.end(&reads, &checkpoints, &progress);
-            })?;
-            return Ok(());
+        let may_wait =
+            !self.own_threads.contains(&thread::current().id()) && !self.reads.readers.is_inside();
+        let mut stage = self.life.stage();
+        match std::mem::replace(&mut *stage, Stage::Closing) {
+            Stage::Open(running) => {
+                drop(stage);
+                let ending = Ending {
+                    running,
+                    reads: Arc::clone(&self.reads),
+                    checkpoints: Arc::clone(&self.checkpoints),
+                    progress: Arc::clone(&self.progress),
+                    life: Arc::clone(&self.life),
+                };
+                if may_wait { ending.run() } else { spawn_ending(ending) }
+            }
+            Stage::Closing => {
+                while may_wait && matches!(*stage, Stage::Closing) {
+                    stage = self.life.closed.wait(stage).unwrap_or_else(PoisonError::into_inner);
+                }
+                Ok(())
+            }
+            Stage::Closed => {
+                *stage = Stage::Closed;
+                Ok(())
+            }
         }
-        running.end(&self.reads, &self.checkpoints, &self.progress)
     }
+}
+
+impl Life {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of an engine, on whatever thread it happens.
+struct Ending {
+    running: Running,
+    reads: Arc<ReadSide>,
+    checkpoints: Arc<Checkpoints>,
+    progress: Arc<Progress>,
+    life: Arc<Life>,
+}
+
+impl Ending {
+    fn run(self) -> Result<()> {
+        let result = self.running.end(&self.reads, &self.checkpoints, &self.progress);
+        *self.life.stage() = Stage::Closed;
+        self.life.closed.notify_all();
+        result
+    }
+}
+
+fn spawn_ending(ending: Ending) -> Result<()> {
+    spawn("monolite-close", move || {
+        // Nobody is there to be told; what a failed checkpoint leaves is recovered at the next open.
+        let _ = ending.run();
+    })?;
+    Ok(())
 }
 
 impl Drop for Engine {
@@ -171,11 +246,10 @@ impl Drop for Engine {
 }
 
 impl Running {
-    fn is_own_thread(&self) -> bool {
-        let this = thread::current().id();
-        self.readers.iter().any(|reader| reader.thread().id() == this)
-            || self.writer.thread().id() == this
-            || self.syncer.thread().id() == this
+    /// The threads on which closures of users run, or end.
+    fn threads(&self) -> Vec<ThreadId> {
+        let readers = self.readers.iter().map(|reader| reader.thread().id());
+        readers.chain([self.writer.thread().id(), self.syncer.thread().id()]).collect()
     }
 
     fn end(self, reads: &ReadSide, checkpoints: &Checkpoints, progress: &Progress) -> Result<()> {

@@ -160,6 +160,15 @@ impl<T> Queue<T> {
             if state.closed {
                 return Taken::Closed;
             }
+            // Nobody would take an item and so wake the next one, should a producer that was woken
+            // never come back for its place.
+            let waiting = std::mem::take(&mut state.waiting_producers);
+            if !waiting.is_empty() {
+                drop(state);
+                waiting.into_values().for_each(Waker::wake);
+                state = self.state();
+                continue;
+            }
             state.consumer_sleeps += 1;
             let (woken, timed_out) = self.sleep(state, patience);
             state = woken;

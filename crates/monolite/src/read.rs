@@ -14,6 +14,7 @@ use crate::progress::Progress;
 use crate::queue::{Queue, Rejected, Taken, Ticket};
 use crate::readers::Readers;
 use crate::tx::Tx;
+use crate::write::on_writer_thread;
 
 /// When the result of a read may be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,11 @@ where
     F: FnOnce(&Tx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
+    if answer == Answer::OnceDurable && on_writer_thread() {
+        let message = "a durable read was waited for inside of a write closure, whose own batch it \
+                       would wait for; use the closure's transaction, or read()";
+        return Err(Error::new(ErrorKind::Invalid, message).into());
+    }
     let result = side.readers.run(body);
     if answer == Answer::OnceDurable {
         side.progress.wait_durable(side.progress.committing())?;

@@ -44,13 +44,87 @@ struct Seat {
 /// What other threads may see of a reader; on cache lines of its own.
 #[repr(align(128))]
 struct Watch {
-    /// When the read under way began, in nanoseconds of the clock plus one; 0 while idle.
-    began: AtomicU64,
+    /// The read under way, see [`State`]; 0 while idle.
+    state: AtomicU64,
     /// Batches its snapshot contains; `u64::MAX` without one.
     snapshot: AtomicU64,
     reads: AtomicU64,
     kept: AtomicU64,
     revoker: Revoker,
+}
+
+/// No read is under way.
+const IDLE: u64 = 0;
+
+/// A read under way: when it began, and whether it is being revoked.
+///
+/// Packed into one word, so that a revoker can claim exactly the read it has looked at: a turn can
+/// end only from `Running`, and waits for a revoker that has claimed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// Nanoseconds of the clock; 2^62 of them are 146 years.
+    began: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running = 1,
+    BeingRevoked = 2,
+    Revoked = 3,
+}
+
+impl State {
+    fn pack(self) -> u64 {
+        self.began << 2 | self.stage as u64
+    }
+
+    fn unpack(word: u64) -> Option<State> {
+        let stage = match word & 3 {
+            1 => Stage::Running,
+            2 => Stage::BeingRevoked,
+            3 => Stage::Revoked,
+            _ => return None,
+        };
+        Some(State { began: word >> 2, stage })
+    }
+}
+
+impl Watch {
+    fn read_under_way(&self) -> Option<State> {
+        State::unpack(self.state.load(Ordering::Acquire))
+    }
+
+    /// Claims the read `running` and ends its snapshot; `false` when it is over.
+    fn revoke(&self, running: State) -> bool {
+        let claimed = State { stage: Stage::BeingRevoked, ..running };
+        let (from, to) = (running.pack(), claimed.pack());
+        if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        if self.revoker.revoke() == Revocation::Ended {
+            self.snapshot.store(u64::MAX, Ordering::Release);
+        }
+        let revoked = State { stage: Stage::Revoked, ..running };
+        self.state.store(revoked.pack(), Ordering::Release);
+        true
+    }
+
+    /// Ends the read under way, and tells whether it was revoked.
+    fn end(&self) -> bool {
+        loop {
+            let word = self.state.load(Ordering::Acquire);
+            let stage = State::unpack(word).map(|state| state.stage);
+            if stage == Some(Stage::BeingRevoked) {
+                std::thread::yield_now();
+                continue;
+            }
+            let end = self.state.compare_exchange(word, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+            if end.is_ok() {
+                return stage == Some(Stage::Revoked);
+            }
+        }
+    }
 }
 
 struct Slot {
@@ -88,7 +162,7 @@ impl Readers {
     ) -> Readers {
         let slots = readers.into_iter().map(|reader| {
             let watch = Watch {
-                began: AtomicU64::new(0),
+                state: AtomicU64::new(IDLE),
                 snapshot: AtomicU64::new(u64::MAX),
                 reads: AtomicU64::new(0),
                 kept: AtomicU64::new(0),
@@ -166,9 +240,9 @@ impl Readers {
                 seat.end_snapshot(&slot.watch);
                 continue;
             }
-            let began = slot.watch.began.load(Ordering::Acquire);
-            if began != 0 && slot.watch.snapshot.load(Ordering::Acquire) < committed {
-                let age = Duration::from_nanos(now.saturating_sub(began));
+            let outdated = slot.watch.snapshot.load(Ordering::Acquire) < committed;
+            if let Some(read) = slot.watch.read_under_way().filter(|_| outdated) {
+                let age = Duration::from_nanos(now.saturating_sub(read.began));
                 oldest = oldest.max(Some(age));
             }
         }
@@ -176,21 +250,36 @@ impl Readers {
     }
 
     /// Revokes the snapshots of reads that have been going on for longer than `age` and are not
-    /// the latest.
-    pub(crate) fn revoke_older_than(&self, age: Duration) {
+    /// the latest: they keep the WAL from being copied.
+    pub(crate) fn revoke_outdated(&self, age: Duration) {
         let committed = self.progress.committed();
-        let now = nanos(self.clock.now());
-        for slot in &self.slots {
-            let began = slot.watch.began.load(Ordering::Acquire);
-            let outdated = slot.watch.snapshot.load(Ordering::Acquire) < committed;
-            if began == 0 || !outdated || now.saturating_sub(began) < nanos(age) {
-                continue;
+        let latest_begin = self.clock.now().saturating_sub(age);
+        self.revoke(|watch, read| {
+            read.began <= nanos(latest_begin) && watch.snapshot.load(Ordering::Acquire) < committed
+        });
+    }
+
+    /// Revokes the snapshots of reads that began before `moment`: when the WAL has been copied whole
+    /// since then, they alone keep it from starting anew. Later ones read the database file.
+    pub(crate) fn revoke_begun_before(&self, moment: Duration) {
+        self.revoke(|_, read| read.began < nanos(moment));
+    }
+
+    fn revoke(&self, is_in_the_way: impl Fn(&Watch, State) -> bool) {
+        for Slot { watch, .. } in &self.slots {
+            if let Some(read) = watch.read_under_way()
+                && read.stage == Stage::Running
+                && is_in_the_way(watch, read)
+                && watch.revoke(read)
+            {
+                self.recorder.revoked_readers.add(1);
             }
-            if slot.watch.revoker.revoke() == Revocation::Ended {
-                slot.watch.snapshot.store(u64::MAX, Ordering::Release);
-            }
-            self.recorder.revoked_readers.add(1);
         }
+    }
+
+    /// Whether the calling thread is inside of a read of this pool.
+    pub(crate) fn is_inside(&self) -> bool {
+        INSIDE.with_borrow(|inside| inside.iter().any(|other| std::ptr::eq(*other, self)))
     }
 
     /// Waits for every read to end, closes the connections, and refuses reads from then on.
@@ -243,8 +332,9 @@ impl Turn<'_> {
         let (readers, watch) = (self.readers, &self.slot.watch);
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let now = readers.clock.now();
-        watch.began.store(nanos(now).max(1), Ordering::Release);
         seat.start(readers, watch)?;
+        let read = State { began: nanos(now), stage: Stage::Running };
+        watch.state.store(read.pack(), Ordering::Release);
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
         reader.deadline.set(now, readers.time_limit);
         watch.reads.store(watch.reads.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -277,10 +367,10 @@ impl Turn<'_> {
     /// Leaves the connection as the next read expects it, after a panic, too.
     fn leave(&self, seat: &mut Seat) {
         let watch = &self.slot.watch;
-        watch.began.store(0, Ordering::Release);
+        let is_revoked = watch.end();
         let Some(reader) = &mut seat.reader else { return };
         reader.deadline.clear();
-        if reader.connection.signals().is_revoked() {
+        if is_revoked {
             // Fails only on a broken connection, whose next statement reports it.
             let _ = reader.connection.restore_after_revocation();
             seat.end_snapshot(watch);

@@ -1,6 +1,7 @@
 //! Owns the handle of a write: a future that also has a blocking [`Write::wait`].
 
 use std::cell::Cell;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -112,6 +113,12 @@ impl<T, E: From<Error>> Future for Write<T, E> {
     }
 }
 
+impl<T, E> fmt::Debug for Write<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").field("is_queued", &self.unsent.is_none()).finish_non_exhaustive()
+    }
+}
+
 impl<T, E> Drop for Write<T, E> {
     fn drop(&mut self) {
         if let Some(Unsent { queue, ticket: Some(ticket), .. }) = self.unsent.take() {
@@ -128,6 +135,6 @@ pub(crate) fn mark_writer_thread() {
     ON_WRITER_THREAD.set(true);
 }
 
-fn on_writer_thread() -> bool {
+pub(crate) fn on_writer_thread() -> bool {
     ON_WRITER_THREAD.get()
 }

@@ -46,6 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite;
+use monolite_sqlite::vfs::WalControl;
 use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
@@ -178,6 +179,7 @@ pub(crate) struct Writer {
     clock: Arc<dyn Clock>,
     deadline: Arc<Deadline>,
     recorder: Arc<Recorder>,
+    wal: Arc<WalControl>,
     failures: FailureRate,
     last_sql: RefCell<String>,
     /// The clock when the last member ended, which is when the next one starts.
@@ -192,6 +194,7 @@ impl Writer {
         deadline: Arc<Deadline>,
         options: &Options,
         recorder: Arc<Recorder>,
+        wal: Arc<WalControl>,
     ) -> Writer {
         Writer {
             connection,
@@ -202,6 +205,7 @@ impl Writer {
             clock: Arc::clone(&options.clock),
             deadline,
             recorder,
+            wal,
             failures: FailureRate::default(),
             last_sql: RefCell::default(),
             now: Duration::ZERO,
@@ -439,6 +443,9 @@ impl Writer {
         {
             self.failed_sync = Some(format!("a sync failed inside of a commit ({error})"));
         }
+        if result.is_err() && self.wal.take_limit_hit() {
+            return Err(too_large(self.wal.limit_bytes()));
+        }
         result
     }
 
@@ -511,6 +518,14 @@ impl Writer {
         self.recorder.batch_size.record(done.len() as u64);
         self.recorder.batch_time.record_time(self.clock.now() - started);
     }
+}
+
+fn too_large(limit: u64) -> Error {
+    let message = format!(
+        "the transaction changes more than fits in the WAL ({limit} bytes, option \
+         wal_limit_bytes); do less in one transaction or raise the limit"
+    );
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn swallowed_rollback() -> Error {

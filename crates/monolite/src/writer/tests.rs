@@ -58,8 +58,9 @@ impl Bench {
             Options::new().clock(clock).readers(1).write_time_limit(Duration::from_millis(100));
         let opened = files::open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let recorder = Arc::new(Recorder::default());
+        let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let mut writer =
-            Writer::new(opened.writer, opened.writer_deadline, &options, Arc::clone(&recorder));
+            Writer::new(connection, deadline, &options, Arc::clone(&recorder), opened.wal);
         writer.rules.broken = broken;
         let inbox = VecDeque::new();
         let mut bench = Bench { writer, clock: hand, recorder, inbox, _files: opened.files };

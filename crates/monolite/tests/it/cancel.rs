@@ -122,3 +122,8 @@ fn a_woken_future_gets_its_answer() {
         write.output().unwrap();
     }
 }
+
+#[test]
+fn dropped_futures_leave_whole_transactions_in_a_full_queue() {
+    dropped_futures_leave_whole_transactions(1);
+}

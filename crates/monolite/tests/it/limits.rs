@@ -178,7 +178,8 @@ fn a_transaction_larger_than_the_wal_fails_alone() {
         (before, large, put(3))
     });
     let error = large.wait().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("wal_limit_bytes"), "{error}");
     before.wait().unwrap();
     after.wait().unwrap();
     put(4).wait().unwrap();
@@ -212,4 +213,29 @@ fn no_more_transactions_wait_than_the_options_allow() {
         }
     });
     assert_eq!(db.stats().transactions, 321);
+}
+
+#[test]
+fn the_read_after_one_that_was_ended_is_not_ended_with_it() {
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+                   SELECT i FROM n JOIN total";
+    under_load(|loaded| {
+        for _ in 0..8 {
+            let read = loaded.db.read(|tx| {
+                let mut query = tx.prepare(endless)?;
+                let mut rows = query.query(())?;
+                while rows.next()?.is_some() {}
+                Ok::<_, Error>(())
+            });
+            let error = read.wait().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            assert!(error.to_string().contains("wal_limit_bytes"), "{error}");
+            for _ in 0..200 {
+                let short = loaded
+                    .db
+                    .read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0)));
+                short.wait().expect("a short read is not ended");
+            }
+        }
+    });
 }

@@ -4,9 +4,9 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::mem;
 
 use anyhow::Context as _;
-use monolite::{Error, ErrorKind, OptionalExtension as _, named_params};
+use monolite::{Error, ErrorKind, OptionalExtension as _, Options, named_params};
 
-use super::{database, ids, insert};
+use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, ends};
 
 #[derive(Debug)]
@@ -130,5 +130,82 @@ fn a_forgotten_statement_harms_nobody() {
     .wait()
     .unwrap();
     assert_eq!(ids(&db).len(), 20);
+    ends("closing", move || db.close()).unwrap();
+}
+
+#[test]
+fn a_blob_of_a_table_that_is_new_to_the_reader_is_found() {
+    let db = database();
+    db.write(|tx| tx.execute("INSERT INTO t VALUES (1, x'010203')", ())).wait().unwrap();
+    let bytes = db.read(|tx| {
+        let mut bytes = Vec::new();
+        tx.blob_open("t", "x", 1, true)?.read_to_end(&mut bytes).unwrap();
+        Ok::<_, Error>(bytes)
+    });
+    assert_eq!(bytes.wait().unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn a_write_statement_forgotten_half_way_harms_nobody() {
+    let db = database();
+    let forgetting = db.write(|tx| {
+        let statement = tx.prepare("INSERT INTO t(id) VALUES (1), (2), (3) RETURNING id")?;
+        let statement = mem::ManuallyDrop::new(Box::new(statement));
+        let statement = Box::leak(mem::ManuallyDrop::into_inner(statement));
+        let mut rows = statement.query(())?;
+        assert!(rows.next()?.is_some());
+        mem::forget(rows);
+        Ok::<_, Error>(())
+    });
+    let outcome = forgetting.wait();
+    insert(&db, 10).wait().unwrap();
+    insert(&db, 11).wait().unwrap();
+    let expected: &[i64] = if outcome.is_ok() { &[1, 2, 3, 10, 11] } else { &[10, 11] };
+    assert_eq!(ids(&db), expected);
+    ends("closing", move || db.close()).unwrap();
+}
+
+#[test]
+fn a_query_forgotten_half_way_in_a_write_lets_the_wal_start_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().wal_limit_bytes(8 << 20);
+    let db = options.open(directory.path().join("db")).unwrap();
+    create(&db);
+    (1..4).for_each(|id| assert_eq!(insert(&db, id).wait().unwrap(), 1));
+    db.write(|tx| {
+        let statement = Box::leak(Box::new(tx.prepare("SELECT id FROM t")?));
+        let mut rows = statement.query(())?;
+        assert!(rows.next()?.is_some());
+        mem::forget(rows);
+        Ok::<_, Error>(())
+    })
+    .wait()
+    .unwrap();
+    for round in 0..60 {
+        db.write(move |tx| {
+            tx.execute("INSERT OR REPLACE INTO t VALUES (100, randomblob(300000 + ?1))", [round])
+        })
+        .wait()
+        .unwrap();
+    }
+    assert!(db.stats().checkpoints_completed > 0);
+}
+
+#[test]
+fn a_query_forgotten_half_way_in_a_read_shows_nobody_an_old_snapshot() {
+    let db = Options::new().readers(1).open(":memory:").unwrap();
+    create(&db);
+    (1..4).for_each(|id| assert_eq!(insert(&db, id).wait().unwrap(), 1));
+    db.read(|tx| {
+        let statement = Box::leak(Box::new(tx.prepare("SELECT id FROM t")?));
+        let mut rows = statement.query(())?;
+        assert!(rows.next()?.is_some());
+        mem::forget(rows);
+        Ok::<_, Error>(())
+    })
+    .wait()
+    .unwrap();
+    insert(&db, 4).wait().unwrap();
+    assert_eq!(ids(&db), [1, 2, 3, 4]);
     ends("closing", move || db.close()).unwrap();
 }

@@ -7,7 +7,7 @@ use std::thread;
 use monolite::{Database, Error, ErrorKind, Options, Write};
 
 use super::{create, database, ids, insert};
-use crate::patience::{Gate, ends, eventually, poll_once};
+use crate::patience::{Driven, Gate, ends, eventually, poll_once};
 
 /// A database whose queue holds `capacity` and whose writer stands at the gate.
 fn held_up(capacity: usize) -> (Database, Arc<Gate>, Write<(), Error>) {
@@ -157,4 +157,104 @@ fn a_read_sees_one_snapshot_whatever_is_written_meanwhile() {
         .unwrap();
     assert_eq!((before, after), (0, 0));
     assert_eq!(ids(&db), [1], "and the next one sees the write");
+}
+
+#[test]
+fn a_write_that_gave_up_its_place_in_the_queue_does_not_strand_those_behind_it() {
+    let (db, gate, holding) = held_up(1);
+    let queued = insert(&db, 1);
+    let mut staying = Driven::start(insert(&db, 2));
+    let leaving = Driven::start(insert(&db, 3));
+    drop(leaving);
+    assert!(!staying.is_done(), "the queue is still full");
+    gate.open();
+    holding.wait().unwrap();
+    queued.wait().unwrap();
+    eventually("the write that stayed is woken", || staying.is_done());
+}
+
+#[test]
+fn a_write_that_is_polled_often_takes_one_place_among_those_who_wait() {
+    let (db, gate, holding) = held_up(1);
+    let queued = insert(&db, 1);
+    let mut eager = Driven::start(insert(&db, 2));
+    for _ in 0..100 {
+        eager.poll();
+    }
+    let mut patient = Driven::start(insert(&db, 3));
+    gate.open();
+    holding.wait().unwrap();
+    queued.wait().unwrap();
+    eventually("the eager write", || eager.is_done());
+    eventually("the patient write is woken", || patient.is_done());
+}
+
+#[test]
+fn a_durable_read_inside_of_a_write_does_not_wait_for_itself() {
+    let db = database();
+    let inside = db.clone();
+    let outcome = ends("a durable read inside of a write", move || {
+        db.write(move |_| {
+            let count = "SELECT COUNT(*) FROM t";
+            inside.read_durable(|tx| tx.query_row(count, (), |row| row.get::<_, i64>(0))).wait()
+        })
+        .wait()
+    });
+    assert!(outcome.is_ok() || outcome.unwrap_err().kind() == ErrorKind::Invalid);
+}
+
+#[test]
+fn a_read_closure_may_close_its_database() {
+    let db = database();
+    let inside = db.clone();
+    let outcome = ends("closing inside of a read", move || {
+        db.read(move |tx| {
+            tx.query_row("SELECT 1", (), |_| Ok(()))?;
+            inside.close()
+        })
+        .wait()
+    });
+    assert!(outcome.is_ok() || outcome.unwrap_err().kind() == ErrorKind::Invalid);
+}
+
+#[test]
+fn a_write_closure_may_close_a_database_that_is_being_closed() {
+    let db = database();
+    let gate = Arc::new(Gate::default());
+    let (inside, stop) = (db.clone(), Arc::clone(&gate));
+    let handle = db.write(move |_| {
+        stop.pass();
+        inside.close()
+    });
+    eventually("the closure runs", || gate.arrivals() > 0);
+    let other = db.clone();
+    let closing = thread::spawn(move || other.close());
+    eventually("the database is closing", || db.try_write(|_| Ok::<_, Error>(())).is_err());
+    gate.open();
+    ends("both", move || {
+        handle.wait().unwrap();
+        closing.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_future_that_was_woken_and_is_not_polled_strands_nobody() {
+    let (db, gate, _holding) = held_up(1);
+    let queued = insert(&db, 1);
+    let waiting: Vec<_> = (2..10)
+        .map(|id| {
+            let db = db.clone();
+            thread::spawn(move || insert(&db, id).wait())
+        })
+        .collect();
+    let mut polled = insert(&db, 10);
+    assert!(poll_once(&mut polled).is_pending());
+    assert_eq!(db.stats().queue_depth, 1);
+    gate.open();
+    queued.wait().unwrap();
+    ends("all waiting writes", move || {
+        waiting.into_iter().for_each(|it| assert_eq!(it.join().unwrap().unwrap(), 1));
+    });
+    eventually("the polled write", || poll_once(&mut polled).is_ready());
+    assert_eq!(ids(&db), (1..=10).collect::<Vec<_>>());
 }

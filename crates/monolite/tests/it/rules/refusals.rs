@@ -7,6 +7,7 @@ use crate::patience::as_one_batch;
 
 /// A statement, and what its refusal must name.
 const REFUSED: &[(&str, &str)] = &[
+    ("SELECT load_extension('anything')", "linked into the program"),
     ("BEGIN", "return Ok to commit"),
     ("BEGIN IMMEDIATE", "return Ok to commit"),
     ("COMMIT", "return Ok to commit"),
