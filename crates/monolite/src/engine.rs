@@ -102,15 +102,7 @@ impl Engine {
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, control) = (Arc::clone(&recorder), Arc::clone(&opened.wal));
         let writer = Writer::new(connection, deadline, options, figures, control);
-        let write_loop = WriteLoop {
-            queue: Arc::clone(&queue),
-            handover: Arc::clone(&handover),
-            checkpoints: Arc::clone(&checkpoints),
-            progress: Arc::clone(&progress),
-            max_batch: options.max_batch,
-            patience: options.write_time_limit,
-        };
-        let syncer = Syncer {
+        let syncer = Arc::new(Syncer {
             handover: Arc::clone(&handover),
             wal: opened.wal_file,
             durability: opened.durability,
@@ -118,6 +110,14 @@ impl Engine {
             queue: Arc::clone(&queue),
             recorder: Arc::clone(&recorder),
             clock,
+        });
+        let write_loop = WriteLoop {
+            queue: Arc::clone(&queue),
+            syncer: Arc::clone(&syncer),
+            checkpoints: Arc::clone(&checkpoints),
+            progress: Arc::clone(&progress),
+            max_batch: options.max_batch,
+            patience: options.write_time_limit,
         };
         let checkpointer = Checkpointer {
             connection: opened.checkpointer,
@@ -298,7 +298,7 @@ fn spawn_readers(count: usize, reads: &Arc<ReadSide>) -> Result<Vec<JoinHandle<(
 /// The writer thread's part outside of [`Writer`]: where batches come from and go to.
 struct WriteLoop {
     queue: Arc<WriteQueue>,
-    handover: Arc<Handover>,
+    syncer: Arc<Syncer>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
     max_batch: usize,
@@ -343,10 +343,18 @@ impl WriteLoop {
         if let Some(reason) = writer.failed_sync() {
             self.poison(reason.to_owned());
         }
-        self.handover.push(Committed { number, members });
+        self.hand_over(Committed { number, members });
         self.checkpoints.note_growth();
         if self.checkpoints.is_finish_wanted() {
             self.finish_checkpoint(writer);
+        }
+    }
+
+    fn hand_over(&self, batch: Committed) {
+        let is_alone = batch.members.len() == 1 && self.queue.is_empty();
+        let left = if is_alone { self.syncer.sync_now(batch) } else { Err(batch) };
+        if let Err(batch) = left {
+            self.syncer.handover.push(batch);
         }
     }
 
@@ -383,7 +391,7 @@ impl Drop for WriteLoop {
         while self.queue.take(usize::MAX, &mut rest, None) != Taken::Closed {
             rest.drain(..).for_each(|member| self.queue.refuse(member));
         }
-        self.handover.close();
+        self.syncer.handover.close();
     }
 }
 

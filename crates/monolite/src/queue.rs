@@ -75,6 +75,10 @@ impl<T> Queue<T> {
         self.state().items.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().items.is_empty()
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }

@@ -9,11 +9,17 @@
 //! Meanwhile the writer runs and commits the next batches. It waits only when more members are
 //! unanswered than the queue may hold, so a slow disk bounds memory, too.
 //!
+//! A single member with nobody before or behind it has nothing to overlap with: the writer syncs it
+//! itself ([`Syncer::sync_now`]), which spares a hand-over between threads (30 to 40 µs, a tenth of
+//! the latency of a lonely write).
+//!
 //! # Invariants
+//! - Batches are answered in commit order: `sync_now` is refused while any is unanswered.
 //! - Nobody is answered `Ok` unless a sync that began after its commit succeeded.
 //! - After a failed sync there is no other: Linux reports a lost page once and then calls it clean.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -115,19 +121,35 @@ pub(crate) struct Syncer {
 
 impl Syncer {
     /// Runs until the handover is closed and empty.
-    pub(crate) fn run(self) {
+    pub(crate) fn run(&self) {
         while let Some(batches) = self.handover.take_all() {
             let last = batches.back().map_or(0, |batch| batch.number);
-            let verdict = self.sync();
-            if verdict.is_ok() {
-                self.progress.finish_sync(last);
-            }
+            let is_durable = self.sync_up_to(last);
             for batch in batches {
                 let members = batch.members.len();
-                self.answer(batch, verdict.is_ok());
+                self.answer(batch, is_durable);
                 self.handover.note_answered(members);
             }
         }
+    }
+
+    /// Syncs and answers `batch` on the calling thread, the writer's, if every batch before it has
+    /// been answered; gives it back otherwise.
+    pub(crate) fn sync_now(&self, batch: Committed) -> Result<(), Committed> {
+        if self.handover.unanswered() > 0 {
+            return Err(batch);
+        }
+        let is_durable = self.sync_up_to(batch.number);
+        self.answer(batch, is_durable);
+        Ok(())
+    }
+
+    fn sync_up_to(&self, number: u64) -> bool {
+        let is_durable = self.sync().is_ok();
+        if is_durable {
+            self.progress.finish_sync(number);
+        }
+        is_durable
     }
 
     /// Puts everything committed so far on disk, or poisons the database.
@@ -152,7 +174,8 @@ impl Syncer {
             if !is_durable && let Err(error) = self.progress.check_poison() {
                 entry.overrule(error);
             }
-            entry.answer();
+            // A waker of the caller's executor runs in here; its panic is not ours to die of.
+            let _ = catch_unwind(AssertUnwindSafe(|| entry.answer()));
         }
     }
 }
