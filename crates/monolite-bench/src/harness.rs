@@ -183,6 +183,7 @@ pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
         retries: rounds.iter().map(|round| round.retries).sum(),
         wal_bytes_max: rounds.iter().map(|round| round.wal_bytes_max).max().unwrap_or(0),
         checkpoints: rounds.iter().map(|round| round.checkpoints).sum(),
+        notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
         rounds: figures,
     };
     Cell::measured(profile, measurement)

@@ -25,6 +25,9 @@ pub const READER_CACHE_BYTES: u64 = 16 << 20;
 /// would make raw slower than it can be.
 pub const CHECKPOINT_SHARE: u64 = 4;
 
+/// However large the limit, the engine begins to checkpoint at this size of the WAL.
+pub const CHECKPOINT_MOST: u64 = 128 << 20;
+
 const PAGE_BYTES: u64 = 4096;
 
 /// What an acknowledgement means.

@@ -89,6 +89,10 @@ pub(crate) struct Tps {
     #[arg(long, value_name = "FILTER")]
     pub(crate) only: Option<String>,
 
+    /// Add a burst of this many seconds beside a reader that holds a snapshot for ten of them
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(11..=86_400))]
+    pub(crate) sustained: Option<u64>,
+
     /// Limit of the engine's WAL in MiB; raw SQLite checkpoints at the same size as the engine does
     #[arg(long, value_name = "MIB", default_value_t = tps::WAL_LIMIT_BYTES >> 20)]
     pub(crate) wal_limit_mib: u64,

@@ -9,6 +9,7 @@ use monolite_bench::report::files;
 use monolite_bench::tps::{self, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// The user stopped the run.
 #[derive(Debug)]
@@ -81,6 +82,7 @@ fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
             (None, _) => Source::Private,
         },
         only: arguments.only.clone(),
+        sustained: arguments.sustained.map(Duration::from_secs),
         wal_limit_bytes: arguments.wal_limit_mib << 20,
         command: repeatable(line),
         ..base

@@ -60,6 +60,10 @@ use crate::tx::Tx;
 use failure_rate::FailureRate;
 use rules::{Rule, Rules};
 
+/// How many members ahead one is brought into the cache: the time of a few members' runs is longer
+/// than a transfer between cores, and a run takes longer than that to evict it again.
+const FETCH_AHEAD: usize = 2;
+
 /// The queue of the writer, which knows why it refuses.
 pub(crate) struct WriteQueue {
     queue: Queue<Box<dyn Member>>,
@@ -253,6 +257,9 @@ impl Writer {
     ) -> Filled {
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
             let Some(mut entry) = inbox.pop_front() else { break };
+            if let Some(ahead) = inbox.get(FETCH_AHEAD) {
+                ahead.member.fetch();
+            }
             if !entry.member.is_repeatable() && self.rules.keep(Rule::OnceEndsItsBatch) {
                 return self.run_once(batch, entry);
             }

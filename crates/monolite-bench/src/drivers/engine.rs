@@ -1,6 +1,6 @@
 //! The engine itself, used as an application would use it.
 //!
-//! A burst is offered by one thread that keeps as many transactions under way as the queue admits.
+//! A burst is offered by one thread that keeps the queue full.
 //! A closed loop is a thread (one client) or a number of logical clients, each a future that awaits
 //! its acknowledgement before its next transaction, on executor threads of `futures`. Transfers are
 //! drawn beforehand; the closures hold what they need and draw nothing.
@@ -12,7 +12,7 @@ use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use monolite::{Database, Options, Write};
+use monolite::{Database, ErrorKind, Options, Tx, Write};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Transactions that a burst keeps under way: the capacity of the engine's queue.
-pub const BURST_WINDOW: usize = 16_384;
+/// Capacity of the engine's queue, its default. A burst keeps it full.
+pub const QUEUE_CAPACITY: usize = 16_384;
 
 /// Submissions between two looks at what has been acknowledged, in a burst. An acknowledgement is
 /// seen at most this many submissions late, about 0.2 ms.
@@ -46,7 +46,7 @@ impl Settings {
             format!("wal_limit_bytes = {}", self.wal_limit_bytes),
             format!("writer_cache_bytes = {WRITER_CACHE_BYTES}"),
             format!("reader_cache_bytes = {READER_CACHE_BYTES}"),
-            format!("queue_capacity = {BURST_WINDOW}"),
+            format!("queue_capacity = {QUEUE_CAPACITY}"),
             "everything else: the defaults".into(),
         ]
     }
@@ -61,7 +61,7 @@ impl Settings {
             .wal_limit_bytes(self.wal_limit_bytes)
             .writer_cache_bytes(WRITER_CACHE_BYTES)
             .reader_cache_bytes(READER_CACHE_BYTES)
-            .queue_capacity(BURST_WINDOW)
+            .queue_capacity(QUEUE_CAPACITY)
             .open(database)
             .context("cannot open the engine")
     }
@@ -94,15 +94,17 @@ enum Fate {
 
 type TransferHandle = Write<(), TransferError>;
 
+fn perform(tx: &Tx<'_>, transfer: Transfer, fate: Fate) -> Result<(), TransferError> {
+    let withdrawn = tx.execute(WITHDRAW_SQL, (transfer.amount, transfer.from))?;
+    if fate == Fate::Fails {
+        return Err(TransferError::OnPurpose);
+    }
+    let deposited = tx.execute(DEPOSIT_SQL, (transfer.amount, transfer.to))?;
+    if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
+}
+
 fn submit(db: &Database, transfer: Transfer, fate: Fate) -> TransferHandle {
-    db.write(move |tx| {
-        let withdrawn = tx.execute(WITHDRAW_SQL, (transfer.amount, transfer.from))?;
-        if fate == Fate::Fails {
-            return Err(TransferError::OnPurpose);
-        }
-        let deposited = tx.execute(DEPOSIT_SQL, (transfer.amount, transfer.to))?;
-        if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
-    })
+    db.write(move |tx| perform(tx, transfer, fate))
 }
 
 /// Counts an answer, which must be the one that was due.
@@ -118,7 +120,7 @@ fn count(round: &mut Round, fate: Fate, answer: Result<(), TransferError>) -> Re
 
 fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
     let transfers = work.warm_up();
-    for chunk in transfers.chunks(BURST_WINDOW / 2) {
+    for chunk in transfers.chunks(QUEUE_CAPACITY / 2) {
         let handles: Vec<_> = chunk.iter().map(|t| submit(db, *t, Fate::Succeeds)).collect();
         for handle in handles {
             count(&mut Round::default(), Fate::Succeeds, handle.wait())?;
@@ -151,8 +153,25 @@ impl Candidate for EngineBurst {
     }
 
     fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
-        let db = self.settings.open(&self.database)?;
-        let warmed = warm_up(&db, work)?;
+        self.run_on(&self.open()?, work)
+    }
+}
+
+impl EngineBurst {
+    /// Opens the engine on the data set.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn open(&self) -> Result<Database> {
+        self.settings.open(&self.database)
+    }
+
+    /// Warms `db` up, works through the round, and closes.
+    ///
+    /// # Errors
+    /// Those of [`Candidate::run`].
+    pub fn run_on(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
+        let warmed = warm_up(db, work)?;
         let goal = work.goal(self.profile.extent);
         let mut under_way = UnderWay::default();
         let begin = Instant::now();
@@ -162,12 +181,9 @@ impl Candidate for EngineBurst {
                 work.interrupt.check()?;
                 under_way.take_answers()?;
             }
-            if under_way.pending.len() == BURST_WINDOW {
-                under_way.wait_for_oldest()?;
-            }
             let fate = if self.profile.fails(next) { Fate::Fails } else { Fate::Succeeds };
             let start = next.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
-            let handle = submit(&db, work.transfer(next), fate);
+            let handle = under_way.submit(db, work.transfer(next), fate)?;
             under_way.pending.push_back(Pending { handle, fate, start });
             next += 1;
         }
@@ -175,7 +191,7 @@ impl Candidate for EngineBurst {
             under_way.wait_for_oldest()?;
         }
         let mut round = Round { elapsed: begin.elapsed(), taken: next, ..under_way.round };
-        close(&db, &mut round)?;
+        close(db, &mut round)?;
         Ok(Outcome { round, warmed })
     }
 }
@@ -206,6 +222,17 @@ impl UnderWay {
             self.answered(fate, start, now, answer)?;
         }
         Ok(())
+    }
+
+    /// Submits a transfer; while the queue is full, waits for the oldest one under way.
+    fn submit(&mut self, db: &Database, transfer: Transfer, fate: Fate) -> Result<TransferHandle> {
+        loop {
+            match db.try_write(move |tx| perform(tx, transfer, fate)) {
+                Ok(handle) => return Ok(handle),
+                Err(error) if error.kind() == ErrorKind::Overloaded => self.wait_for_oldest()?,
+                Err(error) => return Err(error).context("a transfer was not accepted"),
+            }
+        }
     }
 
     fn wait_for_oldest(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ pub mod engine;
 pub mod held;
 pub mod postgres;
 pub mod raw;
+pub mod sustained;
 
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
@@ -110,6 +111,8 @@ pub struct Round {
     pub wal_bytes_max: u64,
     /// Times that a checkpoint was completed and the WAL began anew, warm-up included.
     pub checkpoints: u64,
+    /// What else is to be known of the round.
+    pub note: Option<String>,
 }
 
 /// What a candidate is.

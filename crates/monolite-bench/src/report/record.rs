@@ -157,6 +157,9 @@ pub struct Measurement {
     pub wal_bytes_max: u64,
     /// Checkpoints in all rounds after which the WAL began anew, where they can be counted.
     pub checkpoints: u64,
+    /// What else is to be known, of each counted round.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Each counted round.
     pub rounds: Vec<RoundFigures>,
 }

@@ -11,7 +11,7 @@ pub fn all(record: &TpsRecord) -> Vec<Table> {
     let mut tables = vec![headlines(record)];
     tables.extend(Durability::ALL.map(|durability| burst(record, durability)));
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
-    tables.extend([reads(record), delays(record), published_figures()]);
+    tables.extend([reads(record), delays(record), sustained(record), published_figures()]);
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -30,6 +30,7 @@ pub fn headlines(record: &TpsRecord) -> Table {
     let ours = rate("burst/durable/monolite");
     let raw = rate("burst/durable/raw-batch");
     let latency = |id: &str| Some(record.cell(id)?.measurement()?.latency.p50_ns as f64);
+    let slowest = |id: &str| Some(record.cell(id)?.measurement()?.latency.p99_9_ns as f64);
     let limit = |id: &str| Some(record.limits.iter().find(|limit| limit.cell == id)?.reached);
     let lines = [
         Headline {
@@ -66,6 +67,11 @@ pub fn headlines(record: &TpsRecord) -> Table {
             name: "monolite, 128 waiting clients, durable",
             over: "the physical limit",
             value: limit("closed/durable/monolite-128"),
+        },
+        Headline {
+            name: "monolite, sustained burst beside a reader: p99.9",
+            over: "a burst without checkpoints, p99.9",
+            value: share(slowest("sustained/durable/held"), slowest("sustained/durable/short")),
         },
         Headline {
             name: "monolite, autocommit point reads",
@@ -208,6 +214,21 @@ fn delays(record: &TpsRecord) -> Table {
     }
     if !table.rows.is_empty() {
         add_reason(record, &mut table);
+    }
+    table
+}
+
+fn sustained(record: &TpsRecord) -> Table {
+    let header = ["", "tx/s", "p50", "p90", "p99", "p99.9", "max", "WAL (checkpoints)"];
+    let title = "Sustained burst, durable, beside a reader that holds a snapshot for 10 s";
+    let mut table = Table::new(title, &header);
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with("sustained/")) {
+        let Some(measurement) = cell.measurement() else { continue };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        row.extend(percentiles(cell));
+        row.push(format!("{} ({})", bytes(measurement.wal_bytes_max), measurement.checkpoints));
+        table.rows.push(row);
+        table.notes.extend(measurement.notes.iter().map(|note| format!("{}: {note}", cell.name)));
     }
     table
 }

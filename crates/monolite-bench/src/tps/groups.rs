@@ -9,9 +9,10 @@ use crate::drivers::held::HeldTransfers;
 use crate::drivers::postgres::Postgres;
 use crate::drivers::postgres::transfers::{PostgresTransfers, Script};
 use crate::drivers::raw::{Isolation, RawReads, RawTransfers};
+use crate::drivers::sustained::SustainedBurst;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
-use crate::raw_connection::{self, CHECKPOINT_SHARE, Durability};
+use crate::raw_connection::{self, CHECKPOINT_MOST, CHECKPOINT_SHARE, Durability};
 use crate::raw_connection::{READER_CACHE_BYTES, WRITER_CACHE_BYTES};
 use crate::report::names::{APPENDS, DELAYS};
 use crate::report::record::Cell;
@@ -48,6 +49,10 @@ const TIMED_TRANSFERS: usize = 200_000;
 /// Transfers drawn for a round with delays, of which only some thousands are done.
 const DELAYED_TRANSFERS: usize = 20_000;
 
+/// Transactions of the burst without checkpoints: half of what fills the 128 MiB at which the engine
+/// begins to copy the WAL.
+const SHORT_BURST: u64 = 150_000;
+
 /// Why the interactive transactions have no figures.
 const NOT_BUILT: &str = "not built yet";
 
@@ -68,7 +73,7 @@ pub fn raw_settings(options: &TpsOptions, durability: Durability) -> raw_connect
     raw_connection::Settings {
         durability,
         cache_bytes: WRITER_CACHE_BYTES,
-        checkpoint_wal_bytes: options.wal_limit_bytes / CHECKPOINT_SHARE,
+        checkpoint_wal_bytes: (options.wal_limit_bytes / CHECKPOINT_SHARE).min(CHECKPOINT_MOST),
     }
 }
 
@@ -132,8 +137,42 @@ impl<'g> Groups<'g> {
         cells.extend(self.measure(bench, "point reads", burst, self.reads())?);
         let transfers = burst.min(DELAYED_TRANSFERS);
         cells.extend(self.measure(bench, "delays", transfers, self.delays())?);
+        if let Some(time) = self.options.sustained {
+            let rounds = std::mem::replace(&mut bench.rounds, 1);
+            let group = self.sustained(time);
+            cells.extend(self.measure(bench, "sustained burst", TIMED_TRANSFERS, group)?);
+            bench.rounds = rounds;
+        }
         cells.extend(self.missing());
         Ok(cells)
+    }
+
+    /// A burst too short for a checkpoint, and long ones beside a reader, within a limit that the
+    /// reader's ten seconds exceed and one that they do not.
+    fn sustained(&self, time: Duration) -> Candidates<'g> {
+        let burst = |key: &str, name: &str, extent, wal_limit_bytes| {
+            let id = format!("sustained/durable/{key}");
+            let durability = Durability::Durable;
+            EngineBurst {
+                profile: self.profile(id, name, durability, extent),
+                database: self.database.to_owned(),
+                settings: Settings { durability, wal_limit_bytes },
+            }
+        };
+        let seconds = time.as_secs();
+        let limits = [("held", 1_u64 << 30), ("held-roomy", 8_u64 << 30)];
+        let mut group: Candidates<'g> = vec![Box::new(burst(
+            "short",
+            "monolite, too short for a checkpoint",
+            Extent::Operations(SHORT_BURST),
+            limits[0].1,
+        ))];
+        for (key, limit) in limits {
+            let name = format!("monolite, {seconds} s, WAL limit {} MiB", limit >> 20);
+            let burst = burst(key, &name, Extent::Time(time), limit);
+            group.push(Box::new(SustainedBurst { burst }));
+        }
+        group
     }
 
     fn measure(

@@ -55,6 +55,8 @@ pub struct TpsOptions {
     pub postgres: Source,
     /// Only cells whose name contains this.
     pub only: Option<String>,
+    /// Length of the sustained burst; left out when there is none.
+    pub sustained: Option<Duration>,
     /// Limit of the engine's WAL; raw connections checkpoint at the same size as the engine.
     pub wal_limit_bytes: u64,
     /// The command that repeats the run, without names of directories.
@@ -74,6 +76,7 @@ impl TpsOptions {
             timed_round: Duration::from_millis(1_200),
             postgres: Source::Private,
             only: None,
+            sustained: None,
             wal_limit_bytes: WAL_LIMIT_BYTES,
             command: String::new(),
         }

@@ -41,6 +41,17 @@ impl Machine {
         self.db.write(move |tx| markers::put(tx, id))
     }
 
+    /// A write whose closure waits at a gate before it writes.
+    fn put_behind_a_gate(&self, id: i64) -> (Arc<Gate>, Driven<Write<(), Error>>) {
+        let gate = Arc::new(Gate::default());
+        let stop = Arc::clone(&gate);
+        let write = self.db.write(move |tx| {
+            stop.pass();
+            markers::put(tx, id)
+        });
+        (gate, Driven::start(write))
+    }
+
     fn visible(&self) -> i64 {
         let count = self.db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
         count.wait().unwrap()
@@ -118,13 +129,18 @@ fn buffered_durability_loses_acknowledged_transactions_in_the_same_cut() {
 fn is_acknowledged_too_early(durability: Durability) -> (bool, bool) {
     let machine = machine(Options::new().durability(durability));
     let first_sync = machine.stop_syncs();
-    let mut first = Driven::start(machine.put(1));
+    // The second is in the queue before the first commits, so that the writer does not stay with
+    // the sync of the first.
+    let (first_gate, mut first) = machine.put_behind_a_gate(1);
+    eventually("the first write runs", || first_gate.arrivals() > 0);
+    let (second_gate, mut second) = machine.put_behind_a_gate(2);
+    first_gate.open();
     if durability == Durability::Synced {
         eventually("the first sync begins", || first_sync.arrivals() > 0);
     }
     eventually("the first write is visible", || machine.visible() == 1);
     let second_sync = machine.stop_syncs();
-    let mut second = Driven::start(machine.put(2));
+    second_gate.open();
     eventually("the second write is visible", || machine.visible() == 2);
     if durability == Durability::Buffered {
         eventually("the first answer", || first.is_done());
