@@ -81,7 +81,7 @@ pub(crate) struct Tps {
     #[arg(long)]
     pub(crate) no_postgres: bool,
 
-    /// Write a record of the run into DIR/<date>-tps: README.md, raw.json, summary.md
+    /// Write a record of the run into DIR/DATE-tps: README.md, raw.json, summary.md
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 

@@ -2,8 +2,9 @@
 //! pins the WAL for longer than it may.
 //!
 //! # Algorithm
-//! 1. Mark the connection revoked, and interrupt it so that a long step ends. Enter the connection's own mutex (readers are opened in serialized mode), so that no call of
-//!    its user is under way.
+//! 1. Mark the connection revoked, and interrupt it so that a long step ends. Enter the
+//!    connection's own mutex (readers are opened in serialized mode), so that no call of its user is
+//!    under way.
 //! 2. No statement is running: `ROLLBACK` ends the snapshot at once. A statement is running: its
 //!    user may hold pointers into it, so it is only interrupted; its next step fails and the
 //!    snapshot ends with the user's closure.
@@ -59,8 +60,8 @@ impl Revoker {
 
     /// Ends the snapshot, or has it end at its user's next step.
     ///
-    /// Waits for the call into SQLite that the connection's user is in, if any. The caller sees to it
-    /// that this user does not change meanwhile.
+    /// Waits for the call into SQLite that the connection's user is in, if any. The caller sees to
+    /// it that this user does not change meanwhile.
     pub fn revoke(&self) -> Revocation {
         let guard = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = guard.as_ref() else { return Revocation::Closed };

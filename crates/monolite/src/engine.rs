@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::queue::{Queue, Taken};
 use crate::read::{ReadSide, serve};
-use crate::readers::Readers;
+use crate::readers::{Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
 use crate::write::mark_writer_thread;
@@ -79,19 +79,7 @@ impl Engine {
         let clock = Arc::clone(&options.clock);
         let queue = Arc::new(WriteQueue::new(options.queue_capacity, Arc::clone(&progress)));
         let handover = Arc::new(Handover::new(options.queue_capacity));
-        let readers = Readers::new(
-            opened.readers,
-            opened.is_exclusive,
-            options.read_time_limit,
-            Arc::clone(&clock),
-            Arc::clone(&progress),
-            Arc::clone(&recorder),
-        );
-        let reads = Arc::new(ReadSide {
-            readers,
-            progress: Arc::clone(&progress),
-            queue: Queue::new(options.queue_capacity),
-        });
+        let reads = read_side(opened.readers, opened.is_exclusive, options, &progress, &recorder);
         let checkpoints = Arc::new(Checkpoints::new(
             Arc::clone(&opened.wal),
             options.wal_limit_bytes,
@@ -134,8 +122,7 @@ impl Engine {
         };
         let wal = opened.wal;
         let own_threads = running.threads();
-        let life = Life { stage: Mutex::new(Stage::Open(running)), closed: Condvar::new() };
-        let life = Arc::new(life);
+        let life = Arc::new(Life::new(running));
         Ok(Engine {
             queue,
             reads,
@@ -207,6 +194,10 @@ impl Engine {
 }
 
 impl Life {
+    fn new(running: Running) -> Life {
+        Life { stage: Mutex::new(Stage::Open(running)), closed: Condvar::new() }
+    }
+
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,7 +223,7 @@ impl Ending {
 
 fn spawn_ending(ending: Ending) -> Result<()> {
     spawn("monolite-close", move || {
-        // Nobody is there to be told; what a failed checkpoint leaves is recovered at the next open.
+        // Nobody is there to be told. What a failed checkpoint leaves, the next open recovers.
         let _ = ending.run();
     })?;
     Ok(())
@@ -285,6 +276,25 @@ fn spawn<T: Send + 'static>(
         let message = format!("the thread {name} cannot be started: {error}");
         Error::new(ErrorKind::Storage, message)
     })
+}
+
+fn read_side(
+    readers: Vec<Reader>,
+    keep_snapshots: bool,
+    options: &Options,
+    progress: &Arc<Progress>,
+    recorder: &Arc<Recorder>,
+) -> Arc<ReadSide> {
+    let readers = Readers::new(
+        readers,
+        keep_snapshots,
+        options.read_time_limit,
+        Arc::clone(&options.clock),
+        Arc::clone(progress),
+        Arc::clone(recorder),
+    );
+    let queue = Queue::new(options.queue_capacity);
+    Arc::new(ReadSide { readers, progress: Arc::clone(progress), queue })
 }
 
 fn spawn_readers(count: usize, reads: &Arc<ReadSide>) -> Result<Vec<JoinHandle<()>>> {

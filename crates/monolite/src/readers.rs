@@ -259,8 +259,8 @@ impl Readers {
         });
     }
 
-    /// Revokes the snapshots of reads that began before `moment`: when the WAL has been copied whole
-    /// since then, they alone keep it from starting anew. Later ones read the database file.
+    /// Revokes the snapshots of reads that began before `moment`: when the WAL has been copied
+    /// whole since then, they alone keep it from starting anew. Later ones read the database file.
     pub(crate) fn revoke_begun_before(&self, moment: Duration) {
         self.revoke(|_, read| read.began < nanos(moment));
     }

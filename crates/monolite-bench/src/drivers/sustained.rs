@@ -1,9 +1,10 @@
 //! The engine under a burst that does not end, with and without what makes a WAL grow.
 //!
 //! # Algorithm
-//! The burst of [`EngineBurst`], for a time instead of a count. Beside it one reader holds a snapshot
-//! for [`HELD`], by a query now and then, as a report would. Whether the reader got to its end or was
-//! ended by the engine is part of the figures: near the WAL's limit the engine ends old snapshots.
+//! The burst of [`EngineBurst`], for a time instead of a count. Beside it one reader holds a
+//! snapshot for [`HELD`], by a query now and then, as a report would. Whether the reader got to its
+//! end or was ended by the engine is part of the figures: near the WAL's limit the engine ends old
+//! snapshots.
 
 use super::engine::EngineBurst;
 use super::{Candidate, Outcome, Profile, Work};

@@ -49,8 +49,8 @@ const TIMED_TRANSFERS: usize = 200_000;
 /// Transfers drawn for a round with delays, of which only some thousands are done.
 const DELAYED_TRANSFERS: usize = 20_000;
 
-/// Transactions of the burst without checkpoints: half of what fills the 128 MiB at which the engine
-/// begins to copy the WAL.
+/// Transactions of the burst without checkpoints: half of what fills the 128 MiB at which the
+/// engine begins to copy the WAL.
 const SHORT_BURST: u64 = 150_000;
 
 /// Why the interactive transactions have no figures.
