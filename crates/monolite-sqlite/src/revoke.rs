@@ -3,8 +3,8 @@
 //!
 //! # Algorithm
 //! 1. Mark the connection revoked, and interrupt it so that a long step ends. Enter the
-//!    connection's own mutex (readers are opened in serialized mode), so that no call of its user is
-//!    under way.
+//!    connection's own mutex (readers are opened in serialized mode), so that no call of its user
+//!    is under way.
 //! 2. No statement is running: `ROLLBACK` ends the snapshot at once. A statement is running: its
 //!    user may hold pointers into it, so it is only interrupted; its next step fails and the
 //!    snapshot ends with the user's closure.
