@@ -182,13 +182,13 @@ impl Checkpoints {
         let readers = &self.reads.readers;
         let mut copied_at = None;
         while !self.has_room() {
+            let is_copied = self.finish(writer)?.is_complete();
             let now = self.clock.now();
-            if self.finish(writer)?.is_complete() {
+            if is_copied {
                 copied_at.get_or_insert(now);
             }
             match copied_at {
-                Some(moment) if now - moment >= SHORT => readers.revoke_begun_before(moment),
-                Some(_) => {}
+                Some(moment) => readers.revoke_taken_before(moment, SHORT),
                 None => readers.revoke_outdated(SHORT),
             }
             if now - start > patience {

@@ -5,6 +5,10 @@
 //! in one turn, so the lock is taken once per batch on its side. The consumer is signalled only
 //! when it sleeps, so a busy one costs its producers no system call.
 //!
+//! Between two lonely items the consumer may sleep and be woken in less time than either takes. So
+//! it notices how long it slept: after a short sleep it spins for up to [`SPIN`] before the next
+//! one, and a spin that saw nothing is not repeated until another short sleep.
+//!
 //! A producer that finds the queue full gets a ticket and leaves a waker under it; each place that
 //! becomes free wakes the holder of the oldest. One that is woken too late keeps its ticket, and so
 //! its turn. One that goes away gives the ticket back, or, woken already, wakes the next.
@@ -14,9 +18,14 @@
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the consumer spins at most: a sleep and its wake-up, 30 to 40 µs each, on the machines
+/// that we measured.
+const SPIN: Duration = Duration::from_micros(80);
 
 /// Why an item was not accepted; the item comes back.
 pub(crate) enum Rejected<T> {
@@ -46,11 +55,14 @@ struct State<T> {
     consumer_sleeps: u32,
     kicked: bool,
     closed: bool,
+    last_sleep_was_short: bool,
 }
 
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     not_empty: Condvar,
+    /// Changes with every item, kick and close, for a consumer that spins.
+    events: AtomicU64,
     capacity: usize,
 }
 
@@ -63,8 +75,14 @@ impl<T> Queue<T> {
             consumer_sleeps: 0,
             kicked: false,
             closed: false,
+            last_sleep_was_short: false,
         };
-        Queue { state: Mutex::new(state), not_empty: Condvar::new(), capacity }
+        Queue {
+            state: Mutex::new(state),
+            not_empty: Condvar::new(),
+            events: AtomicU64::new(0),
+            capacity,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
@@ -126,6 +144,7 @@ impl<T> Queue<T> {
             return Err((state, Rejected::Full(item)));
         }
         state.items.push_back(item);
+        self.events.fetch_add(1, Ordering::Release);
         let sleeps = state.consumer_sleeps > 0;
         drop(state);
         if sleeps {
@@ -173,10 +192,20 @@ impl<T> Queue<T> {
                 state = self.state();
                 continue;
             }
+            if std::mem::take(&mut state.last_sleep_was_short) {
+                let (spun, saw_something) = self.spin(state);
+                state = spun;
+                state.last_sleep_was_short = saw_something;
+                if saw_something {
+                    continue;
+                }
+            }
             state.consumer_sleeps += 1;
+            let start = Instant::now();
             let (woken, timed_out) = self.sleep(state, patience);
             state = woken;
             state.consumer_sleeps -= 1;
+            state.last_sleep_was_short = start.elapsed() < SPIN;
             if timed_out && state.items.is_empty() && !state.closed {
                 state.kicked = false;
                 return Taken::Nothing;
@@ -193,6 +222,23 @@ impl<T> Queue<T> {
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         Taken::Items
+    }
+
+    /// Waits for an event without sleeping, and without the lock; tells whether there was one.
+    fn spin<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> (MutexGuard<'a, State<T>>, bool) {
+        let before = self.events.load(Ordering::Acquire);
+        drop(state);
+        let start = Instant::now();
+        let saw_something = loop {
+            if self.events.load(Ordering::Acquire) != before {
+                break true;
+            }
+            if start.elapsed() > SPIN {
+                break false;
+            }
+            std::hint::spin_loop();
+        };
+        (self.state(), saw_something)
     }
 
     fn sleep<'a>(
@@ -215,6 +261,7 @@ impl<T> Queue<T> {
     /// Makes a sleeping consumer return without items.
     pub(crate) fn kick(&self) {
         self.state().kicked = true;
+        self.events.fetch_add(1, Ordering::Release);
         self.not_empty.notify_all();
     }
 
@@ -222,6 +269,7 @@ impl<T> Queue<T> {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
+        self.events.fetch_add(1, Ordering::Release);
         let wakers = std::mem::take(&mut state.waiting_producers);
         drop(state);
         self.not_empty.notify_all();

@@ -4,8 +4,9 @@
 //! 1. A read takes a free connection, trying the one its thread used last first; when all are
 //!    taken it waits for one.
 //! 2. **Kept snapshots.** A read transaction is not ended with its read. The next read on the
-//!    connection goes on with it when no batch was committed since its snapshot was taken, which
-//!    saves the locks of a new one. (Only with `Sharing::Exclusive`: nobody else can commit.)
+//!    connection goes on with it when no batch was committed since its snapshot was taken and no
+//!    checkpoint asked for new ones, which saves the locks of a new one. (Only with
+//!    `Sharing::Exclusive`: nobody else can commit.)
 //! 3. A kept snapshot pins the WAL, so the checkpointer ends those of idle connections, and
 //!    revokes those of readers that hold one for too long.
 //!
@@ -36,9 +37,17 @@ pub(crate) struct Reader {
 struct Seat {
     /// `None` once the pool is closed.
     reader: Option<Reader>,
-    /// Batches that the open read transaction is known to contain.
-    snapshot: Option<u64>,
+    snapshot: Option<Snapshot>,
     last_sql: RefCell<String>,
+}
+
+/// The read transaction that is open on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Snapshot {
+    /// Batches that it is known to contain.
+    committed: u64,
+    /// [`Readers::renewals`] when it was taken.
+    renewals: u64,
 }
 
 /// What other threads may see of a reader; on cache lines of its own.
@@ -48,6 +57,8 @@ struct Watch {
     state: AtomicU64,
     /// Batches its snapshot contains; `u64::MAX` without one.
     snapshot: AtomicU64,
+    /// When that snapshot was taken, in nanoseconds of the clock.
+    taken: AtomicU64,
     reads: AtomicU64,
     kept: AtomicU64,
     revoker: Revoker,
@@ -135,6 +146,8 @@ struct Slot {
 pub(crate) struct Readers {
     slots: Box<[Slot]>,
     keep_snapshots: bool,
+    /// Changes when kept snapshots must not be used any more.
+    renewals: AtomicU64,
     time_limit: Duration,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
@@ -164,6 +177,7 @@ impl Readers {
             let watch = Watch {
                 state: AtomicU64::new(IDLE),
                 snapshot: AtomicU64::new(u64::MAX),
+                taken: AtomicU64::new(0),
                 reads: AtomicU64::new(0),
                 kept: AtomicU64::new(0),
                 revoker: reader.connection.revoker(),
@@ -174,6 +188,7 @@ impl Readers {
         Readers {
             slots: slots.collect(),
             keep_snapshots,
+            renewals: AtomicU64::new(0),
             time_limit,
             clock,
             progress,
@@ -230,8 +245,10 @@ impl Readers {
         })
     }
 
-    /// Ends the snapshots that idle connections keep, and tells what still pins the WAL.
+    /// Ends the snapshots that idle connections keep, has busy ones take a new one for their next
+    /// read, and tells what still pins the WAL.
     pub(crate) fn release_idle(&self) -> Option<Pinned> {
+        self.renewals.fetch_add(1, Ordering::AcqRel);
         let committed = self.progress.committed();
         let now = nanos(self.clock.now());
         let mut oldest = None;
@@ -259,10 +276,14 @@ impl Readers {
         });
     }
 
-    /// Revokes the snapshots of reads that began before `moment`: when the WAL has been copied
-    /// whole since then, they alone keep it from starting anew. Later ones read the database file.
-    pub(crate) fn revoke_begun_before(&self, moment: Duration) {
-        self.revoke(|_, read| read.began < nanos(moment));
+    /// Revokes snapshots that were taken before `moment`, of reads that have been going on for
+    /// longer than `age`: when the WAL has been copied whole since then, they alone keep it from
+    /// starting anew. Later snapshots read the database file.
+    pub(crate) fn revoke_taken_before(&self, moment: Duration, age: Duration) {
+        let latest_begin = self.clock.now().saturating_sub(age);
+        self.revoke(|watch, read| {
+            read.began <= nanos(latest_begin) && watch.taken.load(Ordering::Acquire) < nanos(moment)
+        });
     }
 
     fn revoke(&self, is_in_the_way: impl Fn(&Watch, State) -> bool) {
@@ -296,16 +317,18 @@ impl Readers {
 
 impl Seat {
     /// Makes sure that a read transaction is open whose snapshot contains everything committed.
-    fn start(&mut self, readers: &Readers, watch: &Watch) -> Result<()> {
-        let committed = readers.progress.committed();
-        if readers.keep_snapshots && self.snapshot == Some(committed) {
+    fn start(&mut self, readers: &Readers, watch: &Watch, now: Duration) -> Result<()> {
+        let renewals = readers.renewals.load(Ordering::Acquire);
+        let current = Snapshot { committed: readers.progress.committed(), renewals };
+        if readers.keep_snapshots && self.snapshot == Some(current) {
             watch.kept.store(watch.kept.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return Ok(());
         }
         self.end_snapshot(watch);
         self.reader.as_ref().ok_or_else(closed)?.connection.begin_deferred()?;
-        self.snapshot = Some(committed);
-        watch.snapshot.store(committed, Ordering::Release);
+        self.snapshot = Some(current);
+        watch.taken.store(nanos(now), Ordering::Release);
+        watch.snapshot.store(current.committed, Ordering::Release);
         Ok(())
     }
 
@@ -332,7 +355,7 @@ impl Turn<'_> {
         let (readers, watch) = (self.readers, &self.slot.watch);
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let now = readers.clock.now();
-        seat.start(readers, watch)?;
+        seat.start(readers, watch, now)?;
         let read = State { began: nanos(now), stage: Stage::Running };
         watch.state.store(read.pack(), Ordering::Release);
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
