@@ -1,0 +1,181 @@
+//! Other processes: a program that tortures runs itself again, to play a role that is named in its
+//! environment, so that it can be killed, starved or cut off while its parent goes on.
+//!
+//! # Invariants
+//! - A child ends when its parent does: its standard input is a pipe from the parent.
+//! - What a child says goes through a pipe line by line; a line that the parent has read was said.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+
+const ROLE: &str = "MONOLITE_ROLE";
+
+/// How to start the running program again.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    /// Programs to start it under, as `strace -f`.
+    under: Vec<OsString>,
+}
+
+impl Program {
+    /// The running program, without arguments; its `main` calls [`play`] before anything else.
+    ///
+    /// # Errors
+    /// When the system does not tell where the program is.
+    pub fn this() -> Result<Program> {
+        let path = env::current_exe().context("cannot find this program's own file")?;
+        Ok(Program { path, arguments: Vec::new(), under: Vec::new() })
+    }
+
+    /// The running test binary, which has a test of this full name that calls [`play`].
+    ///
+    /// # Errors
+    /// When the system does not tell where the program is.
+    pub fn this_test(name: &str) -> Result<Program> {
+        let arguments = [name, "--exact", "--nocapture"].map(OsString::from).to_vec();
+        Ok(Program { arguments, ..Program::this()? })
+    }
+
+    /// The same program, started by `command`, as `["strace", "-f"]`.
+    #[must_use]
+    pub fn under(mut self, command: &[&str]) -> Program {
+        self.under = command.iter().map(OsString::from).collect();
+        self
+    }
+
+    /// Starts it in `role`, with further variables in its environment.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn spawn(&self, role: &str, variables: &[(&str, &str)]) -> Result<Child> {
+        let mut words = self.under.iter().cloned().chain([self.path.clone().into()]);
+        let first = words.next().context("a program has a path")?;
+        let mut process = Command::new(&first)
+            .args(words)
+            .args(&self.arguments)
+            .env(ROLE, role)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", first.display()))?;
+        let output = process.stdout.take().context("the child's output is piped")?;
+        let lines = BufReader::new(output).lines();
+        Ok(Child { input: process.stdin.take(), process, lines })
+    }
+}
+
+/// A running child. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Child {
+    process: Process,
+    input: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Child {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The next whole line it said; `None` once it has ended and everything is read.
+    pub fn next_line(&mut self) -> Option<String> {
+        self.lines.next().and_then(Result::ok)
+    }
+
+    /// Reads up to the line that the child says with `word`, and returns the rest of that line.
+    ///
+    /// # Errors
+    /// When it ends without saying so.
+    pub fn await_word(&mut self, word: &str) -> Result<String> {
+        let words = self.lines.by_ref().map_while(Result::ok);
+        let mut said = words.filter_map(|line| line.strip_prefix(word).map(str::to_owned));
+        said.next().ok_or_else(|| anyhow!("the child ended without saying {word:?}"))
+    }
+
+    /// Tells the child to go on, see [`await_parent`].
+    pub fn go_on(&mut self) {
+        drop(self.input.take());
+    }
+
+    /// `SIGKILL`, and waits until the process is gone. What it said before can still be read.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill().context("cannot kill the child")?;
+        self.process.wait().context("cannot wait for the child")?;
+        Ok(())
+    }
+
+    /// Waits for the end of a child that ends by itself.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn succeeds(mut self) -> Result<()> {
+        self.go_on();
+        let status = self.process.wait().context("cannot wait for the child")?;
+        ensure!(status.success(), "the child ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended by itself, and then there is nobody to kill.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a child does, by the name of its role.
+pub type Roles<'a> = &'a [(&'a str, fn() -> Result<()>)];
+
+/// Plays the role this process was started for and ends the process; returns when there is none.
+pub fn play(roles: Roles<'_>) {
+    let Ok(role) = env::var(ROLE) else { return };
+    let played = match roles.iter().find(|(name, _)| *name == role) {
+        Some((_, act)) => act(),
+        None => Err(anyhow!("no such role: {role}")),
+    };
+    match played {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            say(&format!("failed {error:#}"));
+            std::process::exit(1);
+        }
+    }
+}
+
+/// In a child: says a line to the parent. Ends the process when nobody listens.
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let said = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
+    if said.is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// In a child: waits for [`Child::go_on`], or for the parent's end.
+pub fn await_parent() {
+    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+}
+
+/// In a child: what the parent put into the environment.
+///
+/// # Errors
+/// When it is not set, or cannot be read as a `T`.
+pub fn variable<T: FromStr>(name: &str) -> Result<T> {
+    let text = env::var(name).with_context(|| format!("{name} is not set"))?;
+    text.parse().map_err(|_| anyhow!("{name} cannot be read: {text}"))
+}
