@@ -17,6 +17,10 @@ pub(crate) enum Command {
     /// Measure on this machine what is promised, beside the alternatives
     #[command(subcommand)]
     Bench(Bench),
+
+    /// Try to break every promise on this machine's own disk, and count what was lost
+    #[command(long_about = TORTURE_HELP)]
+    Torture(Torture),
 }
 
 #[derive(Debug, Subcommand)]
@@ -108,6 +112,74 @@ pub(crate) struct Report {
     pub(crate) markdown: bool,
 }
 
+const TORTURE_HELP: &str = "\
+Try to break every promise on this machine's own disk, and count what was lost.
+
+Runs the checks that are named, each with its amount, or all of them with modest amounts (about 5 \
+minutes on 2 cores). Every check also runs known-bad arrangements (controls) that it must notice; \
+one that goes unnoticed breaks the verdict. Power cuts need root: they mount small file systems \
+of their own from image files and shut those down. Everything else runs as anybody. What cannot \
+run here is reported as skipped.
+
+A failure keeps its evidence and prints the command that repeats it. Exit code 0 means that every \
+promise was kept, 1 that one was not. Ctrl-C stops, and reports what was found until then.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Torture {
+    /// Kill the process with SIGKILL N times under load
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) kills: Option<u64>,
+
+    /// Cut the power of real file systems N times, ext4 and xfs in turn; needs root
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) cuts: Option<u64>,
+
+    /// Open N crash images made from unsynced writes: dropped, reordered, torn
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) images: Option<u64>,
+
+    /// Fail every single I/O of N scenarios, once and for good
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) sweeps: Option<u64>,
+
+    /// Check N transactions against a serial model, with faults on
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) history: Option<u64>,
+
+    /// Flip N single bits in database and WAL files
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) flips: Option<u64>,
+
+    /// Run SQL from somebody who means harm
+    #[arg(long)]
+    pub(crate) hostile: bool,
+
+    /// Offer ten times the load it can take, in limited memory, for a time, as 20s
+    #[arg(long, value_name = "T", value_parser = seconds, num_args = 0..=1,
+          default_missing_value = "20s")]
+    pub(crate) overload: Option<u64>,
+
+    /// Fill disks, delete files, fail syncs and allocations, turn the clock
+    #[arg(long)]
+    pub(crate) environment: bool,
+
+    /// Run mixed load with kills and schema changes for a time, as 90s, 30m or 2h
+    #[arg(long, value_name = "T", value_parser = seconds)]
+    pub(crate) soak: Option<u64>,
+
+    /// Directory on the disk to test; scratch files are made in it and removed
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub(crate) dir: PathBuf,
+
+    /// Repeat the run, or the case, with this seed [default: random]
+    #[arg(long, value_name = "SEED", value_parser = whole_number)]
+    pub(crate) seed: Option<u64>,
+
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaArgument {
     /// `account(id PRIMARY KEY, balance INT)`: two B-trees, as in the article
@@ -127,6 +199,19 @@ pub(crate) enum SkewArgument {
 fn whole_number(text: &str) -> Result<u64, String> {
     let digits = text.replace(['_', ','], "");
     digits.parse().map_err(|_| format!("{text} is not a whole number"))
+}
+
+/// Reads a time as `90`, `90s`, `30m` or `2h` into seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(digits) if text.ends_with('m') => (digits, 60),
+        Some(digits) if text.ends_with('h') => (digits, 3_600),
+        Some(digits) => (digits, 1),
+        None => (text, 1),
+    };
+    let wrong = || format!("{text} is not a time such as 90s, 30m or 2h");
+    let number = whole_number(digits).map_err(|_| wrong())?;
+    number.checked_mul(unit).filter(|seconds| *seconds > 0).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -153,6 +238,15 @@ mod tests {
         assert_eq!((tps.rows, tps.rounds, tps.quick), (None, None, false));
         assert_eq!(tps.schema, SchemaArgument::Published);
         assert_eq!(tps.wal_limit_mib, 256);
+    }
+
+    #[test]
+    fn times_have_units() {
+        let read: Vec<_> = ["90", "90s", "30m", "2h"].into_iter().map(seconds).collect();
+        assert_eq!(read, [Ok(90), Ok(90), Ok(1_800), Ok(7_200)]);
+        for wrong in ["", "h", "0s", "-1s", "1d", "99999999999999999999h", "9999999999999999999h"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use crate::arguments::{Bench, Report, SchemaArgument, SkewArgument, Tps};
 use crate::bar::Bar;
-use anyhow::{Context, Result, ensure};
+use crate::interrupt;
+use anyhow::{Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
 use monolite_bench::report::files;
@@ -39,7 +40,9 @@ fn tps(arguments: &Tps) -> Result<()> {
         "this is a debug build, whose figures mean nothing; build with cargo build --release"
     );
     let options = options(arguments, std::env::args().skip(1));
-    let interrupt = interrupt_on_signal()?;
+    let interrupt = Interrupt::default();
+    let asked = interrupt.clone();
+    interrupt::on_signal(move || asked.request())?;
     let bar = Bar::new();
     let outcome = tps::run(&options, &bar, &interrupt);
     bar.finish();
@@ -111,21 +114,6 @@ fn repeatable(line: impl Iterator<Item = String>) -> String {
         }
     }
     words.join(" ")
-}
-
-/// The first signal asks the run to stop, the second one ends the process.
-fn interrupt_on_signal() -> Result<Interrupt> {
-    let interrupt = Interrupt::default();
-    let seen = interrupt.clone();
-    ctrlc::set_handler(move || {
-        if seen.requested() {
-            std::process::exit(130);
-        }
-        seen.request();
-        let _ = writeln!(io::stderr(), "\nstopping; once more to stop at once");
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(interrupt)
 }
 
 fn report(arguments: &Report) -> Result<()> {

@@ -7,6 +7,8 @@
 mod arguments;
 mod bar;
 mod bench;
+mod interrupt;
+mod torture;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -14,13 +16,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // A torturing run starts this program again as its children.
+    monolite_sim::child::play(monolite_sim::torture::ROLES);
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Command::Bench(command) => bench::run(command),
+        Command::Torture(arguments) => torture::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<bench::Stopped>() => {
+        Err(error) if error.is::<bench::Stopped>() || error.is::<torture::Stopped>() => {
             complain(&error.to_string());
             ExitCode::from(130)
         }

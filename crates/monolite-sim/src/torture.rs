@@ -221,6 +221,11 @@ impl Setting<'_> {
     }
 }
 
+/// The version of SQLite that is under test.
+pub fn sqlite_version() -> &'static str {
+    monolite::rusqlite::version()
+}
+
 /// Runs the checks of `plan` one after another, and returns what came of each.
 ///
 /// A check that could not do its work (not: one that found something) is reported as failed by its

@@ -17,6 +17,8 @@ pub(super) struct Package {
     pub(super) manifest: Option<String>,
     /// Names of everything it asks for directly, of every kind.
     pub(super) direct: Vec<String>,
+    /// Those of `direct` that only its tests, examples and benchmarks ask for.
+    pub(super) tests_only: Vec<String>,
     /// Names of everything built into it, without what only its tests need.
     pub(super) shipped: HashSet<String>,
     /// Source files of its libraries, programs and examples, below the root; empty if not ours.
@@ -80,9 +82,15 @@ fn outline(metadata: &Metadata, graph: &Graph<'_>, package: &cargo_metadata::Pac
         license: package.license.clone(),
         manifest: ours.then(|| below(&package.manifest_path)),
         direct: package.dependencies.iter().map(|dep| dep.name.clone()).collect(),
+        tests_only: tests_only(package),
         shipped: reach(metadata, graph, &package.id),
         roots: targets.map(|target| below(&target.src_path)).collect(),
     }
+}
+
+fn tests_only(package: &cargo_metadata::Package) -> Vec<String> {
+    let is_for_tests = |dep: &&cargo_metadata::Dependency| dep.kind == DependencyKind::Development;
+    package.dependencies.iter().filter(is_for_tests).map(|dep| dep.name.clone()).collect()
 }
 
 /// Names of all packages that can be reached from `start`, itself left out.

@@ -61,6 +61,15 @@ fn the_line_as_drawn_is_fine() {
 }
 
 #[test]
+fn the_engines_tests_may_use_the_simulator() {
+    let mut packages = line();
+    let engine = packages.iter_mut().find(|package| package.name == "monolite").unwrap();
+    engine.direct.push("monolite-sim".into());
+    engine.tests_only.push("monolite-sim".into());
+    assert_eq!(findings(&packages), Vec::<String>::new());
+}
+
+#[test]
 fn an_arrow_that_turns_round_is_found() {
     for (from, to) in [
         ("monolite-sqlite", "monolite"),

@@ -1,0 +1,195 @@
+//! `monolite torture`: hands the arguments over, shows progress, prints the table and the verdict.
+
+use crate::arguments::Torture;
+use crate::bar::Bar;
+use crate::interrupt;
+use anyhow::{Context, Result};
+use monolite_bench::machine::Machine;
+use monolite_bench::progress::Progress;
+use monolite_bench::report::render::{Table, count};
+use monolite_sim::child::Program;
+use monolite_sim::torture::{self, Check, Event, Outcome, Plan, Verdict, Watch};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Where evidence of failures goes, below the directory under test.
+const EVIDENCE: &str = "torture-evidence";
+
+/// The amounts of a run in which no check is named: about five minutes on 2 cores.
+const MODEST: [(Check, u64); 10] = [
+    (Check::Sweeps, 12),
+    (Check::Images, 2_000),
+    (Check::History, 200_000),
+    (Check::Hostile, 1),
+    (Check::Flips, 500),
+    (Check::Kills, 500),
+    (Check::Environment, 1),
+    (Check::Cuts, 40),
+    (Check::Overload, 20),
+    (Check::Soak, 30),
+];
+
+/// A promise was broken, as the table says.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a promise was broken or a control went unnoticed")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// The user stopped the run; nothing was found until then.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("stopped; what was done until then is in the table")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Record<'a> {
+    version: &'static str,
+    sqlite: &'static str,
+    seed: u64,
+    seconds: f64,
+    verdict: &'static str,
+    machine: Machine,
+    outcomes: &'a [Outcome],
+}
+
+/// Runs the checks that `arguments` name.
+pub(crate) fn run(arguments: &Torture) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let requested = Arc::clone(&stop);
+    interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;
+    let bar = Bar::new();
+    let tell = |event: Event<'_>| match event {
+        Event::Begins { check, total } => {
+            bar.begin(&format!("{} ({})", check.name(), check.unit()), Some(total));
+        }
+        Event::Done(units) => bar.advance_to(units),
+        Event::Note(text) => bar.note(text),
+    };
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
+    let start = Instant::now();
+    let plan = plan(arguments, seed)?;
+    let outcomes = torture::run(&plan, Watch { tell: &tell, stop: &stop })?;
+    bar.finish();
+    let verdict = Verdict::over(&outcomes);
+    let record = Record {
+        version: env!("CARGO_PKG_VERSION"),
+        sqlite: torture::sqlite_version(),
+        seed,
+        seconds: start.elapsed().as_secs_f64(),
+        verdict: word(verdict),
+        machine: Machine::look(&arguments.dir),
+        outcomes: &outcomes,
+    };
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &record)?;
+        writeln!(out)?;
+    } else {
+        write_text(&record, &mut out)?;
+    }
+    match verdict {
+        Verdict::Broken => Err(Broken.into()),
+        _ if stop.load(Ordering::Relaxed) => Err(Stopped.into()),
+        Verdict::Kept | Verdict::Nothing => Ok(()),
+    }
+}
+
+/// The named checks in the order of [`Check::ALL`], or all of them.
+fn plan(arguments: &Torture, seed: u64) -> Result<Plan> {
+    let dir = std::path::absolute(&arguments.dir).context("cannot find the directory to test")?;
+    let amount = |check: Check| match check {
+        Check::Kills => arguments.kills,
+        Check::Cuts => arguments.cuts,
+        Check::Images => arguments.images,
+        Check::Sweeps => arguments.sweeps,
+        Check::History => arguments.history,
+        Check::Flips => arguments.flips,
+        Check::Hostile => arguments.hostile.then_some(1),
+        Check::Overload => arguments.overload,
+        Check::Environment => arguments.environment.then_some(1),
+        Check::Soak => arguments.soak,
+    };
+    let named = Check::ALL.map(|check| amount(check).map(|amount| (check, amount)));
+    let mut checks: Vec<_> = named.into_iter().flatten().collect();
+    if checks.is_empty() {
+        checks.extend(MODEST);
+    }
+    let evidence = dir.join(EVIDENCE);
+    Ok(Plan { dir, evidence, seed, checks, program: Program::this()? })
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Kept => "kept",
+        Verdict::Broken => "broken",
+        Verdict::Nothing => "nothing tried",
+    }
+}
+
+fn write_text(record: &Record<'_>, out: &mut dyn Write) -> io::Result<()> {
+    const HEADER: [&str; 9] = [
+        "check",
+        "unit",
+        "attempted",
+        "acknowledged",
+        "lost",
+        "partial",
+        "anomalies",
+        "controls detected",
+        "seconds",
+    ];
+    let mut table = Table::new(String::new(), &HEADER);
+    for outcome in record.outcomes {
+        let figures = [outcome.attempted, outcome.acknowledged, outcome.lost, outcome.partial];
+        let mut row = vec![outcome.check.clone(), outcome.unit.clone()];
+        row.extend(figures.map(|figure| count(figure as f64)));
+        row.push(count(outcome.anomalies as f64));
+        let detected = outcome.controls.iter().filter(|control| control.detected).count();
+        row.push(format!("{detected} of {}", outcome.controls.len()));
+        row.push(format!("{:.1}", outcome.seconds));
+        table.rows.push(row);
+    }
+    write!(out, "{}", table.to_text())?;
+    record.outcomes.iter().try_for_each(|outcome| write_details(outcome, out))?;
+    writeln!(out, "\nseed {}, SQLite {}, {:.0} s", record.seed, record.sqlite, record.seconds)?;
+    writeln!(out, "verdict: {}", record.verdict)
+}
+
+/// What the table has no room for.
+fn write_details(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{}", outcome.check)?;
+    for note in &outcome.notes {
+        writeln!(out, "  {note}")?;
+    }
+    for control in &outcome.controls {
+        let word = if control.detected { "detected" } else { "NOT DETECTED" };
+        writeln!(out, "  control: {}: {word} ({})", control.name, control.how)?;
+    }
+    for reason in &outcome.skipped {
+        writeln!(out, "  SKIPPED: {reason}")?;
+    }
+    for finding in &outcome.findings {
+        writeln!(out, "  FAILED: {}", finding.what)?;
+        if let Some(evidence) = &finding.evidence {
+            writeln!(out, "    evidence: {}", evidence.display())?;
+        }
+        writeln!(out, "    repeat:   {}", finding.reproduce)?;
+    }
+    Ok(())
+}
