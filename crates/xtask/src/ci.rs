@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::{range, tidy};
+use crate::{range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
@@ -37,6 +37,7 @@ struct Step {
 /// Runs every step, prints how long each took, and fails if any of them did.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut tally = Tally::default();
+    let mut skipped = 0;
     let steps = vec![
         step("fmt", || cargo(root, &["fmt", "--all", "--check"])),
         step("tidy", || tidy::run(root)),
@@ -47,7 +48,12 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
             tally = test(root)?;
             Ok(())
         }),
+        step("torture", || {
+            skipped = torture::run(root)?;
+            Ok(())
+        }),
     ];
+    tally.skipped += skipped;
     report(&steps, tally)
 }
 

@@ -1,7 +1,8 @@
 //! Chores of this repository, as `cargo xtask COMMAND`: the CI gate and the checks behind it.
 //!
-//! Each command is one module: [`ci`] runs the gate, [`tidy`] checks what reviewers forget, and
-//! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts.
+//! Each command is one module: [`ci`] runs the gate, [`tidy`] checks what reviewers forget,
+//! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, and [`torture`]
+//! runs `monolite torture` with the amounts that every change must survive.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -12,6 +13,7 @@
 mod ci;
 mod range;
 mod tidy;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,8 +23,9 @@ use anyhow::Context as _;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests
+  ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests, torture
   tidy                           the checks of this repository that no other tool makes
+  torture                        `monolite torture` with the amounts of the gate (minutes)
   rusqlite-range                 check monolite with both ends of its rusqlite range, and
                                  beside sqlx and diesel
   rusqlite-range --resolve-only  only show that the versions resolve (seconds)
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["ci"] => root().and_then(|root| ci::run(&root)),
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
+        ["torture"] => root().and_then(|root| torture::run(&root).map(drop)),
         ["rusqlite-range"] => root().and_then(|root| range::run(&root, range::Depth::Check)),
         ["rusqlite-range", "--resolve-only"] => {
             root().and_then(|root| range::run(&root, range::Depth::Resolve))

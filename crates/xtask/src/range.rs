@@ -2,7 +2,7 @@
 //!
 //! `libsqlite3-sys` says `links = "sqlite3"`, so a program holds exactly one version of it and
 //! every crate in the program has to agree. Monolite therefore accepts a range of `rusqlite`. This
-//! command shows that the range is real: it copies the two crates to a scratch workspace with a
+//! command shows that the range is real: it copies the crates to a scratch workspace with a
 //! lock file of its own, pins each end, and checks them; then it does the same with small programs
 //! that use Monolite beside `sqlx` and beside `diesel`.
 
@@ -18,8 +18,8 @@ use crate::ci::{cargo_path, succeed};
 /// accepted minor version.
 const ENDS: [&str; 2] = ["0.39", "0.41"];
 
-/// The crates whose users see `rusqlite`.
-const CRATES: [&str; 2] = ["monolite-sqlite", "monolite"];
+/// The crates whose users see `rusqlite`, and what their tests use.
+const CRATES: [&str; 3] = ["monolite-sqlite", "monolite", "monolite-sim"];
 
 /// How far to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,7 @@ fn check_neighbour(
     }
 }
 
-/// Copies the two crates and the root's manifest, cut down to them.
+/// Copies the crates and the root's manifest, cut down to them.
 fn copy_workspace(root: &Path, place: &Path) -> anyhow::Result<()> {
     if place.exists() {
         fs::remove_dir_all(place).context("cannot clear the scratch copy")?;
