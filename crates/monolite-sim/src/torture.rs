@@ -265,6 +265,9 @@ pub fn run(plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>> {
             outcome
         });
         outcome.seconds = start.elapsed().as_secs_f64();
+        if let Some(why) = outcome.why_broken() {
+            watch.note(&format!("{}: broken: {why}", check.name()));
+        }
         outcomes.push(outcome);
     }
     Ok(outcomes)

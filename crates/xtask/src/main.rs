@@ -2,7 +2,8 @@
 //!
 //! Each command is one module: [`ci`] runs the gate, [`tidy`] checks what reviewers forget,
 //! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, and [`torture`]
-//! runs `monolite torture` with the amounts that every change must survive.
+//! runs `monolite torture` with the amounts that every change must survive, and [`planted`] shows
+//! that it finds bugs.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -11,6 +12,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 mod ci;
+mod planted;
 mod range;
 mod tidy;
 mod torture;
@@ -26,6 +28,7 @@ usage: cargo xtask COMMAND
   ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests, torture
   tidy                           the checks of this repository that no other tool makes
   torture                        `monolite torture` with the amounts of the gate (minutes)
+  planted [NAME]                 plant bugs into copies of the engine; the torture must find each
   rusqlite-range                 check monolite with both ends of its rusqlite range, and
                                  beside sqlx and diesel
   rusqlite-range --resolve-only  only show that the versions resolve (seconds)
@@ -39,6 +42,8 @@ fn main() -> ExitCode {
         ["ci"] => root().and_then(|root| ci::run(&root)),
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
         ["torture"] => root().and_then(|root| torture::run(&root).map(drop)),
+        ["planted"] => root().and_then(|root| planted::run(&root, "")),
+        ["planted", name] => root().and_then(|root| planted::run(&root, name)),
         ["rusqlite-range"] => root().and_then(|root| range::run(&root, range::Depth::Check)),
         ["rusqlite-range", "--resolve-only"] => {
             root().and_then(|root| range::run(&root, range::Depth::Resolve))

@@ -81,9 +81,22 @@ impl Outcome {
 
     /// Whether it found nothing wrong and noticed every control.
     pub fn is_kept(&self) -> bool {
-        self.findings.is_empty()
-            && self.lost + self.partial + self.anomalies == 0
-            && self.controls.iter().all(|control| control.detected)
+        self.why_broken().is_none()
+    }
+
+    /// The first thing that was found or the first control that went unnoticed.
+    pub fn why_broken(&self) -> Option<String> {
+        let Outcome { lost, partial, anomalies, .. } = self;
+        let found = self.findings.first().map(|finding| finding.what.clone());
+        let counted = || {
+            (lost + partial + anomalies > 0)
+                .then(|| format!("{lost} lost, {partial} partial, {anomalies} anomalies"))
+        };
+        let unnoticed = || {
+            let control = self.controls.iter().find(|control| !control.detected);
+            control.map(|control| format!("a control went unnoticed: {}", control.name))
+        };
+        found.or_else(counted).or_else(unnoticed)
     }
 }
 

@@ -1,0 +1,191 @@
+//! Bugs planted into scratch copies of the engine, to see that `monolite torture` finds them.
+//!
+//! # Algorithm
+//! 1. Copy what Git tracks to `target/planted`, replace the text of one safety rule by a broken one
+//!    and build the command as a user would.
+//! 2. Run `monolite torture` with its default settings until a check says that something broke, and
+//!    ask it to stop.
+//! 3. Print which check said so and after how long. A bug that was not found within
+//!    [`PATIENCE`] fails the command.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::ci::{cargo_path, succeed};
+
+/// How long the torture may take to find a bug.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What `monolite torture` says on standard error when a check is over that found something.
+const SAYS_BROKEN: &str = ": broken: ";
+
+/// A safety rule and how to break it.
+struct Bug {
+    name: &'static str,
+    file: &'static str,
+    /// Each text stands once in the file, and is replaced by the other.
+    changes: &'static [(&'static str, &'static str)],
+}
+
+const BUGS: [Bug; 5] = [
+    Bug {
+        name: "acknowledge before the sync",
+        file: "crates/monolite/src/sync.rs",
+        changes: &[
+            (
+                "            let is_durable = self.sync_up_to(last);\n            \
+                 for batch in batches {",
+                "            let is_durable = true;\n            for batch in batches {",
+            ),
+            (
+                "                self.handover.note_answered(members);\n            }\n",
+                "                self.handover.note_answered(members);\n            }\n            \
+                 self.sync_up_to(last);\n",
+            ),
+            (
+                "        let is_durable = self.sync_up_to(batch.number);\n        \
+                 self.answer(batch, is_durable);\n",
+                "        let number = batch.number;\n        self.answer(batch, true);\n        \
+                 self.sync_up_to(number);\n",
+            ),
+        ],
+    },
+    Bug {
+        name: "skip the autocommit check after a member",
+        file: "crates/monolite/src/writer.rs",
+        changes: &[(
+            "            !self.connection.is_in_transaction() && \
+             self.rules.keep(Rule::LostTransactionIsNoticed);",
+            "            false && self.rules.keep(Rule::LostTransactionIsNoticed);",
+        )],
+    },
+    Bug {
+        name: "publish a commit whose frames are not all written",
+        file: "crates/monolite-sqlite/src/vfs/gather.rs",
+        changes: &[(
+            "            if !self.breaks(Rule::FlushAtCommit) {",
+            "            if !self.breaks(Rule::FlushAtCommit) && self.held.len() < (64 << 10) {",
+        )],
+    },
+    Bug {
+        name: "use a descriptor again after a failed sync",
+        file: "crates/monolite/src/sync.rs",
+        changes: &[(
+            "        let result = self.wal.sync();",
+            "        let result = self.wal.sync().or_else(|_| self.wal.sync());",
+        )],
+    },
+    Bug {
+        name: "off by one in the order of WAL frames",
+        file: "crates/monolite-sqlite/src/vfs/gather.rs",
+        changes: &[(
+            "        let written = self.inner.write(lower, &held, self.held_at);",
+            "        let frame = (FRAME_HEADER_BYTES + self.page_bytes.unwrap_or(0)) as usize;
+        if held.len() >= 3 * frame {
+            held[..2 * frame].rotate_left(frame);
+        }
+        let written = self.inner.write(lower, &held, self.held_at);",
+        )],
+    },
+];
+
+/// Plants every bug whose name contains `filter`, one after another.
+pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
+    let chosen: Vec<&Bug> = BUGS.iter().filter(|bug| bug.name.contains(filter)).collect();
+    ensure!(!chosen.is_empty(), "no planted bug has {filter:?} in its name");
+    let scratch = root.join("target/planted");
+    let mut missed = Vec::new();
+    for bug in chosen {
+        println!("\n==> {}", bug.name);
+        let program = build(root, &scratch, bug).with_context(|| bug.name.to_owned())?;
+        match hunt(&program, &scratch)? {
+            Some((said, after)) => println!("found after {:.1} s: {said}", after.as_secs_f64()),
+            None => missed.push(bug.name),
+        }
+    }
+    if !missed.is_empty() {
+        bail!("not found: {}", missed.join("; "));
+    }
+    Ok(())
+}
+
+/// Builds the command with `bug` in it.
+fn build(root: &Path, scratch: &Path, bug: &Bug) -> anyhow::Result<PathBuf> {
+    let copy = scratch.join("copy");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).context("cannot clear the scratch copy")?;
+    }
+    let listed = Command::new("git").current_dir(root).args(["ls-files", "-z"]).output()?;
+    ensure!(listed.status.success(), "git ls-files ended with {}", listed.status);
+    let listed = String::from_utf8(listed.stdout).context("a file name is not UTF-8")?;
+    for name in listed.split_terminator('\0') {
+        let target = copy.join(name);
+        fs::create_dir_all(target.parent().context("a file lies in a folder")?)?;
+        fs::copy(root.join(name), &target).with_context(|| name.to_owned())?;
+    }
+    let file = copy.join(bug.file);
+    fs::write(&file, planted(&fs::read_to_string(&file)?, bug)?)?;
+    let target = scratch.join("target");
+    let words = ["build", "--release", "--locked", "--quiet", "--package", "monolite-cli"];
+    let mut command = Command::new(cargo_path());
+    succeed(command.current_dir(&copy).args(words).env("CARGO_TARGET_DIR", &target))?;
+    Ok(target.join("release/monolite"))
+}
+
+/// The text of a source file with `bug` in it.
+fn planted(text: &str, bug: &Bug) -> anyhow::Result<String> {
+    let mut text = text.to_owned();
+    for (rule, broken) in bug.changes {
+        let count = text.matches(rule).count();
+        ensure!(count == 1, "{} has this {count} times: {rule}", bug.file);
+        text = text.replace(rule, broken);
+    }
+    Ok(text)
+}
+
+/// Runs the torture until it says that something broke; `None` when it did not in time.
+fn hunt(program: &Path, scratch: &Path) -> anyhow::Result<Option<(String, Duration)>> {
+    let start = Instant::now();
+    let mut child = Command::new("timeout")
+        .args(["--signal=INT", "--kill-after=30", &PATIENCE.as_secs().to_string()])
+        .arg(program)
+        .args(["torture", "--json", "--dir"])
+        .arg(scratch)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start the torture")?;
+    let said = first_broken(&mut child)?.map(|said| (said, start.elapsed()));
+    if said.is_some() {
+        // `timeout` passes it on, and the torture unmounts and removes what it made.
+        succeed(Command::new("kill").args(["-INT", &child.id().to_string()]))?;
+    }
+    child.wait().context("cannot wait for the torture")?;
+    Ok(said)
+}
+
+fn first_broken(child: &mut Child) -> anyhow::Result<Option<String>> {
+    let errors = child.stderr.take().context("standard error is piped")?;
+    for line in BufReader::new(errors).lines() {
+        let line = line?;
+        if line.contains(SAYS_BROKEN) {
+            return Ok(Some(line));
+        }
+    }
+    Ok(None)
+}
+
+#[test]
+fn every_bug_can_still_be_planted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    for bug in &BUGS {
+        let text = fs::read_to_string(root.join(bug.file)).unwrap();
+        assert_ne!(planted(&text, bug).unwrap(), text, "{}", bug.name);
+    }
+}
