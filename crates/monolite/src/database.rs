@@ -86,6 +86,7 @@ impl Database {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
+        self.engine.queue().check_room()?;
         let caller = Completion::new();
         let member = Box::new(Job::new(Repeatable(body), Arc::clone(&caller)));
         self.engine.queue().try_push(member)?;

@@ -18,7 +18,7 @@
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -63,6 +63,9 @@ pub(crate) struct Queue<T> {
     not_empty: Condvar,
     /// Changes with every item, kick and close, for a consumer that spins.
     events: AtomicU64,
+    /// Whether there was no room when the lock was last given back, for a producer that would not
+    /// wait: under overload most are refused, and must neither cost nor hinder the others.
+    full: AtomicBool,
     capacity: usize,
 }
 
@@ -81,6 +84,7 @@ impl<T> Queue<T> {
             state: Mutex::new(state),
             not_empty: Condvar::new(),
             events: AtomicU64::new(0),
+            full: AtomicBool::new(false),
             capacity,
         }
     }
@@ -97,8 +101,10 @@ impl<T> Queue<T> {
         self.state().items.is_empty()
     }
 
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
+    /// Whether an item would have been refused a moment ago because of those before it. Takes no
+    /// lock. Never true once the queue is closed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Appends `item`, or gives it back.
@@ -144,6 +150,9 @@ impl<T> Queue<T> {
             return Err((state, Rejected::Full(item)));
         }
         state.items.push_back(item);
+        if state.items.len() == self.capacity {
+            self.full.store(true, Ordering::Relaxed);
+        }
         self.events.fetch_add(1, Ordering::Release);
         let sleeps = state.consumer_sleeps > 0;
         drop(state);
@@ -218,6 +227,9 @@ impl<T> Queue<T> {
             into.extend(state.items.drain(..count));
         }
         let room = self.capacity - state.items.len();
+        if room > 0 {
+            self.full.store(false, Ordering::Relaxed);
+        }
         let wakers = wake_list(&mut state.waiting_producers, room);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -269,6 +281,7 @@ impl<T> Queue<T> {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
+        self.full.store(false, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Release);
         let wakers = std::mem::take(&mut state.waiting_producers);
         drop(state);

@@ -68,6 +68,8 @@ const FETCH_AHEAD: usize = 2;
 pub(crate) struct WriteQueue {
     queue: Queue<Box<dyn Member>>,
     progress: Arc<Progress>,
+    /// The message of a refusal, made once: overload is no time to format text.
+    full: String,
 }
 
 impl std::ops::Deref for WriteQueue {
@@ -80,7 +82,11 @@ impl std::ops::Deref for WriteQueue {
 
 impl WriteQueue {
     pub(crate) fn new(capacity: usize, progress: Arc<Progress>) -> WriteQueue {
-        WriteQueue { queue: Queue::new(capacity), progress }
+        let full = format!(
+            "the write queue is full ({capacity} transactions wait); try again later, or let \
+             write() wait for room"
+        );
+        WriteQueue { queue: Queue::new(capacity), progress, full }
     }
 
     /// Answers a member that came too late: the database is poisoned or closed.
@@ -96,15 +102,17 @@ impl WriteQueue {
             Err(Rejected::Closed(_)) => {
                 Err(self.progress.check_poison().err().unwrap_or_else(closed))
             }
-            Err(Rejected::Full(_)) => {
-                let message = format!(
-                    "the write queue is full ({} transactions wait); try again later, or let \
-                     write() wait for room",
-                    self.queue.capacity()
-                );
-                Err(Error::new(ErrorKind::Overloaded, message))
-            }
+            Err(Rejected::Full(_)) => Err(self.overloaded()),
         }
+    }
+
+    /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        if self.queue.is_full() { Err(self.overloaded()) } else { Ok(()) }
+    }
+
+    fn overloaded(&self) -> Error {
+        Error::new(ErrorKind::Overloaded, self.full.as_str())
     }
 }
 

@@ -1,0 +1,70 @@
+//! The judging notices each broken promise; a short overload of the real engine keeps them all.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::child::{Program, play};
+use crate::torture::{Check, Watch};
+
+/// Does nothing in an ordinary test run.
+#[test]
+fn plays_the_role_it_was_started_for() {
+    play(ROLES);
+}
+
+#[test]
+fn the_engine_keeps_its_promises_under_overload() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = "torture::overload::tests::plays_the_role_it_was_started_for";
+    let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
+    let setting = Setting {
+        check: Check::Overload,
+        seed: 1,
+        scratch: directory.path().to_owned(),
+        evidence: &directory.path().join("evidence"),
+        program: &program,
+        watch: Watch { tell: &|_| {}, stop: &stop },
+    };
+    let outcome = run(&setting, 4).unwrap();
+    assert!(outcome.controls.iter().all(|control| control.detected), "{outcome:#?}");
+    assert!(outcome.acknowledged > 0 && outcome.lost + outcome.partial == 0, "{outcome:#?}");
+    // A test beside others says nothing about speed: that is what the check itself is for.
+    let is_speed = |what: &str| what.contains("goodput") || what.contains("latency");
+    let others: Vec<_> = outcome.findings.iter().filter(|it| !is_speed(&it.what)).collect();
+    assert!(others.is_empty(), "{outcome:#?}");
+}
+
+fn good() -> Figures {
+    Figures {
+        peak: 10_000.0,
+        goodput: 9_500.0,
+        slowest: 9_000.0,
+        offered: 100_000.0,
+        refused: 1,
+        p99_ns: 300_000_000,
+        high_water_bytes: LIMIT / 2,
+        ..Figures::default()
+    }
+}
+
+#[test]
+fn each_broken_promise_is_noticed() {
+    assert!(judge(&good()).is_empty(), "{:?}", judge(&good()));
+    type Break = fn(&mut Figures);
+    let breaks: [(Break, &str); 8] = [
+        (|it| it.goodput = 7_900.0, "79 % of the peak"),
+        (|it| it.high_water_bytes = LIMIT + 1, "of memory were held"),
+        (|it| it.anonymous_bytes = LIMIT + 1, "of memory were held"),
+        (|it| it.p99_ns = 700_000_000, "99th percentile"),
+        (|it| it.refused = 0, "no overload"),
+        (|it| it.wrong = 1, "wrong answer"),
+        (|it| it.lost = 1, "1 acknowledged transactions were lost"),
+        (|it| it.partial = 1, "1 found in part"),
+    ];
+    for (breaks, says) in breaks {
+        let mut figures = good();
+        breaks(&mut figures);
+        let found = judge(&figures);
+        assert!(found.len() == 1 && found[0].contains(says), "{says}: {found:?}");
+    }
+}
