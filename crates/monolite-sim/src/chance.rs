@@ -1,6 +1,8 @@
 //! Chance with a seed: every case of a check draws from a generator of its own, whose seed is told
 //! when the case fails and which alone repeats it.
 
+use std::ops::{Deref, DerefMut};
+
 /// The seed of case `number` of a run with `seed`. The first case's is the run's own, so a run of
 /// one case with a case's seed repeats that case.
 pub fn case_seed(seed: u64, number: u64) -> u64 {
@@ -12,6 +14,68 @@ pub fn case_seed(seed: u64, number: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// The environment variable that sets the seed of a test's [`Dice`].
+const SEED: &str = "MONOLITE_SEED";
+
+/// A generator for a test: its seed is printed when the test fails, and set by `MONOLITE_SEED`.
+#[derive(Debug)]
+pub struct Dice {
+    seed: u64,
+    rng: fastrand::Rng,
+}
+
+impl Dice {
+    /// With the seed of the environment, or any other.
+    ///
+    /// # Panics
+    /// When `MONOLITE_SEED` is no number.
+    pub fn new() -> Dice {
+        Dice::seeded(match std::env::var(SEED) {
+            Ok(text) => text.parse().expect("MONOLITE_SEED is a number"),
+            Err(_) => fastrand::u64(..),
+        })
+    }
+
+    /// With this seed.
+    pub fn seeded(seed: u64) -> Dice {
+        Dice { seed, rng: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// What makes it do the same again.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+}
+
+impl Default for Dice {
+    fn default() -> Dice {
+        Dice::new()
+    }
+}
+
+impl Deref for Dice {
+    type Target = fastrand::Rng;
+
+    fn deref(&self) -> &fastrand::Rng {
+        &self.rng
+    }
+}
+
+impl DerefMut for Dice {
+    fn deref_mut(&mut self) -> &mut fastrand::Rng {
+        &mut self.rng
+    }
+}
+
+impl Drop for Dice {
+    #[expect(clippy::print_stderr, reason = "a failing test tells how to repeat it")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed of the failure: {SEED}={}", self.seed);
+        }
+    }
 }
 
 #[test]

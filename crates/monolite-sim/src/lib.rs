@@ -11,5 +11,9 @@
 #![forbid(unsafe_code)]
 
 pub mod chance;
+pub mod checkers;
 pub mod child;
+pub mod clock;
+pub mod load;
+pub mod schedule;
 pub mod torture;

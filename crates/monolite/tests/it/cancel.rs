@@ -7,9 +7,9 @@ use std::thread;
 
 use monolite::{Database, Error, Options, Write};
 
-use crate::dice::Dice;
 use crate::markers;
 use crate::patience::{Driven, poll_once};
+use monolite_sim::chance::Dice;
 
 /// What a caller knows of its transactions.
 #[derive(Default)]

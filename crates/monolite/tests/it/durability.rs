@@ -12,10 +12,10 @@ use std::thread;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 use tempfile::TempDir;
 
-use crate::dice::Dice;
 use crate::markers;
 use crate::patience::{Driven, Gate, ends, eventually};
 use crate::shadow::{Disk, Left, wal_beside};
+use monolite_sim::chance::Dice;
 
 /// A database over a disk that can lose its power.
 struct Machine {

@@ -14,8 +14,8 @@ use std::thread;
 use monolite::{Database, Options};
 
 use crate::child::{Child, await_parent, say, spawn, variable};
-use crate::dice::Dice;
 use crate::markers;
+use monolite_sim::chance::Dice;
 
 const THREADS: i64 = 6;
 

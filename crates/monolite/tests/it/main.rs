@@ -10,8 +10,6 @@
 
 // What the tests stand on.
 mod child;
-mod dice;
-mod hand_clock;
 mod markers;
 mod mounts;
 mod patience;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::child::{await_parent, say, spawn, variable};
-use crate::dice::Dice;
 use crate::markers;
 use crate::patience::{Gate, PATIENCE, ends, eventually};
+use monolite_sim::chance::Dice;
 
 fn assert_stock_file(path: &Path) {
     for end in ["-wal", "-shm", "-journal"] {

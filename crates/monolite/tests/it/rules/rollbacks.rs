@@ -7,8 +7,8 @@ use std::time::Duration;
 use monolite::{Error, ErrorKind, Options};
 
 use super::{create, database, ids, insert};
-use crate::hand_clock::HandClock;
 use crate::patience::{as_one_batch, poll_once};
+use monolite_sim::clock::HandClock;
 
 const ENDLESS: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT SUM(i) FROM n";

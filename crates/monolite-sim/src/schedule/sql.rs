@@ -1,0 +1,242 @@
+//! The steps of checked transactions as SQL, for anything that runs SQL: a transaction of the
+//! engine, or a plain connection that stands in for an engine.
+
+use monolite::rusqlite::types::ValueRef;
+use monolite::rusqlite::{self, CachedStatement, Connection, ToSql, params_from_iter};
+use monolite::{Error, ErrorKind, Tx};
+
+use crate::checkers::serial::{Contents, Op};
+
+/// The tables of a checked history; run again, it changes nothing.
+pub const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS done(n INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS account(
+        id INTEGER PRIMARY KEY, balance INTEGER NOT NULL CHECK (balance >= 0)
+    ) STRICT;
+    INSERT OR IGNORE INTO account VALUES
+        (0, 1000), (1, 1000), (2, 1000), (3, 1000), (4, 1000), (5, 1000), (6, 1000), (7, 1000);
+    CREATE TABLE IF NOT EXISTS item(key INTEGER PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS log(at INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS count(
+        word INTEGER PRIMARY KEY, n INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS large(key INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS parent(id INTEGER PRIMARY KEY) STRICT;
+    CREATE TABLE IF NOT EXISTS child(
+        id INTEGER PRIMARY KEY, parent INTEGER NOT NULL REFERENCES parent(id) ON DELETE CASCADE
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS child_of ON child(parent);
+    CREATE TABLE IF NOT EXISTS tally(
+        one INTEGER PRIMARY KEY CHECK (one = 1), births INTEGER NOT NULL, deaths INTEGER NOT NULL
+    ) STRICT;
+    INSERT OR IGNORE INTO tally VALUES (1, 0, 0);
+    CREATE TRIGGER IF NOT EXISTS born AFTER INSERT ON parent BEGIN
+        UPDATE tally SET births = births + 1;
+    END;
+    CREATE TRIGGER IF NOT EXISTS died AFTER DELETE ON child BEGIN
+        UPDATE tally SET deaths = deaths + 1;
+    END;
+    CREATE TABLE IF NOT EXISTS debt(
+        to_whom INTEGER NOT NULL REFERENCES parent(id) DEFERRABLE INITIALLY DEFERRED
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS tripwire(x INTEGER) STRICT;
+    CREATE TRIGGER IF NOT EXISTS trip BEFORE INSERT ON tripwire BEGIN
+        SELECT RAISE(ROLLBACK, 'tripped');
+    END;
+";
+
+/// Runs SQL inside of a transaction.
+pub trait Sql {
+    /// All values of all rows: a NULL as -1, a blob as its length and digest.
+    ///
+    /// # Errors
+    /// Those of the statement.
+    fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error>;
+
+    /// Runs a statement that returns no rows; tells how many rows it changed.
+    ///
+    /// # Errors
+    /// Those of the statement.
+    fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error>;
+
+    /// The rowid of the last insert.
+    fn last_rowid(&self) -> i64;
+}
+
+impl Sql for Tx<'_> {
+    fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
+        Ok(flatten(self.prepare_cached(sql)?, parameters)?)
+    }
+
+    fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
+        self.execute(sql, parameters).map(signed)
+    }
+
+    fn last_rowid(&self) -> i64 {
+        self.last_insert_rowid()
+    }
+}
+
+impl Sql for Connection {
+    fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
+        Ok(flatten(self.prepare_cached(sql)?, parameters)?)
+    }
+
+    fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
+        Ok(signed(self.prepare_cached(sql)?.execute(parameters)?))
+    }
+
+    fn last_rowid(&self) -> i64 {
+        self.last_insert_rowid()
+    }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn flatten(mut query: CachedStatement<'_>, parameters: &[i64]) -> rusqlite::Result<Vec<i64>> {
+    let columns = query.column_count();
+    let mut values = Vec::new();
+    let mut rows = query.query(params_from_iter(parameters))?;
+    while let Some(row) = rows.next()? {
+        for column in 0..columns {
+            match row.get_ref(column)? {
+                ValueRef::Null => values.push(-1),
+                ValueRef::Blob(body) => {
+                    values.extend([signed(body.len()), Contents::digest(body)]);
+                }
+                value => values.push(value.as_i64()?),
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Enters a transaction into `done`; returns its number.
+///
+/// # Errors
+/// Those of the statement.
+pub fn number(sql: &impl Sql, id: i64) -> Result<i64, Error> {
+    let entered = sql.rows("INSERT INTO done(id) VALUES (?1) RETURNING n", &[id])?;
+    Ok(entered.first().copied().unwrap_or(-1))
+}
+
+/// The number of the last transaction that a snapshot contains.
+///
+/// # Errors
+/// Those of the statement.
+pub fn last_number(sql: &impl Sql) -> Result<i64, Error> {
+    let last = sql.rows("SELECT COALESCE(MAX(n), 0) FROM done", &[])?;
+    Ok(last.first().copied().unwrap_or(-1))
+}
+
+/// Everything that the database holds.
+///
+/// # Errors
+/// Those of the statements.
+pub fn contents(sql: &impl Sql) -> Result<Contents, Error> {
+    let tables = Contents::QUERIES.iter().map(|query| sql.rows(query, &[]));
+    Ok(Contents::new(tables.collect::<Result<_, _>>()?))
+}
+
+/// Runs a step of transaction `id`, and appends what it tells to `saw`.
+///
+/// # Errors
+/// Those of its statements.
+pub fn run(sql: &impl Sql, op: &Op, id: i64, saw: &mut Vec<i64>) -> Result<(), Error> {
+    if let Some((query, parameters)) = question(op) {
+        saw.extend(sql.rows(query, &parameters)?);
+        return Ok(());
+    }
+    match *op {
+        Op::Transfer { from, to, most } => {
+            let balance = sql.rows("SELECT balance FROM account WHERE id = ?1", &[from])?;
+            let amount = most.min(balance.first().copied().unwrap_or(0));
+            let change = "UPDATE account SET balance = balance + ?1 WHERE id = ?2 \
+                          RETURNING balance";
+            saw.extend(balance);
+            saw.extend(sql.rows(change, &[-amount, from])?);
+            saw.extend(sql.rows(change, &[amount, to])?);
+        }
+        Op::Dependent { from, to } => {
+            let read = sql.rows("SELECT value FROM item WHERE key = ?1", &[from])?;
+            let read = read.first().copied().unwrap_or(-1);
+            sql.change("INSERT OR REPLACE INTO item VALUES (?1, ?2)", &[&to, &(read + 1)])?;
+            saw.push(read);
+        }
+        Op::Append { returning: false } => {
+            sql.change("INSERT INTO log(id) VALUES (?1)", &[&id])?;
+            saw.push(sql.last_rowid());
+        }
+        Op::Append { returning: true } => {
+            saw.extend(sql.rows("INSERT INTO log(id) VALUES (?1) RETURNING at", &[id])?);
+        }
+        Op::Child { id, parent } => {
+            let told = match sql.change("INSERT INTO child VALUES (?1, ?2)", &[&id, &parent]) {
+                Err(error) if error.kind() == ErrorKind::Constraint => -1,
+                told => told?,
+            };
+            saw.push(told);
+        }
+        _ => saw.push(change(sql, op)?),
+    }
+    Ok(())
+}
+
+/// The statement of a step that is a question with rows for an answer.
+fn question(op: &Op) -> Option<(&'static str, Vec<i64>)> {
+    Some(match *op {
+        Op::Total => ("SELECT SUM(balance) FROM account", vec![]),
+        Op::Balances => ("SELECT balance FROM account ORDER BY id", vec![]),
+        Op::Point { key } => ("SELECT (SELECT value FROM item WHERE key = ?1)", vec![key]),
+        Op::Range { low, high } => (
+            "SELECT key, value FROM item WHERE key BETWEEN ?1 AND ?2 ORDER BY key",
+            vec![low, high],
+        ),
+        Op::Max => ("SELECT MAX(key) FROM item", vec![]),
+        Op::Log => {
+            ("SELECT COUNT(*), (SELECT id FROM log ORDER BY at DESC LIMIT 1) FROM log", vec![])
+        }
+        Op::Counts => ("SELECT word, n FROM count ORDER BY word", vec![]),
+        Op::Filled { key } => ("SELECT body FROM large WHERE key = ?1", vec![key]),
+        Op::Family { id } => (
+            "SELECT child.id FROM parent JOIN child ON child.parent = parent.id \
+             WHERE parent.id = ?1 ORDER BY child.id",
+            vec![id],
+        ),
+        Op::Tally => ("SELECT births, deaths FROM tally", vec![]),
+        Op::Add { key, value } => (
+            "INSERT INTO item VALUES (?1, ?2) \
+             ON CONFLICT (key) DO UPDATE SET value = value + excluded.value RETURNING value",
+            vec![key, value],
+        ),
+        Op::Count { word, by } => (
+            "INSERT INTO count VALUES (?1, ?2) \
+             ON CONFLICT (word) DO UPDATE SET n = n + excluded.n RETURNING n",
+            vec![word, by],
+        ),
+        _ => return None,
+    })
+}
+
+/// Runs a step that tells how many rows it changed.
+fn change(sql: &impl Sql, op: &Op) -> Result<i64, Error> {
+    match *op {
+        Op::Insert { key, value } => {
+            sql.change("INSERT OR IGNORE INTO item VALUES (?1, ?2)", &[&key, &value])
+        }
+        Op::Delete { key } => sql.change("DELETE FROM item WHERE key = ?1", &[&key]),
+        Op::Blind { low, high, value } => {
+            let update = "UPDATE item SET value = ?3 WHERE key BETWEEN ?1 AND ?2";
+            sql.change(update, &[&low, &high, &value])
+        }
+        Op::Fill { key, bytes, with } => {
+            let body = crate::checkers::serial::filling(bytes, with);
+            sql.change("INSERT OR REPLACE INTO large VALUES (?1, ?2)", &[&key, &body])
+        }
+        Op::Parent { id } => sql.change("INSERT OR IGNORE INTO parent VALUES (?1)", &[&id]),
+        Op::Disown { id } => sql.change("DELETE FROM parent WHERE id = ?1", &[&id]),
+        _ => unreachable!("a step is a question, a change, or handled by its caller"),
+    }
+}
