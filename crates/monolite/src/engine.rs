@@ -89,7 +89,8 @@ impl Engine {
         ));
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, control) = (Arc::clone(&recorder), Arc::clone(&opened.wal));
-        let writer = Writer::new(connection, deadline, options, figures, control);
+        let told = Arc::clone(&progress);
+        let writer = Writer::new(connection, deadline, options, figures, told, control);
         let syncer = Arc::new(Syncer {
             handover: Arc::clone(&handover),
             wal: opened.wal_file,

@@ -3,6 +3,8 @@
 //!
 //! # Invariants
 //! - Batches are numbered 1, 2, 3 … in commit order; `durable <= committed <= committing`.
+//! - A batch is in `exposed` before any of its changes can be seen, which is before `committed`
+//!   tells: whoever has a snapshot labelled `committed` asks whether another reader may be ahead.
 //! - A caller is answered only after `durable` reached its batch. Hence a reader that sees
 //!   `committed` sees every acknowledged write.
 
@@ -14,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Default)]
 pub(crate) struct Progress {
     committing: AtomicU64,
+    exposed: AtomicU64,
     committed: AtomicU64,
     durable: Mutex<u64>,
     advanced: Condvar,
@@ -24,6 +27,16 @@ impl Progress {
     /// Numbers the batch that is about to commit.
     pub(crate) fn start_commit(&self) -> u64 {
         self.committing.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// A part of the batch that is being committed is about to be visible to new snapshots.
+    pub(crate) fn expose(&self) {
+        self.exposed.store(self.committing.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// A snapshot that somebody has may contain parts of these batches, and of no later one.
+    pub(crate) fn exposed(&self) -> u64 {
+        self.exposed.load(Ordering::Acquire)
     }
 
     /// Batch `number` is visible to new snapshots, or was rolled back.

@@ -4,8 +4,8 @@
 //! 1. A read takes a free connection, trying the one its thread used last first; when all are
 //!    taken it waits for one.
 //! 2. **Kept snapshots.** A read transaction is not ended with its read. The next read on the
-//!    connection goes on with it when no batch was committed since its snapshot was taken and no
-//!    checkpoint asked for new ones, which saves the locks of a new one. (Only with
+//!    connection goes on with it when no batch can have been seen by anybody since its snapshot was
+//!    taken and no checkpoint asked for new ones, which saves the locks of a new one. (Only with
 //!    `Sharing::Exclusive`: nobody else can commit.)
 //! 3. A kept snapshot pins the WAL, so the checkpointer ends those of idle connections, and
 //!    revokes those of readers that hold one for too long.
@@ -13,6 +13,8 @@
 //! # Invariants
 //! - A read sees every write acknowledged before it began: `committed` is read before the
 //!   snapshot is taken, and acknowledgement follows `committed`.
+//! - A read sees no less than any read that ended before it began: a kept snapshot is not used
+//!   while a later commit is `exposed`, since a new snapshot contains that before `committed` does.
 //! - Nothing read after a revocation reaches the caller.
 
 use std::cell::RefCell;
@@ -320,7 +322,9 @@ impl Seat {
     fn start(&mut self, readers: &Readers, watch: &Watch, now: Duration) -> Result<()> {
         let renewals = readers.renewals.load(Ordering::Acquire);
         let current = Snapshot { committed: readers.progress.committed(), renewals };
-        if readers.keep_snapshots && self.snapshot == Some(current) {
+        let is_latest =
+            self.snapshot == Some(current) && readers.progress.exposed() <= current.committed;
+        if readers.keep_snapshots && is_latest {
             watch.kept.store(watch.kept.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return Ok(());
         }

@@ -191,6 +191,7 @@ pub(crate) struct Writer {
     clock: Arc<dyn Clock>,
     deadline: Arc<Deadline>,
     recorder: Arc<Recorder>,
+    progress: Arc<Progress>,
     wal: Arc<WalControl>,
     failures: FailureRate,
     last_sql: RefCell<String>,
@@ -206,6 +207,7 @@ impl Writer {
         deadline: Arc<Deadline>,
         options: &Options,
         recorder: Arc<Recorder>,
+        progress: Arc<Progress>,
         wal: Arc<WalControl>,
     ) -> Writer {
         Writer {
@@ -217,6 +219,7 @@ impl Writer {
             clock: Arc::clone(&options.clock),
             deadline,
             recorder,
+            progress,
             wal,
             failures: FailureRate::default(),
             last_sql: RefCell::default(),
@@ -450,6 +453,7 @@ impl Writer {
 
     fn commit(&mut self) -> Result<()> {
         let start = self.clock.now();
+        self.progress.expose();
         let result = self.connection.commit().map_err(Error::from);
         self.recorder.commit_time.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);

@@ -59,8 +59,8 @@ impl Bench {
         let opened = files::open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let recorder = Arc::new(Recorder::default());
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
-        let mut writer =
-            Writer::new(connection, deadline, &options, Arc::clone(&recorder), opened.wal);
+        let (figures, progress) = (Arc::clone(&recorder), Arc::default());
+        let mut writer = Writer::new(connection, deadline, &options, figures, progress, opened.wal);
         writer.rules.broken = broken;
         let inbox = VecDeque::new();
         let mut bench = Bench { writer, clock: hand, recorder, inbox, _files: opened.files };

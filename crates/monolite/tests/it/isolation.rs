@@ -3,13 +3,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 
-use monolite::Options;
+use monolite::{Error, Options};
 use monolite_sim::chance::Dice;
 use monolite_sim::checkers::serial::{self, Op, Record};
 use monolite_sim::clock::HandClock;
 use monolite_sim::load::{Load, play};
 use monolite_sim::schedule::{Ending, Plan, SCHEMA, TIME_LIMIT, Told, sql};
+
+use crate::patience::{Gate, as_one_batch};
 
 fn holds_for(mut load: Load) {
     let dice = Dice::new();
@@ -57,7 +60,7 @@ fn every_way_to_fail_leaves_the_neighbours_alone() {
             let clock = Arc::clone(&clock);
             db.write(move |tx| plan.run(tx, &clock))
         };
-        let (before, odd, after) = crate::patience::as_one_batch(&db, || {
+        let (before, odd, after) = as_one_batch(&db, || {
             (start(1, Ending::Commits), start(2, ending), start(3, Ending::Commits))
         });
         let told = Told::by(catch_unwind(AssertUnwindSafe(|| odd.wait())));
@@ -69,4 +72,46 @@ fn every_way_to_fail_leaves_the_neighbours_alone() {
         let kept = if ending.commits() { vec![1, 2, 3] } else { vec![1, 3] };
         assert_eq!(left, kept, "{ending:?}");
     }
+}
+
+#[test]
+fn a_read_sees_no_less_than_one_that_ended_before_it_began() {
+    let db = Options::new().readers(2).open(":memory:").unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY)")).wait().unwrap();
+    let count = || {
+        let sql = "SELECT COUNT(*) FROM t";
+        db.read(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+    };
+    // The first of this batch is committed when the second runs again, and the batch is not over.
+    let gates: [_; 4] = std::array::from_fn(|_| Arc::new(Gate::default()));
+    let [first_runs, first_may_go_on, second_runs_again, second_may_go_on] = gates.clone();
+    let (first, second) = as_one_batch(&db, || {
+        let first = db.write(move |tx| {
+            if tx.attempt() == 1 {
+                first_runs.open();
+                first_may_go_on.pass();
+            }
+            tx.execute("INSERT INTO t VALUES (1)", ())
+        });
+        let second = db.write(move |tx| {
+            if tx.attempt() > 1 {
+                second_runs_again.open();
+                second_may_go_on.pass();
+            }
+            tx.execute("INSERT OR ROLLBACK INTO t VALUES (NULL), (1)", ())
+        });
+        (first, second)
+    });
+    gates[0].pass();
+    assert_eq!(count(), 0, "this connection keeps its snapshot");
+    gates[1].open();
+    gates[2].pass();
+    // This thread's read occupies that connection, so the other's takes a new snapshot.
+    let elsewhere = || thread::scope(|scope| scope.spawn(count).join().unwrap());
+    let inner = db.read(|_| Ok::<_, Error>(elsewhere())).wait().unwrap();
+    let later = count();
+    gates[3].open();
+    first.wait().unwrap();
+    second.wait().unwrap_err();
+    assert_eq!((inner, later), (1, 1));
 }
