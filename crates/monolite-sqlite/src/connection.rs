@@ -13,6 +13,7 @@
 //! because a [`Revoker`] may end their snapshot from another thread; writer and checkpointer are
 //! not, and pay for no mutex.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,9 +24,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthContext, Authorization};
 use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
+use crate::memory::Budget;
 use crate::revoke::Revoker;
 use crate::rules;
 use crate::statements::{Own, Prepared};
+use crate::untrusted::{self, Untrusted};
 
 /// What a connection is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +51,11 @@ pub struct Settings {
     pub busy_timeout: Duration,
     /// `false` switches every sync of SQLite itself off (for databases that die with the process).
     pub sync: bool,
-    /// Asked about every 1,000 virtual machine instructions; `true` interrupts the statement.
+    /// Asked about every 1,000 virtual machine instructions (20 for untrusted SQL); `true`
+    /// interrupts the statement.
     pub overdue: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// For connections that run SQL from an untrusted source.
+    pub untrusted: Option<Untrusted>,
 }
 
 /// Instructions between two calls of [`Settings::overdue`].
@@ -63,6 +69,7 @@ const STATEMENT_CACHE: usize = 256;
 /// Flags through which a connection's hooks and the engine talk to each other.
 #[derive(Default)]
 pub struct Signals {
+    is_untrusted: bool,
     engine_statement: AtomicBool,
     may_commit: AtomicBool,
     interrupted: AtomicBool,
@@ -102,7 +109,8 @@ impl Signals {
         if self.engine_statement.load(Ordering::Relaxed) {
             return Authorization::Allow;
         }
-        match rules::refusal(&context.action) {
+        let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
+        match rules::refusal(&context.action).or_else(|| untrusted(&context.action)) {
             None => Authorization::Allow,
             Some(reason) => {
                 *self.denial.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
@@ -157,6 +165,26 @@ pub struct Connection {
     prepared: Prepared,
     signals: Arc<Signals>,
     overdue: Arc<dyn Fn() -> bool + Send + Sync>,
+    progress_interval: c_int,
+    memory: Option<MemoryLimit>,
+}
+
+/// What transactions on a connection may allocate.
+struct MemoryLimit {
+    /// Within one transaction, its page cache included.
+    bytes: u64,
+    /// What statements may keep from one transaction to the next.
+    kept_bytes: i64,
+    /// What transactions have left behind since statements were last forgotten.
+    kept: Cell<i64>,
+}
+
+impl MemoryLimit {
+    fn new(profile: &Untrusted, cache_kib: u64) -> MemoryLimit {
+        let bytes = profile.memory_bytes.saturating_add(cache_kib.saturating_mul(1_024));
+        let kept_bytes = i64::try_from(profile.memory_bytes / 4).unwrap_or(i64::MAX);
+        MemoryLimit { bytes, kept_bytes, kept: Cell::new(0) }
+    }
 }
 
 impl Connection {
@@ -176,12 +204,20 @@ impl Connection {
         inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         harden(&inner)?;
         set_pragmas(&inner, role, settings)?;
-        let signals = Arc::new(Signals::default());
+        if let Some(profile) = &settings.untrusted {
+            untrusted::apply(&inner, profile)?;
+        }
+        let is_untrusted = settings.untrusted.is_some();
+        let signals = Arc::new(Signals { is_untrusted, ..Signals::default() });
         install_hooks(&mut inner, &signals)?;
         let revoker = Revoker::new(&inner, Arc::clone(&signals));
         let overdue = Arc::clone(&settings.overdue);
         let prepared = Prepared::new(inner);
-        let mut connection = Connection { revoker, prepared, signals, overdue };
+        let progress_interval =
+            if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
+        let memory = settings.untrusted.as_ref().map(|it| MemoryLimit::new(it, settings.cache_kib));
+        let mut connection =
+            Connection { revoker, prepared, signals, overdue, progress_interval, memory };
         connection.watch_progress()?;
         Ok(connection)
     }
@@ -208,6 +244,27 @@ impl Connection {
         &self.signals
     }
 
+    /// Limits what the transaction that begins now may allocate on this thread, if the connection
+    /// has such a limit.
+    pub fn start_budget(&self) -> Option<Budget> {
+        self.memory.as_ref().map(|limit| Budget::start(limit.bytes))
+    }
+
+    /// Ends what [`Connection::start_budget`] began, and tells whether an allocation was refused.
+    /// Prepared statements are forgotten when what was left behind has become too much.
+    pub fn end_budget(&self, budget: Option<Budget>) -> bool {
+        let (Some(budget), Some(limit)) = (budget, &self.memory) else { return false };
+        let kept = limit.kept.get().saturating_add(budget.in_use()).max(0);
+        let is_exceeded = budget.is_exceeded();
+        drop(budget);
+        let is_much = kept > limit.kept_bytes;
+        if is_much {
+            self.prepared.forget_users();
+        }
+        limit.kept.set(if is_much { 0 } else { kept });
+        is_exceeded
+    }
+
     /// A handle with which another thread can end this connection's snapshot.
     pub fn revoker(&self) -> Revoker {
         self.revoker.clone()
@@ -226,7 +283,7 @@ impl Connection {
     fn watch_progress(&mut self) -> Result<()> {
         let (overdue, signals) = (Arc::clone(&self.overdue), Arc::clone(&self.signals));
         self.prepared.connection_mut().progress_handler(
-            PROGRESS_INTERVAL,
+            self.progress_interval,
             Some(move || {
                 let stop = overdue();
                 if stop {

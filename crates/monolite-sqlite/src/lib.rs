@@ -9,15 +9,20 @@
 //! never a transaction's life.
 
 mod connection;
+mod functions;
 mod holder;
+mod memory;
 mod revoke;
 mod rules;
 mod statements;
+mod untrusted;
 mod version;
 pub mod vfs;
 
 pub use connection::{Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Signals};
 pub use holder::lock_holder;
+pub use memory::Budget;
 pub use revoke::{Revocation, Revoker};
 pub use rusqlite;
-pub use version::{MIN_VERSION, initialize};
+pub use untrusted::Untrusted;
+pub use version::{MIN_VERSION, MIN_VERSION_UNTRUSTED, accept_untrusted, initialize};

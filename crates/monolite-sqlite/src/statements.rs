@@ -90,6 +90,14 @@ impl Prepared {
         self.own.get_mut().fill_with(|| None);
     }
 
+    /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used.
+    pub(crate) fn forget_users(&self) {
+        if let Ok(mut kept) = self.by_text.try_borrow_mut() {
+            kept.clear();
+        }
+        self.connection().flush_prepared_statement_cache();
+    }
+
     /// Hands the statement of `sql` to `run`, prepared now or earlier, and clears its bindings
     /// afterwards.
     pub(crate) fn with<R>(

@@ -18,7 +18,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite_sqlite::vfs::{Direct, Lower, Vfs, WalControl};
-use monolite_sqlite::{CheckpointMode, Connection, Role, Settings, initialize, lock_holder};
+use monolite_sqlite::{
+    CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
+};
 use tempfile::TempDir;
 
 use crate::clock::Deadline;
@@ -26,6 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Durability, Options, Sharing};
 use crate::readers::Reader;
 use crate::registry::Registration;
+use crate::untrusted::Untrusted;
 use crate::wal::{WalFile, sync_directory};
 
 /// The name that asks for a database which is gone when it is closed.
@@ -62,7 +65,11 @@ pub(crate) struct Opened {
 
 /// Opens the database at `path`, waiting up to `patience` for another process that holds it.
 pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result<Opened> {
-    initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
+    let refused = |refusal| Error::new(ErrorKind::Invalid, refusal);
+    initialize().map_err(refused)?;
+    if options.untrusted.is_some() {
+        accept_untrusted().map_err(refused)?;
+    }
     let temporary = (path == Path::new(MEMORY)).then(temporary_directory).transpose()?;
     let path = match &temporary {
         Some(directory) => directory.path().join("memory.db"),
@@ -122,6 +129,7 @@ impl Opener<'_> {
             },
             sync: self.sync,
             overdue: Arc::new(move || watched.is_past()),
+            untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
         };
         Ok((Connection::open(self.path, role, &settings)?, deadline))
     }

@@ -47,6 +47,7 @@ mod error;
 mod options;
 mod stats;
 mod tx;
+mod untrusted;
 
 mod read;
 mod readers;
@@ -73,6 +74,7 @@ pub use options::{Durability, Options, Sharing};
 pub use read::Read;
 pub use stats::{SlowTransaction, Stats, Summary};
 pub use tx::Tx;
+pub use untrusted::Untrusted;
 pub use write::Write;
 
 pub use monolite_sqlite::{rusqlite, vfs};

@@ -9,6 +9,7 @@ use monolite_sqlite::vfs::{Direct, Storage};
 use crate::clock::{Clock, SystemClock};
 use crate::database::Database;
 use crate::error::{Error, ErrorKind, Result};
+use crate::untrusted::Untrusted;
 
 /// What an acknowledgement means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,7 @@ pub struct Options {
     pub(crate) read_time_limit: Duration,
     pub(crate) slow_transaction: Duration,
     pub(crate) wal_limit_bytes: u64,
+    pub(crate) untrusted: Option<Untrusted>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Option<Decorate>,
 }
@@ -89,6 +91,7 @@ impl Default for Options {
             read_time_limit: Duration::from_secs(60),
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
+            untrusted: None,
             clock: Arc::new(SystemClock::default()),
             storage: None,
         }
@@ -201,6 +204,17 @@ impl Options {
         self
     }
 
+    /// Prepares the database for SQL from somebody who is not trusted: no way out of the file,
+    /// limits on everything, see [`Untrusted`]. Default: SQL is trusted.
+    ///
+    /// `open` then refuses SQLite before 3.54.0 (`Invalid`), and a process in which another library
+    /// has initialised SQLite before Monolite.
+    #[must_use]
+    pub fn untrusted(mut self, profile: Untrusted) -> Options {
+        self.untrusted = Some(profile);
+        self
+    }
+
     /// Brings a clock of one's own, for tests and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
@@ -256,11 +270,16 @@ impl Options {
         within("write_time_limit", self.write_time_limit, MS, HOUR)?;
         within("read_time_limit", self.read_time_limit, MS, 24 * HOUR)?;
         within("slow_transaction", self.slow_transaction, US, HOUR)?;
-        within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)
+        within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)?;
+        self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }
 }
 
-fn within<V: PartialOrd + std::fmt::Debug>(name: &str, value: V, low: V, high: V) -> Result<()> {
+/// Whether an option's value is in its range.
+pub(crate) fn within<V>(name: &str, value: V, low: V, high: V) -> Result<()>
+where
+    V: PartialOrd + std::fmt::Debug,
+{
     if low <= value && value <= high {
         return Ok(());
     }

@@ -29,6 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::stats::Recorder;
 use crate::tx::Tx;
+use crate::untrusted::starved;
 
 /// A connection of the pool, with the time limit that its statements obey.
 pub(crate) struct Reader {
@@ -365,7 +366,9 @@ impl Turn<'_> {
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
         reader.deadline.set(now, readers.time_limit);
         watch.reads.store(watch.reads.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let budget = reader.connection.start_budget();
         let result = body(&Tx::new(&reader.connection, 1, &seat.last_sql));
+        let is_starved = reader.connection.end_budget(budget);
         reader.deadline.clear();
         let signals = reader.connection.signals();
         if signals.is_revoked() {
@@ -373,6 +376,9 @@ impl Turn<'_> {
         }
         if signals.take_interrupted() {
             return Err(late(readers.time_limit).into());
+        }
+        if is_starved && result.is_err() {
+            return Err(starved().into());
         }
         result
     }

@@ -57,6 +57,7 @@ use crate::progress::Progress;
 use crate::queue::{Queue, Rejected};
 use crate::stats::Recorder;
 use crate::tx::Tx;
+use crate::untrusted::starved;
 use failure_rate::FailureRate;
 use rules::{Rule, Rules};
 
@@ -158,7 +159,7 @@ enum Effect {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     effect: Effect,
-    /// Another run would not tell more (a panic, a time limit).
+    /// Another run would not tell more (a panic, a limit of time or memory).
     is_final: bool,
 }
 
@@ -395,7 +396,9 @@ impl Writer {
         self.deadline.set(self.now, self.time_limit);
         let changes = self.connection.raw().total_changes();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
+        let budget = self.connection.start_budget();
         let ran = entry.member.run(&tx);
+        let is_starved = self.connection.end_budget(budget);
         let wrote = tx.may_have_written() || self.connection.raw().total_changes() != changes;
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
@@ -411,6 +414,8 @@ impl Writer {
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(self.late(time));
+        } else if is_starved && ran == Ran::Failed {
+            entry.overrule(starved());
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
         } else if wrote && !entry.failed && self.has_deferred_violation() {
@@ -422,7 +427,7 @@ impl Writer {
             (false, true) => Effect::MustBeUndone,
             (false, false) => Effect::Stays,
         };
-        Run { effect, is_final: is_late || ran == Ran::Panicked }
+        Run { effect, is_final: is_late || is_starved || ran == Ran::Panicked }
     }
 
     fn has_deferred_violation(&self) -> bool {

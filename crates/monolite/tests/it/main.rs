@@ -26,3 +26,4 @@ mod limits;
 mod rules;
 mod sharing;
 mod shutdown;
+mod untrusted;

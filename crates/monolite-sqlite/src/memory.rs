@@ -1,0 +1,209 @@
+//! Owns the memory budget of a transaction: how much SQLite may allocate for it, counted where
+//! SQLite asks for memory.
+//!
+//! # Algorithm
+//! A connection is used by one thread at a time, and so is the memory it asks for. [`install`] puts
+//! a wrapper around SQLite's allocator before SQLite starts; the wrapper looks at a counter of the
+//! calling thread. Without a budget on this thread that is one comparison. With one, allocations
+//! are taken off it and releases put back, and an allocation that does not fit fails, which SQLite
+//! reports as `SQLITE_NOMEM` after it has undone what the statement did.
+//!
+//! SQLite's own limit (`sqlite3_hard_heap_limit64`) is one for the whole process, and needs
+//! statistics that take a process-wide mutex for every allocation.
+//!
+//! # Invariants
+//! - The wrapper is installed before SQLite has allocated anything, so every pointer it is given
+//!   came from the allocator underneath.
+//! - A budget ends on the thread on which it began.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+use rusqlite::ffi;
+
+/// What is left when there is no budget.
+const UNLIMITED: i64 = i64::MAX;
+
+thread_local! {
+    static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
+    static EXCEEDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The functions of SQLite's own allocator that are wrapped.
+struct Lower {
+    allocate: unsafe extern "C" fn(c_int) -> *mut c_void,
+    release: unsafe extern "C" fn(*mut c_void),
+    reallocate: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
+    size: unsafe extern "C" fn(*mut c_void) -> c_int,
+}
+
+static LOWER: OnceLock<Lower> = OnceLock::new();
+
+/// Puts the counting wrapper around SQLite's allocator; whether it is there. It cannot be put there
+/// once another library has initialised SQLite.
+pub(crate) fn install() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    *INSTALLED.get_or_init(|| try_install().is_some())
+}
+
+fn try_install() -> Option<()> {
+    let mut methods = MaybeUninit::<ffi::sqlite3_mem_methods>::zeroed();
+    // SAFETY: GETMALLOC writes a whole structure of function pointers through this pointer, or
+    // nothing when SQLite is initialised; all zero is a valid value of it (no functions).
+    let mut methods = unsafe {
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETMALLOC, methods.as_mut_ptr());
+        methods.assume_init()
+    };
+    let lower = Lower {
+        allocate: methods.xMalloc?,
+        release: methods.xFree?,
+        reallocate: methods.xRealloc?,
+        size: methods.xSize?,
+    };
+    LOWER.set(lower).ok()?;
+    methods.xMalloc = Some(allocate);
+    methods.xFree = Some(release);
+    methods.xRealloc = Some(reallocate);
+    // SAFETY: SQLite copies the structure; its functions keep the contract of those they wrap, and
+    // they live as long as the process. When SQLite is initialised already, nothing is changed.
+    let code = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &raw const methods) };
+    (code == ffi::SQLITE_OK).then_some(())
+}
+
+fn lower() -> &'static Lower {
+    // Set before SQLite learned of the functions that call this.
+    LOWER.get().expect("the wrapper is installed after the allocator underneath is known")
+}
+
+/// Whether `bytes` more fit into this thread's budget; remembers it when they do not.
+fn fits(left: i64, bytes: i64) -> bool {
+    if bytes > left {
+        EXCEEDED.set(true);
+    }
+    bytes <= left
+}
+
+fn take(bytes: i64) {
+    LEFT.set(LEFT.get().saturating_sub(bytes).min(UNLIMITED - 1));
+}
+
+unsafe extern "C" fn allocate(bytes: c_int) -> *mut c_void {
+    let (lower, left) = (lower(), LEFT.get());
+    if left != UNLIMITED && !fits(left, bytes.into()) {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: SQLite's arguments are handed on unchanged, and the size is asked of a pointer that
+    // the allocator has just returned.
+    unsafe {
+        let memory = (lower.allocate)(bytes);
+        if left != UNLIMITED && !memory.is_null() {
+            take((lower.size)(memory).into());
+        }
+        memory
+    }
+}
+
+unsafe extern "C" fn release(memory: *mut c_void) {
+    let lower = lower();
+    // SAFETY: SQLite's argument is handed on unchanged; it came from the allocator underneath.
+    unsafe {
+        if LEFT.get() != UNLIMITED && !memory.is_null() {
+            take(-i64::from((lower.size)(memory)));
+        }
+        (lower.release)(memory);
+    }
+}
+
+unsafe extern "C" fn reallocate(memory: *mut c_void, bytes: c_int) -> *mut c_void {
+    let (lower, left) = (lower(), LEFT.get());
+    if left == UNLIMITED {
+        // SAFETY: SQLite's arguments are handed on unchanged.
+        return unsafe { (lower.reallocate)(memory, bytes) };
+    }
+    // SAFETY: as above; the size is asked of pointers that came from the allocator underneath.
+    unsafe {
+        let before = i64::from((lower.size)(memory));
+        if !fits(left, i64::from(bytes) - before) {
+            return std::ptr::null_mut();
+        }
+        let moved = (lower.reallocate)(memory, bytes);
+        if !moved.is_null() {
+            take(i64::from((lower.size)(moved)) - before);
+        }
+        moved
+    }
+}
+
+/// A limit on what SQLite may allocate on this thread from now on, until it is dropped.
+#[derive(Debug)]
+pub struct Budget {
+    given: i64,
+    left_before: i64,
+    exceeded_before: bool,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Budget {
+    /// Allows this thread's SQLite `bytes` more than it has now.
+    pub(crate) fn start(bytes: u64) -> Budget {
+        let given = i64::try_from(bytes).unwrap_or(UNLIMITED - 1);
+        let (left_before, exceeded_before) = (LEFT.replace(given), EXCEEDED.replace(false));
+        Budget { given, left_before, exceeded_before, _thread: PhantomData }
+    }
+
+    /// Bytes allocated since the start and not released; negative when more was released.
+    pub(crate) fn in_use(&self) -> i64 {
+        self.given - LEFT.get()
+    }
+
+    /// Whether an allocation failed because it did not fit.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        EXCEEDED.get()
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        LEFT.set(self.left_before);
+        EXCEEDED.set(self.exceeded_before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(connection: &rusqlite::Connection, bytes: u32) -> rusqlite::Result<i64> {
+        connection.query_row("SELECT length(randomblob(?1) || 'x')", [bytes], |row| row.get(0))
+    }
+
+    #[test]
+    fn an_allocation_beyond_the_budget_fails_and_the_connection_goes_on() {
+        crate::initialize().unwrap();
+        assert!(install());
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let budget = Budget::start(1 << 20);
+        assert!(fill(&connection, 100_000).is_ok());
+        assert!(!budget.is_exceeded());
+        let error = fill(&connection, 4 << 20).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::OutOfMemory));
+        assert!(budget.is_exceeded());
+        drop(budget);
+        assert!(fill(&connection, 4 << 20).is_ok());
+    }
+
+    #[test]
+    fn what_is_released_may_be_used_again() {
+        crate::initialize().unwrap();
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        let budget = Budget::start(1 << 20);
+        for _ in 0..100 {
+            assert!(fill(&connection, 200_000).is_ok());
+        }
+        assert!(budget.in_use() < 1 << 19, "{}", budget.in_use());
+    }
+}

@@ -1,0 +1,177 @@
+//! Owns the profile for SQL from an untrusted source: what a connection that runs it is allowed,
+//! beyond the rules that every transaction keeps ([`crate::rules`]).
+//!
+//! # Invariants
+//! - The profile belongs to a connection from its opening to its end. SQL leaves things behind that
+//!   run inside other statements later (triggers, views, generated columns, `CHECK`), so a
+//!   connection that changed between trust and distrust would run them with the wrong rights.
+//! - No single virtual machine instruction takes longer than tenths of a second under the default
+//!   limits, so a deadline is noticed soon after it has passed.
+
+use std::ffi::{CString, c_int};
+use std::ptr;
+
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::AuthAction;
+use rusqlite::{Result, ffi};
+
+use crate::functions;
+
+/// The profile of a connection that runs SQL from an untrusted source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untrusted {
+    /// Longest value and longest row, in bytes.
+    pub value_bytes: u32,
+    /// What a transaction may allocate beyond its connection's page cache, in bytes.
+    pub memory_bytes: u64,
+    /// Virtual table modules that may be used.
+    pub modules: Vec<String>,
+}
+
+/// Instructions between two looks at the clock. An instruction can be a call of `LIKE` that takes a
+/// tenth of a second, so this is far shorter than in general; it costs some percent of a query.
+pub(crate) const PROGRESS_INTERVAL: c_int = 20;
+
+/// Limits that are generous for SQL written by hand or by a library, and far below what SQLite
+/// allows; see <https://sqlite.org/c3ref/c_limit_attached.html>.
+const LIMITS: &[(c_int, c_int)] = &[
+    // A thousand rows of a hundred literals.
+    (ffi::SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
+    (ffi::SQLITE_LIMIT_COLUMN, 500),
+    // Each level takes stack; a chain of 250 ORs is one.
+    (ffi::SQLITE_LIMIT_EXPR_DEPTH, 250),
+    (ffi::SQLITE_LIMIT_COMPOUND_SELECT, 100),
+    // 6 MB of program.
+    (ffi::SQLITE_LIMIT_VDBE_OP, 250_000),
+    (ffi::SQLITE_LIMIT_FUNCTION_ARG, 100),
+    (ffi::SQLITE_LIMIT_ATTACHED, 0),
+    // The time of a match is the product of the lengths of pattern and text.
+    (ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100),
+    (ffi::SQLITE_LIMIT_VARIABLE_NUMBER, 32_766),
+    (ffi::SQLITE_LIMIT_TRIGGER_DEPTH, 50),
+    (ffi::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+
+/// Functions that are refused, with the reason.
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("fts3_tokenizer", "it takes and returns addresses in memory"),
+    ("json_patch", "its time is the product of its arguments' lengths; use json_set()"),
+    ("sqlite_log", "it writes to the program's log"),
+];
+
+/// Applies `profile` to a connection that has just been opened and set up.
+pub(crate) fn apply(connection: &rusqlite::Connection, profile: &Untrusted) -> Result<()> {
+    let value_bytes = c_int::try_from(profile.value_bytes).unwrap_or(c_int::MAX);
+    let length = (ffi::SQLITE_LIMIT_LENGTH, value_bytes);
+    for (limit, value) in LIMITS.iter().copied().chain([length]) {
+        // SAFETY: the handle is open and used by this thread alone.
+        unsafe { ffi::sqlite3_limit(connection.handle(), limit, value) };
+    }
+    for switch in [
+        DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+        DbConfig::SQLITE_DBCONFIG_DQS_DML,
+        DbConfig::SQLITE_DBCONFIG_DQS_DDL,
+        DbConfig::SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER,
+        DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA,
+    ] {
+        connection.set_db_config(switch, false)?;
+    }
+    connection.execute_batch("PRAGMA cell_size_check = ON")?;
+    functions::replace_on(connection)?;
+    keep_modules(connection, &profile.modules)
+}
+
+/// Removes every virtual table module but those in `kept`, for new and for existing tables.
+fn keep_modules(connection: &rusqlite::Connection, kept: &[String]) -> Result<()> {
+    // A name with a NUL inside is that of no module.
+    let names: Vec<CString> =
+        kept.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+    pointers.push(ptr::null());
+    // SAFETY: the handle is open, and the list of C strings ends with a null pointer and outlives
+    // the call.
+    let code = unsafe { ffi::sqlite3_drop_modules(connection.handle(), pointers.as_mut_ptr()) };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+/// Says why `action`, which the general rules allow, is refused to untrusted SQL.
+pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
+    match action {
+        AuthAction::Pragma { pragma_name, .. } => pragma(pragma_name),
+        AuthAction::Function { function_name } => function(function_name),
+        AuthAction::Analyze { .. } => Some(
+            "ANALYZE is refused to untrusted SQL: it reads everything and changes how every \
+             query runs; run it in a database opened without the profile"
+                .into(),
+        ),
+        AuthAction::Read { table_name, .. } if is_internal_view(table_name) => Some(format!(
+            "{table_name} is refused to untrusted SQL: it shows the file underneath the tables"
+        )),
+        AuthAction::Insert { table_name } if is_statistics(table_name) => {
+            Some(statistics(table_name))
+        }
+        AuthAction::Update { table_name, column_name }
+            // `ALTER TABLE … RENAME` updates the name.
+            if is_statistics(table_name) && !column_name.eq_ignore_ascii_case("name") =>
+        {
+            Some(statistics(table_name))
+        }
+        _ => None,
+    }
+}
+
+/// Pragmas that untrusted SQL may say, out of those the general rules allow.
+const PRAGMAS: &[&str] = &[
+    "application_id",
+    "collation_list",
+    "data_version",
+    "encoding",
+    "foreign_key_list",
+    "foreign_keys",
+    "freelist_count",
+    "function_list",
+    "index_info",
+    "index_list",
+    "index_xinfo",
+    "page_count",
+    "page_size",
+    "schema_version",
+    "table_info",
+    "table_list",
+    "table_xinfo",
+    "user_version",
+];
+
+fn pragma(name: &str) -> Option<String> {
+    let is_allowed = PRAGMAS.iter().any(|known| name.eq_ignore_ascii_case(known));
+    (!is_allowed).then(|| {
+        format!("PRAGMA {name} is refused to untrusted SQL; see monolite::Untrusted for the list")
+    })
+}
+
+fn function(name: &str) -> Option<String> {
+    let (_, reason) = FUNCTIONS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known))?;
+    Some(format!("{name}() is refused to untrusted SQL: {reason}"))
+}
+
+/// Views of the file and of the library, where they are compiled in.
+fn is_internal_view(table: &str) -> bool {
+    ["dbstat", "sqlite_dbdata", "sqlite_dbpage", "sqlite_dbptr", "sqlite_memstat", "sqlite_stmt"]
+        .iter()
+        .any(|known| table.eq_ignore_ascii_case(known))
+}
+
+/// Tables that SQLite keeps for itself and lets anybody write to.
+fn is_statistics(table: &str) -> bool {
+    let starts = |prefix: &str| {
+        table.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    starts("sqlite_stat") || starts("sqlite_sequence")
+}
+
+fn statistics(table: &str) -> String {
+    format!("writing to {table} is refused to untrusted SQL: SQLite itself relies on what it holds")
+}

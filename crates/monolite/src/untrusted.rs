@@ -1,0 +1,126 @@
+//! Owns the profile for SQL that comes from somebody who is not trusted.
+
+use crate::error::{Error, ErrorKind, Result};
+#[cfg(doc)]
+use crate::options::Options;
+use crate::options::within;
+
+/// The profile of a database that runs SQL from an untrusted source, see [`Options::untrusted`].
+///
+/// It holds for everything that runs in the database, the program's own closures included: SQL
+/// leaves things behind (triggers, views, generated columns) that run inside later statements.
+/// What it does not do is to hide tables: untrusted SQL may read and write all of them.
+///
+/// - Refused with `Invalid`: everything that is refused to all closures (`ATTACH`, `BEGIN`,
+///   `COMMIT`, `SAVEPOINT`, temporary tables, `load_extension()`), and `ANALYZE`; `PRAGMA`, except
+///   those that describe the schema, `user_version` and `application_id`; writes to
+///   `sqlite_sequence` and the statistics; virtual table modules that were not named with
+///   [`Untrusted::module`]; `json_patch()`, `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two
+///   arguments; more than 1,000 bytes as second argument of `instr()`, `replace()` and `trim()`;
+///   identifiers in double quotes that name nothing.
+/// - Limited, and refused with `Invalid` beyond: values and rows
+///   ([`Untrusted::value_limit_bytes`]), memory ([`Untrusted::memory_limit_bytes`]), SQL text
+///   (1,000,000 bytes), columns (500), depth of an expression (250), compound selects (100),
+///   program (250,000 instructions), arguments of a function (100), length of a `LIKE` or `GLOB`
+///   pattern (100), parameters (32,766), nested triggers (50).
+/// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
+///   [`Options::read_time_limit`], within tenths of a second under the default limits.
+///
+/// ```
+/// use std::time::Duration;
+/// use monolite::{Database, ErrorKind, Options, Result, Untrusted, Value};
+///
+/// /// Runs a query that somebody sent, and returns the first column of its rows.
+/// fn answer(db: &Database, sql: &str) -> Result<Vec<Value>> {
+///     db.read(|tx| {
+///         let mut query = tx.prepare(sql)?;
+///         let values = query.query_map((), |row| row.get(0))?.take(1_000);
+///         Ok(values.collect::<Result<_, _>>()?)
+///     })
+///     .wait()
+/// }
+///
+/// # fn main() -> Result<()> {
+/// # if monolite::rusqlite::version_number() < 3_054_000 { return Ok(()) }
+/// let db = Options::new()
+///     .untrusted(Untrusted::new())
+///     .read_time_limit(Duration::from_millis(200))
+///     .write_time_limit(Duration::from_millis(200))
+///     .open(":memory:")?;
+///
+/// assert_eq!(answer(&db, "SELECT 6 * 7")?, [Value::Integer(42)]);
+/// let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+///                SELECT max(i) FROM n";
+/// assert_eq!(answer(&db, endless).unwrap_err().kind(), ErrorKind::Timeout);
+/// let other = "ATTACH '/etc/passwd' AS secret";
+/// assert_eq!(answer(&db, other).unwrap_err().kind(), ErrorKind::Invalid);
+/// # db.close()
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untrusted {
+    value_limit_bytes: u32,
+    memory_limit_bytes: u64,
+    modules: Vec<String>,
+}
+
+impl Default for Untrusted {
+    fn default() -> Untrusted {
+        Untrusted { value_limit_bytes: 1 << 20, memory_limit_bytes: 64 << 20, modules: Vec::new() }
+    }
+}
+
+impl Untrusted {
+    /// The profile with its defaults.
+    pub fn new() -> Untrusted {
+        Untrusted::default()
+    }
+
+    /// Longest value, and longest row, in bytes: 1 KiB to 64 MiB. Default: 1 MiB. The time of the
+    /// slowest single call of a function grows with it, and with that the time by which a deadline
+    /// may be exceeded. Rows that are longer already cannot be read.
+    #[must_use]
+    pub fn value_limit_bytes(mut self, bytes: u32) -> Untrusted {
+        self.value_limit_bytes = bytes;
+        self
+    }
+
+    /// What SQLite may allocate for one transaction beyond the page cache of its connection, in
+    /// bytes: 1 MiB to 64 GiB. Default: 64 MiB. The process uses at most all page caches
+    /// ([`Options::writer_cache_bytes`], and [`Options::reader_cache_bytes`] for each reader), and
+    /// this for each connection.
+    #[must_use]
+    pub fn memory_limit_bytes(mut self, bytes: u64) -> Untrusted {
+        self.memory_limit_bytes = bytes;
+        self
+    }
+
+    /// Allows a virtual table module by its exact name, such as `fts5` or `rtree`. Default: none;
+    /// `json_each` and `json_tree` are always there. A module's own commands and queries cannot be
+    /// interrupted within, so large tables may make a deadline late.
+    #[must_use]
+    pub fn module(mut self, name: impl Into<String>) -> Untrusted {
+        self.modules.push(name.into());
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        within("value_limit_bytes", self.value_limit_bytes, 1 << 10, 64 << 20)?;
+        within("memory_limit_bytes", self.memory_limit_bytes, 1 << 20, 64 << 30)
+    }
+
+    pub(crate) fn profile(&self) -> monolite_sqlite::Untrusted {
+        monolite_sqlite::Untrusted {
+            value_bytes: self.value_limit_bytes,
+            memory_bytes: self.memory_limit_bytes,
+            modules: self.modules.clone(),
+        }
+    }
+}
+
+/// The failure of a transaction that was refused memory.
+pub(crate) fn starved() -> Error {
+    let message = "the transaction needs more memory than the option memory_limit_bytes of \
+                   monolite::Untrusted allows; do less in one transaction or raise the limit";
+    Error::new(ErrorKind::Invalid, message)
+}
