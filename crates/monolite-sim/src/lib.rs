@@ -15,5 +15,7 @@ pub mod checkers;
 pub mod child;
 pub mod clock;
 pub mod load;
+pub mod markers;
 pub mod schedule;
+pub mod storage;
 pub mod torture;

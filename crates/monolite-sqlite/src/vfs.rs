@@ -176,6 +176,15 @@ pub trait Storage: Send + Sync {
     fn sync_wal(&self, wal: &std::fs::File) -> std::io::Result<()> {
         wal.sync_data()
     }
+
+    /// Puts the names of the files in `directory` on disk, so that a file created in it is still
+    /// there after power loss.
+    ///
+    /// # Errors
+    /// Those of opening the directory and of `fsync`.
+    fn sync_directory(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::File::open(directory)?.sync_all()
+    }
 }
 
 /// One open file. Every method forwards to the lower file unless it is overridden.
@@ -287,6 +296,15 @@ impl Direct {
     pub fn new(wal: Arc<WalControl>) -> Direct {
         Direct { wal }
     }
+
+    /// Puts around `file` what the engine's own file of this kind has around the lower one: the
+    /// gathering of WAL frames. `file` then sees the calls that go to the disk.
+    pub fn around(&self, kind: FileKind, file: impl File + 'static) -> Box<dyn File> {
+        match kind {
+            FileKind::Wal => Box::new(Gather::new(file, Arc::clone(&self.wal))),
+            FileKind::Database | FileKind::Journal | FileKind::Temp => Box::new(file),
+        }
+    }
 }
 
 impl Storage for Direct {
@@ -296,10 +314,7 @@ impl Storage for Direct {
         _path: Option<&Path>,
         _lower: &mut LowerFile,
     ) -> Result<Box<dyn File>> {
-        Ok(match kind {
-            FileKind::Wal => Box::new(Gather::new(Forward, Arc::clone(&self.wal))),
-            FileKind::Database | FileKind::Journal | FileKind::Temp => Box::new(Forward),
-        })
+        Ok(self.around(kind, Forward))
     }
 }
 

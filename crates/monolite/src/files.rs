@@ -90,7 +90,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let opener = Opener { options, path: &path, vfs: &vfs, sync: temporary.is_none() };
     let (writer, writer_deadline) = opener.writer(patience)?;
     let fail = |error: io::Error| storage(&path, &error);
-    sync_directory(&path).map_err(fail)?;
+    sync_directory(&path, files.as_ref()).map_err(fail)?;
     let wal_file = WalFile::open(&path, files).map_err(fail)?;
     let readers = (0..options.readers).map(|_| opener.reader()).collect::<Result<_>>()?;
     let (checkpointer, _) =

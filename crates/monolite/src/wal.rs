@@ -58,9 +58,6 @@ impl WalFile {
 }
 
 /// Syncs the directory of `path`, so that files created in it survive a power loss.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
+pub(crate) fn sync_directory(path: &Path, storage: &dyn Storage) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |directory| storage.sync_directory(directory))
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use monolite::{Database, Error, ErrorKind, Options};
 
-use crate::markers;
 use crate::patience::ends;
+use monolite_sim::markers;
 
 const TASKS: i64 = 2_000;
 
 /// More tasks than fit into the queue.
 fn database() -> Arc<Database> {
     let db = Options::new().queue_capacity(64).readers(2).open(":memory:").unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     Arc::new(db)
 }
 

@@ -7,9 +7,9 @@ use std::thread;
 
 use monolite::{Database, Error, Options, Write};
 
-use crate::markers;
 use crate::patience::{Driven, poll_once};
 use monolite_sim::chance::Dice;
+use monolite_sim::markers;
 
 /// What a caller knows of its transactions.
 #[derive(Default)]
@@ -67,7 +67,7 @@ fn dropped_futures_leave_whole_transactions(queue: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().queue_capacity(queue).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let all: Vec<Known> = thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|number| {
@@ -78,7 +78,7 @@ fn dropped_futures_leave_whole_transactions(queue: usize) {
         callers.into_iter().map(|it| it.join().unwrap()).collect()
     });
     db.close().unwrap();
-    let found = markers::in_file(&path);
+    let found = markers::in_file(&path).unwrap();
     for known in all {
         markers::check_all_there(&known.acknowledged, &found).unwrap();
         assert!(known.failed.is_disjoint(&found), "a failed transaction is there");
@@ -96,7 +96,7 @@ fn dropped_futures_leave_whole_transactions_in_a_long_queue() {
 #[test]
 fn a_dropped_read_disturbs_nobody() {
     let db = Options::new().readers(2).queue_capacity(1).open(":memory:").unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let mut dice = Dice::new();
     for id in 1..200 {
         let mut read =
@@ -115,7 +115,7 @@ fn a_dropped_read_disturbs_nobody() {
 #[test]
 fn a_woken_future_gets_its_answer() {
     let db = Database::open(":memory:").unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     for id in 1..100 {
         let mut write = Driven::start(db.write(move |tx| markers::put(tx, id)));
         crate::patience::eventually("the write is woken", || write.is_done());

@@ -1,39 +1,67 @@
 //! An acknowledged transaction is on disk: what a power cut would leave, and failed syncs.
 //!
-//! The power cut is simulated, see [`crate::shadow`]. Buffered durability must lose acknowledged
-//! transactions in the same cut; otherwise the check would prove nothing.
+//! The power cut is simulated, see [`monolite_sim::storage`]. Buffered durability must lose
+//! acknowledged transactions in the same cut; otherwise the check would prove nothing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 use tempfile::TempDir;
 
-use crate::markers;
 use crate::patience::{Driven, Gate, ends, eventually};
-use crate::shadow::{Disk, Left, wal_beside};
 use monolite_sim::chance::Dice;
+use monolite_sim::markers;
+use monolite_sim::storage::{Call, Disk, Fault, Left, Operation, RealSyncs, wal_beside};
 
 /// A database over a disk that can lose its power.
 struct Machine {
     directory: TempDir,
     path: PathBuf,
-    disk: Arc<Disk>,
+    disk: Disk,
+    syncs: Arc<Syncs>,
     db: Database,
+}
+
+/// How the next syncs behave.
+#[derive(Default)]
+struct Syncs {
+    /// Every sync of the WAL for an acknowledgement stops here once it has begun.
+    gate: Mutex<Option<Arc<Gate>>>,
+    fail: AtomicBool,
+    /// How many were asked for.
+    count: AtomicU32,
+}
+
+impl Syncs {
+    fn before(&self, call: &Call) -> Option<Fault> {
+        if call.operation == Operation::SyncWal {
+            self.count.fetch_add(1, Ordering::SeqCst);
+            let gate = self.gate.lock().unwrap().clone();
+            if let Some(gate) = gate {
+                gate.pass();
+            }
+        }
+        (call.operation.is_sync() && self.fail.load(Ordering::SeqCst)).then_some(Fault::Error)
+    }
 }
 
 fn machine(options: Options) -> Machine {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     db.close().unwrap();
-    let disk = Disk::of(&path);
+    // The real syncs are made, too, so that real timing is what is tested.
+    let disk = Disk::holding(&path, RealSyncs::Made).unwrap();
+    let syncs = Arc::new(Syncs::default());
+    let hook = Arc::clone(&syncs);
+    disk.set_hook(move |call| hook.before(call));
     let db = disk.under(options).open(&path).unwrap();
-    Machine { directory, path, disk, db }
+    Machine { directory, path, disk, syncs, db }
 }
 
 impl Machine {
@@ -60,22 +88,22 @@ impl Machine {
     /// Lets the syncs from now on wait at a gate.
     fn stop_syncs(&self) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
-        *self.disk.syncs.gate.lock().unwrap() = Some(Arc::clone(&gate));
+        *self.syncs.gate.lock().unwrap() = Some(Arc::clone(&gate));
         gate
     }
 
     /// Cuts the power, and opens what is left in another place.
-    fn after_a_cut(&self, left: Left<'_>, name: &str) -> BTreeSet<i64> {
+    fn after_a_cut(&self, left: Left, dice: &mut Dice, name: &str) -> BTreeSet<i64> {
         let path = self.directory.path().join(name);
-        self.disk.cut_to(&path, left);
+        self.disk.capture().image(left, dice).write_to(&path).unwrap();
         let db = Database::open(&path).unwrap();
         db.close().unwrap();
-        markers::in_file(&path)
+        markers::in_file(&path).unwrap()
     }
 }
 
 /// Cuts the power again and again under load; the first loss is an error.
-fn cuts(durability: Durability, rounds: i64) -> Result<(), String> {
+fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
     let mut dice = Dice::new();
     let options = Options::new().durability(durability).wal_limit_bytes(8 << 20);
     let machine = machine(options);
@@ -98,8 +126,8 @@ fn cuts(durability: Durability, rounds: i64) -> Result<(), String> {
             let enough = next.load(Ordering::SeqCst) + dice.i64(1..60);
             eventually("more writes", || next.load(Ordering::SeqCst) > enough);
             let before: BTreeSet<i64> = acknowledged.lock().unwrap().clone();
-            let left = if dice.bool() { Left::Nothing } else { Left::Some(&mut dice) };
-            let found = machine.after_a_cut(left, &format!("after-{round}"));
+            let left = Left::random(&mut dice);
+            let found = machine.after_a_cut(left, &mut dice, &format!("after-{round}"));
             verdict = markers::check_all_there(&before, &found);
             if verdict.is_err() {
                 break;
@@ -121,7 +149,7 @@ fn a_power_cut_loses_nothing_acknowledged_and_leaves_nothing_in_part() {
 #[test]
 fn buffered_durability_loses_acknowledged_transactions_in_the_same_cut() {
     let error = cuts(Durability::Buffered, 40).unwrap_err();
-    assert!(error.contains("acknowledged and lost"), "{error}");
+    assert!(error.to_string().contains("acknowledged and lost"), "{error}");
 }
 
 /// Whether a write is acknowledged although no sync has begun since its commit, in two ways: the
@@ -201,18 +229,18 @@ fn a_failed_sync_poisons_and_is_never_repeated() {
     let machine = machine(Options::new());
     machine.put(1).wait().unwrap();
     let gate = machine.stop_syncs();
-    machine.disk.syncs.fail.store(true, Ordering::SeqCst);
+    machine.syncs.fail.store(true, Ordering::SeqCst);
     let waiting: Vec<_> = (2..20).map(|id| machine.put(id)).collect();
     eventually("the sync begins", || gate.arrivals() > 0);
-    let before = machine.disk.syncs.count.load(Ordering::SeqCst);
+    let before = machine.syncs.count.load(Ordering::SeqCst);
     gate.open();
     for write in waiting {
         let error = write.wait().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
-        assert!(error.to_string().contains("the disk is on fire"), "{error}");
+        assert!(error.to_string().contains("simulated I/O error"), "{error}");
     }
     // The disk is well again, and that changes nothing.
-    machine.disk.syncs.fail.store(false, Ordering::SeqCst);
+    machine.syncs.fail.store(false, Ordering::SeqCst);
     assert_eq!(machine.put(20).wait().unwrap_err().kind(), ErrorKind::Poisoned);
     let tried = machine.db.try_write(|tx| markers::put(tx, 21)).err().unwrap();
     assert_eq!(tried.kind(), ErrorKind::Poisoned);
@@ -220,21 +248,21 @@ fn a_failed_sync_poisons_and_is_never_repeated() {
     let database = std::fs::metadata(&machine.path).unwrap().modified().unwrap();
     let db = machine.db.clone();
     assert_eq!(ends("closing", move || db.close()).unwrap_err().kind(), ErrorKind::Poisoned);
-    assert_eq!(machine.disk.syncs.count.load(Ordering::SeqCst), before, "another sync was tried");
+    assert_eq!(machine.syncs.count.load(Ordering::SeqCst), before, "another sync was tried");
     assert!(wal_beside(&machine.path).exists(), "the WAL is all there is to recover from");
     let after = std::fs::metadata(&machine.path).unwrap().modified().unwrap();
     assert_eq!(database, after, "closing wrote to the database");
     let db = Database::open(&machine.path).unwrap();
     db.write(|tx| markers::put(tx, 30)).wait().unwrap();
     db.close().unwrap();
-    let found = markers::in_file(&machine.path);
+    let found = markers::in_file(&machine.path).unwrap();
     assert!(found.contains(&1) && found.contains(&30));
 }
 
 #[test]
 fn a_durable_read_of_a_poisoned_database_is_refused() {
     let machine = machine(Options::new());
-    machine.disk.syncs.fail.store(true, Ordering::SeqCst);
+    machine.syncs.fail.store(true, Ordering::SeqCst);
     assert_eq!(machine.put(1).wait().unwrap_err().kind(), ErrorKind::Poisoned);
     let durable = machine
         .db
@@ -247,7 +275,7 @@ fn acknowledged_after(harm: impl FnOnce(&Path)) -> usize {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let (next, is_done) = (AtomicI64::new(1), AtomicBool::new(false));
     thread::scope(|scope| {
         let clients: Vec<_> = (0..4)

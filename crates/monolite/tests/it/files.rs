@@ -9,14 +9,14 @@ use std::time::Duration;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
 
 use crate::child::spawn;
-use crate::markers;
 use crate::mounts::Mount;
-use crate::shadow::wal_beside;
+use monolite_sim::markers;
+use monolite_sim::storage::wal_beside;
 
 /// A closed database with one transaction in it.
 fn make(path: &Path) {
     let db = Database::open(path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     db.write(|tx| markers::put(tx, 1)).wait().unwrap();
     db.close().unwrap();
 }
@@ -79,7 +79,7 @@ fn options_at_the_ends_of_their_ranges_work() {
         .wal_limit_bytes(1 << 40);
     for options in [smallest, largest] {
         let db = options.open(":memory:").unwrap();
-        markers::create(&db);
+        markers::create(&db).unwrap();
         (1..20).for_each(|id| db.write(move |tx| markers::put(tx, id)).wait().unwrap());
         db.close().unwrap();
     }
@@ -119,7 +119,7 @@ fn a_name_that_looks_like_an_address_is_a_file_name() {
     let path = directory.path().join("file:db?mode=memory");
     make(&path);
     assert!(path.exists());
-    assert_eq!(markers::in_file(&path.canonicalize().unwrap()), [1].into());
+    assert_eq!(markers::in_file(&path.canonicalize().unwrap()).unwrap(), [1].into());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
             let ballast = mount.path().join("ballast");
             fs::write(&ballast, vec![1; ballast_bytes]).unwrap();
             let db = Options::new().sharing(sharing).open(&path).unwrap();
-            markers::create(&db);
+            markers::create(&db).unwrap();
             let (mut acknowledged, error) = fill_until_full(&db);
             assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
             let total = db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
@@ -195,13 +195,13 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
             // and is recovered where there is room.
             let elsewhere = tempfile::tempdir().unwrap();
             let found = match db.close() {
-                Ok(()) => markers::in_file(&path),
+                Ok(()) => markers::in_file(&path).unwrap(),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
                     let copy = elsewhere.path().join("db");
                     fs::copy(&path, &copy).unwrap();
                     fs::copy(wal_beside(&path), wal_beside(&copy)).unwrap();
-                    markers::in_file(&copy)
+                    markers::in_file(&copy).unwrap()
                 }
             };
             assert_eq!(found, acknowledged, "{sharing:?} {size}");
@@ -221,10 +221,10 @@ fn a_new_database_is_there_when_it_is_opened_again() {
         for round in 1..5 {
             let options = Options::new().sharing(sharing).durability(durability);
             let db = options.open(&path).unwrap();
-            markers::create(&db);
+            markers::create(&db).unwrap();
             db.write(move |tx| markers::put(tx, round)).wait().unwrap();
             db.close().unwrap();
-            assert_eq!(markers::in_file(&path), (1..=round).collect());
+            assert_eq!(markers::in_file(&path).unwrap(), (1..=round).collect());
         }
     }
 }
@@ -233,7 +233,7 @@ fn a_new_database_is_there_when_it_is_opened_again() {
 fn a_database_in_memory_is_its_own_and_leaves_nothing() {
     let databases: Vec<_> = (0..3).map(|_| Database::open(":memory:").unwrap()).collect();
     for (id, db) in databases.iter().enumerate() {
-        markers::create(db);
+        markers::create(db).unwrap();
         db.write(move |tx| markers::put(tx, id as i64)).wait().unwrap();
         let own: i64 = db
             .read(|tx| tx.query_row("SELECT SUM(id) FROM whole", (), |row| row.get(0)))
@@ -260,5 +260,5 @@ fn a_wal_that_a_crash_left_is_recovered() {
     let found = db.read(|tx| tx.query_row(is_there, [first], |row| row.get::<_, bool>(0)));
     assert!(found.wait().unwrap());
     db.close().unwrap();
-    assert!(markers::in_file(&path).contains(&first));
+    assert!(markers::in_file(&path).unwrap().contains(&first));
 }

@@ -14,8 +14,8 @@ use std::thread;
 use monolite::{Database, Options};
 
 use crate::child::{Child, await_parent, say, spawn, variable};
-use crate::markers;
 use monolite_sim::chance::Dice;
+use monolite_sim::markers;
 
 const THREADS: i64 = 6;
 
@@ -46,7 +46,7 @@ pub(crate) fn write_until_killed() {
     let is_early = variable::<String>("SAYS") == Says::BeforeItIs.name();
     // A small limit makes checkpoints and fresh starts of the WAL part of every cycle.
     let db = Options::new().wal_limit_bytes(8 << 20).open(path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     say("open");
     thread::scope(|scope| {
         for number in 0..THREADS {
@@ -103,12 +103,12 @@ fn listen(child: &mut Child, most: usize, acknowledged: &mut BTreeSet<i64>) {
 }
 
 /// What is wrong with the file, if anything.
-fn verdict(path: &Path, acknowledged: &BTreeSet<i64>, by_us: bool) -> Result<(), String> {
+fn verdict(path: &Path, acknowledged: &BTreeSet<i64>, by_us: bool) -> anyhow::Result<()> {
     let found = if by_us {
         let db = Database::open(path).unwrap();
-        markers::create(&db);
+        markers::create(&db).unwrap();
         db.close().unwrap();
-        markers::in_file(path)
+        markers::in_file(path).unwrap()
     } else {
         // Stock SQLite recovers it as well.
         let connection = monolite::rusqlite::Connection::open(path).unwrap();

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use monolite::{Database, Error, ErrorKind, Options};
 
-use crate::markers;
 use crate::patience::{Gate, as_one_batch, eventually};
-use crate::shadow::wal_beside;
+use monolite_sim::markers;
+use monolite_sim::storage::wal_beside;
 
 /// The smallest that may be configured.
 const LIMIT: u64 = 8 << 20;
@@ -33,7 +33,7 @@ fn under_load(beside: impl FnOnce(&Loaded)) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().wal_limit_bytes(LIMIT).readers(4).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let loaded = Loaded {
         _directory: directory,
         db,
@@ -56,7 +56,7 @@ fn under_load(beside: impl FnOnce(&Loaded)) {
     assert!(largest <= LIMIT && stats.wal_bytes_max <= LIMIT, "{largest}, {stats:?}");
     assert!(stats.checkpoints_completed > 0);
     loaded.db.close().unwrap();
-    let found = markers::in_file(&path);
+    let found = markers::in_file(&path).unwrap();
     assert_eq!(found.len() as i64, loaded.next.load(Ordering::SeqCst) - 1);
 }
 
@@ -138,7 +138,7 @@ fn a_reader_that_sits_on_an_open_row_stops_writes_visibly_and_only_as_long_as_it
     let path = directory.path().join("db");
     let options = Options::new().wal_limit_bytes(LIMIT);
     let db = options.write_time_limit(Duration::from_millis(200)).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     db.write(|tx| markers::put(tx, 0)).wait().unwrap();
     let gate = Gate::default();
     thread::scope(|scope| {
@@ -170,7 +170,7 @@ fn a_transaction_larger_than_the_wal_fails_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().wal_limit_bytes(LIMIT).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let put = |id| db.write(move |tx| markers::put(tx, id));
     let (before, large, after) = as_one_batch(&db, || {
         let before = put(1);
@@ -185,14 +185,14 @@ fn a_transaction_larger_than_the_wal_fails_alone() {
     put(4).wait().unwrap();
     assert!(std::fs::metadata(wal_beside(&path)).unwrap().len() <= LIMIT);
     db.close().unwrap();
-    assert_eq!(markers::in_file(&path), [1, 3, 4].into());
+    assert_eq!(markers::in_file(&path).unwrap(), [1, 3, 4].into());
 }
 
 #[test]
 fn no_more_transactions_wait_than_the_options_allow() {
     const CAPACITY: u64 = 8;
     let db = Options::new().queue_capacity(8).open(":memory:").unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let (next, ended) = (AtomicI64::new(1), AtomicU64::new(0));
     thread::scope(|scope| {
         for _ in 0..16 {

@@ -10,10 +10,8 @@
 
 // What the tests stand on.
 mod child;
-mod markers;
 mod mounts;
 mod patience;
-mod shadow;
 
 // The promises.
 mod awaited;

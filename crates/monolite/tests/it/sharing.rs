@@ -6,7 +6,7 @@ use monolite::rusqlite::{Connection, ErrorCode};
 use monolite::{Database, Options, Sharing};
 
 use crate::child::{say, spawn, variable};
-use crate::markers;
+use monolite_sim::markers;
 
 /// The child: stock SQLite through `rusqlite`, which reads and writes the file.
 pub(crate) fn use_plain_sqlite() {
@@ -47,7 +47,7 @@ fn a_shared_file_is_read_and_written_by_another_process_beside_us() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     for round in 0..5 {
         put(&db, round * 2 + 2);
         assert_eq!(total(&db), round * 2 + 1);
@@ -60,7 +60,7 @@ fn a_shared_file_is_read_and_written_by_another_process_beside_us() {
         assert_eq!(total(&db), round * 2 + 2, "we see what it committed");
     }
     db.close().unwrap();
-    assert_eq!(markers::in_file(&path), (1..=10).collect());
+    assert_eq!(markers::in_file(&path).unwrap(), (1..=10).collect());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_exclusive_file_is_locked_for_another_process_until_it_is_closed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().sharing(Sharing::Exclusive).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     put(&db, 1);
     let name = path.to_str().unwrap();
     let mut refused = spawn("uses plain SQLite", &[("FILE", name), ("ID", "-1")]);
@@ -79,7 +79,7 @@ fn an_exclusive_file_is_locked_for_another_process_until_it_is_closed() {
     let mut welcome = spawn("uses plain SQLite", &[("FILE", name), ("ID", "3")]);
     assert_eq!(welcome.await_word("saw "), "2");
     welcome.succeeds();
-    assert_eq!(markers::in_file(&path), [1, 2, 3].into());
+    assert_eq!(markers::in_file(&path).unwrap(), [1, 2, 3].into());
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_shared_file_survives_a_reader_of_our_own_process() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     // SQLite knows both connections, so the second's end does not drop the first's locks.
     for id in 1..20 {
         let plain = Connection::open(&path).unwrap();
@@ -96,5 +96,5 @@ fn a_shared_file_survives_a_reader_of_our_own_process() {
         drop(plain);
     }
     db.close().unwrap();
-    assert_eq!(markers::in_file(&path), (1..20).collect());
+    assert_eq!(markers::in_file(&path).unwrap(), (1..20).collect());
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::child::{await_parent, say, spawn, variable};
-use crate::markers;
 use crate::patience::{Gate, PATIENCE, ends, eventually};
 use monolite_sim::chance::Dice;
+use monolite_sim::markers;
 
 fn assert_stock_file(path: &Path) {
     for end in ["-wal", "-shm", "-journal"] {
@@ -56,7 +56,7 @@ fn closing_under_load_acknowledges_or_refuses_every_write() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         let db = Options::new().queue_capacity(queue).open(&path).unwrap();
-        markers::create(&db);
+        markers::create(&db).unwrap();
         let next = AtomicI64::new(0);
         let enough = dice.i64(50..500);
         let (acknowledged, refused) = thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn closing_under_load_acknowledges_or_refuses_every_write() {
             all
         });
         assert_stock_file(&path);
-        let found = markers::in_file(&path);
+        let found = markers::in_file(&path).unwrap();
         assert_eq!(found, acknowledged, "queue of {queue}");
         assert!(found.is_disjoint(&refused) && !acknowledged.is_empty());
     }
@@ -82,7 +82,7 @@ fn closing_under_load_acknowledges_or_refuses_every_write() {
 fn a_closed_database_refuses_and_closes_again() {
     let directory = tempfile::tempdir().unwrap();
     let db = Database::open(directory.path().join("db")).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let other = db.clone();
     db.close().unwrap();
     db.close().unwrap();
@@ -100,7 +100,7 @@ fn a_closed_database_refuses_and_closes_again() {
 fn closing_waits_for_a_running_read() {
     let directory = tempfile::tempdir().unwrap();
     let db = Database::open(directory.path().join("db")).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let gate = Gate::default();
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -126,7 +126,7 @@ fn many_threads_may_close_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     ends("closing", move || {
         let closing: Vec<_> = (0..8)
             .map(|_| {
@@ -156,7 +156,7 @@ fn the_last_handle_may_be_dropped_inside_of_a_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let gate = Arc::new(Gate::default());
     let (mut last, stop) = (Some(db.clone()), Arc::clone(&gate));
     let handle = db.write(move |tx| {
@@ -169,7 +169,7 @@ fn the_last_handle_may_be_dropped_inside_of_a_write() {
     gate.open();
     ends("the write", move || handle.wait()).unwrap();
     await_closed(&path);
-    assert_eq!(markers::in_file(&path), BTreeSet::from([1]));
+    assert_eq!(markers::in_file(&path).unwrap(), BTreeSet::from([1]));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_write_closure_may_close_its_database() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let own = db.clone();
     let handle = db.write(move |tx| {
         markers::put(tx, 1)?;
@@ -186,7 +186,7 @@ fn a_write_closure_may_close_its_database() {
     ends("the write", move || handle.wait()).unwrap();
     assert_eq!(db.write(|tx| markers::put(tx, 2)).wait().unwrap_err().kind(), ErrorKind::Closed);
     await_closed(&path);
-    assert_eq!(markers::in_file(&path), BTreeSet::from([1]));
+    assert_eq!(markers::in_file(&path).unwrap(), BTreeSet::from([1]));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn dropping_the_last_handle_keeps_what_was_submitted_whole() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     let handles: Vec<_> =
         (0..100).map(|id| (id, db.write(move |tx| markers::put(tx, id)))).collect();
     ends("dropping", move || drop(db));
@@ -202,13 +202,13 @@ fn dropping_the_last_handle_keeps_what_was_submitted_whole() {
     for (id, handle) in handles {
         handle.wait().unwrap_or_else(|error| panic!("{id}: {error}"));
     }
-    assert_eq!(markers::in_file(&path), (0..100).collect());
+    assert_eq!(markers::in_file(&path).unwrap(), (0..100).collect());
 }
 
 /// The child that has the file until it is told to go, and writes until then.
 pub(crate) fn hold_the_file() {
     let db = Database::open(variable::<String>("FILE")).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     say("open");
     await_parent();
     for id in 0..50 {
@@ -242,5 +242,5 @@ fn a_file_that_another_process_holds_is_named_and_can_be_waited_for() {
     child.succeeds();
     let mut expected: BTreeSet<i64> = (0..50).collect();
     expected.insert(1_000);
-    assert_eq!(markers::in_file(&path), expected);
+    assert_eq!(markers::in_file(&path).unwrap(), expected);
 }
