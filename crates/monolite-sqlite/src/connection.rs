@@ -51,6 +51,8 @@ pub struct Settings {
     pub busy_timeout: Duration,
     /// `false` switches every sync of SQLite itself off (for databases that die with the process).
     pub sync: bool,
+    /// Bytes that a database which is new reserves at the end of each page.
+    pub reserved_bytes: u8,
     /// Asked about every 1,000 virtual machine instructions (20 for untrusted SQL); `true`
     /// interrupts the statement.
     pub overdue: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -203,6 +205,9 @@ impl Connection {
         inner.busy_timeout(settings.busy_timeout)?;
         inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         harden(&inner)?;
+        if role == Role::Writer && settings.reserved_bytes != 0 {
+            reserve_bytes(&inner, settings.reserved_bytes)?;
+        }
         set_pragmas(&inner, role, settings)?;
         if let Some(profile) = &settings.untrusted {
             untrusted::apply(&inner, profile)?;
@@ -470,6 +475,25 @@ impl Connection {
         Ok(Checkpoint { wal_frames, copied_frames, blocked })
     }
 
+    /// Rewrites the whole database, which then reserves `bytes` at the end of each page, and leaves
+    /// it in the mode of a rollback journal. Needs space on disk for two copies.
+    ///
+    /// # Durability
+    /// It is one transaction with a rollback journal: a crash leaves the old file or the new one.
+    ///
+    /// # Errors
+    /// Those of SQLite; busy when there is another connection.
+    pub fn rewrite(&self, bytes: u8) -> Result<()> {
+        reserve_bytes(self.raw(), bytes)?;
+        self.signals.may_commit.store(true, Ordering::Relaxed);
+        // Neither the copy nor the changed pages need to fit in memory.
+        let sql = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; \
+                   PRAGMA journal_mode = DELETE; VACUUM";
+        let result = self.signals.as_engine(|| self.raw().execute_batch(sql));
+        self.signals.may_commit.store(false, Ordering::Relaxed);
+        result
+    }
+
     /// Lets the close of this connection, when it is the last one, remove the WAL file.
     ///
     /// # Errors
@@ -502,6 +526,23 @@ fn harden(connection: &rusqlite::Connection) -> Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // SAFETY: the handle is open and used by this thread alone.
     let code = unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+/// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with
+/// `bytes` that it does not use.
+fn reserve_bytes(connection: &rusqlite::Connection, bytes: u8) -> Result<()> {
+    let mut bytes = c_int::from(bytes);
+    // SAFETY: the handle is open and used by this thread alone, the name is a C string, and
+    // RESERVE_BYTES reads and writes an int through its argument.
+    let code = unsafe {
+        let (name, argument) = (c"main".as_ptr(), (&raw mut bytes).cast());
+        let op = ffi::SQLITE_FCNTL_RESERVE_BYTES;
+        ffi::sqlite3_file_control(connection.handle(), name, op, argument)
+    };
     if code == ffi::SQLITE_OK {
         return Ok(());
     }

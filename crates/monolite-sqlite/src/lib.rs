@@ -9,6 +9,7 @@
 //! never a transaction's life.
 
 mod connection;
+mod fletcher;
 mod functions;
 mod holder;
 mod memory;
@@ -18,6 +19,7 @@ mod statements;
 mod untrusted;
 mod version;
 pub mod vfs;
+pub mod wal;
 
 pub use connection::{Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Signals};
 pub use holder::lock_holder;

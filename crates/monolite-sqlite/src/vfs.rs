@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use rusqlite::ffi;
 
+mod checksums;
 mod control;
 mod gather;
 mod lower;
@@ -41,6 +42,9 @@ mod shim;
 #[cfg(test)]
 mod tests;
 
+pub use checksums::{
+    ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
+};
 pub use control::WalControl;
 pub use gather::{Gather, MAX_HELD_BYTES};
 pub use lower::{
@@ -61,6 +65,8 @@ pub struct IoError(NonZero<c_int>);
 impl IoError {
     /// The storage, or the configured WAL limit, has no room (`SQLITE_FULL`).
     pub const FULL: IoError = IoError::constant(ffi::SQLITE_FULL);
+    /// What was read is not what was written (`SQLITE_IOERR_DATA`).
+    pub const DATA: IoError = IoError::constant(ffi::SQLITE_IOERR_DATA);
     /// A read failed (`SQLITE_IOERR_READ`).
     pub const READ: IoError = IoError::constant(ffi::SQLITE_IOERR_READ);
     /// A read went past the end of the file; the rest of the buffer was zeroed.
@@ -276,6 +282,11 @@ pub trait File: Send {
     /// The SQLite result code of the failure.
     fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
         lower.shm_unmap(delete_flag)
+    }
+
+    /// What SQLite may expect of the file: flags `SQLITE_IOCAP_…`.
+    fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
+        lower.device_characteristics()
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) struct Engine {
     progress: Arc<Progress>,
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
+    wal_frames_discarded: u64,
     own_threads: Vec<ThreadId>,
     life: Arc<Life>,
 }
@@ -132,6 +133,7 @@ impl Engine {
             progress,
             recorder,
             wal,
+            wal_frames_discarded: opened.wal_frames_discarded,
             own_threads,
             life,
         })
@@ -154,6 +156,7 @@ impl Engine {
             unsynced_transactions: self.handover.unanswered(),
             wal_bytes: self.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
+            wal_frames_discarded: self.wal_frames_discarded,
             ..self.recorder.snapshot()
         }
     }

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use monolite_sqlite::rusqlite;
+use monolite_sqlite::vfs::take_page_fault;
 use rusqlite::ErrorCode;
 
 /// Result of an engine call.
@@ -102,7 +103,9 @@ impl Error {
     /// an I/O error, its bytes may have reached the file all the same, and a crash before the next
     /// commit overwrites them would bring them back.
     pub(crate) fn of_commit(mut self) -> Error {
-        if self.0.extended_code.is_some_and(|code| code & 0xff == rusqlite::ffi::SQLITE_IOERR) {
+        if self.0.kind == ErrorKind::Storage
+            && self.0.extended_code.is_some_and(|code| code & 0xff == rusqlite::ffi::SQLITE_IOERR)
+        {
             self.0.kind = ErrorKind::CommitUnknown;
         }
         self.context("the commit failed")
@@ -147,10 +150,24 @@ impl StdError for Error {
 impl From<rusqlite::Error> for Error {
     fn from(source: rusqlite::Error) -> Error {
         let extended_code = source.sqlite_error().map(|e| e.extended_code);
+        if extended_code == Some(rusqlite::ffi::SQLITE_IOERR_DATA) {
+            let (kind, message) = (ErrorKind::Corrupt, damaged_page());
+            return Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }));
+        }
         let kind = source.sqlite_error_code().map_or(ErrorKind::Invalid, kind_of);
         let message = source.to_string();
         Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }))
     }
+}
+
+/// What the engine's own files say about a page with a wrong checksum; SQLite has no words for it.
+fn damaged_page() -> String {
+    let fault = take_page_fault().map(|fault| fault.to_string());
+    let fault = fault.unwrap_or_else(|| "a page is damaged: its checksum is wrong".into());
+    format!(
+        "{fault}; restore a backup, or open the database without the option page_checksums to \
+         save what can still be read"
+    )
 }
 
 fn kind_of(code: ErrorCode) -> ErrorKind {

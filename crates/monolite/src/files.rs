@@ -6,10 +6,12 @@
 //!    one file would have two WALs); refuse a second opening in this process and hard links.
 //! 2. Open the writer, waiting for another process to let go of the file if that was asked for.
 //!    SQLite recovers the WAL of a crash.
-//! 3. Checkpoint what was recovered, so that it is on disk before anyone reads it.
-//! 4. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
+//! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
+//!    unreadable for its header is an error, as recovery takes it for an empty one.
+//! 4. Checkpoint what was recovered, so that it is on disk before anyone reads it.
+//! 5. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite_sqlite::vfs::{Direct, Lower, Vfs, WalControl};
+use monolite_sqlite::vfs::{
+    ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Storage, Vfs,
+    WalControl,
+};
+use monolite_sqlite::wal::{Leftover, leftover};
 use monolite_sqlite::{
     CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
 };
@@ -29,7 +35,7 @@ use crate::options::{Durability, Options, Sharing};
 use crate::readers::Reader;
 use crate::registry::Registration;
 use crate::untrusted::Untrusted;
-use crate::wal::{WalFile, sync_directory};
+use crate::wal::{WalFile, sync_directory, wal_path};
 
 /// The name that asks for a database which is gone when it is closed.
 const MEMORY: &str = ":memory:";
@@ -60,6 +66,7 @@ pub(crate) struct Opened {
     pub(crate) wal_file: WalFile,
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
+    pub(crate) wal_frames_discarded: u64,
     pub(crate) files: Files,
 }
 
@@ -81,17 +88,20 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         Sharing::Exclusive => Lower::UnixExcl,
         Sharing::Shared => Lower::Unix,
     };
-    let direct = Direct::new(Arc::clone(&wal));
-    let files = match &options.storage {
-        Some(decorate) => decorate.0(direct),
-        None => Arc::new(direct),
-    };
-    let vfs = Vfs::register(lower, Arc::clone(&files))?;
+    let purpose = if options.page_checksums { ChecksumUse::Verify } else { ChecksumUse::Keep };
+    let checksums = Arc::new(PageChecksums::new(purpose));
+    let storage = storage_of(options, &wal, &checksums);
+    let vfs = Vfs::register(lower, Arc::clone(&storage))?;
     let opener = Opener { options, path: &path, vfs: &vfs, sync: temporary.is_none() };
-    let (writer, writer_deadline) = opener.writer(patience)?;
-    let fail = |error: io::Error| storage(&path, &error);
-    sync_directory(&path, files.as_ref()).map_err(fail)?;
-    let wal_file = WalFile::open(&path, files).map_err(fail)?;
+    let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
+        opener.writer(patience)?;
+    if options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES) {
+        writer.remove_wal_on_close()?;
+        return Err(no_checksums(&path));
+    }
+    let fail = |error: io::Error| io_error(&path, &error);
+    sync_directory(&path, storage.as_ref()).map_err(fail)?;
+    let wal_file = WalFile::open(&path, storage).map_err(fail)?;
     let readers = (0..options.readers).map(|_| opener.reader()).collect::<Result<_>>()?;
     let (checkpointer, _) =
         opener.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| opener.name(e))?;
@@ -105,8 +115,49 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         wal_file,
         durability,
         is_exclusive: options.sharing == Sharing::Exclusive,
+        wal_frames_discarded,
         files: Files { _vfs: vfs, _registration: registration, _temporary: temporary },
     })
+}
+
+/// Gives every page of the database at `path` a checksum, see [`Options::add_page_checksums`].
+pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
+    initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
+    fs::metadata(path).map_err(|error| io_error(path, &error))?;
+    let path = canonical(path)?;
+    let _registration = Registration::new(&path)?;
+    // All SQL is the engine's own.
+    let options = &Options { untrusted: None, ..options.clone() };
+    let checksums = Arc::new(PageChecksums::new(ChecksumUse::Stamp));
+    // The WAL is only read here.
+    let storage = storage_of(options, &Arc::default(), &checksums);
+    let vfs = Vfs::register(Lower::UnixExcl, Arc::clone(&storage))?;
+    let opener = Opener { options, path: &path, vfs: &vfs, sync: true };
+    let recovered = opener.writer(Duration::ZERO)?;
+    recovered.connection.rewrite(RESERVED_BYTES).map_err(|error| opener.name(error.into()))?;
+    drop(recovered);
+    sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
+}
+
+/// The engine's storage, what a user has put around it, and checksums around all.
+fn storage_of(
+    options: &Options,
+    wal: &Arc<WalControl>,
+    checksums: &Arc<PageChecksums>,
+) -> Arc<dyn Storage> {
+    let direct = Direct::new(Arc::clone(wal));
+    let inner = match &options.storage {
+        Some(decorate) => decorate.0(direct),
+        None => Arc::new(direct),
+    };
+    Arc::new(Checksummed::new(inner, Arc::clone(checksums)))
+}
+
+/// A writer connection behind which everything is in the database file.
+struct Recovered {
+    connection: Connection,
+    deadline: Arc<Deadline>,
+    wal_frames_discarded: u64,
 }
 
 struct Opener<'a> {
@@ -128,13 +179,14 @@ impl Opener<'_> {
                 Sharing::Shared => SHARED_BUSY,
             },
             sync: self.sync,
+            reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
             overdue: Arc::new(move || watched.is_past()),
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
         };
         Ok((Connection::open(self.path, role, &settings)?, deadline))
     }
 
-    fn writer(&self, patience: Duration) -> Result<(Connection, Arc<Deadline>)> {
+    fn writer(&self, patience: Duration) -> Result<Recovered> {
         let give_up = Instant::now() + patience;
         loop {
             match self.try_writer() {
@@ -149,11 +201,30 @@ impl Opener<'_> {
         }
     }
 
-    fn try_writer(&self) -> Result<(Connection, Arc<Deadline>)> {
-        let writer = self.open(Role::Writer, self.options.writer_cache_bytes >> 10)?;
+    fn try_writer(&self) -> Result<Recovered> {
+        let (connection, deadline) =
+            self.open(Role::Writer, self.options.writer_cache_bytes >> 10)?;
+        let wal_frames_discarded = self.discarded_frames(&connection)?;
         // What a crash left in the WAL may not be on disk yet, and is about to be readable.
-        writer.0.checkpoint(CheckpointMode::Truncate)?;
-        Ok(writer)
+        connection.checkpoint(CheckpointMode::Truncate)?;
+        Ok(Recovered { connection, deadline, wal_frames_discarded })
+    }
+
+    /// How many frames of the WAL recovery did not take, before the WAL is emptied.
+    ///
+    /// The write lock keeps other processes from writing meanwhile; when one has written just
+    /// before, it has the WAL in use and there was nothing to recover.
+    fn discarded_frames(&self, writer: &Connection) -> Result<u64> {
+        let accepted = writer.checkpoint(CheckpointMode::Passive)?.wal_frames;
+        writer.begin_immediate()?;
+        let leftover = File::open(wal_path(self.path)).and_then(|wal| leftover(&wal, accepted));
+        writer.rollback()?;
+        let is_settled = writer.checkpoint(CheckpointMode::Passive)?.wal_frames == accepted;
+        match leftover.map_err(|error| io_error(self.path, &error))? {
+            _ if !is_settled => Ok(0),
+            Leftover::Frames(discarded) => Ok(discarded),
+            Leftover::DamagedHeader => Err(damaged_wal(self.path)),
+        }
     }
 
     fn reader(&self) -> Result<Reader> {
@@ -182,11 +253,11 @@ fn temporary_directory() -> Result<TempDir> {
     let shared_memory = Path::new("/dev/shm");
     let made = tempfile::Builder::new().prefix("monolite-").tempdir_in(shared_memory);
     made.or_else(|_| TempDir::with_prefix("monolite-"))
-        .map_err(|error| storage(Path::new(MEMORY), &error))
+        .map_err(|error| io_error(Path::new(MEMORY), &error))
 }
 
 fn canonical(path: &Path) -> Result<PathBuf> {
-    let fail = |error: io::Error| storage(path, &error);
+    let fail = |error: io::Error| io_error(path, &error);
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),
         Ok(meta) if meta.nlink() > 1 => {
@@ -202,7 +273,7 @@ fn canonical(path: &Path) -> Result<PathBuf> {
         _ => Path::new("."),
     };
     let directory = fs::canonicalize(directory).map_err(|error| {
-        storage(path, &error).context(format!("directory {}", directory.display()))
+        io_error(path, &error).context(format!("directory {}", directory.display()))
     })?;
     Ok(directory.join(name))
 }
@@ -212,7 +283,27 @@ fn unusable(path: &Path, reason: &str) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-fn storage(path: &Path, error: &io::Error) -> Error {
+fn io_error(path: &Path, error: &io::Error) -> Error {
     let message = format!("{} cannot be opened: {error}", path.display());
     Error::new(ErrorKind::Storage, message)
+}
+
+fn no_checksums(path: &Path) -> Error {
+    let message = format!(
+        "{} has no page checksums, which the option page_checksums is to verify; add them with \
+         Options::add_page_checksums, or open it without the option",
+        path.display()
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn damaged_wal(path: &Path) -> Error {
+    let wal = wal_path(path);
+    let message = format!(
+        "the header of {} is damaged, and what was committed since the last checkpoint cannot be \
+         read; restore a backup, or move that file away to open the database as of the last \
+         checkpoint",
+        wal.display()
+    );
+    Error::new(ErrorKind::Corrupt, message)
 }

@@ -403,12 +403,14 @@ impl Turn<'_> {
         let is_revoked = watch.end();
         let Some(reader) = &mut seat.reader else { return };
         reader.deadline.clear();
+        // An I/O error ends the transaction of a read as well as that of a write.
+        let is_over = !reader.connection.is_in_transaction();
         if is_revoked {
             // Fails only on a broken connection, whose next statement reports it.
             let _ = reader.connection.restore_after_revocation();
             seat.end_snapshot(watch);
         }
-        if !self.readers.keep_snapshots || std::thread::panicking() {
+        if !self.readers.keep_snapshots || is_over || std::thread::panicking() {
             seat.end_snapshot(watch);
         }
     }

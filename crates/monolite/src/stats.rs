@@ -52,6 +52,9 @@ pub struct Stats {
     pub wal_bytes: u64,
     /// Most bytes that were in use in the WAL.
     pub wal_bytes_max: u64,
+    /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
+    /// crash interrupted, or behind damage.
+    pub wal_frames_discarded: u64,
     /// Checkpoint passes in the background.
     pub checkpoint_passes: u64,
     /// Checkpoints that were completed, after which the WAL starts anew.

@@ -205,7 +205,8 @@ impl LowerFile {
         call!(self.xSectorSize())
     }
 
-    pub(super) fn device_characteristics(&mut self) -> c_int {
+    /// What SQLite may expect of the file: flags `SQLITE_IOCAP_…`.
+    pub fn device_characteristics(&mut self) -> c_int {
         call!(self.xDeviceCharacteristics())
     }
 

@@ -21,6 +21,7 @@ mod files;
 mod isolation;
 mod kill;
 mod limits;
+mod rot;
 mod rules;
 mod sharing;
 mod shutdown;

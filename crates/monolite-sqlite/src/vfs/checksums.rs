@@ -1,0 +1,356 @@
+//! Owns page checksums: a damaged page is an error when it is read, and never data.
+//!
+//! # Format
+//! That of SQLite's own checksum VFS (<https://sqlite.org/cksumvfs.html>). A database has checksums
+//! when byte 20 of its header, the bytes reserved at the end of each page, is
+//! [`RESERVED_BYTES`]. Those eight bytes are the sums of `fletcher` over the rest of the page, in
+//! little-endian words, stored as two little-endian words.
+//!
+//! # Algorithm
+//! 1. A page on its way to the database file gets its checksum, in a copy.
+//! 2. A page that comes from the database file is compared with its checksum.
+//! 3. A page in the WAL has no checksum of its own: SQLite has summed the frame before it is
+//!    written, so the page must not be changed any more. But each frame has the sums over
+//!    everything before it and itself. A page read from the WAL is compared with those, which
+//!    begin with the sums in the frame before.
+//!
+//! # Invariants
+//! - Whether the file has checksums is known before any page of it is compared or written: SQLite
+//!   reads the header first, and page 1 of a new file is its first write.
+//! - Pages are read as a whole: the files do not offer reads of less than a page
+//!   (`SQLITE_IOCAP_SUBPAGE_READ`), which SQLite uses for long values.
+//!
+//! # Not here
+//! A page whose content is that of another page, or all zeros, has a valid checksum: the format
+//! does not include the page number. See `docs/decisions/page-checksums.md`.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+use super::{
+    Deletion, File, FileKind, IoError, LockLevel, LowerFile, Result, ShmLock, ShmRegion,
+    ShmRequest, Storage, SyncFlags,
+};
+use crate::fletcher::{Order, Sums};
+use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
+
+/// The bytes at the end of each page that hold its checksum.
+pub const RESERVED_BYTES: u8 = 8;
+
+/// Where the database header says how many bytes are reserved in each page.
+const RESERVED_AT: usize = 20;
+
+/// The size of the database header.
+const DATABASE_HEADER_BYTES: usize = 100;
+
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// What is done about checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumUse {
+    /// Pages that are read must have the right one.
+    Verify,
+    /// Pages get them as soon as the file reserves bytes for them; none is looked at. For the
+    /// rewriting of a file that has none, or wrong ones.
+    Stamp,
+    /// They are kept up to date in a file that had them when it was opened; none is looked at.
+    Keep,
+}
+
+/// What is known of the checksums of one database, by all of its files.
+#[derive(Debug)]
+pub struct PageChecksums {
+    purpose: ChecksumUse,
+    /// Byte 20 of the header as last read or written; [`UNKNOWN`] before.
+    reserved: AtomicU16,
+}
+
+const UNKNOWN: u16 = u16::MAX;
+
+impl PageChecksums {
+    /// Nothing is known of the file yet.
+    pub fn new(purpose: ChecksumUse) -> PageChecksums {
+        PageChecksums { purpose, reserved: AtomicU16::new(UNKNOWN) }
+    }
+
+    /// How many bytes the file reserves in each page; `None` before its header was seen.
+    pub fn reserved_bytes(&self) -> Option<u8> {
+        u8::try_from(self.reserved.load(Relaxed)).ok()
+    }
+
+    fn exist(&self) -> bool {
+        self.reserved.load(Relaxed) == u16::from(RESERVED_BYTES)
+    }
+
+    fn are_verified(&self) -> bool {
+        self.purpose == ChecksumUse::Verify
+    }
+
+    /// Learns from `data` at the start of the database file whether there are checksums.
+    fn note_header(&self, data: &[u8]) {
+        if data.len() >= DATABASE_HEADER_BYTES && data.starts_with(MAGIC) {
+            self.reserved.store(u16::from(data[RESERVED_AT]), Relaxed);
+        }
+    }
+}
+
+/// A page that is not what was once written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFault {
+    /// Whether it was read from the database file or from its WAL.
+    pub file: FileKind,
+    /// The page's number, which in a WAL may itself be what is damaged.
+    pub pgno: u32,
+    /// Where the page begins in the file, in bytes.
+    pub at: u64,
+}
+
+impl fmt::Display for PageFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = if self.file == FileKind::Wal { "WAL" } else { "database file" };
+        let PageFault { pgno, at, .. } = self;
+        write!(f, "page {pgno} at byte {at} of the {file} is damaged: its checksum is wrong")
+    }
+}
+
+thread_local! {
+    static FAULT: Cell<Option<PageFault>> = const { Cell::new(None) };
+}
+
+/// Takes what the last read on this thread found that failed with [`IoError::DATA`].
+pub fn take_page_fault() -> Option<PageFault> {
+    FAULT.take()
+}
+
+/// A storage around another one that gives pages checksums.
+pub struct Checksummed {
+    inner: Arc<dyn Storage>,
+    checksums: Arc<PageChecksums>,
+}
+
+impl Checksummed {
+    /// Does for the database in `inner` what `checksums` was made for.
+    pub fn new(inner: Arc<dyn Storage>, checksums: Arc<PageChecksums>) -> Checksummed {
+        Checksummed { inner, checksums }
+    }
+}
+
+impl Storage for Checksummed {
+    fn open(
+        &self,
+        kind: FileKind,
+        path: Option<&Path>,
+        lower: &mut LowerFile,
+    ) -> Result<Box<dyn File>> {
+        let mut inner = self.inner.open(kind, path, lower)?;
+        let is_for_pages = match (self.checksums.purpose, kind) {
+            (_, FileKind::Journal | FileKind::Temp) => false,
+            (ChecksumUse::Verify, _) | (ChecksumUse::Stamp, FileKind::Database) => true,
+            (ChecksumUse::Keep, FileKind::Database) => {
+                is_stamped(&mut *inner, lower, &self.checksums)?
+            }
+            (_, FileKind::Wal) => false,
+        };
+        if !is_for_pages {
+            return Ok(inner);
+        }
+        let checksums = Arc::clone(&self.checksums);
+        Ok(Box::new(Pages { inner, kind, checksums, copy: Vec::new() }))
+    }
+
+    fn delete(&self, deletion: &Deletion<'_>) -> Result {
+        self.inner.delete(deletion)
+    }
+
+    fn sync_wal(&self, wal: &std::fs::File) -> std::io::Result<()> {
+        self.inner.sync_wal(wal)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> std::io::Result<()> {
+        self.inner.sync_directory(directory)
+    }
+}
+
+/// Whether a database file already has checksums, which are then kept up to date.
+fn is_stamped(
+    file: &mut dyn File,
+    lower: &mut LowerFile,
+    checksums: &PageChecksums,
+) -> Result<bool> {
+    let mut header = [0; DATABASE_HEADER_BYTES];
+    match file.read(lower, &mut header, 0) {
+        Ok(()) => checksums.note_header(&header),
+        Err(IoError::SHORT_READ) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(checksums.exist())
+}
+
+/// A database or WAL file whose pages are checked.
+struct Pages {
+    inner: Box<dyn File>,
+    kind: FileKind,
+    checksums: Arc<PageChecksums>,
+    /// Holds a page while it gets its checksum, or a frame while it is checked.
+    copy: Vec<u8>,
+}
+
+/// Whether so many bytes are a page and not a header.
+fn is_page(len: usize) -> bool {
+    len >= 512 && len.is_power_of_two()
+}
+
+fn sums_of(page: &[u8]) -> (Sums, &[u8]) {
+    let (content, stored) = page.split_at(page.len() - usize::from(RESERVED_BYTES));
+    (Sums::default().over(content, Order::Little), stored)
+}
+
+fn is_intact(page: &[u8]) -> bool {
+    let (sums, stored) = sums_of(page);
+    sums.to_page() == stored
+}
+
+impl Pages {
+    fn fault(&self, pgno: u32, at: u64) -> IoError {
+        FAULT.set(Some(PageFault { file: self.kind, pgno, at }));
+        IoError::DATA
+    }
+
+    /// Checks a page that came from the database file.
+    fn check_page(&mut self, page: &[u8], at: u64) -> Result {
+        if self.checksums.exist() {
+            let pgno = u32::try_from(at / page.len() as u64 + 1).unwrap_or(u32::MAX);
+            return if is_intact(page) { Ok(()) } else { Err(self.fault(pgno, at)) };
+        }
+        // Has a page 1 without checksums lost the byte that says it has them?
+        if at == 0 && page.starts_with(MAGIC) {
+            self.copy.clear();
+            self.copy.extend_from_slice(page);
+            self.copy[RESERVED_AT] = RESERVED_BYTES;
+            if is_intact(&self.copy) {
+                return Err(self.fault(1, 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a page of the WAL together with the header of its frame, and checks both.
+    fn read_frame(&mut self, lower: &mut LowerFile, page: &mut [u8], at: u64) -> Result {
+        let header_at = at - FRAME_HEADER_BYTES;
+        self.copy.resize(FRAME_HEADER_BYTES as usize + page.len(), 0);
+        let outcome = self.inner.read(lower, &mut self.copy, header_at);
+        let (header, content) = self.copy.split_at(FRAME_HEADER_BYTES as usize);
+        page.copy_from_slice(content);
+        outcome?;
+        let before_at = if header_at == WAL_HEADER_BYTES {
+            WAL_HEADER_BYTES - 8
+        } else {
+            header_at - self.copy.len() as u64 + FRAME_HEADER_BYTES - 8
+        };
+        let mut before = [0; 8];
+        self.inner.read(lower, &mut before, before_at)?;
+        let (_, stored) = header.split_at(FRAME_HEADER_BYTES as usize - 8);
+        let stored = Sums::from_wal(stored.try_into().expect("a frame ends with eight bytes"));
+        let matches =
+            |order| Sums::from_wal(before).over(&header[..8], order).over(content, order) == stored;
+        // The order is that of the machine that began the WAL.
+        if matches(Order::Little) || matches(Order::Big) {
+            return Ok(());
+        }
+        let pgno = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+        Err(self.fault(pgno, at))
+    }
+
+    fn is_page_of_a_frame(&self, len: usize, at: u64) -> bool {
+        let frame = FRAME_HEADER_BYTES + len as u64;
+        is_page(len)
+            && at >= WAL_HEADER_BYTES + FRAME_HEADER_BYTES
+            && (at - WAL_HEADER_BYTES) % frame == FRAME_HEADER_BYTES
+    }
+}
+
+impl File for Pages {
+    /// # Errors
+    /// Also [`IoError::DATA`] for a page that is damaged, see [`take_page_fault`].
+    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
+        let is_verified = self.checksums.are_verified();
+        if self.kind == FileKind::Wal {
+            return if is_verified && self.is_page_of_a_frame(buf.len(), at) {
+                self.read_frame(lower, buf, at)
+            } else {
+                self.inner.read(lower, buf, at)
+            };
+        }
+        let outcome = self.inner.read(lower, buf, at);
+        if at == 0 && outcome.is_ok() {
+            self.checksums.note_header(buf);
+        }
+        // What lies beyond the end of the file was zeroed, and a page of zeros is intact.
+        let has_content = matches!(outcome, Ok(()) | Err(IoError::SHORT_READ));
+        if is_verified && has_content && is_page(buf.len()) {
+            self.check_page(buf, at)?;
+        }
+        outcome
+    }
+
+    fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        if self.kind == FileKind::Wal {
+            return self.inner.write(lower, data, at);
+        }
+        if at == 0 {
+            self.checksums.note_header(data);
+        }
+        if !is_page(data.len()) || !self.checksums.exist() {
+            return self.inner.write(lower, data, at);
+        }
+        let (sums, stored) = sums_of(data);
+        self.copy.clear();
+        self.copy.extend_from_slice(&data[..data.len() - stored.len()]);
+        self.copy.extend_from_slice(&sums.to_page());
+        self.inner.write(lower, &self.copy, at)
+    }
+
+    fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
+        self.inner.device_characteristics(lower) & !rusqlite::ffi::SQLITE_IOCAP_SUBPAGE_READ
+    }
+
+    fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
+        self.inner.truncate(lower, size)
+    }
+
+    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
+        self.inner.sync(lower, flags)
+    }
+
+    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
+        self.inner.size(lower)
+    }
+
+    fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
+        self.inner.lock(lower, level)
+    }
+
+    fn unlock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
+        self.inner.unlock(lower, level)
+    }
+
+    fn shm_map(&mut self, lower: &mut LowerFile, request: ShmRequest) -> Result<ShmRegion> {
+        self.inner.shm_map(lower, request)
+    }
+
+    fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
+        self.inner.shm_lock(lower, lock)
+    }
+
+    fn shm_barrier(&mut self, lower: &mut LowerFile) {
+        self.inner.shm_barrier(lower);
+    }
+
+    fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
+        self.inner.shm_unmap(lower, delete_flag)
+    }
+}

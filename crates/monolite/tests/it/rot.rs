@@ -1,0 +1,275 @@
+//! Files whose bytes have changed on the disk: with page checksums a damaged page is an error that
+//! names it and never an answer, and what recovery leaves out of a WAL is told.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use monolite::{Database, Error, ErrorKind, Options, Sharing, rusqlite};
+
+use monolite_sim::markers;
+use monolite_sim::storage::wal_beside;
+
+const PAGE: usize = 4_096;
+
+/// Bytes of a value that needs several pages of its own.
+const LONG: usize = 30_000;
+
+fn checked() -> Options {
+    Options::new().readers(1).page_checksums(true)
+}
+
+/// A database with twenty transactions, the first of which has a long value.
+fn fill(db: &Database) {
+    markers::create(db).unwrap();
+    for id in 1..=20 {
+        let filling = vec![id as u8; if id == 1 { LONG } else { 100 }];
+        db.write(move |tx| markers::put_filled(tx, id, &filling)).wait().unwrap();
+    }
+}
+
+fn make(options: Options, path: &Path) {
+    let db = options.open(path).unwrap();
+    fill(&db);
+    db.close().unwrap();
+}
+
+/// Everything in the database, as SQL sees it.
+fn contents(db: &Database) -> Result<Vec<(i64, i64, Vec<u8>)>, Error> {
+    db.read(|tx| {
+        let mut query = tx.prepare("SELECT id, number, filling FROM part ORDER BY 1, 2")?;
+        let rows = query.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    })
+    .wait()
+}
+
+fn open_and_read(options: Options, path: &Path) -> Result<Vec<(i64, i64, Vec<u8>)>, Error> {
+    contents(&options.open(path)?)
+}
+
+fn flip(path: &Path, bit: usize) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, (bit / 8) as u64).unwrap();
+    byte[0] ^= 1 << (bit % 8);
+    file.write_all_at(&byte, (bit / 8) as u64).unwrap();
+}
+
+/// The numbers of the pages in `bytes` whose checksum is wrong, by the published description.
+fn wrong_pages(bytes: &[u8], page_bytes: usize) -> Vec<usize> {
+    let is_wrong = |page: &[u8]| {
+        let (mut s1, mut s2) = (0_u32, 0_u32);
+        let words: Vec<u32> =
+            page.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+        let (content, stored) = words.split_at(words.len() - 2);
+        for pair in content.chunks(2) {
+            s1 = s1.wrapping_add(pair[0]).wrapping_add(s2);
+            s2 = s2.wrapping_add(pair[1]).wrapping_add(s1);
+        }
+        stored != [s1, s2]
+    };
+    let pages = bytes.chunks(page_bytes).zip(1..);
+    pages.filter(|(page, _)| is_wrong(page)).map(|(_, pgno)| pgno).collect()
+}
+
+#[test]
+fn a_flipped_bit_in_any_page_is_corrupt_and_names_the_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(checked(), &path);
+    let right = open_and_read(checked(), &path).unwrap();
+    let intact = fs::read(&path).unwrap();
+    assert_eq!(wrong_pages(&intact, PAGE), [0; 0]);
+    let mut named = BTreeSet::new();
+    for pgno in 1..=intact.len() / PAGE {
+        // In the page's header, in its middle, and in its checksum.
+        for byte in [70, 2_000, PAGE - 1] {
+            fs::write(&path, &intact).unwrap();
+            flip(&path, ((pgno - 1) * PAGE + byte) * 8 + pgno % 8);
+            match open_and_read(checked(), &path) {
+                Ok(found) => assert_eq!(found, right, "page {pgno}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+                    assert!(error.to_string().contains(&format!("page {pgno} ")), "{error}");
+                    named.insert(pgno);
+                }
+            }
+        }
+    }
+    assert!(named.len() >= LONG / PAGE, "only pages {named:?} were read");
+}
+
+#[test]
+fn without_checksums_a_flipped_bit_is_a_wrong_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(Options::new(), &path);
+    let right = open_and_read(Options::new(), &path).unwrap();
+    // The long value ends with the file's last pages.
+    let end = fs::metadata(&path).unwrap().len() as usize;
+    let wrong = (1..=end / PAGE).any(|pgno| {
+        flip(&path, ((pgno - 1) * PAGE + 3_000) * 8);
+        let found = open_and_read(Options::new(), &path);
+        flip(&path, ((pgno - 1) * PAGE + 3_000) * 8);
+        found.is_ok_and(|found| found != right)
+    });
+    assert!(wrong);
+}
+
+#[test]
+fn a_file_of_sqlites_checksum_vfs_is_verified_and_kept_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    for options in [checked(), Options::new()] {
+        // Made with `ext/misc/cksumvfs.c` of SQLite 3.54.1, in pages of 512 bytes.
+        let made = include_bytes!("rot/cksumvfs.db");
+        assert_eq!(wrong_pages(made, 512), [0; 0]);
+        fs::write(&path, made).unwrap();
+        let db = options.open(&path).unwrap();
+        let sql = "SELECT COUNT(*), SUM(length(name)) FROM part";
+        let found = db.read(|tx| tx.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))));
+        assert_eq!(found.wait().unwrap(), (11, 9 * 6 + 7 + 700));
+        let rename = "UPDATE part SET name = name || ' again'";
+        db.write(|tx| tx.execute(rename, ())).wait().unwrap();
+        db.close().unwrap();
+        let written = fs::read(&path).unwrap();
+        assert_ne!(written, made);
+        assert_eq!(wrong_pages(&written, 512), [0; 0]);
+        flip(&path, (written.len() - 300) * 8);
+        let error = checked().open(&path).and_then(|db| {
+            db.read(|tx| tx.query_row("SELECT SUM(length(name)) FROM part", (), |_| Ok(()))).wait()
+        });
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn a_database_without_checksums_is_refused_and_can_be_given_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(Options::new(), &path);
+    let right = open_and_read(Options::new(), &path).unwrap();
+    let error = checked().open(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("add_page_checksums"), "{error}");
+    Options::new().add_page_checksums(&path).unwrap();
+    assert_eq!(wrong_pages(&fs::read(&path).unwrap(), PAGE), [0; 0]);
+    assert_eq!(open_and_read(checked(), &path).unwrap(), right);
+    assert_eq!(markers::in_file(&path).unwrap().len(), 20);
+
+    let missing = Options::new().add_page_checksums(directory.path().join("none")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Storage);
+}
+
+#[test]
+fn checksums_that_stock_sqlite_has_not_kept_are_reported_and_can_be_renewed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(checked(), &path);
+    let stock = rusqlite::Connection::open(&path).unwrap();
+    stock.execute("UPDATE part SET filling = x'01' WHERE id = 7", ()).unwrap();
+    stock.close().unwrap();
+    assert_eq!(open_and_read(checked(), &path).unwrap_err().kind(), ErrorKind::Corrupt);
+    Options::new().add_page_checksums(&path).unwrap();
+    assert_eq!(open_and_read(checked(), &path).unwrap().len(), 60);
+}
+
+#[test]
+fn a_header_that_lost_its_reserved_bytes_is_corrupt() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(checked(), &path);
+    for bit in 0..8 {
+        flip(&path, 20 * 8 + bit);
+        let error = checked().open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        flip(&path, 20 * 8 + bit);
+    }
+    checked().open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_flipped_bit_in_the_wal_of_an_open_database_is_corrupt() {
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let db = checked().sharing(sharing).open(&path).unwrap();
+        fill(&db);
+        flip(&wal_beside(&path), fs::metadata(wal_beside(&path)).unwrap().len() as usize * 8 - 900);
+        let error = contents(&db).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        assert!(error.to_string().contains("WAL"), "{error}");
+    }
+}
+
+#[test]
+fn a_read_that_met_a_damaged_page_does_not_spoil_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(checked(), &path);
+    let long = fs::read(&path).unwrap();
+    let inside = long.windows(64).position(|bytes| bytes == [1; 64]).unwrap() + 6_000;
+    flip(&path, inside * 8);
+    let db = checked().open(&path).unwrap();
+    for _ in 0..3 {
+        assert_eq!(contents(&db).unwrap_err().kind(), ErrorKind::Corrupt);
+        let sql = "SELECT n FROM total";
+        let count = db.read(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait();
+        assert_eq!(count.unwrap(), 20);
+    }
+    // Nor does one in a write spoil its neighbours.
+    let sum = "SELECT COUNT(*) FROM part WHERE substr(filling, -1) = x'01'";
+    let wrong = db.write(|tx| tx.query_row(sum, (), |_| Ok(())));
+    let right = db.write(|tx| markers::put(tx, 30));
+    assert_eq!(wrong.wait().unwrap_err().kind(), ErrorKind::Corrupt);
+    right.wait().unwrap();
+}
+
+/// The files of a database as a `kill -9` would leave them.
+fn killed(options: &Options, path: &Path, copy: &Path) {
+    let db = options.clone().open(path).unwrap();
+    fill(&db);
+    fs::copy(path, copy).unwrap();
+    fs::copy(wal_beside(path), wal_beside(copy)).unwrap();
+}
+
+#[test]
+fn a_damaged_wal_header_is_corrupt_and_nothing_is_thrown_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
+    for options in [Options::new(), checked()] {
+        let _ = fs::remove_file(&path);
+        killed(&options, &path, &copy);
+        let wal = fs::read(wal_beside(&copy)).unwrap();
+        for bit in (0..32 * 8).step_by(5) {
+            flip(&wal_beside(&copy), bit);
+            let error = options.clone().open(&copy).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+            flip(&wal_beside(&copy), bit);
+            assert_eq!(fs::read(wal_beside(&copy)).unwrap(), wal);
+        }
+        assert_eq!(options.open(&copy).unwrap().stats().wal_frames_discarded, 0);
+        assert_eq!(markers::in_file(&copy).unwrap().len(), 20);
+    }
+}
+
+#[test]
+fn frames_that_recovery_leaves_out_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
+    killed(&Options::new(), &path, &copy);
+    let (database, wal) = (fs::read(&copy).unwrap(), fs::read(wal_beside(&copy)).unwrap());
+    let frames = (wal.len() - 32) / (24 + PAGE);
+    for frame in (0..frames).step_by(7).chain([frames - 1]) {
+        // Page number, database size, salts, sums, page.
+        for byte in [2, 6, 8, 11, 13, 19, 24, 3_000] {
+            fs::write(&copy, &database).unwrap();
+            fs::write(wal_beside(&copy), &wal).unwrap();
+            flip(&wal_beside(&copy), (32 + frame * (24 + PAGE) + byte) * 8 + 1);
+            let discarded = Database::open(&copy).unwrap().stats().wal_frames_discarded;
+            assert!(discarded >= (frames - frame) as u64, "{discarded} of {frames} from {frame}");
+        }
+    }
+}
