@@ -4,17 +4,27 @@
 //! # Invariants
 //! - A child ends when its parent does: its standard input is a pipe from the parent.
 //! - What a child says goes through a pipe line by line; a line that the parent has read was said.
+//!
+//! # Threads and locks
+//! A thread in the parent reads each child's pipe, so that the parent can wait for a line with a
+//! deadline. It ends with the child, or with the [`Child`].
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
-use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::str::FromStr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
 const ROLE: &str = "MONOLITE_ROLE";
+
+/// Lines that wait for the parent before a child that says more has to wait as well.
+const LINES_AHEAD: usize = 1_024;
 
 /// How to start the running program again.
 #[derive(Clone, Debug)]
@@ -69,7 +79,12 @@ impl Program {
             .spawn()
             .with_context(|| format!("cannot start {}", first.display()))?;
         let output = process.stdout.take().context("the child's output is piped")?;
-        let lines = BufReader::new(output).lines();
+        let (to_parent, lines) = sync_channel(LINES_AHEAD);
+        thread::spawn(move || {
+            let said = BufReader::new(output).lines().map_while(Result::ok);
+            // Fails once the parent has dropped the child and nobody listens.
+            let _ = said.map(|line| to_parent.send(line)).find(Result::is_err);
+        });
         Ok(Child { input: process.stdin.take(), process, lines })
     }
 }
@@ -79,7 +94,18 @@ impl Program {
 pub struct Child {
     process: Process,
     input: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: Receiver<String>,
+}
+
+/// What a child says within some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A line.
+    Line(String),
+    /// Nothing yet.
+    Silence,
+    /// It has ended, and everything it said was heard.
+    End,
 }
 
 impl Child {
@@ -90,7 +116,16 @@ impl Child {
 
     /// The next whole line it said; `None` once it has ended and everything is read.
     pub fn next_line(&mut self) -> Option<String> {
-        self.lines.next().and_then(Result::ok)
+        self.lines.recv().ok()
+    }
+
+    /// The next whole line it says within `patience`.
+    pub fn listen(&mut self, patience: Duration) -> Heard {
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => Heard::Line(line),
+            Err(RecvTimeoutError::Timeout) => Heard::Silence,
+            Err(RecvTimeoutError::Disconnected) => Heard::End,
+        }
     }
 
     /// Reads up to the line that the child says with `word`, and returns the rest of that line.
@@ -98,9 +133,9 @@ impl Child {
     /// # Errors
     /// When it ends without saying so.
     pub fn await_word(&mut self, word: &str) -> Result<String> {
-        let words = self.lines.by_ref().map_while(Result::ok);
-        let mut said = words.filter_map(|line| line.strip_prefix(word).map(str::to_owned));
-        said.next().ok_or_else(|| anyhow!("the child ended without saying {word:?}"))
+        let mut said = self.lines.iter();
+        said.find_map(|line| line.strip_prefix(word).map(str::to_owned))
+            .ok_or_else(|| anyhow!("the child ended without saying {word:?}"))
     }
 
     /// Tells the child to go on, see [`await_parent`].

@@ -35,7 +35,8 @@ mod sweeps;
 pub use outcome::{Control, Finding, Outcome, Verdict};
 
 /// The roles that children of a torturing program play, for [`crate::child::play`].
-pub const ROLES: Roles<'static> = &[overload::ROLES[0], overload::ROLES[1]];
+pub const ROLES: Roles<'static> =
+    &[overload::ROLES[0], overload::ROLES[1], (soak::ROLE, soak::play)];
 
 /// One way to hurt the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
