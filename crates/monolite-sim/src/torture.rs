@@ -32,11 +32,21 @@ mod overload;
 mod soak;
 mod sweeps;
 
+mod writing;
+mod wrong;
+
+#[cfg(test)]
+mod tests;
+
 pub use outcome::{Control, Finding, Outcome, Verdict};
 
 /// The roles that children of a torturing program play, for [`crate::child::play`].
-pub const ROLES: Roles<'static> =
-    &[overload::ROLES[0], overload::ROLES[1], (soak::ROLE, soak::play)];
+pub const ROLES: Roles<'static> = &[
+    overload::ROLES[0],
+    overload::ROLES[1],
+    (soak::ROLE, soak::play),
+    (writing::ROLE, writing::play),
+];
 
 /// One way to hurt the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::{Finding, Outcome, Setting};
+use super::wrong::{Wrong, keep};
+use super::{Outcome, Setting};
 use crate::child::{Child, Heard};
 
 mod client;
@@ -26,7 +27,7 @@ mod ledger;
 mod process;
 
 pub(super) use client::play;
-use ledger::{Ledger, Wrong};
+use ledger::Ledger;
 use process::Usage;
 
 /// The role of the children.
@@ -313,7 +314,6 @@ impl<'s> Lane<'s> {
     }
 
     fn judge(&mut self, leaves_wal: bool) -> Result<()> {
-        // Kept before the judge changes it: it recovers the WAL.
         self.counts.verdicts += 1;
         match self.ledger.judge(&self.file, leaves_wal) {
             Ok(()) => Ok(()),
@@ -341,17 +341,10 @@ impl<'s> Lane<'s> {
 
     /// Keeps the files of what went wrong.
     fn wrong(&mut self, wrong: Wrong) -> Result<()> {
-        let directory = self.setting.evidence(self.seed)?;
-        let from = self.file.parent().unwrap_or(Path::new("."));
-        for entry in std::fs::read_dir(from).context("cannot read the scratch directory")? {
-            let entry = entry.context("cannot read the scratch directory")?;
-            let kept = directory.join(format!("{}-{}", self.name, entry.file_name().display()));
-            std::fs::copy(entry.path(), kept).context("cannot keep the evidence")?;
-        }
-        let history = format!("{:?}\n{:?}\n", wrong, self.ledger);
-        std::fs::write(directory.join(format!("{}-ledger.txt", self.name)), history)
-            .context("cannot keep the evidence")?;
-        self.wrong.push((wrong, Some(directory)));
+        let evidence = self.setting.evidence(self.seed)?;
+        let history = format!("{wrong:?}\n{:?}\n", self.ledger);
+        keep(self.file.parent().unwrap_or(Path::new(".")), &evidence, self.name, &history)?;
+        self.wrong.push((wrong, Some(evidence)));
         Ok(())
     }
 
@@ -362,22 +355,7 @@ impl<'s> Lane<'s> {
             self.wrong.push((Wrong::Other(excess), None));
         }
         for (wrong, evidence) in self.wrong {
-            let what = match wrong {
-                Wrong::Lost(what) => {
-                    outcome.lost += 1;
-                    format!("acknowledged and lost: {what}")
-                }
-                Wrong::Partial(what) => {
-                    outcome.partial += 1;
-                    what
-                }
-                Wrong::Other(what) => {
-                    outcome.anomalies += 1;
-                    what
-                }
-            };
-            let reproduce = self.setting.reproduce(amount, self.seed);
-            outcome.found(Finding { what: format!("{}: {what}", self.name), evidence, reproduce });
+            wrong.book(outcome, evidence, self.setting.reproduce(amount, self.seed));
         }
         let (counts, usage) = (self.counts, self.usage);
         outcome.notes.push(format!(

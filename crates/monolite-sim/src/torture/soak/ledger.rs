@@ -17,6 +17,8 @@ use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
 use monolite::{Error, Tx, rusqlite};
 
+use super::super::wrong::Wrong;
+
 /// Numbers that a client leaves in the file, which bounds its size.
 pub(super) const WINDOW: i64 = 2_000;
 
@@ -110,14 +112,6 @@ struct Acknowledged {
     latest: BTreeSet<i64>,
 }
 
-/// What is wrong with a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    Lost(String),
-    Partial(String),
-    Other(String),
-}
-
 impl Ledger {
     pub(super) fn acknowledge(&mut self, client: i64, number: i64) {
         let of_client = self.clients.entry(client).or_default();
@@ -137,9 +131,10 @@ impl Ledger {
     pub(super) fn judge(&self, path: &Path, leaves_wal: bool) -> Result<(), Wrong> {
         let other = |error: rusqlite::Error| Wrong::Other(format!("{error}"));
         let connection = Connection::open(path).map_err(other)?;
-        connection
-            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leaves_wal)
-            .map_err(other)?;
+        let keep_wal =
+            |keeps| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps);
+        // Until it is found sound, the file stays as it is, for whoever looks into it.
+        keep_wal(true).map_err(other)?;
         let integrity: String =
             connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).map_err(other)?;
         if integrity != "ok" {
@@ -155,7 +150,8 @@ impl Ledger {
             };
         }
         whole_or_not_at_all(&connection).map_err(other)??;
-        self.all_there(&connection).map_err(other)?
+        self.all_there(&connection).map_err(other)??;
+        keep_wal(leaves_wal).map(drop).map_err(other)
     }
 
     fn all_there(&self, connection: &Connection) -> rusqlite::Result<Result<(), Wrong>> {

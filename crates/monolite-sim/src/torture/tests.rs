@@ -1,0 +1,55 @@
+//! A little of the checks that need children: they pass on the good engine, and notice their
+//! controls.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::child::play;
+
+/// Does nothing in an ordinary test run.
+#[test]
+fn plays_the_role_it_was_started_for() {
+    play(ROLES);
+}
+
+fn outcome_of(check: Check, amount: u64, stop: &AtomicBool) -> Outcome {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        dir: directory.path().join("scratch"),
+        evidence: directory.path().join("evidence"),
+        seed: fastrand::u64(..),
+        checks: vec![(check, amount)],
+        program: Program::this_test("torture::tests::plays_the_role_it_was_started_for").unwrap(),
+    };
+    let outcome = run(&plan, Watch { tell: &|_| {}, stop }).unwrap().remove(0);
+    assert!(outcome.is_kept(), "seed {}: {outcome:#?}", plan.seed);
+    outcome
+}
+
+#[test]
+fn a_few_kills_lose_nothing() {
+    let outcome = outcome_of(Check::Kills, 25, &AtomicBool::new(false));
+    assert_eq!((outcome.attempted, outcome.controls.len()), (25, 1), "{outcome:#?}");
+    assert!(outcome.acknowledged > 100, "{outcome:#?}");
+}
+
+#[test]
+fn a_short_soak_keeps_everything() {
+    let outcome = outcome_of(Check::Soak, 4, &AtomicBool::new(false));
+    assert_eq!(outcome.controls.len(), 1, "{outcome:#?}");
+    assert!(outcome.acknowledged > 100, "{outcome:#?}");
+}
+
+#[test]
+fn a_soak_that_is_told_to_stop_stops() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let soak = scope.spawn(|| outcome_of(Check::Soak, 100_000, &stop));
+        std::thread::sleep(Duration::from_secs(3));
+        stop.store(true, Ordering::Relaxed);
+        let told = Instant::now();
+        let outcome = soak.join().unwrap();
+        assert!(told.elapsed() < Duration::from_secs(10), "{outcome:#?}");
+    });
+}
