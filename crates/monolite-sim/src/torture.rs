@@ -42,6 +42,10 @@ pub use outcome::{Control, Finding, Outcome, Verdict};
 
 /// The roles that children of a torturing program play, for [`crate::child::play`].
 pub const ROLES: Roles<'static> = &[
+    environment::ROLES[0],
+    environment::ROLES[1],
+    environment::ROLES[2],
+    environment::ROLES[3],
     overload::ROLES[0],
     overload::ROLES[1],
     (soak::ROLE, soak::play),

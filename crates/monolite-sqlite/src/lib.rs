@@ -27,4 +27,4 @@ pub use memory::Budget;
 pub use revoke::{Revocation, Revoker};
 pub use rusqlite;
 pub use untrusted::Untrusted;
-pub use version::{MIN_VERSION, MIN_VERSION_UNTRUSTED, accept_untrusted, initialize};
+pub use version::{MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize};

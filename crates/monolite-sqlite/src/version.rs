@@ -61,7 +61,12 @@ fn accept_untrusted_version(number: i32, name: &str) -> Result<(), String> {
     ))
 }
 
-fn accept(number: i32, name: &str) -> Result<(), String> {
+/// Judges a version by its number, as `sqlite3_libversion_number` counts it; `name` is for the
+/// text.
+///
+/// # Errors
+/// The text of the refusal when it is older than [`MIN_VERSION`].
+pub fn accept(number: i32, name: &str) -> Result<(), String> {
     if number >= MIN_VERSION {
         return Ok(());
     }

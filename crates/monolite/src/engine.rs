@@ -247,7 +247,12 @@ impl Running {
         readers.chain([self.writer.thread().id(), self.syncer.thread().id()]).collect()
     }
 
-    fn end(self, reads: &ReadSide, checkpoints: &Checkpoints, progress: &Progress) -> Result<()> {
+    fn end(
+        mut self,
+        reads: &ReadSide,
+        checkpoints: &Checkpoints,
+        progress: &Progress,
+    ) -> Result<()> {
         let writer = self.writer.join().ok().flatten();
         let others_ended = self.syncer.join().is_ok()
             & self.readers.into_iter().map(JoinHandle::join).all(|end| end.is_ok());
@@ -255,7 +260,10 @@ impl Running {
         checkpoints.stop();
         let checkpointer_ended = self.checkpointer.join().is_ok();
         let result = match writer {
-            Some(writer) if others_ended && checkpointer_ended => last_checkpoint(writer, progress),
+            Some(writer) if others_ended && checkpointer_ended => {
+                self.files.let_go();
+                last_checkpoint(writer, progress)
+            }
             _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),
         };
         drop(self.files);

@@ -9,7 +9,8 @@
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
 //! 4. Checkpoint what was recovered, so that it is on disk before anyone reads it.
-//! 5. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
+//! 5. Lock the `-shm` file as well, if nobody else may use the database.
+//! 6. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,6 +32,7 @@ use tempfile::TempDir;
 
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Hold;
 use crate::options::{Durability, Options, Sharing};
 use crate::readers::Reader;
 use crate::registry::Registration;
@@ -51,9 +53,20 @@ const CHECKPOINTER_CACHE_KIB: u64 = 256;
 
 /// What must outlive every connection, in the order of its end.
 pub(crate) struct Files {
+    /// Let go of before the writer, see [`Files::let_go`].
+    hold: Option<Hold>,
     _vfs: Vfs,
     _registration: Registration,
     _temporary: Option<TempDir>,
+}
+
+impl Files {
+    /// Gives up the second lock. Called while the writer is open, which keeps the first.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.remove();
+        }
+    }
 }
 
 /// Everything the engine starts with.
@@ -100,6 +113,8 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         return Err(no_checksums(&path));
     }
     let fail = |error: io::Error| io_error(&path, &error);
+    let is_alone = options.sharing == Sharing::Exclusive && temporary.is_none();
+    let hold = is_alone.then(|| Hold::new(&path)).transpose().map_err(fail)?;
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
     let wal_file = WalFile::open(&path, storage).map_err(fail)?;
     let readers = (0..options.readers).map(|_| opener.reader()).collect::<Result<_>>()?;
@@ -116,7 +131,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         durability,
         is_exclusive: options.sharing == Sharing::Exclusive,
         wal_frames_discarded,
-        files: Files { _vfs: vfs, _registration: registration, _temporary: temporary },
+        files: Files { hold, _vfs: vfs, _registration: registration, _temporary: temporary },
     })
 }
 

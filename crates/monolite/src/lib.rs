@@ -63,6 +63,7 @@ mod sync;
 mod writer;
 
 mod clock;
+mod hold;
 mod progress;
 mod registry;
 mod wal;

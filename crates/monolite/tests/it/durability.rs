@@ -317,3 +317,18 @@ fn nothing_is_acknowledged_once_the_wal_was_replaced() {
     };
     assert_eq!(acknowledged_after(replace), 0);
 }
+
+#[test]
+fn nothing_is_acknowledged_once_the_database_was_deleted_or_replaced() {
+    let database = |wal: &Path| {
+        let name = wal.to_str().unwrap();
+        PathBuf::from(name.strip_suffix("-wal").unwrap())
+    };
+    assert_eq!(acknowledged_after(|wal| std::fs::remove_file(database(wal)).unwrap()), 0);
+    let replace = |wal: &Path| {
+        let other = wal.with_extension("other");
+        std::fs::copy(database(wal), &other).unwrap();
+        std::fs::rename(other, database(wal)).unwrap();
+    };
+    assert_eq!(acknowledged_after(replace), 0);
+}

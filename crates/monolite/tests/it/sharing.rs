@@ -1,5 +1,6 @@
 //! Other processes beside ours: welcome with `Sharing::Shared`, told to wait with `Exclusive`.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use monolite::rusqlite::{Connection, ErrorCode};
@@ -97,4 +98,25 @@ fn a_shared_file_survives_a_reader_of_our_own_process() {
     }
     db.close().unwrap();
     assert_eq!(markers::in_file(&path).unwrap(), (1..20).collect());
+}
+
+#[test]
+fn an_exclusive_file_stays_locked_although_its_own_process_closed_a_descriptor_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().sharing(Sharing::Exclusive).open(&path).unwrap();
+    markers::create(&db);
+    put(&db, 1);
+    drop(std::fs::File::open(&path).unwrap());
+    let second = directory.path().join("db-shm");
+    let inode = std::fs::metadata(&second).unwrap().ino();
+    let held = format!("WRITE {} ", std::process::id());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let is_ours = |line: &str| line.contains(&held) && line.contains(&format!(":{inode} 0 EOF"));
+    assert!(locks.lines().any(is_ours), "inode {inode} is not locked: {locks}");
+    put(&db, 2);
+    db.close().unwrap();
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(markers::in_file(&path), [1, 2].into());
 }
