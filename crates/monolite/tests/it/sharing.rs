@@ -105,7 +105,7 @@ fn an_exclusive_file_stays_locked_although_its_own_process_closed_a_descriptor_o
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().sharing(Sharing::Exclusive).open(&path).unwrap();
-    markers::create(&db);
+    markers::create(&db).unwrap();
     put(&db, 1);
     drop(std::fs::File::open(&path).unwrap());
     let second = directory.path().join("db-shm");
@@ -118,5 +118,5 @@ fn an_exclusive_file_stays_locked_although_its_own_process_closed_a_descriptor_o
     db.close().unwrap();
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_eq!(markers::in_file(&path), [1, 2].into());
+    assert_eq!(markers::in_file(&path).unwrap(), [1, 2].into());
 }
