@@ -12,6 +12,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::str::FromStr;
@@ -76,6 +77,8 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // Of its own, so that a Ctrl-C meant for the parent does not end the child.
+            .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", first.display()))?;
         let output = process.stdout.take().context("the child's output is piped")?;
