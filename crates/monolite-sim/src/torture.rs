@@ -46,6 +46,7 @@ pub const ROLES: Roles<'static> = &[
     environment::ROLES[1],
     environment::ROLES[2],
     environment::ROLES[3],
+    flips::ROLES[0],
     overload::ROLES[0],
     overload::ROLES[1],
     (soak::ROLE, soak::play),

@@ -37,7 +37,7 @@ pub const FRAME_HEADER_BYTES: u64 = 24;
 const MAGIC: [u8; 3] = [0x37, 0x7f, 0x06];
 
 /// How far behind a salt may be to be that of an earlier generation.
-const OLD_GENERATIONS: u32 = 1 << 24;
+const OLD_GENERATIONS: u32 = 1 << 20;
 
 /// What recovery leaves unused of a WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
