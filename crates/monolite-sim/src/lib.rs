@@ -16,6 +16,7 @@ pub mod child;
 pub mod clock;
 pub mod load;
 pub mod markers;
+pub mod mounts;
 pub mod schedule;
 pub mod storage;
 pub mod torture;

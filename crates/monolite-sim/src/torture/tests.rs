@@ -53,3 +53,14 @@ fn a_soak_that_is_told_to_stop_stops() {
         assert!(told.elapsed() < Duration::from_secs(10), "{outcome:#?}");
     });
 }
+
+#[test]
+fn a_few_power_cuts_lose_nothing() {
+    let outcome = outcome_of(Check::Cuts, 6, &AtomicBool::new(false));
+    for reason in &outcome.skipped {
+        crate::mounts::say_skipped("a_few_power_cuts_lose_nothing", reason).unwrap();
+    }
+    let ran = 2 - outcome.skipped.len();
+    let counted = (outcome.attempted, outcome.controls.len());
+    assert_eq!(counted, (3 * ran as u64, 2 * ran), "{outcome:#?}");
+}

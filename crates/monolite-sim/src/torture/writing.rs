@@ -35,6 +35,10 @@ const IN_BULK: i64 = 2;
 /// Transactions that such a thread writes before it waits.
 const BULK: usize = 16;
 
+/// The same for a child that says numbers early. Its parent needs a moment to cut the power, and
+/// the broken arrangement has to last as long.
+const EARLY_BULK: usize = 500;
+
 /// What a child is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Orders<'p> {
@@ -110,7 +114,8 @@ pub(super) fn play() -> Result<()> {
         for number in 0..SINGLE + IN_BULK {
             let step = usize::try_from(SINGLE + IN_BULK).expect("a handful");
             let ids = (first + number..first + NUMBERS).step_by(step);
-            let at_once = if number < SINGLE { 1 } else { BULK };
+            let bulk = if says_early { EARLY_BULK } else { BULK };
+            let at_once = if number < SINGLE { 1 } else { bulk };
             scope.spawn(move || writer.write_all(ids, at_once));
         }
     });
