@@ -215,18 +215,14 @@ impl<'s> Case<'s> {
         let acknowledged = &mut self.acknowledged;
         let mut hear = |child: &mut Child, time: Duration| {
             let until = Instant::now() + time;
-            loop {
-                match child.listen(until.saturating_duration_since(Instant::now())) {
-                    Heard::Line(line) => {
-                        if let Some(number) = writing::acknowledged(&line) {
-                            acknowledged.insert(number);
-                        } else if line.starts_with("failed") {
-                            failed = Some(Wrong::Other(format!("a child said: {line}")));
-                        }
-                    }
-                    Heard::Silence | Heard::End => break,
+            let left = || until.saturating_duration_since(Instant::now());
+            while let Heard::Line(line) = child.listen(left()) {
+                if let Some(number) = writing::acknowledged(&line) {
+                    acknowledged.insert(number);
+                } else if line.starts_with("failed") {
+                    failed = Some(Wrong::Other(format!("a child said: {line}")));
                 }
-                if Instant::now() > until {
+                if left().is_zero() {
                     break;
                 }
             }

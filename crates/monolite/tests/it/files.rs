@@ -9,8 +9,9 @@ use std::time::Duration;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
 
 use crate::child::spawn;
-use crate::mounts::Mount;
+use monolite_sim::child::{say, variable};
 use monolite_sim::markers;
+use monolite_sim::mounts::{Mount, say_skipped};
 use monolite_sim::storage::wal_beside;
 
 /// A closed database with one transaction in it.
@@ -147,10 +148,16 @@ fn a_truncated_database_is_noticed() {
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
+/// What a test needs root for; without it the test says that it is skipped.
+fn or_skip(test: &str, mount: anyhow::Result<Mount>) -> Option<Mount> {
+    mount.map_err(|reason| say_skipped(test, &format!("{reason:#}")).unwrap()).ok()
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_to_is_an_error() {
     let test = "a_directory_that_cannot_be_written_to_is_an_error";
-    let Some(mount) = Mount::read_only(test, |path| make(&path.join("db"))) else { return };
+    let mount = Mount::read_only(|path| make(&path.join("db")));
+    let Some(mount) = or_skip(test, mount) else { return };
     let existing = Database::open(mount.path().join("db")).unwrap_err();
     let new = Database::open(mount.path().join("new")).unwrap_err();
     for error in [existing, new] {
@@ -175,7 +182,7 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
         for (size, ballast_bytes) in [("2m", 600_000), ("4m", 2_600_000)] {
             let test = "a_full_disk_is_an_error_and_all_is_well_once_there_is_room";
-            let Some(mount) = Mount::small(test, size) else { return };
+            let Some(mount) = or_skip(test, Mount::small(size)) else { return };
             let path = mount.path().join("db");
             let ballast = mount.path().join("ballast");
             fs::write(&ballast, vec![1; ballast_bytes]).unwrap();
@@ -245,15 +252,24 @@ fn a_database_in_memory_is_its_own_and_leaves_nothing() {
     databases.iter().for_each(|db| db.close().unwrap());
 }
 
+/// The child: says each number once it is acknowledged.
+pub(crate) fn write_until_killed() -> anyhow::Result<()> {
+    let db = Database::open(variable::<String>("FILE")?)?;
+    markers::create(&db)?;
+    for id in 1.. {
+        db.write(move |tx| markers::put(tx, id)).wait()?;
+        say(&format!("acknowledged {id}"));
+    }
+    Ok(())
+}
+
 #[test]
 fn a_wal_that_a_crash_left_is_recovered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let variables =
-        [("FILE", path.to_str().unwrap()), ("FIRST", "1"), ("SAYS", "when acknowledged")];
-    let mut child = spawn("writes until killed", &variables);
-    let first: i64 = child.await_word("acknowledged ").parse().unwrap();
-    child.kill();
+    let mut child = spawn("writes until killed", &[("FILE", path.to_str().unwrap())]);
+    let first: i64 = child.await_word("acknowledged ").unwrap().parse().unwrap();
+    child.kill().unwrap();
     assert!(fs::metadata(wal_beside(&path)).unwrap().len() > 0, "the crash left no WAL");
     let db = Database::open(&path).unwrap();
     let is_there = "SELECT EXISTS (SELECT 1 FROM whole WHERE id = ?1)";

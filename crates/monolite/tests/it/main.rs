@@ -6,11 +6,9 @@
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says so")]
 
 // What the tests stand on.
 mod child;
-mod mounts;
 mod patience;
 
 // The promises.
@@ -19,7 +17,6 @@ mod cancel;
 mod durability;
 mod files;
 mod isolation;
-mod kill;
 mod limits;
 mod rot;
 mod rules;

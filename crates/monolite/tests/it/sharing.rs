@@ -6,12 +6,13 @@ use std::time::Duration;
 use monolite::rusqlite::{Connection, ErrorCode};
 use monolite::{Database, Options, Sharing};
 
-use crate::child::{say, spawn, variable};
+use crate::child::spawn;
+use monolite_sim::child::{say, variable};
 use monolite_sim::markers;
 
 /// The child: stock SQLite through `rusqlite`, which reads and writes the file.
-pub(crate) fn use_plain_sqlite() {
-    let outcome = plain_sqlite(&variable::<String>("FILE"), variable("ID"));
+pub(crate) fn use_plain_sqlite() -> anyhow::Result<()> {
+    let outcome = plain_sqlite(&variable::<String>("FILE")?, variable("ID")?);
     match outcome {
         Ok(seen) => say(&format!("saw {seen}")),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
@@ -19,6 +20,7 @@ pub(crate) fn use_plain_sqlite() {
         }
         Err(error) => say(&format!("failed {error}")),
     }
+    Ok(())
 }
 
 fn plain_sqlite(path: &str, id: i64) -> monolite::rusqlite::Result<i64> {
@@ -55,8 +57,8 @@ fn a_shared_file_is_read_and_written_by_another_process_beside_us() {
         let id = (round * 2 + 1).to_string();
         let variables = [("FILE", path.to_str().unwrap()), ("ID", id.as_str())];
         let mut child = spawn("uses plain SQLite", &variables);
-        let seen = child.await_word("saw ");
-        child.succeeds();
+        let seen = child.await_word("saw ").unwrap();
+        child.succeeds().unwrap();
         assert_eq!(seen, (round * 2 + 1).to_string(), "it sees what we acknowledged");
         assert_eq!(total(&db), round * 2 + 2, "we see what it committed");
     }
@@ -73,13 +75,13 @@ fn an_exclusive_file_is_locked_for_another_process_until_it_is_closed() {
     put(&db, 1);
     let name = path.to_str().unwrap();
     let mut refused = spawn("uses plain SQLite", &[("FILE", name), ("ID", "-1")]);
-    assert!(refused.await_word("busy ").contains("database is locked"));
-    refused.succeeds();
+    assert!(refused.await_word("busy ").unwrap().contains("database is locked"));
+    refused.succeeds().unwrap();
     put(&db, 2);
     db.close().unwrap();
     let mut welcome = spawn("uses plain SQLite", &[("FILE", name), ("ID", "3")]);
-    assert_eq!(welcome.await_word("saw "), "2");
-    welcome.succeeds();
+    assert_eq!(welcome.await_word("saw ").unwrap(), "2");
+    welcome.succeeds().unwrap();
     assert_eq!(markers::in_file(&path).unwrap(), [1, 2, 3].into());
 }
 

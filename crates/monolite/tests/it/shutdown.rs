@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use monolite::{Database, Error, ErrorKind, Options};
 
-use crate::child::{await_parent, say, spawn, variable};
+use crate::child::spawn;
 use crate::patience::{Gate, PATIENCE, ends, eventually};
 use monolite_sim::chance::Dice;
+use monolite_sim::child::{await_parent, say, variable};
 use monolite_sim::markers;
 
 fn assert_stock_file(path: &Path) {
@@ -206,15 +207,15 @@ fn dropping_the_last_handle_keeps_what_was_submitted_whole() {
 }
 
 /// The child that has the file until it is told to go, and writes until then.
-pub(crate) fn hold_the_file() {
-    let db = Database::open(variable::<String>("FILE")).unwrap();
-    markers::create(&db).unwrap();
+pub(crate) fn hold_the_file() -> anyhow::Result<()> {
+    let db = Database::open(variable::<String>("FILE")?)?;
+    markers::create(&db)?;
     say("open");
     await_parent();
     for id in 0..50 {
         drop(db.write(move |tx| markers::put(tx, id)));
     }
-    db.close().unwrap();
+    Ok(db.close()?)
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn a_file_that_another_process_holds_is_named_and_can_be_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let mut child = spawn("holds the file", &[("FILE", path.to_str().unwrap())]);
-    child.await_word("open");
+    child.await_word("open").unwrap();
     let at_once = Database::open(&path).unwrap_err();
     let impatient = Options::new().open_wait(&path, Duration::from_millis(30)).unwrap_err();
     for error in [at_once, impatient] {
@@ -239,7 +240,7 @@ fn a_file_that_another_process_holds_is_named_and_can_be_waited_for() {
     });
     child.go_on();
     taking_over.join().unwrap().unwrap();
-    child.succeeds();
+    child.succeeds().unwrap();
     let mut expected: BTreeSet<i64> = (0..50).collect();
     expected.insert(1_000);
     assert_eq!(markers::in_file(&path).unwrap(), expected);
