@@ -38,6 +38,7 @@ mod wrong;
 #[cfg(test)]
 mod tests;
 
+pub use history::replay;
 pub use outcome::{Control, Finding, Outcome, Verdict};
 
 /// The roles that children of a torturing program play, for [`crate::child::play`].

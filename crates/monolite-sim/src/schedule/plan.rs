@@ -4,10 +4,10 @@ use std::any::Any;
 use std::time::Duration;
 
 use fastrand::Rng;
-use monolite::{Error, ErrorKind, Tx};
+use monolite::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use super::sql;
+use super::sql::{self, Sql};
 use crate::checkers::serial::Op;
 use crate::clock::HandClock;
 
@@ -136,14 +136,14 @@ impl Plan {
         Plan { id, ops, ending: Ending::random(failing, rng) }
     }
 
-    /// Runs as a closure of the engine.
+    /// Runs as a closure of the engine, or of what stands in for it.
     ///
     /// # Errors
     /// Those that its plan asks for, and the engine's.
     ///
     /// # Panics
     /// When its plan says so.
-    pub fn run(&self, tx: &Tx<'_>, clock: &HandClock) -> Result<Gave, Stopped> {
+    pub fn run(&self, tx: &impl Sql, clock: &HandClock) -> Result<Gave, Stopped> {
         if self.ending == Ending::OwnErrorBeforeWriting {
             sql::last_number(tx)?;
             return Err(Stopped::OnPurpose);
@@ -153,29 +153,38 @@ impl Plan {
         for op in &self.ops {
             sql::run(tx, op, self.id, &mut saw)?;
         }
-        self.end(tx, clock)?;
+        self.ending.act(tx, clock)?;
         Ok(Gave { number, saw })
     }
+}
 
-    fn end(&self, tx: &Tx<'_>, clock: &HandClock) -> Result<(), Stopped> {
+impl Ending {
+    /// The last thing that a transaction does before it returns; `done` must not be empty.
+    ///
+    /// # Errors
+    /// Those that it stands for, and the engine's.
+    ///
+    /// # Panics
+    /// When it is the ending by panic.
+    pub fn act(self, tx: &impl Sql, clock: &HandClock) -> Result<(), Stopped> {
         let rolls_back = "INSERT OR ROLLBACK INTO done VALUES (1, 0)";
-        match self.ending {
+        match self {
             Ending::Commits => {}
             Ending::OwnError | Ending::OwnErrorBeforeWriting => return Err(Stopped::OnPurpose),
             // Without the hook that would print each of thousands.
             Ending::Panic => std::panic::resume_unwind(Box::new(PANIC)),
             Ending::IgnoresRefusedCommit => {
-                let said = [tx.execute_batch("COMMIT"), tx.execute_batch("ROLLBACK")];
+                let said = [tx.say("COMMIT"), tx.say("ROLLBACK")];
                 if said.iter().any(Result::is_ok) {
                     return Err(Error::aborted("COMMIT or ROLLBACK was not refused").into());
                 }
             }
             Ending::SwallowedRollback => {
-                let mut before = tx.prepare("INSERT INTO log(id) VALUES (-1)")?;
-                let refused = tx.execute(rolls_back, ()).is_err()
+                let mut before = tx.prepared("INSERT INTO log(id) VALUES (-1)")?;
+                let refused = tx.change(rolls_back, &[]).is_err()
                     // Outside of a transaction it would commit by itself.
                     && before.execute(()).is_err()
-                    && tx.execute("INSERT INTO log(id) VALUES (-2)", ()).is_err();
+                    && tx.change("INSERT INTO log(id) VALUES (-2)", &[]).is_err();
                 if !refused {
                     return Err(Error::aborted("a lost transaction went on").into());
                 }
@@ -184,14 +193,14 @@ impl Plan {
                 clock.advance(TIME_LIMIT * 2);
                 let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
                                INSERT INTO log(id) SELECT i FROM n WHERE i < 0";
-                tx.execute(endless, ())?;
+                tx.change(endless, &[])?;
             }
-            Ending::NestedCommit => tx.execute_batch("COMMIT")?,
-            Ending::NestedRollback => tx.execute_batch("ROLLBACK")?,
-            Ending::Constraint => drop(tx.execute("INSERT INTO done VALUES (1, 0)", ())?),
-            Ending::OrRollback => drop(tx.execute(rolls_back, ())?),
-            Ending::RaiseRollback => drop(tx.execute("INSERT INTO tripwire VALUES (1)", ())?),
-            Ending::DeferredKey => drop(tx.execute("INSERT INTO debt VALUES (999)", ())?),
+            Ending::NestedCommit => tx.say("COMMIT")?,
+            Ending::NestedRollback => tx.say("ROLLBACK")?,
+            Ending::Constraint => drop(tx.change("INSERT INTO done VALUES (1, 0)", &[])?),
+            Ending::OrRollback => drop(tx.change(rolls_back, &[])?),
+            Ending::RaiseRollback => drop(tx.change("INSERT INTO tripwire VALUES (1)", &[])?),
+            Ending::DeferredKey => drop(tx.change("INSERT INTO debt VALUES (999)", &[])?),
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! engine, or a plain connection that stands in for an engine.
 
 use monolite::rusqlite::types::ValueRef;
-use monolite::rusqlite::{self, CachedStatement, Connection, ToSql, params_from_iter};
+use monolite::rusqlite::{self, CachedStatement, Connection, Statement, ToSql, params_from_iter};
 use monolite::{Error, ErrorKind, Tx};
 
 use crate::checkers::serial::{Contents, Op};
@@ -59,6 +59,18 @@ pub trait Sql {
     /// Those of the statement.
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error>;
 
+    /// Runs a statement that is no step of a transaction.
+    ///
+    /// # Errors
+    /// Those of the statement.
+    fn say(&self, sql: &str) -> Result<(), Error>;
+
+    /// Prepares a statement for later.
+    ///
+    /// # Errors
+    /// Those of the statement.
+    fn prepared(&self, sql: &str) -> Result<Statement<'_>, Error>;
+
     /// The rowid of the last insert.
     fn last_rowid(&self) -> i64;
 }
@@ -70,6 +82,14 @@ impl Sql for Tx<'_> {
 
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
         self.execute(sql, parameters).map(signed)
+    }
+
+    fn say(&self, sql: &str) -> Result<(), Error> {
+        self.execute_batch(sql)
+    }
+
+    fn prepared(&self, sql: &str) -> Result<Statement<'_>, Error> {
+        self.prepare(sql)
     }
 
     fn last_rowid(&self) -> i64 {
@@ -84,6 +104,14 @@ impl Sql for Connection {
 
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
         Ok(signed(self.prepare_cached(sql)?.execute(parameters)?))
+    }
+
+    fn say(&self, sql: &str) -> Result<(), Error> {
+        Ok(self.execute_batch(sql)?)
+    }
+
+    fn prepared(&self, sql: &str) -> Result<Statement<'_>, Error> {
+        Ok(self.prepare(sql)?)
     }
 
     fn last_rowid(&self) -> i64 {
@@ -237,6 +265,7 @@ fn change(sql: &impl Sql, op: &Op) -> Result<i64, Error> {
         }
         Op::Parent { id } => sql.change("INSERT OR IGNORE INTO parent VALUES (?1)", &[&id]),
         Op::Disown { id } => sql.change("DELETE FROM parent WHERE id = ?1", &[&id]),
-        _ => unreachable!("a step is a question, a change, or handled by its caller"),
+        // Everything else is a question, or handled by the caller.
+        _ => Ok(0),
     }
 }

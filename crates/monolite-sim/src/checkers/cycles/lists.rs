@@ -140,6 +140,8 @@ impl Judge<'_, '_> {
                     let (key, by, list) = (self.key, look.by, look.list);
                     format!("list {key}: T{by} reads {list:?}, T{reader} reads {order:?}")
                 });
+                // Its values may be in no other read.
+                self.writers(look.list, look.by, anomalies);
             }
             self.intermediate(look, anomalies);
         }

@@ -1,0 +1,57 @@
+//! The engine passes a small amount of each kind of case, and all controls are noticed.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use fastrand::Rng;
+
+use super::{Setting, Shape, replay};
+use crate::chance::Dice;
+use crate::child::Program;
+use crate::schedule::{Ending, Mix, Schedule};
+use crate::torture::{Check, Watch};
+
+fn with_setting(claim: impl FnOnce(&Setting<'_>)) {
+    let (scratch, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+    let dice = Dice::new();
+    claim(&Setting {
+        check: Check::History,
+        seed: dice.seed(),
+        scratch: scratch.path().to_owned(),
+        evidence: Path::new("torture-evidence"),
+        program: &Program::this().unwrap(),
+        watch: Watch { tell: &|_| {}, stop: &stop },
+    });
+}
+
+#[test]
+fn the_engine_passes_and_every_control_is_noticed() {
+    with_setting(|setting| {
+        let outcome = super::run(setting, 2_000).unwrap();
+        assert!(outcome.is_kept(), "{outcome:#?}");
+        assert!(outcome.attempted >= 2_000 && outcome.acknowledged > 500, "{outcome:#?}");
+        assert_eq!(outcome.controls.len(), 7);
+    });
+}
+
+#[test]
+fn each_kind_of_case_passes() {
+    with_setting(|setting| {
+        for shape in [Shape::Schedule, Shape::Load, Shape::NarrowLoad, Shape::Lists] {
+            let mut rng = Rng::with_seed(setting.seed);
+            let case = shape.run(setting, 1_000, setting.seed, &mut rng).unwrap();
+            assert!(case.wrong.is_none(), "{shape:?}: {case:?}");
+            assert!(case.checked >= 500 && case.acknowledged > 200, "{shape:?}: {case:?}");
+        }
+    });
+}
+
+#[test]
+fn a_kept_schedule_can_be_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mix = Mix { length: 100, failing: 5, endings: &Ending::FAILING, is_stormy: true };
+    let path = directory.path().join("schedule.jsonl");
+    Schedule::random(3, &mix).save(&path).unwrap();
+    let outcome = replay(&path).unwrap();
+    assert!(outcome.is_kept() && outcome.attempted >= 100, "{outcome:#?}");
+}
