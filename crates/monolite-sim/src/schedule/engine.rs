@@ -24,6 +24,8 @@ pub struct Engine {
     durability: Durability,
     clock: Arc<HandClock>,
     disk: Disk,
+    /// Whether handles were dropped whose transactions may still be under way.
+    has_dropped: bool,
     /// `None` only while it is opened again.
     db: Option<Database>,
 }
@@ -46,8 +48,15 @@ impl Engine {
         remove(&path).context("cannot remove the last database")?;
         let disk = Disk::empty(RealSyncs::Skipped);
         let clock = HandClock::new();
-        let mut engine =
-            Engine { path, max_batch: schedule.max_batch, durability, clock, disk, db: None };
+        let mut engine = Engine {
+            path,
+            max_batch: schedule.max_batch,
+            durability,
+            clock,
+            disk,
+            has_dropped: false,
+            db: None,
+        };
         engine.open()?;
         engine.db()?.write(|tx| tx.execute_batch(SCHEMA)).wait()?;
         Ok(engine)
@@ -132,6 +141,7 @@ impl Subject for Engine {
             Err(error) => Told::Refused(error.kind(), error.to_string()),
         });
         let told = told.collect();
+        self.has_dropped |= members.iter().any(|member| member.is_dropped);
         if let Some(fault) = fault {
             self.cut_power(fault.seed)?;
         }
@@ -146,6 +156,10 @@ impl Subject for Engine {
             }
             Ok::<_, Error>((sql::last_number(tx)?, saw))
         };
+        if !durable {
+            // It might see a commit that is not on disk yet, which a power cut may take back.
+            self.wait_for_dropped()?;
+        }
         let db = self.db()?;
         Ok(if durable { db.read_durable(body).wait()? } else { db.read(body).wait()? })
     }
@@ -162,6 +176,7 @@ impl Subject for Engine {
         self.disk.clear_hook();
         // What it still writes into the files is overwritten by what the cut left.
         drop(self.db.take());
+        self.has_dropped = false;
         crash.image(Left::random(&mut rng), &mut rng).write_to(&self.path)?;
         self.disk = Disk::holding(&self.path, RealSyncs::Skipped)?;
         self.open()
@@ -175,7 +190,10 @@ impl Subject for Engine {
 
 impl Engine {
     /// Transactions whose handles were dropped run on; one behind them is answered after them.
-    fn wait_for_dropped(&self) -> Result<()> {
+    fn wait_for_dropped(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.has_dropped) {
+            return Ok(());
+        }
         match self.db()?.write(|_| Ok::<_, Error>(())).wait() {
             Err(error) if error.kind() != ErrorKind::Poisoned => Err(error.into()),
             _ => Ok(()),
