@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -160,6 +161,7 @@ impl Disk {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .context("cannot start xfs_io")?;
         Ok(Cutter { disk: self, tool })
@@ -234,7 +236,9 @@ fn unmount_lazily(path: &Path) {
 
 fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().display().to_string();
-    let output = command.output().with_context(|| format!("cannot start {name}"))?;
+    // A group of its own: an interrupt from the terminal is for the program that is in charge.
+    let output =
+        command.process_group(0).output().with_context(|| format!("cannot start {name}"))?;
     if output.status.success() {
         return Ok(());
     }
