@@ -361,8 +361,8 @@ impl<'s> Lane<'s> {
         outcome.notes.push(format!(
             "{}: {} acknowledged, {} kills ({} while opening, {} while closing), {} opened \
              in at most {} ms, {} closed, {} changes of the schema, {} long reads, {} judged; \
-             most memory {} MiB, WAL {:.1} MiB of {}, files open {}; in one life at most {} failed on purpose, {} \
-             checkpoints, {} reads revoked",
+             most memory {} MiB, WAL {:.1} MiB of {}, files open {}; \
+             in one life at most {} failed on purpose, {} checkpoints, {} reads revoked",
             self.name,
             self.ledger.count(),
             counts.kills,
