@@ -44,6 +44,10 @@ const FREE_LENGTH: u64 = 20_000;
 const NARROW_LENGTH: u64 = 1_500;
 /// How often a failing schedule is run again to make it smaller.
 const SHRINK_TRIES: usize = 400;
+/// Failing schedules that are made smaller; of a broken engine nearly all fail, of the same cause.
+const SHRUNK: usize = 2;
+/// Findings after which the check ends.
+const ENOUGH: usize = 20;
 
 /// What one case came to.
 #[derive(Debug, Default)]
@@ -96,13 +100,14 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut counts = [0; 4];
     for number in 0.. {
         let left = amount.saturating_sub(outcome.attempted);
-        if left == 0 || setting.watch.is_stopped() {
+        if left == 0 || setting.watch.is_stopped() || outcome.findings.len() >= ENOUGH {
             break;
         }
         let seed = setting.case_seed(number);
         let mut rng = Rng::with_seed(seed);
         let shape = Shape::draw(&mut rng);
-        let case = shape.run(setting, shape.length().min(left), seed, &mut rng)?;
+        let tries = if outcome.findings.len() < SHRUNK { SHRINK_TRIES } else { 0 };
+        let case = shape.run(setting, shape.length().min(left), seed, tries, &mut rng)?;
         counts[shape as usize] += case.checked;
         setting.watch.done(case.checked.min(left));
         enter(&mut outcome, case);
@@ -152,9 +157,16 @@ impl Case {
 }
 
 impl Shape {
-    fn run(self, setting: &Setting<'_>, length: u64, seed: u64, rng: &mut Rng) -> Result<Case> {
+    fn run(
+        self,
+        setting: &Setting<'_>,
+        length: u64,
+        seed: u64,
+        shrink_tries: usize,
+        rng: &mut Rng,
+    ) -> Result<Case> {
         match self {
-            Shape::Schedule => run_schedule(setting, length, rng.u64(..)),
+            Shape::Schedule => run_schedule(setting, length, rng.u64(..), shrink_tries),
             Shape::Load | Shape::NarrowLoad => {
                 let load = random_load(self, length, rng);
                 let path = setting.scratch().join("load.db");
@@ -173,7 +185,7 @@ impl Shape {
     }
 }
 
-fn run_schedule(setting: &Setting<'_>, length: u64, seed: u64) -> Result<Case> {
+fn run_schedule(setting: &Setting<'_>, length: u64, seed: u64, tries: usize) -> Result<Case> {
     let mix = Mix {
         length: usize::try_from(length)?,
         failing: if seed.is_multiple_of(3) { 20 } else { 5 },
@@ -192,8 +204,10 @@ fn run_schedule(setting: &Setting<'_>, length: u64, seed: u64) -> Result<Case> {
             ..Case::default()
         });
     };
-    setting.watch.note("a schedule went wrong; making it smaller");
-    let small = shrink(&schedule, SHRINK_TRIES, |candidate| {
+    if tries > 0 {
+        setting.watch.note("a schedule went wrong; making it smaller");
+    }
+    let small = shrink(&schedule, tries, |candidate| {
         !setting.watch.is_stopped() && run(candidate).is_ok_and(|ran| ran.wrong.is_some())
     });
     let directory = setting.evidence(seed)?;

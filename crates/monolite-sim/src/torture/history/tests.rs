@@ -39,7 +39,7 @@ fn each_kind_of_case_passes() {
     with_setting(|setting| {
         for shape in [Shape::Schedule, Shape::Load, Shape::NarrowLoad, Shape::Lists] {
             let mut rng = Rng::with_seed(setting.seed);
-            let case = shape.run(setting, 1_000, setting.seed, &mut rng).unwrap();
+            let case = shape.run(setting, 1_000, setting.seed, 0, &mut rng).unwrap();
             assert!(case.wrong.is_none(), "{shape:?}: {case:?}");
             assert!(case.checked >= 500 && case.acknowledged > 200, "{shape:?}: {case:?}");
         }
