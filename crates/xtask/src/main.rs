@@ -12,6 +12,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 mod ci;
+mod fuzz;
 mod planted;
 mod range;
 mod tidy;
@@ -32,6 +33,8 @@ usage: cargo xtask COMMAND
   rusqlite-range                 check monolite with both ends of its rusqlite range, and
                                  beside sqlx and diesel
   rusqlite-range --resolve-only  only show that the versions resolve (seconds)
+  fuzz [SECONDS] [--asan]        run every fuzz target for so long (30); needs nightly and
+                                 cargo-fuzz
   rusqlite-range --test          run the two crates' tests at each end as well (minutes)
 ";
 
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["torture"] => root().and_then(|root| torture::run(&root).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
         ["planted", name] => root().and_then(|root| planted::run(&root, name)),
+        ["fuzz", rest @ ..] => root().and_then(|root| fuzz(&root, rest)),
         ["rusqlite-range"] => root().and_then(|root| range::run(&root, range::Depth::Check)),
         ["rusqlite-range", "--resolve-only"] => {
             root().and_then(|root| range::run(&root, range::Depth::Resolve))
@@ -63,6 +67,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn fuzz(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    let (sanitizer, words) = match words {
+        [rest @ .., "--asan"] => (fuzz::Sanitizer::Address, rest),
+        all => (fuzz::Sanitizer::None, all),
+    };
+    let seconds = match words {
+        [] => fuzz::SECONDS,
+        [seconds] => seconds.parse().context("the seconds are a whole number")?,
+        _ => anyhow::bail!("say: cargo xtask fuzz [SECONDS] [--asan]"),
+    };
+    fuzz::run(root, seconds, sanitizer)
 }
 
 /// The folder of the workspace, two above this crate's manifest.

@@ -1,0 +1,17 @@
+//! What the fuzz targets do with their bytes; `fuzz/` hands them over from libFuzzer, and a test
+//! here replays its corpus.
+//!
+//! Each target returns an error that tells what disagreed; a panic or a hang of the engine is a
+//! finding of its own.
+
+mod damaged;
+mod grammar;
+mod options;
+mod statements;
+
+pub use damaged::damaged;
+pub use options::options;
+pub use statements::statements;
+
+#[cfg(test)]
+mod tests;
