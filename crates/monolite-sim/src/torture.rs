@@ -21,6 +21,7 @@ use crate::child::{Program, Roles};
 
 mod outcome;
 
+mod allocations;
 mod cuts;
 mod environment;
 mod flips;
@@ -52,6 +53,7 @@ pub const ROLES: Roles<'static> = &[
     overload::ROLES[1],
     (soak::ROLE, soak::play),
     (writing::ROLE, writing::play),
+    (allocations::ROLE, allocations::play),
 ];
 
 /// One way to hurt the engine.

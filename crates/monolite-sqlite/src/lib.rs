@@ -8,6 +8,7 @@
 //! Threads, batches, acknowledgements: crate `monolite`. This crate knows connections and files,
 //! never a transaction's life.
 
+pub mod allocations;
 mod connection;
 mod fletcher;
 mod functions;

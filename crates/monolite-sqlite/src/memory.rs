@@ -33,10 +33,10 @@ thread_local! {
 }
 
 /// The functions of SQLite's own allocator that are wrapped.
-struct Lower {
-    allocate: unsafe extern "C" fn(c_int) -> *mut c_void,
+pub(crate) struct Lower {
+    pub(crate) allocate: unsafe extern "C" fn(c_int) -> *mut c_void,
     release: unsafe extern "C" fn(*mut c_void),
-    reallocate: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
+    pub(crate) reallocate: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
     size: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
@@ -50,6 +50,20 @@ pub(crate) fn install() -> bool {
 }
 
 fn try_install() -> Option<()> {
+    wrap(&LOWER, |methods| {
+        methods.xMalloc = Some(allocate);
+        methods.xFree = Some(release);
+        methods.xRealloc = Some(reallocate);
+    })
+}
+
+/// Puts wrappers around SQLite's allocator as it is now, which is then found in `lower`; `None`
+/// when SQLite is initialised already. The wrappers that `put` sets keep the contract of the
+/// functions they wrap.
+pub(crate) fn wrap(
+    lower: &OnceLock<Lower>,
+    put: impl FnOnce(&mut ffi::sqlite3_mem_methods),
+) -> Option<()> {
     let mut methods = MaybeUninit::<ffi::sqlite3_mem_methods>::zeroed();
     // SAFETY: GETMALLOC writes a whole structure of function pointers through this pointer, or
     // nothing when SQLite is initialised; all zero is a valid value of it (no functions).
@@ -57,16 +71,14 @@ fn try_install() -> Option<()> {
         ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETMALLOC, methods.as_mut_ptr());
         methods.assume_init()
     };
-    let lower = Lower {
+    let found = Lower {
         allocate: methods.xMalloc?,
         release: methods.xFree?,
         reallocate: methods.xRealloc?,
         size: methods.xSize?,
     };
-    LOWER.set(lower).ok()?;
-    methods.xMalloc = Some(allocate);
-    methods.xFree = Some(release);
-    methods.xRealloc = Some(reallocate);
+    lower.set(found).ok()?;
+    put(&mut methods);
     // SAFETY: SQLite copies the structure; its functions keep the contract of those they wrap, and
     // they live as long as the process. When SQLite is initialised already, nothing is changed.
     let code = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &raw const methods) };

@@ -154,8 +154,14 @@ impl From<rusqlite::Error> for Error {
             let (kind, message) = (ErrorKind::Corrupt, damaged_page());
             return Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }));
         }
-        let kind = source.sqlite_error_code().map_or(ErrorKind::Invalid, kind_of);
-        let message = source.to_string();
+        let code = source.sqlite_error_code();
+        let kind = code.map_or(ErrorKind::Invalid, kind_of);
+        let message = if code == Some(ErrorCode::OutOfMemory) {
+            // SQLite's own text is often another one, or only a file's name.
+            "SQLite was refused memory; free some, then try again".into()
+        } else {
+            source.to_string()
+        };
         Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }))
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::mem;
 
 use anyhow::Context as _;
-use monolite::{Error, ErrorKind, OptionalExtension as _, Options, named_params};
+use monolite::{Error, ErrorKind, OptionalExtension as _, Options, named_params, rusqlite};
 
 use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, ends};
@@ -208,4 +208,12 @@ fn a_query_forgotten_half_way_in_a_read_shows_nobody_an_old_snapshot() {
     insert(&db, 4).wait().unwrap();
     assert_eq!(ids(&db), [1, 2, 3, 4]);
     ends("closing", move || db.close()).unwrap();
+}
+
+#[test]
+fn a_want_of_memory_is_called_so_whatever_sqlite_says() {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOMEM);
+    let error = Error::from(rusqlite::Error::SqliteFailure(code, Some("/some/file.db".into())));
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(error.to_string().contains("refused memory"), "{error}");
 }

@@ -1,0 +1,41 @@
+//! The engine survives every failing allocation, and the judging notices what it must.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::child::{self, Program};
+use crate::torture::{Check, Watch};
+
+/// Does nothing in an ordinary test run.
+#[test]
+fn plays_the_role_it_was_started_for() {
+    child::play(&[(ROLE, play)]);
+}
+
+#[test]
+fn the_engine_survives_every_failing_allocation() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = "torture::allocations::tests::plays_the_role_it_was_started_for";
+    let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
+    let setting = Setting {
+        check: Check::Environment,
+        seed: 1,
+        scratch: directory.path().to_owned(),
+        evidence: &directory.path().join("evidence"),
+        program: &program,
+        watch: Watch { tell: &|_| {}, stop: &stop },
+    };
+    let mut outcome = Outcome::new(Check::Environment);
+    for (scenario, mode) in [("batch", MODES[0]), ("read", MODES[1])] {
+        assert!(one(&setting, &mut outcome, scenario, mode).unwrap() > 0, "nobody noticed");
+    }
+    assert!(outcome.is_kept(), "{outcome:#?}");
+    assert!(outcome.attempted > 50 && outcome.acknowledged > 50, "{outcome:#?}");
+}
+
+#[test]
+fn an_unclear_error_is_noticed() {
+    let mut seen = Seen::default();
+    seen.refused(&Error::aborted("nobody knows"));
+    assert_eq!(seen.complaints.len(), 1, "{:?}", seen.complaints);
+}
