@@ -57,7 +57,7 @@ struct Seen {
     complaints: Vec<String>,
 }
 
-#[cfg_attr(not(test), allow(dead_code, reason = "the check environment is to call it"))]
+#[allow(dead_code, reason = "the check environment is to call it")]
 /// Runs every scenario in both modes, each in a child of its own, and adds to `outcome`.
 ///
 /// # Errors
