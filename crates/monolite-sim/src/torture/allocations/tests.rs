@@ -30,7 +30,7 @@ fn the_engine_survives_every_failing_allocation() {
         assert!(one(&setting, &mut outcome, scenario, mode).unwrap() > 0, "nobody noticed");
     }
     assert!(outcome.is_kept(), "{outcome:#?}");
-    assert!(outcome.attempted > 50 && outcome.acknowledged > 50, "{outcome:#?}");
+    assert!(outcome.attempted > 50 && outcome.acknowledged > 20, "{outcome:#?}");
 }
 
 #[test]
