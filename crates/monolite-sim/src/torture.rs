@@ -54,6 +54,7 @@ pub const ROLES: Roles<'static> = &[
     (soak::ROLE, soak::play),
     (writing::ROLE, writing::play),
     (allocations::ROLE, allocations::play),
+    (hostile::ROLE, hostile::play),
 ];
 
 /// One way to hurt the engine.

@@ -112,7 +112,8 @@ impl Signals {
             return Authorization::Allow;
         }
         let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
-        match rules::refusal(&context.action).or_else(|| untrusted(&context.action)) {
+        let general = || rules::refusal(&context.action, context.database_name);
+        match general().or_else(|| untrusted(&context.action)) {
             None => Authorization::Allow,
             Some(reason) => {
                 *self.denial.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);

@@ -56,9 +56,19 @@ const READ_ONLY: &[&str] = &[
     "wal_autocheckpoint",
 ];
 
-/// Says why `action` is refused inside a transaction, or `None` where it is allowed.
-pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
+/// Says why `action` on `database` is refused inside a transaction, or `None` where it is allowed.
+pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option<String> {
     match action {
+        // `CREATE TABLE temp.t` is not reported as the creation of a temporary table.
+        AuthAction::CreateIndex { .. }
+        | AuthAction::CreateTable { .. }
+        | AuthAction::CreateTrigger { .. }
+        | AuthAction::CreateView { .. }
+        | AuthAction::CreateVtable { .. }
+            if database.is_some_and(|name| name.eq_ignore_ascii_case("temp")) =>
+        {
+            Some(temporary())
+        }
         AuthAction::Transaction { operation } => Some(transaction(*operation)),
         AuthAction::Savepoint { .. } => Some(
             "SAVEPOINT, RELEASE and ROLLBACK TO belong to the engine inside a transaction; return \
@@ -77,13 +87,15 @@ pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
         AuthAction::CreateTempIndex { .. }
         | AuthAction::CreateTempTable { .. }
         | AuthAction::CreateTempTrigger { .. }
-        | AuthAction::CreateTempView { .. } => Some(
-            "temporary tables, views and triggers are refused: they would outlive the transaction \
-             on a shared connection; use a common table expression or an ordinary table"
-                .into(),
-        ),
+        | AuthAction::CreateTempView { .. } => Some(temporary()),
         _ => None,
     }
+}
+
+fn temporary() -> String {
+    "temporary tables, views and triggers are refused: they would outlive the transaction on a \
+     shared connection; use a common table expression or an ordinary table"
+        .into()
 }
 
 fn transaction(operation: TransactionOperation) -> String {
@@ -114,7 +126,7 @@ mod tests {
     use super::*;
 
     fn pragma_allowed(name: &str, value: Option<&str>) -> bool {
-        refusal(&AuthAction::Pragma { pragma_name: name, pragma_value: value }).is_none()
+        refusal(&AuthAction::Pragma { pragma_name: name, pragma_value: value }, None).is_none()
     }
 
     #[test]
@@ -137,9 +149,9 @@ mod tests {
     #[test]
     fn a_refusal_names_the_alternative() {
         let said = TransactionOperation::Begin;
-        let text = refusal(&AuthAction::Transaction { operation: said }).unwrap();
+        let text = refusal(&AuthAction::Transaction { operation: said }, None).unwrap();
         assert!(text.contains("return Ok to commit"), "{text}");
-        let text = refusal(&AuthAction::Attach { filename: "x" }).unwrap();
+        let text = refusal(&AuthAction::Attach { filename: "x" }, None).unwrap();
         assert!(text.contains("Database of its own"), "{text}");
     }
 }

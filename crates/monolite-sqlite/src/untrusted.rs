@@ -126,6 +126,7 @@ pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
 /// Pragmas that untrusted SQL may say, out of those the general rules allow.
 const PRAGMAS: &[&str] = &[
     "application_id",
+    "cache_size",
     "collation_list",
     "data_version",
     "encoding",
@@ -136,13 +137,18 @@ const PRAGMAS: &[&str] = &[
     "index_info",
     "index_list",
     "index_xinfo",
+    "journal_mode",
     "page_count",
     "page_size",
+    "query_only",
     "schema_version",
+    "synchronous",
     "table_info",
     "table_list",
     "table_xinfo",
+    "temp_store",
     "user_version",
+    "wal_autocheckpoint",
 ];
 
 fn pragma(name: &str) -> Option<String> {

@@ -1,9 +1,197 @@
-//! Not built yet.
+//! SQL from somebody who means harm, through the profile for untrusted SQL: nothing gets out of the
+//! database, nobody else notices, and everything ends.
+//!
+//! # Algorithm
+//! 1. A child process ([`victim`]) tries one case after another, each in a database of its own and
+//!    in each [`Way`], and says what it sees. When it dies, or when a case does not end and its
+//!    watchman ends the process, the case is an escape and another child goes on with the next.
+//! 2. An **escape** is: a case that was not refused or did not fail as it must; a file that appeared;
+//!    a neighbour in the same batch that failed, or whose row is missing; a changed setting of any
+//!    connection; a deadline exceeded by more than [`victim::SLACK`]; memory above the limit; a
+//!    change of what the case did not name; broken integrity; a dead process.
+//! 3. Controls: SQLite without the engine, and the engine without the profile, must let some cases
+//!    escape.
 
-use anyhow::{Result, bail};
+mod cases;
+#[cfg(test)]
+mod tests;
+mod victim;
 
-use super::{Outcome, Setting};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
 
-pub(super) fn run(_: &Setting<'_>) -> Result<Outcome> {
-    bail!("not built yet")
+use anyhow::Result;
+use tempfile::TempDir;
+
+use super::{Finding, Outcome, Setting};
+use crate::child::Program;
+
+pub(super) use victim::{ROLE, play};
+
+/// Who runs the SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    /// The engine with the profile.
+    Profile,
+    /// The engine without it, and with other limits.
+    Engine,
+    /// SQLite alone.
+    Nobody,
+}
+
+impl Guard {
+    const ALL: [(&'static str, Guard); 3] =
+        [("profile", Guard::Profile), ("engine", Guard::Engine), ("nobody", Guard::Nobody)];
+
+    fn name(self) -> &'static str {
+        Guard::ALL.iter().find(|(_, guard)| *guard == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// How a case is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Write,
+    WriteOnce,
+    /// As `Write`, by a closure that goes on after the error and returns `Ok`.
+    Swallow,
+    Read,
+}
+
+impl Way {
+    const ALL: [(&'static str, Way); 4] = [
+        ("write", Way::Write),
+        ("write_once", Way::WriteOnce),
+        ("write that swallows errors", Way::Swallow),
+        ("read", Way::Read),
+    ];
+
+    fn name(self) -> &'static str {
+        Way::ALL.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// Cases that must escape somebody, for the controls: by their names.
+const ESCAPE_SQLITE: &[&str] = &["ATTACH 'new.db' AS n", "VACUUM INTO 'new.db'", "COMMIT"];
+const ESCAPE_ENGINE: &[&str] = &["ANALYZE", "PRAGMA integrity_check", "endless count"];
+const ESCAPE_MEMORY: &str = "large sort of blobs";
+
+/// One escape.
+struct Escape {
+    case: usize,
+    what: String,
+}
+
+pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
+    let mut outcome = Outcome::new(setting.check);
+    let cases = cases::all();
+    for (_, way) in Way::ALL {
+        let numbers: Vec<usize> = (0..cases.len()).collect();
+        let mut done = |count| {
+            outcome.attempted += count;
+            setting.watch.done(count);
+            setting.watch.is_stopped()
+        };
+        let escapes = attempt(setting.program, Guard::Profile, way, &numbers, &mut done)?;
+        for escape in escapes {
+            report(setting, &mut outcome, way, &cases[escape.case], &escape.what)?;
+        }
+    }
+    let names: BTreeSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
+    outcome.notes.push(format!("{} named cases in {} ways", names.len(), Way::ALL.len()));
+    if !setting.watch.is_stopped() {
+        controls(setting.program, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+fn report(
+    setting: &Setting<'_>,
+    outcome: &mut Outcome,
+    way: Way,
+    case: &cases::Case,
+    what: &str,
+) -> Result<()> {
+    outcome.anomalies += 1;
+    let seed = setting.case_seed(0);
+    let evidence = setting.evidence(seed)?;
+    let mut notes = File::options().create(true).append(true).open(evidence.join("escapes"))?;
+    writeln!(notes, "case {}, {}: {what}\n{}\n{}\n", case.name, way.name(), case.setup, case.sql)?;
+    outcome.found(Finding {
+        what: format!("case {:.200}, {}: {what}", case.name, way.name()),
+        evidence: Some(evidence),
+        reproduce: format!("monolite torture --hostile --seed {seed}"),
+    });
+    Ok(())
+}
+
+/// Runs the cases with these numbers, in as many children as it takes; `done` is told of each and
+/// says whether to stop.
+fn attempt(
+    program: &Program,
+    guard: Guard,
+    way: Way,
+    numbers: &[usize],
+    done: &mut dyn FnMut(u64) -> bool,
+) -> Result<Vec<Escape>> {
+    let (mut escapes, mut next) = (Vec::new(), 0);
+    while next < numbers.len() {
+        let list: Vec<_> = numbers[next..].iter().map(usize::to_string).collect();
+        let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
+        let path = directory.path().to_string_lossy();
+        let list = list.join(",");
+        let variables = [
+            (victim::DIRECTORY, &*path),
+            (victim::GUARD, guard.name()),
+            (victim::WAY, way.name()),
+            (victim::CASES, list.as_str()),
+        ];
+        let mut child = program.spawn(ROLE, &variables)?;
+        let (mut running, mut escaped) = (None, false);
+        while let Some(line) = child.next_line() {
+            if let Some(number) = line.strip_prefix("case ") {
+                running = number.parse().ok();
+                escaped = false;
+            } else if let (Some(case), Some(what)) = (running, line.strip_prefix("escape ")) {
+                escapes.push(Escape { case, what: what.into() });
+                escaped = true;
+            } else if line == "done" {
+                running = None;
+                next += 1;
+                if done(1) {
+                    return Ok(escapes);
+                }
+            }
+        }
+        if let Some(case) = running {
+            if !escaped {
+                escapes.push(Escape { case, what: "the process died".into() });
+            }
+            next += 1;
+            done(1);
+        } else if next < numbers.len() {
+            anyhow::bail!("the child ended before it had tried every case");
+        }
+    }
+    Ok(escapes)
+}
+
+/// Without the profile, or without the engine, something must escape.
+fn controls(program: &Program, outcome: &mut Outcome) -> Result<()> {
+    let cases = cases::all();
+    let number = |name: &&str| cases.iter().position(|case| case.name == **name);
+    let mut control = |name: &str, guard, way, names: &[&str]| -> Result<()> {
+        let numbers: Vec<_> = names.iter().filter_map(number).collect();
+        let escapes = attempt(program, guard, way, &numbers, &mut |_| false)?;
+        let escaped: BTreeSet<_> = escapes.iter().map(|escape| escape.case).collect();
+        let is_detected = !numbers.is_empty() && escaped.len() == names.len();
+        let seen: Vec<_> = escapes.iter().map(|escape| escape.what.as_str()).collect();
+        let how = format!("{} of {} escaped: {:.300}", escaped.len(), names.len(), seen.join("; "));
+        outcome.control(name, is_detected, how);
+        Ok(())
+    };
+    control("SQLite alone", Guard::Nobody, Way::Write, ESCAPE_SQLITE)?;
+    control("no profile and a long deadline", Guard::Engine, Way::Read, ESCAPE_ENGINE)?;
+    control("no profile and no memory limit", Guard::Engine, Way::Read, &[ESCAPE_MEMORY])
 }

@@ -1,0 +1,290 @@
+//! What somebody who means harm says, and what must come of it.
+//!
+//! Cases are data (`cases.txt` holds the single ones): a name, what is set up (whether that is
+//! allowed or not), the SQL, and what must happen. Families of cases are made
+//! from lists: pragmas and their forms, statements and their disguises, functions and the places
+//! from which they are called.
+
+/// What must come of a case when it is a transaction of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Must {
+    /// It is refused.
+    BeRefused,
+    /// It ends, with an error of whatever kind.
+    Fail,
+    /// Whatever it does, nobody else notices.
+    HarmNobody,
+}
+
+const SINGLE: &str = include_str!("cases.txt");
+
+/// One thing to try.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) setup: String,
+    pub(super) sql: String,
+    pub(super) must: Must,
+}
+
+/// Counts without end.
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
+
+/// Pragmas that change or tell what is not a stranger's business; each is asked, set, and used as a
+/// table.
+const PRAGMAS: &[&str] = &[
+    "auto_vacuum",
+    "automatic_index",
+    "busy_timeout",
+    "cache_spill",
+    "case_sensitive_like",
+    "cell_size_check",
+    "checkpoint_fullfsync",
+    "count_changes",
+    "default_cache_size",
+    "defer_foreign_keys",
+    "empty_result_callbacks",
+    "full_column_names",
+    "fullfsync",
+    "hard_heap_limit",
+    "ignore_check_constraints",
+    "incremental_vacuum",
+    "integrity_check",
+    "journal_size_limit",
+    "legacy_alter_table",
+    "legacy_file_format",
+    "locking_mode",
+    "max_page_count",
+    "mmap_size",
+    "optimize",
+    "quick_check",
+    "read_uncommitted",
+    "recursive_triggers",
+    "reverse_unordered_selects",
+    "secure_delete",
+    "short_column_names",
+    "shrink_memory",
+    "soft_heap_limit",
+    "temp_store_directory",
+    "threads",
+    "trusted_schema",
+    "vdbe_addoptrace",
+    "vdbe_debug",
+    "vdbe_listing",
+    "vdbe_trace",
+    "wal_checkpoint",
+    "writable_schema",
+    "data_store_directory",
+    "hexkey",
+    "key",
+    "rekey",
+    "lock_proxy_file",
+    "lock_status",
+    "stats",
+    "parser_trace",
+    "activate_extensions",
+];
+
+/// Statements that belong to the engine.
+const ENGINE: &[&str] = &[
+    "BEGIN",
+    "BEGIN DEFERRED",
+    "BEGIN IMMEDIATE",
+    "BEGIN EXCLUSIVE",
+    "BEGIN CONCURRENT",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "SAVEPOINT s",
+    "RELEASE monolite_group",
+    "RELEASE monolite_member",
+    "ROLLBACK TO monolite_group",
+    "ROLLBACK TO monolite_member",
+    "ATTACH 'new.db' AS n",
+    "ATTACH ':memory:' AS n",
+    "ATTACH '' AS n",
+    "ATTACH 'file:new.db?mode=rwc' AS n",
+    "ATTACH 'file:other.db?mode=ro&immutable=1' AS n",
+    "ATTACH 'file:other.db?vfs=unix' AS n",
+    "ATTACH 'file:/etc/passwd?mode=ro' AS n",
+    "ATTACH DATABASE 'other.db' AS main",
+    "ATTACH 'file:x?mode=memory&cache=shared' AS n",
+    "ATTACH printf('%s', 'new.db') AS n",
+    "DETACH main",
+    "DETACH temp",
+    "VACUUM",
+    "VACUUM main",
+    "VACUUM INTO 'new.db'",
+    "VACUUM INTO 'file:new.db?mode=rwc'",
+    "CREATE TEMP TABLE z(x)",
+    "CREATE TEMP VIEW z AS SELECT 1",
+    "CREATE TABLE temp.z(x)",
+    "CREATE TEMP TRIGGER z AFTER INSERT ON bystander BEGIN DELETE FROM bystander; END",
+    "ANALYZE",
+    "ANALYZE bystander",
+];
+
+/// Calls that are refused wherever they stand.
+const CALLS: &[&str] = &[
+    "load_extension('new')",
+    "load_extension('new', 'entry')",
+    "fts3_tokenizer('simple')",
+    "fts3_tokenizer('simple', x'4141414141414141')",
+    "sqlite_log(1, 'x')",
+    "json_patch('{\"a\":1}', '{\"a\":2}')",
+    "unhex('00', ' ')",
+    "readfile('other.db')",
+    "writefile('new.db', 'x')",
+    "edit('x', 'sh')",
+];
+
+/// Where a call can hide: what is set up, and what then runs it.
+const PLACES: &[(&str, &str)] = &[
+    ("", "SELECT {}"),
+    ("", "INSERT INTO victim(x) VALUES ({})"),
+    ("", "SELECT 1 WHERE {} IS NOT 5"),
+    ("CREATE VIEW v AS SELECT {} AS x", "SELECT * FROM v"),
+    (
+        "CREATE TRIGGER z AFTER INSERT ON victim BEGIN SELECT {}; END",
+        "INSERT INTO victim(x) VALUES (1)",
+    ),
+    ("CREATE TABLE w(x, CHECK ({} IS NOT 5))", "INSERT INTO w VALUES (1)"),
+    ("CREATE TABLE w(x, y AS ({}))", "INSERT INTO w(x) VALUES (1); SELECT y FROM w"),
+    ("CREATE TABLE w(x DEFAULT ({}))", "INSERT INTO w DEFAULT VALUES"),
+    ("CREATE TABLE w(x); CREATE INDEX i ON w({})", "INSERT INTO w VALUES (1)"),
+    ("CREATE TABLE w(x); CREATE INDEX i ON w(x) WHERE {}", "INSERT INTO w VALUES (1)"),
+];
+
+/// How a statement of the engine can be disguised.
+const DISGUISES: &[&str] =
+    &["{}", "/* harmless */ {} -- harmless", "SELECT 1; {}", ";;\n\t {};", "EXPLAIN {}"];
+
+/// How a pragma can be said.
+const FORMS: &[&str] = &[
+    "PRAGMA {}",
+    "PRAGMA {} = 1",
+    "PRAGMA main.{}(0)",
+    "SELECT * FROM pragma_{}",
+    "pragma {}='x'",
+];
+
+/// Pragmas whose value anybody may ask for.
+const ASKED: &[&str] = &[
+    "cache_size",
+    "foreign_keys",
+    "journal_mode",
+    "query_only",
+    "synchronous",
+    "temp_store",
+    "wal_autocheckpoint",
+];
+
+/// All of them.
+pub(super) fn all() -> Vec<Case> {
+    let mut cases = singles(SINGLE);
+    for pragma in PRAGMAS {
+        cases.extend(FORMS.iter().map(|form| refused(form.replace("{}", pragma), "")));
+    }
+    for pragma in ASKED {
+        let set = FORMS.iter().filter(|form| form.contains(['=', '(']));
+        cases.extend(set.map(|form| refused(form.replace("{}", pragma), "")));
+    }
+    for statement in ENGINE {
+        cases.extend(DISGUISES.iter().map(|form| refused(form.replace("{}", statement), "")));
+    }
+    for call in CALLS {
+        for (setup, sql) in PLACES {
+            cases.push(refused(sql.replace("{}", call), &setup.replace("{}", call)));
+        }
+    }
+    cases.extend(large());
+    cases
+}
+
+fn refused(sql: String, setup: &str) -> Case {
+    let name = if setup.is_empty() { sql.clone() } else { format!("{setup}; {sql}") };
+    Case { name, setup: setup.into(), sql, must: Must::BeRefused }
+}
+
+/// Reads the table of single cases.
+fn singles(text: &str) -> Vec<Case> {
+    let blocks = text.split("\n\n").map(str::trim_start).filter(|block| !block.starts_with('#'));
+    blocks.filter_map(single).collect()
+}
+
+fn single(block: &str) -> Option<Case> {
+    let (head, rest) = block.split_once('\n')?;
+    let (must, name) = head.split_once(": ")?;
+    let must = match must {
+        "refused" => Must::BeRefused,
+        "fails" => Must::Fail,
+        _ => Must::HarmNobody,
+    };
+    let setup = rest.strip_prefix("setup: ").and_then(|it| it.split_once('\n'));
+    let (setup, sql) = setup.unwrap_or(("", rest));
+    let written = |sql: &str| sql.replace('@', ENDLESS);
+    Some(Case { name: name.into(), setup: written(setup), sql: written(sql), must })
+}
+
+/// Statements that are too large to be written down.
+fn large() -> Vec<Case> {
+    let case =
+        |name: &str, sql: String, must| Case { name: name.into(), setup: String::new(), sql, must };
+    let list = |piece: &str, by: &str, count| vec![piece; count].join(by);
+    let join: Vec<_> = (0..64).map(|i| format!("big t{i}")).collect();
+    let columns: Vec<_> = (0..1_000).map(|i| format!("c{i}")).collect();
+    let views: Vec<_> = (1..40)
+        .map(|i| format!("CREATE VIEW v{i} AS SELECT a.x FROM v{0} a, v{0} b", i - 1))
+        .collect();
+    let views = format!("CREATE VIEW v0 AS SELECT x FROM big; {}", views.join(";"));
+    let refused = Must::BeRefused;
+    vec![
+        case("deep expression", format!("SELECT {}", list("1", "+", 5_000)), refused),
+        case(
+            "deep parentheses",
+            format!("SELECT {}1{}", "(".repeat(9_000), ")".repeat(9_000)),
+            refused,
+        ),
+        case("deep subqueries", format!("{}1{}", "SELECT (".repeat(900), ")".repeat(900)), refused),
+        case("deep NOT", format!("SELECT {}1", "NOT ".repeat(9_000)), refused),
+        case(
+            "deep CASE",
+            format!("SELECT {}1{}", "CASE WHEN 1 THEN ".repeat(900), " END".repeat(900)),
+            refused,
+        ),
+        case("many selects", list("SELECT 1", " UNION ALL ", 600), refused),
+        case("many results", format!("SELECT {}", list("1", ",", 3_000)), refused),
+        case("many columns", format!("CREATE TABLE w({})", columns.join(",")), refused),
+        case("many arguments", format!("SELECT max({})", list("1", ",", 900)), refused),
+        case(
+            "many terms of an order",
+            format!("SELECT 1 ORDER BY {}", list("1", ",", 3_000)),
+            refused,
+        ),
+        case("many tables", format!("SELECT 1 FROM {}", list("big", ",", 70)), refused),
+        case("a join of 64 tables", format!("SELECT count(*) FROM {}", join.join(",")), Must::Fail),
+        case("views of views", format!("{views}; SELECT * FROM v39"), Must::Fail),
+        case("long text", format!("SELECT '{}'", "a".repeat(1_100_000)), refused),
+        case("long comment", format!("SELECT 1 /*{}*/", "a".repeat(1_100_000)), refused),
+        case("many statements", "SELECT 1;".repeat(100_000), Must::HarmNobody),
+        case(
+            "many members of IN",
+            format!("SELECT 1 IN ({})", list("1", ",", 200_000)),
+            Must::HarmNobody,
+        ),
+        case(
+            "many rows of VALUES",
+            format!("VALUES {}", list("(1)", ",", 100_000)),
+            Must::HarmNobody,
+        ),
+        case("many parameters", format!("SELECT {}", list("?", "+", 400)), refused),
+        case(
+            "many WITH",
+            format!("WITH {} SELECT 1", list("a AS (SELECT 1)", ",", 2_000)),
+            refused,
+        ),
+        case("long name", format!("SELECT 1 AS \"{}\"", "a".repeat(900_000)), Must::HarmNobody),
+        case("long number", format!("SELECT {}", "9".repeat(900_000)), Must::HarmNobody),
+        case("a NUL hides a commit", "SELECT 1;\0COMMIT".into(), Must::HarmNobody),
+    ]
+}
