@@ -57,7 +57,6 @@ struct Seen {
     complaints: Vec<String>,
 }
 
-#[allow(dead_code, reason = "the check environment is to call it")]
 /// Runs every scenario in both modes, each in a child of its own, and adds to `outcome`.
 ///
 /// # Errors

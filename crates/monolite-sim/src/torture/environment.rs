@@ -134,6 +134,9 @@ pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
         run_one(setting, name, *case, &mut outcome)?;
         setting.watch.done(number as u64 + 1);
     }
+    if !setting.watch.is_stopped() {
+        super::allocations::run(setting, &mut outcome)?;
+    }
     Ok(outcome)
 }
 
