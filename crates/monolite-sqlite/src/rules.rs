@@ -69,6 +69,13 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
         {
             Some(temporary())
         }
+        // `CREATE TRIGGER temp.t … ON main.t` is reported as a trigger of the main database; only
+        // the entry in the schema tells.
+        AuthAction::Insert { table_name }
+            if ["sqlite_temp_master", "sqlite_temp_schema"].contains(table_name) =>
+        {
+            Some(temporary())
+        }
         AuthAction::Transaction { operation } => Some(transaction(*operation)),
         AuthAction::Savepoint { .. } => Some(
             "SAVEPOINT, RELEASE and ROLLBACK TO belong to the engine inside a transaction; return \
