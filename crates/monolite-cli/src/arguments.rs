@@ -167,6 +167,10 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "T", value_parser = seconds)]
     pub(crate) soak: Option<u64>,
 
+    /// Run one recorded schedule again, as --history keeps it as evidence
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(crate) replay: Option<PathBuf>,
+
     /// Directory on the disk to test; scratch files are made in it and removed
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub(crate) dir: PathBuf,

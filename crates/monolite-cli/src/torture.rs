@@ -83,8 +83,10 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
     };
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
     let start = Instant::now();
-    let plan = plan(arguments, seed)?;
-    let outcomes = torture::run(&plan, Watch { tell: &tell, stop: &stop })?;
+    let outcomes = match &arguments.replay {
+        Some(schedule) => vec![torture::replay(schedule)?],
+        None => torture::run(&plan(arguments, seed)?, Watch { tell: &tell, stop: &stop })?,
+    };
     bar.finish();
     let verdict = Verdict::over(&outcomes);
     let record = Record {

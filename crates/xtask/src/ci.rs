@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::{range, tidy, torture};
+use crate::{fuzz, range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
@@ -49,7 +49,14 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
             Ok(())
         }),
         step("torture", || {
-            skipped = torture::run(root)?;
+            skipped += torture::run(root)?;
+            Ok(())
+        }),
+        step("fuzz", || {
+            if let Some(missing) = fuzz::run(root, fuzz::SECONDS, fuzz::Sanitizer::None)? {
+                println!("skipped: fuzz: {missing}");
+                skipped += 1;
+            }
             Ok(())
         }),
     ];

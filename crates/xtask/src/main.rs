@@ -26,7 +26,8 @@ use anyhow::Context as _;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests, torture
+  ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests,
+                                 torture, fuzz
   tidy                           the checks of this repository that no other tool makes
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
@@ -79,7 +80,10 @@ fn fuzz(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         [seconds] => seconds.parse().context("the seconds are a whole number")?,
         _ => anyhow::bail!("say: cargo xtask fuzz [SECONDS] [--asan]"),
     };
-    fuzz::run(root, seconds, sanitizer)
+    match fuzz::run(root, seconds, sanitizer)? {
+        None => Ok(()),
+        Some(missing) => anyhow::bail!("{missing}"),
+    }
 }
 
 /// The folder of the workspace, two above this crate's manifest.
