@@ -159,7 +159,8 @@ impl Disk {
         Ok(Disk::with(Image::read_from(path)?, real_syncs))
     }
 
-    fn with(image: Image, real_syncs: RealSyncs) -> Disk {
+    /// A disk that holds, durably, the files of `image`.
+    pub fn with(image: Image, real_syncs: RealSyncs) -> Disk {
         Disk(Arc::new(Inner {
             real_syncs,
             model: Mutex::new(Model::holding(image)),

@@ -31,6 +31,7 @@ mod images;
 mod kills;
 mod overload;
 mod soak;
+mod survivors;
 mod sweeps;
 
 mod writing;

@@ -1,9 +1,249 @@
-//! Not built yet.
+//! Crash images: databases that live under load on a simulated disk, and what a power cut at many
+//! moments of their lives would leave.
+//!
+//! # Algorithm
+//! 1. A *life* is one database under random load with its own seed, for [`IMAGES_PER_LIFE`] images.
+//!    `life` takes a crash at random calls, most of them inside batches and checkpoints.
+//! 2. Two threads make images of each crash, open them and look for everything that was
+//!    acknowledged before the crash. While they are behind, the disk of the life waits.
+//! 3. Most images are opened by plain SQLite, some by Monolite, some by a Monolite that crashes
+//!    while it recovers them.
 
-use anyhow::{Result, bail};
+mod life;
+#[cfg(test)]
+mod tests;
 
-use super::{Outcome, Setting};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-pub(super) fn run(_: &Setting<'_>, _: u64) -> Result<Outcome> {
-    bail!("not built yet")
+use anyhow::{Context as _, Result};
+use fastrand::Rng;
+use monolite::{Database, Options};
+
+use super::survivors::{Wrong, compare, examine, fast_directory};
+use super::{Check, Finding, Outcome, Setting};
+use crate::storage::{Disk, Image, Left, RealSyncs, remove};
+use life::{Arrangement, Life, Taken};
+
+/// Images of one database's life: with more its tables would grow and each image would cost more.
+const IMAGES_PER_LIFE: u64 = 250;
+
+/// Images of one crash: choosing again costs less than another crash.
+const IMAGES_PER_CRASH: u64 = 2;
+
+/// Threads that look at images.
+const EXAMINERS: usize = 2;
+
+/// Images after which a control counts as unnoticed.
+const CONTROL_IMAGES: u64 = 400;
+
+/// One image in so many is opened by Monolite, which then crashes while it recovers.
+const CRASHES_AGAIN: u64 = 16;
+
+/// One image in so many is opened by Monolite.
+const OPENED_BY_US: u64 = 8;
+
+/// Something wrong, with what is needed to look into it.
+struct Seen {
+    wrong: Wrong,
+    image: Image,
+    left: Left,
+    calls: Vec<String>,
+}
+
+/// What came of one life.
+#[derive(Default)]
+struct Examined {
+    images: u64,
+    acknowledged: u64,
+    seen: Vec<Seen>,
+    complaints: Vec<String>,
+}
+
+pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = Outcome::new(Check::Images);
+    let directory = fast_directory(setting)?;
+    let start = std::time::Instant::now();
+    let mut crashes_in_recovery = 0;
+    for number in 0..amount.div_ceil(IMAGES_PER_LIFE) {
+        if setting.watch.is_stopped() {
+            break;
+        }
+        let seed = setting.case_seed(number);
+        let images = IMAGES_PER_LIFE.min(amount - number * IMAGES_PER_LIFE);
+        let life = Life { seed, images, arrangement: Arrangement::Good };
+        let examined = live(&life, directory.path(), &|| setting.watch.done(1), &|| {
+            setting.watch.is_stopped()
+        })?;
+        crashes_in_recovery += examined.images / CRASHES_AGAIN;
+        note(setting, &mut outcome, seed, examined)?;
+    }
+    let rate = outcome.attempted as f64 / start.elapsed().as_secs_f64();
+    outcome.notes.push(format!("{rate:.0} images a second"));
+    outcome.notes.push(format!("about {crashes_in_recovery} of them crashed again in recovery"));
+    controls(setting, &mut outcome, directory.path())?;
+    Ok(outcome)
+}
+
+fn note(setting: &Setting<'_>, outcome: &mut Outcome, seed: u64, examined: Examined) -> Result<()> {
+    outcome.attempted += examined.images;
+    outcome.acknowledged += examined.acknowledged;
+    for complaint in examined.complaints {
+        outcome.anomalies += 1;
+        let reproduce = setting.reproduce(IMAGES_PER_LIFE, seed);
+        outcome.found(Finding { what: complaint, evidence: None, reproduce });
+    }
+    for (number, Seen { wrong, image, left, calls }) in examined.seen.into_iter().enumerate() {
+        match &wrong {
+            Wrong::Lost(count, _) => outcome.lost += count,
+            Wrong::Partial(_) => outcome.partial += 1,
+            Wrong::Other(_) => outcome.anomalies += 1,
+        }
+        if outcome.findings.len() >= 5 {
+            continue;
+        }
+        let what = format!("{wrong} (left of what was not synced: {left:?})");
+        let evidence = setting.evidence(seed)?;
+        image.write_to(&evidence.join(format!("image-{number}.db")))?;
+        let text = format!("{what}\n\ncalls before the crash:\n{}\n", calls.join("\n"));
+        std::fs::write(evidence.join(format!("image-{number}.txt")), text)?;
+        let reproduce = setting.reproduce(IMAGES_PER_LIFE, seed);
+        outcome.found(Finding { what, evidence: Some(evidence), reproduce });
+    }
+    Ok(())
+}
+
+/// Known-bad arrangements, each of which must be noticed in a few images.
+fn controls(setting: &Setting<'_>, outcome: &mut Outcome, directory: &Path) -> Result<()> {
+    for (arrangement, name) in Arrangement::BAD {
+        if setting.watch.is_stopped() {
+            return Ok(());
+        }
+        let life = Life { seed: setting.case_seed(0), images: CONTROL_IMAGES, arrangement };
+        let examined = live(&life, directory, &|| {}, &|| false)?;
+        let how = match examined.seen.first() {
+            Some(seen) => format!("after {} images: {}", examined.images, seen.wrong),
+            None => format!("nothing in {} images", examined.images),
+        };
+        outcome.control(name, !examined.seen.is_empty(), how);
+    }
+    Ok(())
+}
+
+/// Lets a database live and examines what its crashes leave. Ends early when something is wrong.
+fn live(
+    life: &Life,
+    directory: &Path,
+    done: &(dyn Fn() + Sync),
+    is_stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Examined> {
+    let scratch = tempfile::tempdir_in(directory).context("no scratch directory")?;
+    let (sender, receiver) = sync_channel(EXAMINERS);
+    let receiver = Mutex::new(receiver);
+    let examined = Mutex::new(Examined::default());
+    let images = AtomicU64::new(0);
+    let goes_on = || {
+        let mut examined = locked(&examined);
+        examined.images = images.load(Ordering::SeqCst);
+        examined.images < life.images && examined.seen.is_empty() && !is_stopped()
+    };
+    let lived = thread::scope(|scope| {
+        let examiners: Vec<_> = (0..EXAMINERS)
+            .map(|number| {
+                let (place, receiver) = (scratch.path().join(format!("image-{number}")), &receiver);
+                let (examined, images) = (&examined, &images);
+                scope.spawn(move || {
+                    while let Some(taken) = next(receiver) {
+                        look_at(&taken, &place, life.images, images, examined, done)?;
+                    }
+                    anyhow::Ok(())
+                })
+            })
+            .collect();
+        let lived = life::live(life, &scratch.path().join("db"), sender, &goes_on);
+        for examiner in examiners {
+            examiner.join().map_err(|_| anyhow::anyhow!("an examiner panicked"))??;
+        }
+        lived
+    })?;
+    let mut examined = examined.into_inner().unwrap_or_else(PoisonError::into_inner);
+    examined.images = images.load(Ordering::SeqCst);
+    examined.acknowledged = lived.acknowledged;
+    examined.complaints = lived.complaints;
+    Ok(examined)
+}
+
+fn next(receiver: &Mutex<Receiver<Taken>>) -> Option<Taken> {
+    locked(receiver).recv().ok()
+}
+
+/// Makes images of one crash and examines them.
+fn look_at(
+    taken: &Taken,
+    place: &Path,
+    most: u64,
+    images: &AtomicU64,
+    examined: &Mutex<Examined>,
+    done: &(dyn Fn() + Sync),
+) -> Result<()> {
+    let mut rng = Rng::with_seed(taken.seed);
+    for _ in 0..IMAGES_PER_CRASH {
+        let number = images.fetch_add(1, Ordering::SeqCst);
+        if number >= most {
+            images.fetch_sub(1, Ordering::SeqCst);
+            return Ok(());
+        }
+        let left = Left::random(&mut rng);
+        let image = taken.crash.image(left, &mut rng);
+        let found = if number.is_multiple_of(CRASHES_AGAIN) {
+            crash_again(&image, place, &mut rng)?
+        } else {
+            image.write_to(place)?;
+            if number.is_multiple_of(OPENED_BY_US) { open_by_us(place) } else { Ok(()) }
+        };
+        let verdict = found.and_then(|()| examine(place)).and_then(|found| {
+            let acknowledged = locked(&taken.ledger);
+            compare(&found, &acknowledged[..taken.acknowledged])
+        });
+        remove(place)?;
+        done();
+        if let Err(wrong) = verdict {
+            let calls = taken.disk.recorded();
+            locked(examined).seen.push(Seen { wrong, image, left, calls });
+        }
+    }
+    Ok(())
+}
+
+fn open_by_us(place: &Path) -> Result<(), Wrong> {
+    let opened = Options::new().readers(1).open(place).and_then(|db| db.close());
+    opened.map_err(|error| Wrong::Other(format!("Monolite cannot open the image: {error}")))
+}
+
+/// Opens the image on a simulated disk and leaves at `place` what a crash in the middle of the
+/// recovery or soon after it leaves.
+fn crash_again(image: &Image, place: &Path, rng: &mut Rng) -> Result<Result<(), Wrong>> {
+    image.write_to(place)?;
+    let disk = Disk::with(image.clone(), RealSyncs::Skipped);
+    let (at, again) = (rng.u64(1..120), Arc::new(Mutex::new(None)));
+    let (slot, capturing) = (Arc::clone(&again), disk.clone());
+    disk.set_hook(move |call| {
+        if call.number == at {
+            *locked(&slot) = Some(capturing.capture());
+        }
+        None
+    });
+    let opened = disk.under(Options::new().readers(1)).open(place);
+    let closed = opened.and_then(|db: Database| db.close());
+    disk.clear_hook();
+    let crash = locked(&again).take().unwrap_or_else(|| disk.capture());
+    crash.image(Left::random(rng), rng).write_to(place)?;
+    Ok(closed.map_err(|error| Wrong::Other(format!("Monolite cannot open the image: {error}"))))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
