@@ -205,9 +205,9 @@ impl<T> Queue<T> {
                 let (spun, saw_something) = self.spin(state);
                 state = spun;
                 state.last_sleep_was_short = saw_something;
-                if saw_something {
-                    continue;
-                }
+                // Also when nothing was seen: an item that came after the last look found nobody
+                // asleep and woke nobody.
+                continue;
             }
             state.consumer_sleeps += 1;
             let start = Instant::now();
@@ -292,4 +292,30 @@ impl<T> Queue<T> {
 
 fn wake_list(waiting: &mut BTreeMap<Ticket, Waker>, room: usize) -> Vec<Waker> {
     std::iter::from_fn(|| waiting.pop_first()).take(room).map(|(_, waker)| waker).collect()
+}
+
+#[test]
+fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
+    use std::sync::{Arc, mpsc};
+    let queue = Arc::new(Queue::new(8));
+    let (taken, was_taken) = mpsc::channel();
+    let consumed = Arc::clone(&queue);
+    let consumer = std::thread::spawn(move || {
+        let mut items = VecDeque::new();
+        while consumed.take(8, &mut items, None) != Taken::Closed {
+            items.drain(..).for_each(|item: u32| taken.send(item).unwrap());
+        }
+    });
+    for item in 0..20_000 {
+        // Around the moment at which a spin ends.
+        let pause =
+            SPIN - Duration::from_micros(8) + Duration::from_nanos(u64::from(item % 16_000));
+        let start = Instant::now();
+        while start.elapsed() < pause {}
+        assert!(queue.push(item).is_ok());
+        let answer = was_taken.recv_timeout(Duration::from_secs(20));
+        assert_eq!(answer, Ok(item), "nobody took it");
+    }
+    queue.close();
+    consumer.join().unwrap();
 }

@@ -58,6 +58,8 @@ struct Swept {
     calls: u64,
     acknowledged: u64,
     wrong: Vec<Seen>,
+    /// A play did not end and still uses the files.
+    hangs: bool,
 }
 
 /// Something wrong and how it came about.
@@ -238,6 +240,9 @@ struct Case<'a> {
 impl Case<'_> {
     /// Plays it with a fault and examines what is left; what the call was, if it was reached.
     fn play(&self, plan: Plan, swept: &mut Swept) -> Result<Option<Operation>> {
+        if swept.hangs {
+            return Ok(None);
+        }
         self.before.write_to(self.path)?;
         let disk = Disk::with(self.before.clone(), RealSyncs::Skipped);
         disk.record();
@@ -256,7 +261,7 @@ impl Case<'_> {
             Ok(played) => played,
             Err(RecvTimeoutError::Timeout) => {
                 see(Wrong::Other(format!("it did not end within {PATIENCE:?}")), None);
-                // Its threads still use the files: nothing more can be played here.
+                swept.hangs = true;
                 return Ok(None);
             }
             Err(RecvTimeoutError::Disconnected) => {
