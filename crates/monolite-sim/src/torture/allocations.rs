@@ -1,9 +1,9 @@
 //! Allocations that fail: every one of a scenario in turn, alone and with all that follow.
 //!
 //! # Algorithm
-//! 1. A child process puts a wrapper around SQLite's allocator before SQLite starts. For N = 1, 2, …
-//!    it makes a database, lets the N-th allocation of the scenario fail, and ends when a scenario
-//!    needed fewer.
+//! 1. A child process puts a wrapper around SQLite's allocator before SQLite starts. For N = 1, 2
+//!    and so on it copies a database, lets the N-th allocation of the scenario fail, and ends when
+//!    the scenario needed fewer.
 //! 2. A transaction puts the same number into two tables. Afterwards the database is opened anew
 //!    with everything working: a number in one table is half a transaction, an acknowledged one
 //!    that is not there is lost, one that failed and is there is wrong.

@@ -5,10 +5,10 @@
 //! 1. A child process ([`victim`]) tries one case after another, each in a database of its own and
 //!    in each [`Way`], and says what it sees. When it dies, or when a case does not end and its
 //!    watchman ends the process, the case is an escape and another child goes on with the next.
-//! 2. An **escape** is: a case that was not refused or did not fail as it must; a file that appeared;
-//!    a neighbour in the same batch that failed, or whose row is missing; a changed setting of any
-//!    connection; a deadline exceeded by more than [`victim::SLACK`]; memory above the limit; a
-//!    change of what the case did not name; broken integrity; a dead process.
+//! 2. An **escape** is: a case that was not refused or did not fail as it must; a file that
+//!    appeared; a neighbour in the same batch that failed, or whose row is missing; a changed
+//!    setting of any connection; a deadline exceeded by more than [`victim::SLACK`]; memory above
+//!    the limit; a change of what the case did not name; broken integrity; a dead process.
 //! 3. Controls: SQLite without the engine, and the engine without the profile, must let some cases
 //!    escape.
 
