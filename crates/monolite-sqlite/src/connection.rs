@@ -107,9 +107,14 @@ impl Signals {
         result
     }
 
-    fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
+    fn authorize(&self, context: &AuthContext<'_>, overdue: &dyn Fn() -> bool) -> Authorization {
         if self.engine_statement.load(Ordering::Relaxed) {
             return Authorization::Allow;
+        }
+        // A long text of short statements ends none of them late.
+        if self.is_untrusted && overdue() {
+            self.interrupted.store(true, Ordering::Relaxed);
+            return Authorization::Deny;
         }
         let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
         let general = || rules::refusal(&context.action, context.database_name);
@@ -215,7 +220,7 @@ impl Connection {
         }
         let is_untrusted = settings.untrusted.is_some();
         let signals = Arc::new(Signals { is_untrusted, ..Signals::default() });
-        install_hooks(&mut inner, &signals)?;
+        install_hooks(&mut inner, &signals, &settings.overdue)?;
         let revoker = Revoker::new(&inner, Arc::clone(&signals));
         let overdue = Arc::clone(&settings.overdue);
         let prepared = Prepared::new(inner);
@@ -573,10 +578,15 @@ fn set_pragmas(connection: &rusqlite::Connection, role: Role, settings: &Setting
     Ok(())
 }
 
-fn install_hooks(connection: &mut rusqlite::Connection, signals: &Arc<Signals>) -> Result<()> {
+fn install_hooks(
+    connection: &mut rusqlite::Connection,
+    signals: &Arc<Signals>,
+    overdue: &Arc<dyn Fn() -> bool + Send + Sync>,
+) -> Result<()> {
     let flags = Arc::clone(signals);
     connection.commit_hook(Some(move || !flags.may_commit.load(Ordering::Relaxed)))?;
-    let flags = Arc::clone(signals);
-    connection.authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context)))?;
+    let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
+    connection
+        .authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context, &*overdue)))?;
     Ok(())
 }

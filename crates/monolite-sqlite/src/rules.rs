@@ -10,6 +10,7 @@
 //! # Not here
 //! The switch that lets the engine's own statements pass: [`crate::Signals`].
 
+use rusqlite::ffi;
 use rusqlite::hooks::{AuthAction, TransactionOperation};
 
 /// Pragmas that only report, whatever their argument is (it names a table or an index).
@@ -82,7 +83,10 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
              an error from the closure to undo all of it"
                 .into(),
         ),
-        AuthAction::Attach { .. } | AuthAction::Detach { .. } => Some(
+        // Without a name when it is an expression.
+        AuthAction::Attach { .. }
+        | AuthAction::Detach { .. }
+        | AuthAction::Unknown { code: ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH, .. } => Some(
             "ATTACH and DETACH are refused: a transaction is durable in one file only; open the \
              other file as a Database of its own"
                 .into(),

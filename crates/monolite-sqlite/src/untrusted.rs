@@ -102,6 +102,9 @@ pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
     match action {
         AuthAction::Pragma { pragma_name, .. } => pragma(pragma_name),
         AuthAction::Function { function_name } => function(function_name),
+        AuthAction::Unknown { code, .. } => {
+            Some(format!("action {code} is refused to untrusted SQL: it is not known here"))
+        }
         AuthAction::Analyze { .. } => Some(
             "ANALYZE is refused to untrusted SQL: it reads everything and changes how every \
              query runs; run it in a database opened without the profile"

@@ -135,6 +135,15 @@ fn what_never_ends_is_ended() {
 }
 
 #[test]
+fn many_short_statements_are_ended() {
+    let options = Options::new().write_time_limit(Duration::from_millis(1));
+    let Some(db) = open_with(options, Untrusted::new()) else { return };
+    let error = db.write(|tx| tx.execute_batch(&"SELECT 1;".repeat(100_000))).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert_eq!(db.stats().timed_out_transactions, 1);
+}
+
+#[test]
 fn a_transaction_beyond_its_memory_fails_alone() {
     let options = Options::new().writer_cache_bytes(1 << 20).reader_cache_bytes(1 << 20);
     let Some(db) = open_with(options, Untrusted::new().memory_limit_bytes(4 << 20)) else { return };

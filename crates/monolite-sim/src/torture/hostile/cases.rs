@@ -190,7 +190,10 @@ pub(super) fn all() -> Vec<Case> {
         cases.extend(set.map(|form| refused(form.replace("{}", pragma), "")));
     }
     for statement in ENGINE {
-        cases.extend(DISGUISES.iter().map(|form| refused(form.replace("{}", statement), "")));
+        // To explain a VACUUM is to run nothing.
+        let of_vacuum = |form: &&&str| statement.starts_with("VACUUM") && form.starts_with("EXP");
+        let forms = DISGUISES.iter().filter(|form| !of_vacuum(form));
+        cases.extend(forms.map(|form| refused(form.replace("{}", statement), "")));
     }
     for call in CALLS {
         for (setup, sql) in PLACES {
