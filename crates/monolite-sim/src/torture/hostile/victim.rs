@@ -30,8 +30,9 @@ pub(super) const CASES: &str = "MONOLITE_CASES";
 const LIMIT: Duration = Duration::from_millis(200);
 
 /// By how much it may be late: one instruction takes tenths of a second at worst, and 20 of them
-/// are run between two looks at the clock; views of views are expanded without a look, until memory or
-/// SQLite's own limit (65,535 of one table) ends it. Without optimisation all of that is slow.
+/// are run between two looks at the clock; views of views are expanded without a look, until
+/// memory or SQLite's own limit (65,535 of one table) ends it. Without optimisation all of that is
+/// slow.
 pub(super) const SLACK: Duration = Duration::from_secs(if cfg!(debug_assertions) { 15 } else { 3 });
 
 /// What a transaction may allocate beside its page cache.
