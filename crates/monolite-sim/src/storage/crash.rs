@@ -10,7 +10,8 @@
 //! ([`Left`]): from nothing, over a prefix with a torn end, to all but a few sectors.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
@@ -183,11 +184,17 @@ impl Image {
     /// # Errors
     /// Those of the file system.
     pub fn write_to(&self, path: &Path) -> io::Result<()> {
-        remove(path)?;
+        remove_one(&beside(path, "-shm"))?;
         for (content, suffix) in self.files.iter().zip(SUFFIXES) {
-            if let Some(content) = content {
-                std::fs::write(beside(path, suffix), content)?;
-            }
+            let path = beside(path, suffix);
+            let Some(content) = content else {
+                remove_one(&path)?;
+                continue;
+            };
+            // In place: on a file system in memory new pages cost more than what is written.
+            let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
+            file.write_all(content)?;
+            file.set_len(content.len() as u64)?;
         }
         Ok(())
     }
@@ -218,13 +225,14 @@ impl Image {
 /// # Errors
 /// Those of the file system.
 pub fn remove(path: &Path) -> io::Result<()> {
-    for suffix in SUFFIXES.iter().chain(&["-shm"]) {
-        match std::fs::remove_file(beside(path, suffix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+    SUFFIXES.iter().chain(&["-shm"]).try_for_each(|suffix| remove_one(&beside(path, suffix)))
+}
+
+fn remove_one(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The name of the WAL of the database at `path`.

@@ -25,7 +25,7 @@ use monolite::{Database, Options};
 
 use super::survivors::{Wrong, compare, examine, fast_directory};
 use super::{Check, Finding, Outcome, Setting};
-use crate::storage::{Disk, Image, Left, RealSyncs, remove};
+use crate::storage::{Disk, Image, Left, RealSyncs};
 use life::{Arrangement, Life, Taken};
 
 /// Images of one database's life: with more its tables would grow and each image would cost more.
@@ -208,7 +208,6 @@ fn look_at(
             let acknowledged = locked(&taken.ledger);
             compare(&found, &acknowledged[..taken.acknowledged])
         });
-        remove(place)?;
         done();
         if let Err(wrong) = verdict {
             let calls = taken.disk.recorded();

@@ -60,6 +60,8 @@ struct Swept {
     wrong: Vec<Seen>,
     /// A play did not end and still uses the files.
     hangs: bool,
+    /// It was stopped before its end.
+    stopped: bool,
 }
 
 /// Something wrong and how it came about.
@@ -124,7 +126,7 @@ fn note(
     seed: u64,
     swept: Swept,
 ) -> Result<()> {
-    outcome.attempted += 1;
+    outcome.attempted += u64::from(!swept.stopped);
     outcome.acknowledged += swept.acknowledged;
     for (number, Seen { plan, wrong, image, calls }) in swept.wrong.into_iter().enumerate() {
         match &wrong {
@@ -193,7 +195,8 @@ fn sweep_with(
             case.play(plan(*fault, Times::Once), &mut swept)?;
             case.play(plan(*fault, Times::FromThenOn), &mut swept)?;
         }
-        if swept.wrong.len() >= MOST_WRONG || is_stopped() {
+        swept.stopped = is_stopped();
+        if swept.wrong.len() >= MOST_WRONG || swept.stopped {
             break;
         }
     }
@@ -279,13 +282,13 @@ impl Case<'_> {
         }
         let mut rng = Rng::with_seed(chance::case_seed(self.seed, plan.at));
         for moment in &played.moments {
-            for left in [Left::Nothing, Left::random(&mut rng)] {
+            for left in moment.lefts(&mut rng) {
                 let image = moment.crash.image(left, &mut rng);
                 image.write_to(self.path)?;
                 let found =
                     examine(self.path).and_then(|found| check(&found, &moment.durable, &played));
                 if let Err(wrong) = found {
-                    let text = format!("a power cut at {}, {left:?} left: {wrong}", moment.name);
+                    let text = format!("power cut {:?}, {left:?} left: {wrong}", moment.when);
                     see(wrong.with(text), Some(image));
                 }
             }

@@ -218,7 +218,8 @@ impl Deed {
         match rng.u8(..100) {
             0..60 => Deed::Small,
             60..75 => Deed::Filled(rng.usize(..6_000)),
-            75..77 => Deed::Large(rng.usize(50_000..1_200_000)),
+            75 => Deed::Large(rng.usize(20_000..300_000)),
+            76 => Deed::Large(rng.usize(20_000..1_200_000)),
             77..84 => Deed::Once,
             84..94 => Deed::Fails,
             _ => Deed::ViolatesConstraint,
@@ -312,6 +313,8 @@ fn read_until_the_end(db: &Database, shared: &Shared) {
         });
         match sum.wait() {
             Ok((first, second)) if first == second => {}
+            // Its snapshot was in the way of a WAL near its limit.
+            Err(error) if error.kind() == ErrorKind::Timeout => {}
             told if shared.arrangement == Arrangement::Good => {
                 locked(&shared.complaints).push(format!("a read of the accounts got {told:?}"));
                 shared.has_ended.store(true, Ordering::SeqCst);

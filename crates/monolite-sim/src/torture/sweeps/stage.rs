@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use monolite::vfs::FileKind;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 
 use super::scenario::{Failing, Scenario, Start, Step};
-use crate::storage::{Call, Crash, Disk, Fault, Operation, Plan};
+use crate::storage::{Call, Crash, Disk, Fault, Left, Operation, Plan};
 use crate::torture::survivors::{create, perform, perform_large};
 
 /// A checkpoint that does not come within this time is prevented by the fault.
@@ -37,11 +38,30 @@ pub(super) struct Ledger {
     pub(super) complaints: Vec<String>,
 }
 
+/// When a crash is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    BeforeTheCall,
+    AtTheEnd,
+    AfterClosing,
+}
+
 /// A crash and what was promised before it.
 pub(super) struct Moment {
-    pub(super) name: &'static str,
+    pub(super) when: When,
     pub(super) crash: Crash,
     pub(super) durable: BTreeSet<i64>,
+}
+
+impl Moment {
+    /// What is left in the images that are made of it. Each costs about as much as the play.
+    pub(super) fn lefts(&self, rng: &mut Rng) -> Vec<Left> {
+        match self.when {
+            When::BeforeTheCall => vec![Left::random(rng)],
+            When::AtTheEnd => vec![Left::Nothing, Left::random(rng)],
+            When::AfterClosing => vec![Left::Nothing],
+        }
+    }
 }
 
 /// What a play left.
@@ -72,6 +92,8 @@ pub(super) struct Stage {
     db: Option<Database>,
     held: Option<(Sender<()>, JoinHandle<()>)>,
     next: i64,
+    /// A statement failed, and those after it may need what it would have made.
+    sql_failed: bool,
 }
 
 /// The number of the write that a checkpoint commits at its entry.
@@ -90,14 +112,21 @@ pub(super) fn play(scenario: Scenario, path: PathBuf, disk: Disk, plan: Option<P
     });
     let hook = Arc::clone(&shared);
     disk.set_hook(move |call| hook.before(call));
-    let mut stage =
-        Stage { scenario, path, shared: Arc::clone(&shared), db: None, held: None, next: 1 };
+    let mut stage = Stage {
+        scenario,
+        path,
+        shared: Arc::clone(&shared),
+        db: None,
+        held: None,
+        next: 1,
+        sql_failed: false,
+    };
     stage.step(Step::Open);
     scenario.steps.iter().for_each(|step| stage.step(*step));
-    stage.shared.take("the end");
+    stage.shared.take(When::AtTheEnd);
     stage.step(Step::ReleaseRead);
     stage.close();
-    shared.take("after closing");
+    shared.take(When::AfterClosing);
     disk.clear_hook();
     let ledger = locked(&shared.ledger).clone();
     let (moments, hit) = (std::mem::take(&mut *locked(&shared.moments)), *locked(&shared.hit));
@@ -108,7 +137,7 @@ impl Shared {
     fn before(&self, call: &Call) -> Option<Fault> {
         if self.plan.is_some_and(|plan| plan.at == call.number) {
             *locked(&self.hit) = Some(call.operation);
-            self.take("the call");
+            self.take(When::BeforeTheCall);
         }
         self.commit_in_checkpoint(call);
         // The control's fault is about syncs alone.
@@ -124,10 +153,10 @@ impl Shared {
     }
 
     /// What must be there is noted before the crash is taken.
-    fn take(&self, name: &'static str) {
+    fn take(&self, when: When) {
         let durable = locked(&self.ledger).durable.clone();
         let crash = self.disk.capture();
-        locked(&self.moments).push(Moment { name, crash, durable });
+        locked(&self.moments).push(Moment { when, crash, durable });
     }
 
     /// The bug of SQLite before 3.51.3: a commit that restarts the WAL while a checkpoint begins.
@@ -203,7 +232,7 @@ impl Stage {
                     }
                 }
             }
-            Step::Sql(sql) => self.ask(|db| db.write(move |tx| tx.execute_batch(sql)).wait()),
+            Step::Sql(sql) => self.sql(sql),
             Step::Read => self.ask(|db| db.read(count).wait()),
             Step::ReadDurable => self.ask(|db| db.read_durable(count).wait()),
             Step::HoldRead => self.hold_read(),
@@ -272,6 +301,14 @@ impl Stage {
 
     fn ask<T>(&self, ask: impl FnOnce(&Database) -> Result<T, Error>) {
         if let Some(Err(error)) = self.db.as_ref().map(ask) {
+            locked(&self.shared.ledger).complain(&error);
+        }
+    }
+
+    fn sql(&mut self, sql: &'static str) {
+        let Some(db) = self.db.as_ref().filter(|_| !self.sql_failed) else { return };
+        if let Err(error) = db.write(move |tx| tx.execute_batch(sql)).wait() {
+            self.sql_failed = true;
             locked(&self.shared.ledger).complain(&error);
         }
     }
