@@ -19,6 +19,9 @@ pub(super) const SCHEMA: &str = "
         INSERT OR IGNORE INTO c VALUES ('copy', new.id);
     END;";
 
+/// All tables that there can be.
+pub(super) const TABLES: [&str; 6] = ["a", "b", "c", "t0", "t1", "t2"];
+
 /// Statements that belong to the engine, refused before they run.
 const REFUSED: [&str; 20] = [
     "BEGIN",
