@@ -286,13 +286,23 @@ impl Wake for Unpark {
 }
 
 /// Drives a future to its end on this thread.
-pub(crate) fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+pub(crate) fn block_on<F: Future + Unpin>(future: F) -> F::Output {
+    block_on_within(future, Duration::MAX).expect("584 years are not over")
+}
+
+/// Drives a future on this thread; `None` when it has not ended within `patience`.
+pub(crate) fn block_on_within<F: Future + Unpin>(
+    mut future: F,
+    patience: Duration,
+) -> Option<F::Output> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
+    let start = Instant::now();
     loop {
         match Pin::new(&mut future).poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
+            Poll::Ready(output) => return Some(output),
+            Poll::Pending if start.elapsed() > patience => return None,
+            Poll::Pending => thread::park_timeout(patience),
         }
     }
 }

@@ -154,6 +154,9 @@ fn control(setting: &Setting<'_>, outcome: &mut Outcome, directory: &Path) -> Re
         setting.watch.is_stopped()
     })?;
     let lost = swept.wrong.iter().find(|seen| matches!(seen.wrong, Wrong::Lost(..)));
+    if lost.is_none() && swept.stopped {
+        return Ok(());
+    }
     let how = match lost {
         Some(seen) => format!("{}: {}", seen.plan, seen.wrong),
         None => format!("nothing in {} plays", swept.plays),

@@ -11,7 +11,7 @@
 //! disk, the durability, or the moment at which a client counts a transaction as acknowledged.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -23,6 +23,7 @@ use monolite::vfs::FileKind;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 
 use super::locked;
+use crate::load::block_on_within;
 use crate::storage::{Call, Crash, Disk, Fault, Operation, RealSyncs};
 use crate::torture::survivors::{create, perform, perform_large};
 
@@ -31,6 +32,12 @@ const WAL_LIMIT_BYTES: u64 = 8 << 20;
 
 /// Longer than any closure waits for the examiners.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// A write that has no answer after this time will never have one.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Failed writes after which a life on a broken disk is over.
+const MOST_FAILED: u64 = 1_000;
 
 /// The simulated syncs take up to this long, so that batches grow meanwhile.
 const SYNC_MICROSECONDS: u64 = 400;
@@ -85,6 +92,8 @@ struct Shared {
     ledger: Arc<Mutex<Vec<i64>>>,
     next: AtomicI64,
     has_ended: AtomicBool,
+    /// Writes that failed and should not have.
+    failed: AtomicU64,
     complaints: Mutex<Vec<String>>,
 }
 
@@ -123,6 +132,7 @@ pub(super) fn live(
         ledger: Arc::default(),
         next: AtomicI64::new(1),
         has_ended: AtomicBool::new(false),
+        failed: AtomicU64::new(0),
         complaints: Mutex::default(),
     });
     let state = Mutex::new((rng.fork(), Some(sender)));
@@ -266,9 +276,10 @@ fn write_until_the_end(db: &Database, shared: &Shared, rng: &mut Rng) {
             if shared.arrangement == Arrangement::CountsWhatIsVisible {
                 count_once_visible(db, shared, id);
             }
-            match write.wait() {
-                Ok(()) => acknowledge(shared, id),
-                Err(error) => complain(shared, deed, &error),
+            match block_on_within(write, PATIENCE) {
+                Some(Ok(())) => acknowledge(shared, id),
+                Some(Err(error)) => complain(shared, deed, &error),
+                None => end_with(shared, format!("a write has no answer after {PATIENCE:?}")),
             }
         }
     }
@@ -281,11 +292,20 @@ fn acknowledge(shared: &Shared, id: i64) {
 }
 
 fn complain(shared: &Shared, deed: Deed, error: &Error) {
-    // Where the disk is broken on purpose the engine may fail in any way.
-    if shared.arrangement == Arrangement::Good && !deed.may_end_with(error.kind()) {
-        locked(&shared.complaints).push(format!("a write failed on a good disk: {error:?}"));
-        shared.has_ended.store(true, Ordering::SeqCst);
+    if deed.may_end_with(error.kind()) {
+        return;
     }
+    // Where the disk is broken on purpose the engine may fail in any way, and then nothing more
+    // will come of this life.
+    let failed = shared.failed.fetch_add(1, Ordering::SeqCst) + 1;
+    if shared.arrangement == Arrangement::Good || failed >= MOST_FAILED {
+        end_with(shared, format!("a write failed on a good disk: {error:?}"));
+    }
+}
+
+fn end_with(shared: &Shared, complaint: String) {
+    locked(&shared.complaints).push(complaint);
+    shared.has_ended.store(true, Ordering::SeqCst);
 }
 
 /// What a client does that takes a commit for an acknowledgement.
@@ -316,8 +336,7 @@ fn read_until_the_end(db: &Database, shared: &Shared) {
             // Its snapshot was in the way of a WAL near its limit.
             Err(error) if error.kind() == ErrorKind::Timeout => {}
             told if shared.arrangement == Arrangement::Good => {
-                locked(&shared.complaints).push(format!("a read of the accounts got {told:?}"));
-                shared.has_ended.store(true, Ordering::SeqCst);
+                end_with(shared, format!("a read of the accounts got {told:?}"));
             }
             _ => {}
         }
