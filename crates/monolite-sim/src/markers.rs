@@ -20,6 +20,11 @@ pub const SCHEMA: &str = "
     INSERT OR IGNORE INTO total VALUES (1, 0);
 ";
 
+/// Counts the transactions that are there in part.
+pub(crate) const PARTIAL: &str = "
+    SELECT COUNT(*) FROM (SELECT id, COUNT(*) AS n FROM part GROUP BY id) AS parts
+    FULL JOIN whole ON whole.id = parts.id WHERE n IS NOT 3 OR whole.id IS NULL";
+
 /// Creates the tables.
 ///
 /// # Errors
@@ -78,10 +83,7 @@ pub fn found_whole(connection: &Connection) -> Result<BTreeSet<i64>> {
     if count("SELECT COUNT(*) FROM sqlite_schema WHERE name IN ('whole', 'part', 'total')")? == 0 {
         return Ok(BTreeSet::new());
     }
-    let partial = count(
-        "SELECT COUNT(*) FROM (SELECT id, COUNT(*) AS n FROM part GROUP BY id) AS parts
-         FULL JOIN whole ON whole.id = parts.id WHERE n IS NOT 3 OR whole.id IS NULL",
-    )?;
+    let partial = count(PARTIAL)?;
     let (total, wholes) = (count("SELECT n FROM total")?, count("SELECT COUNT(*) FROM whole")?);
     if partial > 0 || total != wholes {
         bail!("{partial} partial transactions; counted {total}, found {wholes}");

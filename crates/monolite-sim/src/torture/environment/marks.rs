@@ -1,5 +1,5 @@
-//! Transactions that can be recognized whole: each writes its number to one table and three parts
-//! to another, and counts itself, so that a missing, a partial and a doubled one all show.
+//! The transactions of [`markers`](crate::markers) as single statements, so that a fault can come
+//! between any two, and a look at a file that counts what is wrong instead of failing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,16 +8,8 @@ use anyhow::Result;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error, Tx};
 
-const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS whole(id INTEGER PRIMARY KEY) STRICT;
-    CREATE TABLE IF NOT EXISTS part(
-        id INTEGER NOT NULL, number INTEGER NOT NULL, filling BLOB, PRIMARY KEY (id, number)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS total(
-        one INTEGER PRIMARY KEY CHECK (one = 1), n INTEGER NOT NULL
-    ) STRICT;
-    INSERT OR IGNORE INTO total VALUES (1, 0);
-";
+pub(super) use crate::markers::create;
+use crate::markers::{PARTIAL, SCHEMA};
 
 /// The statements of one transaction; `?1` is its number, `?2` bytes that take room.
 pub(super) const STEPS: [&str; 4] = [
@@ -32,11 +24,6 @@ pub(super) struct Found {
     pub(super) whole: BTreeSet<i64>,
     pub(super) partial: u64,
     pub(super) integrity: String,
-}
-
-/// Creates the tables.
-pub(super) fn create(db: &Database) -> Result<(), Error> {
-    db.write(|tx| tx.execute_batch(SCHEMA)).wait()
 }
 
 /// Creates the tables through stock SQLite.
@@ -63,10 +50,7 @@ pub(super) fn look(path: &Path) -> Result<Found> {
 pub(super) fn look_through(connection: &Connection) -> Result<Found> {
     let integrity = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
     let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let odd = number(
-        "SELECT COUNT(*) FROM (SELECT id, COUNT(*) AS n FROM part GROUP BY id) AS parts
-         FULL JOIN whole ON whole.id = parts.id WHERE n IS NOT 3 OR whole.id IS NULL",
-    )?;
+    let odd = number(PARTIAL)?;
     let uncounted = number("SELECT (SELECT n FROM total) - (SELECT COUNT(*) FROM whole)")?;
     let mut query = connection.prepare("SELECT id FROM whole")?;
     let whole = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
