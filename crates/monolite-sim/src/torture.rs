@@ -238,7 +238,13 @@ impl Setting<'_> {
 
     /// The one command that repeats `amount` cases from the case with this seed.
     pub fn reproduce(&self, amount: u64, case_seed: u64) -> String {
-        format!("monolite torture --{} {amount} --seed {case_seed}", self.check.name())
+        let name = self.check.name();
+        match self.check {
+            Check::Hostile | Check::Environment => {
+                format!("monolite torture --{name} --seed {case_seed}")
+            }
+            _ => format!("monolite torture --{name} {amount} --seed {case_seed}"),
+        }
     }
 }
 

@@ -43,7 +43,7 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::WalControl;
@@ -64,6 +64,10 @@ use rules::{Rule, Rules};
 /// How many members ahead one is brought into the cache: the time of a few members' runs is longer
 /// than a transfer between cores, and a run takes longer than that to evict it again.
 const FETCH_AHEAD: usize = 2;
+
+/// How long a reader may keep the write lock that it took in passing. It needs microseconds once it
+/// runs, and only gets no core for longer.
+const READER_MOMENT: Duration = Duration::from_secs(5);
 
 /// The queue of the writer, which knows why it refuses.
 pub(crate) struct WriteQueue {
@@ -245,7 +249,7 @@ impl Writer {
         let started = self.clock.now();
         self.now = started;
         let mut batch = Batch::default();
-        if let Err(error) = self.connection.begin_immediate() {
+        if let Err(error) = self.begin() {
             return self.refuse_batch(inbox, Error::from(error));
         }
         let done = match self.fill(&mut batch, inbox, started) {
@@ -259,6 +263,21 @@ impl Writer {
         };
         self.record(&done, started);
         done
+    }
+
+    /// Begins a transaction. A reader that meets SQLite while it publishes a commit takes the write
+    /// lock for a moment, to read what was published again, and can lose the core while it holds
+    /// it; that is waited for, up to [`READER_MOMENT`].
+    fn begin(&self) -> rusqlite::Result<()> {
+        let start = Instant::now();
+        loop {
+            match self.connection.begin_immediate() {
+                Err(error) if is_busy(&error) && start.elapsed() < READER_MOMENT => {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                begun => return begun,
+            }
+        }
     }
 
     fn fill(
@@ -371,7 +390,7 @@ impl Writer {
             return self.connection.rollback_to(Savepoint::Group);
         }
         self.connection.rollback()?;
-        self.connection.begin_immediate()
+        self.begin()
     }
 
     /// Runs `entry` so that it can be undone alone, and undoes it when it failed.
@@ -485,7 +504,7 @@ impl Writer {
         self.abandon();
         self.failures.count_failure();
         if !done.is_empty() {
-            let again = self.connection.begin_immediate().is_ok()
+            let again = self.begin().is_ok()
                 && done.iter_mut().all(|entry| self.run(entry).effect == Effect::Stays)
                 && self.commit().is_ok();
             if !again {
@@ -509,7 +528,7 @@ impl Writer {
     }
 
     fn run_alone(&mut self, entry: &mut Entry) {
-        if let Err(error) = self.connection.begin_immediate() {
+        if let Err(error) = self.begin() {
             return entry.overrule(error.into());
         }
         let run = self.run(entry);
@@ -542,6 +561,10 @@ impl Writer {
         self.recorder.batch_size.record(done.len() as u64);
         self.recorder.batch_time.record_time(self.clock.now() - started);
     }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
 fn too_large(limit: u64) -> Error {

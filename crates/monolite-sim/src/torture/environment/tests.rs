@@ -9,7 +9,7 @@ use crate::torture::{Check, Watch};
 /// Does nothing in an ordinary test run.
 #[test]
 fn plays_the_role_it_was_started_for() {
-    play(ROLES);
+    play(crate::torture::ROLES);
 }
 
 fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
