@@ -1,7 +1,7 @@
 //! The torture that every change must survive: `monolite torture` with the amounts of the gate, on
 //! the disk under `target`.
 //!
-//! The program is built as the tests are, without optimisation: its debug assertions are on.
+//! The program is built as the tests are: its debug assertions are on.
 
 use std::fs;
 use std::path::Path;
