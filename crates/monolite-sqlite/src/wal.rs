@@ -58,13 +58,14 @@ pub fn leftover(file: &File, accepted: u32) -> io::Result<Leftover> {
     if !read_whole(file, &mut header, 0)? {
         return Ok(Leftover::Frames(0));
     }
-    let order = byte_order(&header);
+    let order = if header[3] & 1 == 0 { Order::Little } else { Order::Big };
     let page_bytes = page_bytes(&header);
     let is_valid = header[..3] == MAGIC
         && page_bytes.is_some()
         && Sums::default().over(&header[..24], order) == sums_at(&header, 24);
     if accepted == 0 && !is_valid {
-        return behind_bad_header(file, &header);
+        let is_empty = is_zero_behind_header(file)?;
+        return Ok(if is_empty { Leftover::Frames(0) } else { Leftover::DamagedHeader });
     }
     let Some(page_bytes) = page_bytes else { return Ok(Leftover::Frames(0)) };
     let mut tail = Tail {
@@ -82,51 +83,6 @@ pub fn leftover(file: &File, accepted: u32) -> io::Result<Leftover> {
         tail.sums = Some(sums_at(&tail.slot, 16));
     }
     tail.count(u64::from(accepted)).map(Leftover::Frames)
-}
-
-/// What a WAL holds whose header is wrong.
-fn behind_bad_header(file: &File, header: &[u8; 32]) -> io::Result<Leftover> {
-    if is_zero_behind_header(file)? {
-        return Ok(Leftover::Frames(0));
-    }
-    let mut first = [0; FRAME_HEADER_BYTES as usize];
-    if read_whole(file, &mut first, WAL_HEADER_BYTES)?
-        && let Some(page_bytes) = page_bytes(header)
-        && is_torn_restart(header, number_at(&first, 8))
-    {
-        let slot = FRAME_HEADER_BYTES + page_bytes as u64;
-        let behind = file.metadata()?.len() - WAL_HEADER_BYTES;
-        return Ok(Leftover::Frames(behind / slot));
-    }
-    Ok(Leftover::DamagedHeader)
-}
-
-/// Whether a wrong header may be the next generation's, of which the first bytes were written and
-/// the last were not. A generation starts once every frame of the one before is in the database, so
-/// nothing is lost then.
-///
-/// `salt` is the first salt of the frame behind it. A damaged bit of the salt or of the sequence
-/// number can look the same; that is why the frames count as discarded.
-fn is_torn_restart(header: &[u8; 32], salt: u32) -> bool {
-    let Some(order) = (header[..3] == MAGIC).then(|| byte_order(header)) else { return false };
-    let found = number_at(header, 16);
-    let next = spliced(salt.wrapping_add(1), salt);
-    if found != salt && next.contains(&found) {
-        return true;
-    }
-    // Or only the sequence number is the next one's, and the sums are still the old ones.
-    let sequence = number_at(header, 12);
-    let mut old = *header;
-    old[12..16].copy_from_slice(&sequence.wrapping_sub(1).to_be_bytes());
-    found == salt && Sums::default().over(&old[..24], order) == sums_at(&old, 24)
-}
-
-/// What can be read while the big-endian bytes of `new` are written over those of `old`.
-fn spliced(new: u32, old: u32) -> [u32; 4] {
-    [1, 2, 3, 4].map(|len| {
-        let kept = u32::MAX.checked_shr(8 * len).unwrap_or(0);
-        (new & !kept) | (old & kept)
-    })
 }
 
 /// The frames behind those that were accepted.
@@ -183,10 +139,6 @@ impl Tail<'_> {
     }
 }
 
-fn byte_order(header: &[u8; 32]) -> Order {
-    if header[3] & 1 == 0 { Order::Little } else { Order::Big }
-}
-
 fn number_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -222,62 +174,5 @@ fn is_zero_behind_header(file: &File) -> io::Result<bool> {
             len if piece[..len].iter().any(|byte| *byte != 0) => return Ok(false),
             len => at += len as u64,
         }
-    }
-}
-
-/// A header with these numbers, and right sums.
-#[cfg(test)]
-fn header(sequence: u32, salts: [u32; 2]) -> [u8; 32] {
-    let mut header = [0; 32];
-    for (at, number) in
-        [0x377f_0682, 3_007_000, 4_096, sequence, salts[0], salts[1]].into_iter().enumerate()
-    {
-        header[4 * at..4 * at + 4].copy_from_slice(&u32::to_be_bytes(number));
-    }
-    let sums = Sums::default().over(&header[..24], Order::Little);
-    header[24..28].copy_from_slice(&sums.first.to_be_bytes());
-    header[28..].copy_from_slice(&sums.second.to_be_bytes());
-    header
-}
-
-/// What is said of a file with this header and ten frames of the generation with `salts`.
-#[cfg(test)]
-fn leftover_behind(header: &[u8; 32], salts: [u32; 2]) -> Leftover {
-    let mut slot = vec![7; 24 + 4_096];
-    slot[8..12].copy_from_slice(&salts[0].to_be_bytes());
-    slot[12..16].copy_from_slice(&salts[1].to_be_bytes());
-    let mut bytes = header.to_vec();
-    (0..10).for_each(|_| bytes.extend_from_slice(&slot));
-    let file = tempfile::tempfile().unwrap();
-    file.write_all_at(&bytes, 0).unwrap();
-    leftover(&file, 0).unwrap()
-}
-
-#[test]
-fn a_header_that_was_being_written_when_the_power_went_is_no_damage() {
-    for (sequence, salt) in [(0, 41), (1, 42), (0xff, 0xff), (0xffff, 0x01ff_ffff), (7, u32::MAX)] {
-        let old = header(sequence, [salt, 0x1234_5678]);
-        let new = header(sequence.wrapping_add(1), [salt.wrapping_add(1), 0x9abc_def0]);
-        // Disks write 512 bytes at once; a write that failed in the middle may end at any byte.
-        for len in [0, 4, 8, 12, 16, 17, 18, 19, 20, 22, 24, 28, 31, 32] {
-            let mut torn = old;
-            torn[..len].copy_from_slice(&new[..len]);
-            let found = leftover_behind(&torn, [salt, 0x1234_5678]);
-            assert_ne!(found, Leftover::DamagedHeader, "{len} bytes of {new:x?} over {old:x?}");
-        }
-    }
-}
-
-#[test]
-fn a_flipped_bit_in_a_header_is_damage_or_counts_every_frame() {
-    let salts = [42, 0x1234_5678];
-    for bit in 0..32 * 8 {
-        let mut flipped = header(4, salts);
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        let found = leftover_behind(&flipped, salts);
-        assert!(
-            matches!(found, Leftover::DamagedHeader | Leftover::Frames(10)),
-            "{bit}: {found:?}"
-        );
     }
 }
