@@ -115,7 +115,7 @@ pub(crate) struct Report {
 const TORTURE_HELP: &str = "\
 Try to break every promise on this machine's own disk, and count what was lost.
 
-Runs the checks that are named, each with its amount, or all of them with modest amounts (about 5 \
+Runs the checks that are named, each with its amount, or all of them with modest amounts (some \
 minutes on 2 cores). Every check also runs known-bad arrangements (controls) that it must notice; \
 one that goes unnoticed breaks the verdict. Power cuts need root: they mount small file systems \
 of their own from image files and shut those down. Everything else runs as anybody. What cannot \

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// Where evidence of failures goes, below the directory under test.
 const EVIDENCE: &str = "torture-evidence";
 
-/// The amounts of a run in which no check is named: about five minutes on 2 cores.
+/// The amounts of a run in which no check is named: some minutes on 2 cores.
 const MODEST: [(Check, u64); 10] = [
     (Check::Sweeps, 12),
     (Check::Images, 2_000),

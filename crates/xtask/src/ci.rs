@@ -44,10 +44,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         step("clippy", || clippy(root)),
         step("docs", || docs(root)),
         step("rusqlite range", || range::run(root, range::Depth::Check)),
-        step("test", || {
-            tally = test(root)?;
-            Ok(())
-        }),
+        step("test", || test(root, &mut tally)),
         step("torture", || {
             skipped += torture::run(root)?;
             Ok(())
@@ -113,7 +110,8 @@ fn docs(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn test(root: &Path) -> anyhow::Result<Tally> {
+/// Runs the tests and counts them, also when some fail.
+fn test(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     let skips = root.join("target/skipped-tests.txt");
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
@@ -126,7 +124,6 @@ fn test(root: &Path) -> anyhow::Result<Tally> {
         .spawn()
         .context("cannot start cargo test")?;
     let output = child.stdout.take().context("stdout of cargo test is piped")?;
-    let mut tally = Tally::default();
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
@@ -137,7 +134,7 @@ fn test(root: &Path) -> anyhow::Result<Tally> {
     if !status.success() || tally.failed > 0 {
         bail!("{} tests failed ({status})", tally.failed);
     }
-    Ok(tally)
+    Ok(())
 }
 
 impl Tally {
