@@ -6,15 +6,17 @@
 //! - What a child says goes through a pipe line by line; a line that the parent has read was said.
 //!
 //! # Threads and locks
-//! A thread in the parent reads each child's pipe, so that the parent can wait for a line with a
-//! deadline. It ends with the child, or with the [`Child`].
+//! Two threads in the parent read each child's pipes: one what it says, so that the parent can wait
+//! for a line with a deadline, one the end of what it writes to its standard error, for
+//! [`Child::end`]. They end with the child, or with the [`Child`].
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::process::{Child as Process, ChildStdin, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -26,6 +28,12 @@ const ROLE: &str = "MONOLITE_ROLE";
 
 /// Lines that wait for the parent before a child that says more has to wait as well.
 const LINES_AHEAD: usize = 1_024;
+
+/// The bytes that are kept of the end of a child's standard error.
+const ERRORS_KEPT: usize = 16 << 10;
+
+/// How long the end of a child's standard error is waited for: a grandchild may hold the pipe.
+const ERRORS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to start the running program again.
 #[derive(Clone, Debug)]
@@ -76,7 +84,7 @@ impl Program {
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             // Of its own, so that a Ctrl-C meant for the parent does not end the child.
             .process_group(0)
             .spawn()
@@ -88,8 +96,22 @@ impl Program {
             // Fails once the parent has dropped the child and nobody listens.
             let _ = said.map(|line| to_parent.send(line)).find(Result::is_err);
         });
-        Ok(Child { input: process.stdin.take(), process, lines })
+        let written = process.stderr.take().context("the child's errors are piped")?;
+        let (to_parent, errors) = sync_channel(1);
+        // Fails when the parent has dropped the child.
+        thread::spawn(move || to_parent.send(tail(written)));
+        Ok(Child { input: process.stdin.take(), process, lines, errors })
     }
+}
+
+/// Reads to the end and keeps the last of it.
+fn tail(mut from: impl Read) -> String {
+    let (mut kept, mut read) = (Vec::new(), [0; 4 << 10]);
+    while let Ok(count @ 1..) = from.read(&mut read) {
+        kept.extend_from_slice(&read[..count]);
+        kept.drain(..kept.len().saturating_sub(ERRORS_KEPT));
+    }
+    String::from_utf8_lossy(&kept).into_owned()
 }
 
 /// A running child. It is killed when this is dropped.
@@ -98,6 +120,25 @@ pub struct Child {
     process: Process,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+/// How a child ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit code or the signal that ended it.
+    pub status: ExitStatus,
+    /// The end of what it wrote to its standard error.
+    pub errors: String,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errors.trim() {
+            "" => write!(f, "{}", self.status),
+            errors => write!(f, "{}: {errors}", self.status),
+        }
+    }
 }
 
 /// What a child says within some time.
@@ -156,14 +197,24 @@ impl Child {
         Ok(())
     }
 
+    /// Waits for the end of a child that ends by itself, and says how it ended.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn end(&mut self) -> Result<Ended> {
+        self.go_on();
+        let status = self.process.wait().context("cannot wait for the child")?;
+        let errors = self.errors.recv_timeout(ERRORS_PATIENCE).unwrap_or_default();
+        Ok(Ended { status, errors })
+    }
+
     /// Waits for the end of a child that ends by itself.
     ///
     /// # Errors
     /// When it fails.
     pub fn succeeds(mut self) -> Result<()> {
-        self.go_on();
-        let status = self.process.wait().context("cannot wait for the child")?;
-        ensure!(status.success(), "the child ended with {status}");
+        let ended = self.end()?;
+        ensure!(ended.status.success(), "the child ended with {ended}");
         Ok(())
     }
 }

@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use monolite::{Database, Error, ErrorKind, Options, Tx, Write, rusqlite};
@@ -105,7 +107,10 @@ fn one(setting: &Setting<'_>, outcome: &mut Outcome, scenario: &str, mode: &str)
         }
     }
     if !ended {
-        let what = format!("the process died at allocation {at} of scenario {scenario}, {mode}");
+        let what = format!(
+            "the process died at allocation {at} of scenario {scenario}, {mode}: {}",
+            child.end()?
+        );
         let evidence = report(setting, outcome, what)?;
         keep_files(directory.path(), &evidence)?;
     }
@@ -180,7 +185,9 @@ fn begin() {
 }
 
 fn options() -> Options {
-    Options::new().readers(1).writer_cache_bytes(1 << 20).reader_cache_bytes(1 << 20)
+    let options = Options::new().readers(1).writer_cache_bytes(1 << 20);
+    // A slow machine must not divide a batch: the same allocations are to fail everywhere.
+    options.reader_cache_bytes(1 << 20).max_batch_time(Duration::from_secs(60))
 }
 
 /// Numbers that are there before anything fails.
@@ -265,9 +272,18 @@ fn open(path: &Path) -> Seen {
     seen
 }
 
+/// Six writes of one batch, whatever the speed of the machine: they gather behind one that waits.
 fn batch(path: &Path) -> Seen {
     opened(path, |db, seen| {
-        begin();
+        let ((says, began), (go_on, waits)) = (mpsc::channel(), mpsc::channel::<()>());
+        let first = db.write(move |_| {
+            let _ = says.send(());
+            // Ends when the other side is dropped, again if it is run again.
+            let _ = waits.recv();
+            Ok::<_, Error>(())
+        });
+        // From here on the writer takes none before the first has ended.
+        let _ = began.recv();
         let writes: Vec<_> = (100..106)
             .map(|id| {
                 let write = db.write(move |tx| {
@@ -277,6 +293,10 @@ fn batch(path: &Path) -> Seen {
                 (id, write)
             })
             .collect();
+        begin();
+        drop(go_on);
+        // It wrote nothing, so that nothing depends on how it ends.
+        let _ = first.wait();
         for (id, write) in writes {
             if id == 103 {
                 seen.failed.push(id);

@@ -262,9 +262,11 @@ impl Series<'_> {
                 return Err(anyhow!("a child of this check failed: {reason}"));
             }
             if next < end && !watch.is_stopped() {
-                let stuck = last == "stuck";
-                let said = if stuck { "it took more than a minute" } else { "the process died" };
-                self.note(next, said, tally);
+                let said = match last.as_str() {
+                    "stuck" => "it took more than a minute".into(),
+                    _ => format!("the process died: {}", child.end()?),
+                };
+                self.note(next, &said, tally);
                 next += 1;
             }
         }

@@ -166,12 +166,13 @@ fn attempt(
         }
         if let Some(case) = running {
             if !escaped {
-                escapes.push(Escape { case, what: "the process died".into() });
+                let what = format!("the process died: {}", child.end()?);
+                escapes.push(Escape { case, what });
             }
             next += 1;
             done(1);
         } else if next < numbers.len() {
-            anyhow::bail!("the child ended before it had tried every case");
+            anyhow::bail!("the child ended before it had tried every case: {}", child.end()?);
         }
     }
     Ok(escapes)

@@ -20,11 +20,13 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::wrong::{Wrong, keep};
 use super::{Outcome, Setting};
-use crate::child::{Child, Heard};
+use crate::child::{Child, Ended, Heard};
 
 mod client;
 mod ledger;
 mod process;
+#[cfg(test)]
+mod tests;
 
 pub(super) use client::play;
 use ledger::Ledger;
@@ -92,7 +94,7 @@ fn control(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
         rounds += 1;
         let mut child = lane.spawn("one")?;
         let until = Instant::now() + Duration::from_millis(lane.rng.u64(100..400));
-        lane.listen(&mut child, until)?;
+        lane.work(&mut child, until)?;
         lane.kill(&mut child)?;
         noticed = lane.ledger.judge(&lane.file, false).err();
     }
@@ -130,7 +132,7 @@ struct Lane<'s> {
 }
 
 /// What happened on a lane.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     kills: u64,
     kills_opening: u64,
@@ -210,23 +212,41 @@ impl<'s> Lane<'s> {
         // Most lives are short, some long.
         let most = if self.rng.u8(..10) == 0 { 30_000 } else { 6_000 };
         let life = Duration::from_millis(self.rng.u64(300..most));
-        self.listen(&mut child, (Instant::now() + life).min(end))?;
+        self.work(&mut child, (Instant::now() + life).min(end))?;
         match how {
             End::Closing => {
-                child.go_on();
-                let moment = Instant::now() + Duration::from_micros(self.rng.u64(..60_000));
-                self.listen(&mut child, moment)?;
-                self.counts.kills_closing += 1;
-                self.kill(&mut child)
+                let patience = Duration::from_micros(self.rng.u64(..60_000));
+                self.kill_closing(child, patience)
             }
             End::Closed => self.close(child),
             End::AtWork | End::Opening => self.kill(&mut child),
         }
     }
 
-    /// Hears what the child says until then, or until it ends or is to be stopped, and looks at
-    /// what it uses.
-    fn listen(&mut self, child: &mut Child, until: Instant) -> Result<()> {
+    /// Lets the child work until then. It has no reason to end.
+    fn work(&mut self, child: &mut Child, until: Instant) -> Result<()> {
+        match self.listen(child, until)? {
+            Some(ended) => self.wrong(Wrong::Other(format!("a child ended by itself: {ended}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the child to close the database and kills it, unless it is done before.
+    fn kill_closing(&mut self, mut child: Child, patience: Duration) -> Result<()> {
+        child.go_on();
+        match self.listen(&mut child, Instant::now() + patience)? {
+            Some(ended) if ended.status.success() => Ok(()),
+            Some(ended) => self.wrong(Wrong::Other(format!("closing: {ended}"))),
+            None => {
+                self.counts.kills_closing += 1;
+                self.kill(&mut child)
+            }
+        }
+    }
+
+    /// Hears what the child says until then, or until it is to be stopped, and looks at what it
+    /// uses; or until the child ends, and says how it did.
+    fn listen(&mut self, child: &mut Child, until: Instant) -> Result<Option<Ended>> {
         let (mut heard, mut looked) = (Instant::now(), Instant::now());
         while Instant::now() < until && !self.setting.watch.is_stopped() {
             let left = until.saturating_duration_since(Instant::now());
@@ -237,17 +257,17 @@ impl<'s> Lane<'s> {
                 }
                 Heard::Silence if heard.elapsed() > PATIENCE => {
                     self.wrong(Wrong::Other(format!("silent for {PATIENCE:?}")))?;
-                    return Ok(());
+                    return Ok(None);
                 }
                 Heard::Silence => {}
-                Heard::End => return self.wrong(Wrong::Other("a child ended by itself".into())),
+                Heard::End => return child.end().map(Some),
             }
             if looked.elapsed() > Duration::from_millis(500) {
                 looked = Instant::now();
                 self.usage.look(child.id(), &self.file);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Takes in one line of a child.
@@ -328,7 +348,7 @@ impl<'s> Lane<'s> {
         let length = end.saturating_duration_since(start);
         while self.wrong.is_empty() && self.goes_on(end) {
             let until = (Instant::now() + Duration::from_secs(5)).min(end);
-            self.listen(&mut child, until)?;
+            self.work(&mut child, until)?;
             self.usage.remember(start.elapsed(), length);
         }
         self.close(child)?;

@@ -30,7 +30,11 @@ fn the_engine_survives_every_failing_allocation() {
         assert!(one(&setting, &mut outcome, scenario, mode).unwrap() > 0, "nobody noticed");
     }
     assert!(outcome.is_kept(), "{outcome:#?}");
-    assert!(outcome.attempted > 50 && outcome.acknowledged > 20, "{outcome:#?}");
+    assert!(outcome.attempted > 50, "{outcome:#?}");
+    // The last play of "batch" needs fewer allocations than the failing one. The five that do not
+    // give up on purpose are one batch: acknowledged together, or none of them.
+    let acknowledged = outcome.acknowledged;
+    assert!(acknowledged >= 5 && acknowledged.is_multiple_of(5), "{outcome:#?}");
 }
 
 #[test]

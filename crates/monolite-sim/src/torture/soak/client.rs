@@ -29,7 +29,6 @@ const LIFE: Duration = Duration::from_secs(45);
 
 /// Plays the role.
 pub(in crate::torture) fn play() -> Result<()> {
-    std::panic::set_hook(Box::new(|_| {}));
     let is_over = Arc::new(AtomicBool::new(false));
     // Not waited for: a child that fails says so while its parent still listens.
     let told = Arc::clone(&is_over);
