@@ -7,7 +7,8 @@
 //! 3. A sync that fails makes the changes below its number *abandoned*, as Linux does: the pages
 //!    are called clean, so a later sync does not write them. A page that is written again is dirty
 //!    as a whole, here by sectors: the next sync makes the whole sector durable, with whatever was
-//!    abandoned in it.
+//!    abandoned in it. A change of size is metadata, which stays dirty or in the journal: the next
+//!    sync that succeeds makes it durable, in its order.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) enum What {
 pub(super) struct Change {
     pub(super) number: u64,
     pub(super) what: What,
-    /// A sync of it failed, so that none will be tried again.
+    /// A sync of it failed; if it is a write, no later one will try again.
     abandoned: bool,
 }
 
@@ -73,7 +74,6 @@ impl Inode {
         let mut left: Vec<Change> = Vec::new();
         for change in settled {
             match &change.what {
-                What::Size(_) if change.abandoned => left.push(change),
                 What::Size(size) => {
                     durable.resize(*size, 0);
                     left.retain_mut(|earlier| earlier.survives_cut(*size));

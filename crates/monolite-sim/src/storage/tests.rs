@@ -66,6 +66,21 @@ fn a_durable_cut_ends_what_was_abandoned_beyond_it() {
     assert_eq!(possible(&inode), BTreeSet::from([vec![]]));
 }
 
+/// The cut came first, so it must not undo what was written and synced after it.
+#[test]
+fn a_write_that_is_durable_survives_a_cut_before_it_whose_sync_failed() {
+    let mut inode = Inode::on_disk(vec![7; 3 * SECTOR]);
+    inode.note(What::Size(0));
+    inode.abandon(inode.mark());
+    write(&mut inode, 0, 9, SECTOR);
+    inode.settle(inode.mark());
+    write(&mut inode, SECTOR, 9, SECTOR);
+    let found = possible(&inode);
+    assert_eq!(left_of(&inode, Left::Everything), [9; 2 * SECTOR], "it is what a reader sees");
+    assert!(found.iter().all(|bytes| bytes.starts_with(&[9; SECTOR])), "the header is gone");
+    assert!(found.iter().all(|bytes| bytes.len() <= 2 * SECTOR), "what was cut is back");
+}
+
 #[test]
 fn any_subset_of_the_sectors_may_survive_in_any_order() {
     let mut inode = Inode::on_disk(vec![0; 3 * SECTOR]);

@@ -46,6 +46,18 @@ fn each_kind_of_case_passes() {
     });
 }
 
+/// These once ended with a WAL whose header the simulated disk had erased: a sync of the WAL's cut
+/// failed, and the disk did the cut again over the header that was written and synced after it.
+#[test]
+fn schedules_with_a_failed_sync_after_the_wal_was_cut_pass() {
+    for seed in [4948923416886147055, 8963433677815130180, 3718113888223506095] {
+        with_setting(|setting| {
+            let case = super::run_schedule(setting, super::SCHEDULE_LENGTH, seed, 0).unwrap();
+            assert!(case.wrong.is_none(), "{seed}: {case:?}");
+        });
+    }
+}
+
 #[test]
 fn a_kept_schedule_can_be_replayed() {
     let directory = tempfile::tempdir().unwrap();
