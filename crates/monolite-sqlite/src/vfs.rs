@@ -45,7 +45,7 @@ mod tests;
 pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
 };
-pub use control::WalControl;
+pub use control::{LimitHit, WalControl};
 pub use gather::{Gather, MAX_HELD_BYTES};
 pub use lower::{
     Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,

@@ -14,10 +14,10 @@
 //!    ([`Checkpoints::finish`]): copy the tail, sync, and let the next commit restart the WAL.
 //! 4. A reader with an old snapshot stops both copying and restart. From half of the limit on it
 //!    is given [`GRACE`], from three quarters on only [`SHORT`]; then its snapshot is revoked.
-//! 5. The writer starts no batch without room for one ([`Checkpoints::make_room`]): it waits,
-//!    finishing checkpoints and revoking the readers that prevent it, and refuses with `Overloaded`
-//!    when room does not come. The WAL's limit itself is kept by the VFS, which refuses a commit
-//!    that would cross it.
+//! 5. The writer starts no batch without room for one ([`Room::reserve`]): it waits, finishing
+//!    checkpoints and revoking the readers that prevent it, and refuses with `Overloaded` when room
+//!    does not come. The WAL's limit itself is kept by the VFS, which refuses a commit that would
+//!    cross it; the writer then has the WAL start anew in the same way ([`Room::start_anew`]).
 //!
 //! # Threads and locks
 //! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the
@@ -32,10 +32,11 @@ use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::ReadSide;
 use crate::stats::Recorder;
-use crate::writer::WriteQueue;
+use crate::writer::{Room, WriteQueue};
 
 /// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second,
 /// and a page that is written again and again is copied once for some hundred thousand
@@ -76,6 +77,8 @@ pub(crate) struct Checkpoints {
     restartable_at: AtomicU64,
     wal: Arc<WalControl>,
     limit: u64,
+    /// How long the writer waits for room.
+    patience: Duration,
     reads: Arc<ReadSide>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
@@ -84,9 +87,8 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     pub(crate) fn new(
         wal: Arc<WalControl>,
-        limit: u64,
         reads: Arc<ReadSide>,
-        clock: Arc<dyn Clock>,
+        options: &Options,
         recorder: Arc<Recorder>,
     ) -> Checkpoints {
         Checkpoints {
@@ -95,9 +97,10 @@ impl Checkpoints {
             finish_wanted: AtomicBool::new(false),
             restartable_at: AtomicU64::new(u64::MAX),
             wal,
-            limit,
+            limit: options.wal_limit_bytes,
+            patience: options.write_time_limit,
             reads,
-            clock,
+            clock: Arc::clone(&options.clock),
             recorder,
         }
     }
@@ -110,11 +113,6 @@ impl Checkpoints {
     pub(crate) fn wal_bytes(&self) -> u64 {
         let bytes = self.wal.wal_bytes();
         if bytes == self.restartable_at.load(Ordering::Relaxed) { 0 } else { bytes }
-    }
-
-    /// Bytes that a batch must find free: an eighth of the limit.
-    fn reserve(&self) -> u64 {
-        self.limit / 8
     }
 
     /// Wakes the checkpointer when the WAL has grown enough. Called after each batch.
@@ -168,39 +166,9 @@ impl Checkpoints {
         Ok(done)
     }
 
-    /// Waits until the WAL has room for a batch. On the writer's thread, between batches.
-    ///
-    /// # Errors
-    /// `Overloaded` when readers kept the WAL from restarting for `patience`, even after their
-    /// snapshots were revoked; those of [`Checkpoints::finish`].
-    pub(crate) fn make_room(&self, writer: &Connection, patience: Duration) -> Result<()> {
-        if self.has_room() {
-            return Ok(());
-        }
-        self.recorder.wal_stalls.add(1);
-        let start = self.clock.now();
-        let readers = &self.reads.readers;
-        let mut copied_at = None;
-        while !self.has_room() {
-            let is_copied = self.finish(writer)?.is_complete();
-            let now = self.clock.now();
-            if is_copied {
-                copied_at.get_or_insert(now);
-            }
-            match copied_at {
-                Some(moment) => readers.revoke_taken_before(moment, SHORT),
-                None => readers.revoke_outdated(SHORT),
-            }
-            if now - start > patience {
-                return Err(self.no_room());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
+    /// Whether an eighth of the limit is free.
     fn has_room(&self) -> bool {
-        self.wal_bytes() + self.reserve() <= self.limit
+        self.wal_bytes() + self.limit / 8 <= self.limit
     }
 
     fn no_room(&self) -> Error {
@@ -211,6 +179,37 @@ impl Checkpoints {
             self.limit
         );
         Error::new(ErrorKind::Overloaded, message)
+    }
+}
+
+impl Room for Checkpoints {
+    fn reserve(&self, writer: &Connection) -> Result<()> {
+        if self.has_room() { Ok(()) } else { self.start_anew(writer) }
+    }
+
+    fn start_anew(&self, writer: &Connection) -> Result<()> {
+        self.recorder.wal_stalls.add(1);
+        let start = self.clock.now();
+        let readers = &self.reads.readers;
+        let mut copied_at = None;
+        loop {
+            let done = self.finish(writer)?;
+            if done.is_complete() && !done.blocked {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            if done.is_complete() {
+                copied_at.get_or_insert(now);
+            }
+            match copied_at {
+                Some(moment) => readers.revoke_taken_before(moment, SHORT),
+                None => readers.revoke_outdated(SHORT),
+            }
+            if now - start > self.patience {
+                return Err(self.no_room());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

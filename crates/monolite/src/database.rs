@@ -65,7 +65,9 @@ impl Database {
     /// and a commit that it shares only with the transactions before it.
     ///
     /// # Errors
-    /// See [`Write::wait`].
+    /// See [`Write::wait`]; and `Overloaded` when it and the transactions of its commit changed
+    /// more than was left of the WAL. Nothing of it is done, and the WAL has started anew:
+    /// a new closure that does the same probably fits. (One given to `write` is run again instead.)
     pub fn write_once<T, E, F>(&self, body: F) -> Write<T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,

@@ -31,7 +31,7 @@ use crate::readers::{Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
 use crate::write::mark_writer_thread;
-use crate::writer::{Entry, WriteQueue, Writer};
+use crate::writer::{Entry, Room, WriteQueue, Writer};
 
 /// How long the writer must be idle before the WAL is copied whatever its size.
 const IDLE: Duration = Duration::from_millis(500);
@@ -83,9 +83,8 @@ impl Engine {
         let reads = read_side(opened.readers, opened.is_exclusive, options, &progress, &recorder);
         let checkpoints = Arc::new(Checkpoints::new(
             Arc::clone(&opened.wal),
-            options.wal_limit_bytes,
             Arc::clone(&reads),
-            Arc::clone(&clock),
+            options,
             Arc::clone(&recorder),
         ));
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
@@ -107,7 +106,6 @@ impl Engine {
             checkpoints: Arc::clone(&checkpoints),
             progress: Arc::clone(&progress),
             max_batch: options.max_batch,
-            patience: options.write_time_limit,
         };
         let checkpointer = Checkpointer {
             connection: opened.checkpointer,
@@ -324,7 +322,6 @@ struct WriteLoop {
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
     max_batch: usize,
-    patience: Duration,
 }
 
 impl WriteLoop {
@@ -351,16 +348,15 @@ impl WriteLoop {
     }
 
     fn one_batch(&self, writer: &mut Writer, inbox: &mut VecDeque<Entry>) {
-        let room = self
-            .progress
-            .check_poison()
-            .and_then(|()| self.checkpoints.make_room(writer.connection(), self.patience));
+        let checkpoints = self.checkpoints.as_ref();
+        let room =
+            self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));
         if let Err(error) = room {
             self.poison_if_failed_sync(&error);
             return refuse(inbox, &error);
         }
         let number = self.progress.start_commit();
-        let members = writer.step(inbox);
+        let members = writer.step(inbox, checkpoints);
         self.progress.finish_commit(number);
         if let Some(reason) = writer.failed_sync() {
             self.poison(reason.to_owned());
@@ -419,7 +415,7 @@ impl Drop for WriteLoop {
 
 fn refuse(inbox: &mut VecDeque<Entry>, error: &Error) {
     for mut entry in inbox.drain(..) {
-        entry.overrule(Error::new(error.kind(), error.to_string()));
+        entry.overrule(error.repeated());
         entry.answer();
     }
 }

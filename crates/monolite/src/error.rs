@@ -83,6 +83,11 @@ impl Error {
         matches!(self.0.source, Some(rusqlite::Error::QueryReturnedNoRows))
     }
 
+    /// The same verdict for one more caller.
+    pub(crate) fn repeated(&self) -> Error {
+        Error::new(self.kind(), self.to_string())
+    }
+
     /// Puts what was being done before the message.
     pub(crate) fn context(mut self, doing: impl fmt::Display) -> Error {
         self.0.message = format!("{doing}: {}", self.0.message);

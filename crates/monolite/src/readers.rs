@@ -252,7 +252,7 @@ impl Readers {
     /// read, and tells what still pins the WAL.
     pub(crate) fn release_idle(&self) -> Option<Pinned> {
         self.renewals.fetch_add(1, Ordering::AcqRel);
-        let committed = self.progress.committed();
+        let exposed = self.progress.exposed();
         let now = nanos(self.clock.now());
         let mut oldest = None;
         for slot in &self.slots {
@@ -260,7 +260,7 @@ impl Readers {
                 seat.end_snapshot(&slot.watch);
                 continue;
             }
-            let outdated = slot.watch.snapshot.load(Ordering::Acquire) < committed;
+            let outdated = slot.watch.snapshot.load(Ordering::Acquire) < exposed;
             if let Some(read) = slot.watch.read_under_way().filter(|_| outdated) {
                 let age = Duration::from_nanos(now.saturating_sub(read.began));
                 oldest = oldest.max(Some(age));
@@ -270,12 +270,13 @@ impl Readers {
     }
 
     /// Revokes the snapshots of reads that have been going on for longer than `age` and are not
-    /// the latest: they keep the WAL from being copied.
+    /// the latest: they keep the WAL from being copied. A batch that is committed in parts outdates
+    /// them with its first part.
     pub(crate) fn revoke_outdated(&self, age: Duration) {
-        let committed = self.progress.committed();
+        let exposed = self.progress.exposed();
         let latest_begin = self.clock.now().saturating_sub(age);
         self.revoke(|watch, read| {
-            read.began <= nanos(latest_begin) && watch.snapshot.load(Ordering::Acquire) < committed
+            read.began <= nanos(latest_begin) && watch.snapshot.load(Ordering::Acquire) < exposed
         });
     }
 

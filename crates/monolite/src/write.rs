@@ -78,7 +78,8 @@ impl<T, E: From<Error>> Write<T, E> {
     ///
     /// # Errors
     /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout`,
-    /// `Constraint`, `Storage`, `Poisoned`, `Closed`, and `Invalid` when called from inside a
+    /// `Overloaded` (the WAL got no room), `Constraint`, `Storage`, `Poisoned`, `Closed`, and
+    /// `Invalid` when it changes more than fits in the WAL, or when called from inside a
     /// write closure, which would wait for itself.
     ///
     /// # Panics

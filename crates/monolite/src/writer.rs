@@ -21,6 +21,10 @@
 //! 7. A closure that may run **once only** gets its savepoint, and the batch is committed right
 //!    after it, so that no later neighbour can undo it.
 //! 8. `COMMIT` without a sync. Should it fail, the batch is rolled back and run one by one.
+//! 9. A commit for which the **WAL had too little room left** is rolled back, the WAL starts anew
+//!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
+//!    a transaction that an empty WAL cannot hold is `Invalid`. A closure that runs once cannot run
+//!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL.
 //!
 //! Nobody is answered here: [`Writer::step`] returns the members with their outcomes, and the sync
 //! thread answers them when their batch is on disk.
@@ -46,7 +50,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use monolite_sqlite::rusqlite;
-use monolite_sqlite::vfs::WalControl;
+use monolite_sqlite::vfs::{LimitHit, WalControl};
 use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
@@ -187,6 +191,33 @@ enum Filled {
     Unclear { culprit: Option<Entry> },
 }
 
+/// Who makes room in the WAL, between two transactions of the writer.
+pub(crate) trait Room {
+    /// Waits until the WAL has room for an ordinary batch.
+    ///
+    /// # Errors
+    /// As [`Room::start_anew`].
+    fn reserve(&self, writer: &Connection) -> Result<()>;
+
+    /// Waits until the next commit can overwrite the WAL from its start.
+    ///
+    /// # Errors
+    /// `Overloaded` when readers prevent it for too long, even after their snapshots were revoked;
+    /// those of a checkpoint, of which a failed sync poisons the database.
+    fn start_anew(&self, writer: &Connection) -> Result<()>;
+}
+
+/// Runs of one member for which the WAL may start anew. The second finds it empty, unless another
+/// process wrote to it in between.
+const MOST_RUNS_ALONE: u32 = 3;
+
+/// Why a commit failed. Its transaction is to be rolled back.
+enum Uncommitted {
+    /// It would have crossed the limit of the WAL.
+    Full(LimitHit),
+    Failed(Error),
+}
+
 pub(crate) struct Writer {
     connection: Connection,
     max_batch: usize,
@@ -245,7 +276,7 @@ impl Writer {
 
     /// Takes a batch off the front of `inbox`, runs and commits it, and returns its members with
     /// their outcomes, none of them answered. Takes at least one member when there is one.
-    pub(crate) fn step(&mut self, inbox: &mut VecDeque<Entry>) -> Vec<Entry> {
+    pub(crate) fn step(&mut self, inbox: &mut VecDeque<Entry>, room: &dyn Room) -> Vec<Entry> {
         let started = self.clock.now();
         self.now = started;
         let mut batch = Batch::default();
@@ -253,12 +284,12 @@ impl Writer {
             return self.refuse_batch(inbox, Error::from(error));
         }
         let done = match self.fill(&mut batch, inbox, started) {
-            Filled::Complete => self.commit_batch(batch.done),
-            Filled::Lost { culprit, is_final } => self.recover(batch.done, culprit, is_final),
+            Filled::Complete => self.commit_batch(batch.done, room),
+            Filled::Lost { culprit, is_final } => self.recover(batch.done, culprit, is_final, room),
             Filled::Unclear { culprit } => {
                 self.abandon();
                 batch.done.extend(culprit);
-                self.one_by_one(batch.done)
+                self.one_by_one(batch.done, room)
             }
         };
         self.record(&done, started);
@@ -465,31 +496,66 @@ impl Writer {
     }
 
     /// Commits the open transaction of `done`.
-    fn commit_batch(&mut self, mut done: Vec<Entry>) -> Vec<Entry> {
-        let Err(error) = self.commit() else { return done };
+    fn commit_batch(&mut self, mut done: Vec<Entry>, room: &dyn Room) -> Vec<Entry> {
+        let Err(uncommitted) = self.commit() else { return done };
         self.abandon();
+        let lacks_room = matches!(uncommitted, Uncommitted::Full(LimitHit::NoRoomLeft));
+        let is_alone = done.len() == 1;
         // Only the last member can be one that runs once: it ends its batch.
-        if let Some(once) = done.last_mut().filter(|last| !last.member.is_repeatable()) {
-            once.overrule(error.of_commit());
+        let ran_once = |last: &&mut Entry| !last.member.is_repeatable() && !last.failed;
+        if let Some(once) = done.last_mut().filter(ran_once) {
+            once.overrule(match uncommitted {
+                Uncommitted::Full(LimitHit::TooLarge) if is_alone => self.too_large(),
+                // It may be its neighbours that are too large.
+                Uncommitted::Full(_) => no_room_left(),
+                Uncommitted::Failed(error) => error.of_commit(),
+            });
         }
-        self.one_by_one(done)
+        if lacks_room && let Err(error) = self.make_room(|writer| room.start_anew(writer)) {
+            refuse(&mut done, &error);
+            return done;
+        }
+        self.one_by_one(done, room)
     }
 
-    fn commit(&mut self) -> Result<()> {
+    fn commit(&mut self) -> Result<(), Uncommitted> {
         let start = self.clock.now();
         self.progress.expose();
         let result = self.connection.commit().map_err(Error::from);
         self.recorder.commit_time.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);
-        if let Err(error) = &result
-            && error.is_failed_sync()
-        {
-            self.failed_sync = Some(format!("a sync failed inside of a commit ({error})"));
+        let Err(error) = result else { return Ok(()) };
+        self.note_failed_sync(&error, "a commit");
+        Err(match self.wal.take_limit_hit() {
+            Some(hit) if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
+            Some(_) => Uncommitted::Full(LimitHit::TooLarge),
+            None => Uncommitted::Failed(error),
+        })
+    }
+
+    fn too_large(&self) -> Error {
+        let message = format!(
+            "the commit failed: the transaction changes more than fits in the WAL ({} bytes, \
+             option wal_limit_bytes); do less in one transaction or raise the limit",
+            self.wal.limit_bytes()
+        );
+        Error::new(ErrorKind::Invalid, message)
+    }
+
+    fn note_failed_sync(&mut self, error: &Error, inside_of: &str) {
+        if error.is_failed_sync() {
+            self.failed_sync = Some(format!("a sync failed inside of {inside_of} ({error})"));
         }
-        if result.is_err() && self.wal.take_limit_hit() {
-            return Err(too_large(self.wal.limit_bytes()));
+    }
+
+    /// Has `make` wait for room in the WAL. Nobody's time limit runs meanwhile.
+    fn make_room(&mut self, make: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
+        let made = make(&self.connection);
+        self.now = self.clock.now();
+        if let Err(error) = &made {
+            self.note_failed_sync(error, "a checkpoint");
         }
-        result
+        made
     }
 
     /// Rolls back whatever is open.
@@ -500,7 +566,13 @@ impl Writer {
 
     /// The transaction of `done` was lost to `culprit`: runs `done` again and commits it, then
     /// `culprit` alone.
-    fn recover(&mut self, mut done: Vec<Entry>, mut culprit: Entry, is_final: bool) -> Vec<Entry> {
+    fn recover(
+        &mut self,
+        mut done: Vec<Entry>,
+        mut culprit: Entry,
+        is_final: bool,
+        room: &dyn Room,
+    ) -> Vec<Entry> {
         self.abandon();
         self.failures.count_failure();
         if !done.is_empty() {
@@ -509,36 +581,60 @@ impl Writer {
                 && self.commit().is_ok();
             if !again {
                 self.abandon();
-                done = self.one_by_one(done);
+                done = self.one_by_one(done, room);
             }
         }
-        if !is_final && culprit.member.is_repeatable() {
-            self.run_alone(&mut culprit);
+        if !is_final
+            && culprit.member.is_repeatable()
+            && let Err(error) = self.run_alone(&mut culprit, room)
+        {
+            culprit.overrule(error);
         }
         done.push(culprit);
         done
     }
 
-    /// Runs each member that can be repeated in a transaction of its own.
-    fn one_by_one(&mut self, mut done: Vec<Entry>) -> Vec<Entry> {
-        for entry in done.iter_mut().filter(|entry| entry.member.is_repeatable()) {
-            self.run_alone(entry);
+    /// Runs each member that can be repeated in a transaction of its own. When the WAL can get no
+    /// room for one, the rest is refused as it is.
+    fn one_by_one(&mut self, mut done: Vec<Entry>, room: &dyn Room) -> Vec<Entry> {
+        for at in 0..done.len() {
+            if done[at].member.is_repeatable()
+                && let Err(error) = self.run_alone(&mut done[at], room)
+            {
+                refuse(&mut done[at..], &error);
+                break;
+            }
         }
         done
     }
 
-    fn run_alone(&mut self, entry: &mut Entry) {
-        if let Err(error) = self.begin() {
-            return entry.overrule(error.into());
+    /// Runs `entry` in a transaction of its own, with as much room in the WAL as it needs.
+    ///
+    /// # Errors
+    /// When there is no room to be had. Nothing of it is committed, and it has no answer yet.
+    fn run_alone(&mut self, entry: &mut Entry, room: &dyn Room) -> Result<()> {
+        self.make_room(|writer| room.reserve(writer))?;
+        for _ in 0..MOST_RUNS_ALONE {
+            if let Err(error) = self.begin() {
+                entry.overrule(error.into());
+                return Ok(());
+            }
+            let run = self.run(entry);
+            let commits = run.effect == Effect::Stays && !entry.failed;
+            let committed = if commits { self.commit() } else { Ok(()) };
+            self.abandon();
+            match committed {
+                Err(Uncommitted::Full(LimitHit::NoRoomLeft)) => {
+                    self.make_room(|writer| room.start_anew(writer))?;
+                    continue;
+                }
+                Err(Uncommitted::Full(_)) => entry.overrule(self.too_large()),
+                Err(Uncommitted::Failed(error)) => entry.overrule(error.of_commit()),
+                Ok(()) => {}
+            }
+            return Ok(());
         }
-        let run = self.run(entry);
-        if run.effect == Effect::Stays
-            && !entry.failed
-            && let Err(error) = self.commit()
-        {
-            entry.overrule(error.of_commit());
-        }
-        self.abandon();
+        Err(no_room_left())
     }
 
     /// No transaction could be begun: answers as many members as a batch would have had.
@@ -546,9 +642,7 @@ impl Writer {
         let (kind, text) = (error.kind(), error.context("no write transaction can begin"));
         let count = inbox.len().min(self.max_batch);
         let mut refused: Vec<Entry> = inbox.drain(..count).collect();
-        for entry in &mut refused {
-            entry.overrule(Error::new(kind, text.to_string()));
-        }
+        refuse(&mut refused, &Error::new(kind, text.to_string()));
         self.recorder.failed_transactions.add(refused.len() as u64);
         refused
     }
@@ -567,12 +661,20 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
-fn too_large(limit: u64) -> Error {
-    let message = format!(
-        "the transaction changes more than fits in the WAL ({limit} bytes, option \
-         wal_limit_bytes); do less in one transaction or raise the limit"
-    );
-    Error::new(ErrorKind::Invalid, message)
+/// Answers members that are not to run, or that ran and were rolled back; one that runs once and
+/// did so keeps its answer.
+fn refuse(entries: &mut [Entry], error: &Error) {
+    for entry in
+        entries.iter_mut().filter(|entry| entry.attempts == 0 || entry.member.is_repeatable())
+    {
+        entry.overrule(error.repeated());
+    }
+}
+
+fn no_room_left() -> Error {
+    let message = "the WAL had too little room left for the transaction and its neighbours; try \
+                   again, or raise the option wal_limit_bytes";
+    Error::new(ErrorKind::Overloaded, message)
 }
 
 fn swallowed_rollback() -> Error {

@@ -1,6 +1,17 @@
 //! What the engine and the WAL files of one database tell each other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// Why the limit refused a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitHit {
+    /// Earlier commits had left too little room: the transaction may fit when the WAL starts anew.
+    NoRoomLeft,
+    /// The WAL had started anew with this transaction, which is larger than the limit.
+    TooLarge,
+}
+
+const NO_HIT: u8 = u8::MAX;
 
 /// The WAL's limit and figures, shared by the engine and every WAL file of a database.
 ///
@@ -8,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 pub struct WalControl {
     limit_bytes: AtomicU64,
-    limit_hit: AtomicBool,
+    /// What [`LimitHit`] says, or [`NO_HIT`].
+    limit_hit: AtomicU8,
     wal_bytes: AtomicU64,
     wal_bytes_max: AtomicU64,
 }
@@ -24,7 +36,7 @@ impl WalControl {
     pub fn new(limit_bytes: u64) -> WalControl {
         WalControl {
             limit_bytes: AtomicU64::new(limit_bytes),
-            limit_hit: AtomicBool::new(false),
+            limit_hit: AtomicU8::new(NO_HIT),
             wal_bytes: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
         }
@@ -40,11 +52,15 @@ impl WalControl {
         self.limit_bytes.store(bytes, Relaxed);
     }
 
-    /// Whether a write was refused because of the limit since this was last asked.
+    /// Why the limit refused a write since this was last asked, if it did.
     ///
     /// Tells an `SQLITE_FULL` of the limit from one of the disk.
-    pub fn take_limit_hit(&self) -> bool {
-        self.limit_hit.swap(false, Relaxed)
+    pub fn take_limit_hit(&self) -> Option<LimitHit> {
+        match self.limit_hit.swap(NO_HIT, Relaxed) {
+            NO_HIT => None,
+            hit if hit == LimitHit::TooLarge as u8 => Some(LimitHit::TooLarge),
+            _ => Some(LimitHit::NoRoomLeft),
+        }
     }
 
     /// Where the last committed frame of the current WAL generation ends.
@@ -59,8 +75,8 @@ impl WalControl {
         self.wal_bytes_max.load(Relaxed)
     }
 
-    pub(super) fn note_limit_hit(&self) {
-        self.limit_hit.store(true, Relaxed);
+    pub(super) fn note_limit_hit(&self, hit: LimitHit) {
+        self.limit_hit.store(hit as u8, Relaxed);
     }
 
     pub(super) fn note_commit_end(&self, end: u64) {

@@ -36,7 +36,7 @@
 
 use std::sync::Arc;
 
-use super::{File, LowerFile, Result, SyncFlags, WalControl};
+use super::{File, LimitHit, LowerFile, Result, SyncFlags, WalControl};
 use crate::vfs::IoError;
 
 /// How much is held before it is flushed without a commit frame; also what a writer may keep in
@@ -61,7 +61,9 @@ pub struct Gather<F> {
     held_at: u64,
     /// The end of everything this transaction has written: below it, nothing new is gathered.
     append_point: u64,
-    /// The count of write lock releases under which the two above are valid.
+    /// Whether the WAL started anew with this transaction.
+    starts_anew: bool,
+    /// The count of write lock releases under which the three above are valid.
     releases: Option<u64>,
     /// From the WAL header, or else the first frame seen. Fixed for as long as a WAL file is open.
     page_bytes: Option<u64>,
@@ -91,6 +93,7 @@ impl<F: File> Gather<F> {
             held: Vec::new(),
             held_at: 0,
             append_point: 0,
+            starts_anew: false,
             releases: None,
             page_bytes: None,
             commit_page_at: None,
@@ -123,6 +126,7 @@ impl<F: File> Gather<F> {
             }
             self.held.clear();
             self.append_point = 0;
+            self.starts_anew = false;
             self.commit_page_at = None;
         }
     }
@@ -155,6 +159,7 @@ impl<F: File> Gather<F> {
         self.write_through(lower, data, 0)?;
         self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
         self.append_point = WAL_HEADER_BYTES;
+        self.starts_anew = self.releases.is_some();
         self.control.note_commit_end(WAL_HEADER_BYTES);
         Ok(())
     }
@@ -204,7 +209,8 @@ impl<F: File> Gather<F> {
             return self.write_wal_header(lower, data);
         }
         if at + data.len() as u64 > self.control.limit_bytes() {
-            self.control.note_limit_hit();
+            let hit = if self.starts_anew { LimitHit::TooLarge } else { LimitHit::NoRoomLeft };
+            self.control.note_limit_hit(hit);
             return Err(IoError::FULL);
         }
         self.write_frame_part(lower, data, at)

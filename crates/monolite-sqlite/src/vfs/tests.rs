@@ -278,12 +278,13 @@ fn exceeding_the_limit_is_full_and_leaves_no_trace() {
 
     assert_eq!(code_of(insert(&connection, 100)), ffi::SQLITE_FULL);
     assert!(connection.is_autocommit());
-    assert!(rig.control.take_limit_hit() && !rig.control.take_limit_hit());
+    assert_eq!(rig.control.take_limit_hit(), Some(LimitHit::NoRoomLeft));
+    assert_eq!(rig.control.take_limit_hit(), None);
     assert_eq!(rig.wal_file_bytes(), size, "nothing of the commit was passed on");
     assert_eq!((rig.control.wal_bytes(), rig.control.wal_bytes_max()), (size, size));
 
     insert(&connection, 10).unwrap();
-    assert!(!rig.control.take_limit_hit());
+    assert_eq!(rig.control.take_limit_hit(), None);
     assert_eq!(count(&connection).unwrap(), 20);
     connection.execute_batch("PRAGMA wal_checkpoint(RESTART)").unwrap();
     insert(&connection, 20).unwrap();
@@ -294,13 +295,33 @@ fn exceeding_the_limit_is_full_and_leaves_no_trace() {
 }
 
 #[test]
+fn the_limit_tells_a_transaction_that_never_fits_from_one_that_finds_no_room_now() {
+    let rig = Rig::new(Lower::UnixExcl);
+    let connection = rig.open_with_table();
+    rig.control.set_limit_bytes(300_000);
+    insert(&connection, 40).unwrap();
+    let full_with = |pages| {
+        assert_eq!(code_of(insert(&connection, pages)), ffi::SQLITE_FULL);
+        rig.control.take_limit_hit()
+    };
+    assert_eq!(full_with(60), Some(LimitHit::NoRoomLeft));
+    connection.execute_batch("PRAGMA wal_checkpoint(RESTART)").unwrap();
+    assert_eq!(full_with(100), Some(LimitHit::TooLarge));
+    assert_eq!(full_with(100), Some(LimitHit::TooLarge), "again, in the WAL that stayed empty");
+    insert(&connection, 60).unwrap();
+    assert_eq!(full_with(60), Some(LimitHit::NoRoomLeft));
+    assert_eq!(count(&connection).unwrap(), 100);
+}
+
+#[test]
 fn a_spilled_transaction_meets_the_limit_and_is_rolled_back() {
     let rig = Rig::new(Lower::UnixExcl);
     let connection = rig.open_with_table();
     connection.execute_batch("PRAGMA cache_spill=ON; PRAGMA cache_size=10").unwrap();
     rig.control.set_limit_bytes(5 << 20);
     assert_eq!(code_of(insert(&connection, 2000)), ffi::SQLITE_FULL);
-    assert!(connection.is_autocommit() && rig.control.take_limit_hit());
+    assert!(connection.is_autocommit());
+    assert_eq!(rig.control.take_limit_hit(), Some(LimitHit::NoRoomLeft));
     insert(&connection, 5).unwrap();
     assert_eq!(count(&connection).unwrap(), 5);
     let (copy, _directory) = after_crash(&rig.path());
@@ -316,7 +337,7 @@ fn a_failed_flush_fails_the_commit_and_nobody_sees_part_of_it() {
         rig.probe.fail_wal_write(part, error);
         assert_eq!(code_of(insert(&writer, 3000)), error.code());
         assert!(writer.is_autocommit());
-        assert!(!rig.control.take_limit_hit());
+        assert_eq!(rig.control.take_limit_hit(), None);
         assert_eq!((count(&reader).unwrap(), count(&writer).unwrap()), (10, 10));
         insert(&writer, 10).unwrap();
         assert_eq!((count(&reader).unwrap(), count(&writer).unwrap()), (20, 20));

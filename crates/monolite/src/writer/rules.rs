@@ -18,6 +18,8 @@ pub(super) enum Rule {
     FailureIsConfirmedInPlace,
     /// A member over its time limit fails.
     TimeLimitHolds,
+    /// Only what an empty WAL cannot hold is too large.
+    RoomIsMade,
 }
 
 /// Which rule is broken, if any.

@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use monolite_sqlite::{CheckpointMode, Connection};
+
 use super::rules::Rule;
-use super::{Entry, Writer};
+use super::{Entry, Room, Writer, no_room_left};
 use crate::clock::{Clock, SystemClock};
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,12 +39,33 @@ impl HandClock {
     }
 }
 
+/// A WAL that starts anew when it is asked to, or that a reader sits on.
+#[derive(Default)]
+struct BenchRoom {
+    is_blocked: bool,
+}
+
+impl Room for BenchRoom {
+    fn reserve(&self, _: &Connection) -> Result<()> {
+        Ok(())
+    }
+
+    fn start_anew(&self, writer: &Connection) -> Result<()> {
+        if self.is_blocked {
+            return Err(no_room_left());
+        }
+        assert!(!writer.checkpoint(CheckpointMode::Restart)?.blocked);
+        Ok(())
+    }
+}
+
 type Caller<T> = Arc<Completion<T, Error>>;
 
 struct Bench {
     writer: Writer,
     clock: Arc<HandClock>,
     recorder: Arc<Recorder>,
+    room: BenchRoom,
     inbox: VecDeque<Entry>,
     _files: Files,
 }
@@ -63,7 +86,8 @@ impl Bench {
         let mut writer = Writer::new(connection, deadline, &options, figures, progress, opened.wal);
         writer.rules.broken = broken;
         let inbox = VecDeque::new();
-        let mut bench = Bench { writer, clock: hand, recorder, inbox, _files: opened.files };
+        let room = BenchRoom::default();
+        let mut bench = Bench { writer, clock: hand, recorder, room, inbox, _files: opened.files };
         let schema = bench.add(|tx| {
             tx.execute_batch(
                 "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER NOT NULL) STRICT;
@@ -105,11 +129,35 @@ impl Bench {
         })
     }
 
+    /// With a WAL that holds some 70 pages, of which `filled` bytes are taken.
+    fn with_small_wal(broken: Option<Rule>, filled: i64) -> Bench {
+        let mut bench = Bench::new(broken);
+        bench.add(|tx| tx.execute_batch("CREATE TABLE blob(v BLOB)"));
+        bench.run();
+        assert!(!bench.writer.connection.checkpoint(CheckpointMode::Restart).unwrap().blocked);
+        bench.writer.wal.set_limit_bytes(300_000);
+        let filling = bench.add_blob(filled);
+        bench.run();
+        filling.result().unwrap();
+        bench
+    }
+
+    fn add_blob(&mut self, bytes: i64) -> Caller<u32> {
+        self.add(move |tx| {
+            tx.execute("INSERT INTO blob VALUES (zeroblob(?1))", [bytes])?;
+            Ok(tx.attempt())
+        })
+    }
+
+    fn add_blob_once(&mut self, bytes: i64) -> Caller<usize> {
+        self.add_once(move |tx| tx.execute("INSERT INTO blob VALUES (zeroblob(?1))", [bytes]))
+    }
+
     /// Steps until the inbox is empty, answering each batch as the sync thread would.
     fn run(&mut self) -> usize {
         let mut steps = 0;
         while !self.inbox.is_empty() {
-            self.writer.step(&mut self.inbox).into_iter().for_each(Entry::answer);
+            self.writer.step(&mut self.inbox, &self.room).into_iter().for_each(Entry::answer);
             steps += 1;
         }
         steps
@@ -162,7 +210,7 @@ fn holds_only_with(rule: Rule, scenario: fn(Option<Rule>)) {
 fn nobody_is_answered_by_a_step() {
     let mut bench = Bench::new(None);
     let caller = bench.insert(1);
-    let done = bench.writer.step(&mut bench.inbox);
+    let done = bench.writer.step(&mut bench.inbox, &bench.room);
     assert!(!caller.is_answered());
     done.into_iter().for_each(Entry::answer);
     caller.result().unwrap();
@@ -483,4 +531,68 @@ fn engine_statements_are_refused_even_after_the_engine_prepared_them() {
         assert_eq!(run.unwrap_err().kind(), ErrorKind::Invalid);
         assert_eq!(prepared.unwrap_err().kind(), ErrorKind::Invalid);
     }
+}
+
+#[test]
+fn only_what_an_empty_wal_cannot_hold_is_too_large() {
+    holds_only_with(Rule::RoomIsMade, |broken| {
+        let mut bench = Bench::with_small_wal(broken, 200_000);
+        let (first, large) = (bench.insert(1), bench.add_blob(200_000));
+        let (too_large, last) = (bench.add_blob(400_000), bench.insert(2));
+        bench.run();
+        large.result().unwrap();
+        let error = too_large.result().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(first.result().is_ok() && last.result().is_ok());
+        assert_eq!(bench.ids(), [1, 2]);
+    });
+}
+
+#[test]
+fn members_that_fit_only_one_by_one_all_commit() {
+    let mut bench = Bench::with_small_wal(None, 100_000);
+    let callers: Vec<_> = (0..20).map(|_| bench.add_blob(60_000)).collect();
+    assert_eq!(bench.run(), 1);
+    assert!(callers.iter().all(|caller| caller.result().is_ok()));
+}
+
+#[test]
+fn closure_that_runs_once_and_finds_no_room_may_try_again() {
+    let mut bench = Bench::with_small_wal(None, 200_000);
+    let (neighbour, once) = (bench.insert(1), bench.add_blob_once(200_000));
+    bench.run();
+    assert_eq!(once.result().unwrap_err().kind(), ErrorKind::Overloaded);
+    assert_eq!(neighbour.result().unwrap(), 2);
+    let again = bench.add_blob_once(200_000);
+    bench.run();
+    again.result().unwrap();
+    // The first is told of the WAL's state, the second of its own size.
+    for kind in [ErrorKind::Overloaded, ErrorKind::Invalid] {
+        let too_large = bench.add_blob_once(400_000);
+        bench.run();
+        assert_eq!(too_large.result().unwrap_err().kind(), kind);
+    }
+}
+
+#[test]
+fn closure_that_runs_once_and_failed_keeps_its_own_error() {
+    let mut bench = Bench::with_small_wal(None, 200_000);
+    let (large, once) = (bench.add_blob(200_000), bench.add_once(|_| give_up::<()>()));
+    bench.run();
+    assert_eq!(once.result().unwrap_err().kind(), ErrorKind::Aborted);
+    large.result().unwrap();
+}
+
+#[test]
+fn batch_that_gets_no_room_is_refused_and_not_committed_in_part() {
+    let mut bench = Bench::with_small_wal(None, 200_000);
+    bench.room.is_blocked = true;
+    let (small, large) = (bench.insert(1), bench.add_blob(200_000));
+    let once = bench.add_once(|tx| tx.execute("INSERT INTO t VALUES (2, 0)", []));
+    bench.run();
+    for error in [small.result().unwrap_err(), large.result().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+    }
+    assert_eq!(once.result().unwrap_err().kind(), ErrorKind::Overloaded);
+    assert_eq!(bench.ids(), Vec::<i64>::new());
 }

@@ -1,6 +1,7 @@
 //! Limits are kept: the WAL's size, the queue's length, a reader's hold on the past.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -186,6 +187,114 @@ fn a_transaction_larger_than_the_wal_fails_alone() {
     assert!(std::fs::metadata(wal_beside(&path)).unwrap().len() <= LIMIT);
     db.close().unwrap();
     assert_eq!(markers::in_file(&path).unwrap(), [1, 3, 4].into());
+}
+
+/// Fills 70 % of the WAL while a reader keeps it from starting anew, then runs `large` beside a
+/// small write; the reader is ended. Returns what `large` returned.
+fn in_a_wal_with_little_room<T>(db: &Database, large: impl FnOnce() -> T) -> T {
+    let gate = Gate::default();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let read = db.read(|tx| {
+                let count = || tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0));
+                count()?;
+                gate.pass();
+                count()
+            });
+            read.wait()
+        });
+        eventually("the reader has its snapshot", || gate.arrivals() > 0);
+        let first = db.stats().wal_bytes;
+        for id in 100.. {
+            db.write(move |tx| markers::put_filled(tx, id, &[3; 90_000])).wait().unwrap();
+            if db.stats().wal_bytes >= first + LIMIT / 10 * 7 {
+                break;
+            }
+        }
+        let result = large();
+        gate.open();
+        assert_eq!(reading.join().unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+        result
+    })
+}
+
+/// Its three parts are 40 % of the limit together.
+const LARGE: usize = LIMIT as usize / 10 * 4 / 3;
+
+fn with_markers(directory: &Path) -> Database {
+    // However slow the machine is, a batch is not cut short.
+    let options = Options::new().wal_limit_bytes(LIMIT).max_batch_time(Duration::from_secs(60));
+    let db = options.open(directory.join("db")).unwrap();
+    markers::create(&db).unwrap();
+    db
+}
+
+#[test]
+fn a_transaction_that_an_empty_wal_holds_gets_room_in_a_full_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = with_markers(directory.path());
+    in_a_wal_with_little_room(&db, || {
+        let (large, small) = as_one_batch(&db, || {
+            let large = db.write(|tx| markers::put_filled(tx, 1, &vec![1; LARGE]));
+            (large, db.write(|tx| markers::put(tx, 2)))
+        });
+        large.wait().unwrap();
+        small.wait().unwrap();
+    });
+    assert!(db.stats().wal_stalls > 0 && db.stats().wal_bytes_max <= LIMIT);
+    db.close().unwrap();
+    let found = markers::in_file(&directory.path().join("db")).unwrap();
+    assert!(found.contains(&1) && found.contains(&2));
+}
+
+#[test]
+fn a_closure_that_runs_once_and_finds_no_room_can_be_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = with_markers(directory.path());
+    let once = |id| db.write_once(move |tx| markers::put_filled(tx, id, &vec![1; LARGE])).wait();
+    let refused: Error = in_a_wal_with_little_room(&db, || once(1).unwrap_err());
+    assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+    once(2).unwrap();
+    db.close().unwrap();
+    let found = markers::in_file(&directory.path().join("db")).unwrap();
+    assert!(!found.contains(&1) && found.contains(&2));
+}
+
+#[test]
+fn a_batch_larger_than_the_wal_commits_in_parts_and_ends_a_reader_from_between_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = with_markers(directory.path());
+    let (batch, reader) = (Arc::new(Gate::default()), Gate::default());
+    let put = |id| {
+        let batch = Arc::clone(&batch);
+        db.write(move |tx| {
+            if (id, tx.attempt()) == (30, 2) {
+                batch.pass();
+            }
+            markers::put_filled(tx, id, &[4; 40_000])?;
+            Ok::<_, Error>(tx.attempt())
+        })
+    };
+    thread::scope(|scope| {
+        let writes = as_one_batch(&db, || (0..200).map(put).collect::<Vec<_>>());
+        eventually("thirty parts are committed", || batch.arrivals() > 0);
+        let reading = scope.spawn(|| {
+            let read = db.read(|tx| {
+                let count = || tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0));
+                count()?;
+                reader.pass();
+                count()
+            });
+            read.wait()
+        });
+        eventually("the reader has its snapshot", || reader.arrivals() > 0);
+        batch.open();
+        // Once in the batch and once alone: room is made before it runs out.
+        writes.into_iter().for_each(|write| assert_eq!(write.wait().unwrap(), 2));
+        reader.open();
+        assert_eq!(reading.join().unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+    });
+    assert!(db.stats().wal_bytes_max <= LIMIT);
 }
 
 #[test]

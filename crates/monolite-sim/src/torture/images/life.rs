@@ -257,6 +257,8 @@ impl Deed {
         match self {
             Deed::Fails => kind == ErrorKind::Aborted,
             Deed::ViolatesConstraint => kind == ErrorKind::Constraint,
+            // It and its neighbours changed more than was left of the WAL, and it cannot run again.
+            Deed::Once => kind == ErrorKind::Overloaded,
             _ => false,
         }
     }
