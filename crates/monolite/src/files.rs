@@ -306,7 +306,8 @@ fn io_error(path: &Path, error: &io::Error) -> Error {
 fn no_checksums(path: &Path) -> Error {
     let message = format!(
         "{} has no page checksums, which the option page_checksums is to verify; add them with \
-         Options::add_page_checksums, or open it without the option",
+         Options::add_page_checksums, or open it without the option; if it should have them, its \
+         beginning is damaged, and a backup is needed",
         path.display()
     );
     Error::new(ErrorKind::Invalid, message)

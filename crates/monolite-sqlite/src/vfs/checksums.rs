@@ -47,6 +47,9 @@ const RESERVED_AT: usize = 20;
 /// The size of the database header.
 const DATABASE_HEADER_BYTES: usize = 100;
 
+/// How much of a file that seems to have no checksums is searched for a page with one.
+const SEARCHED_BYTES: usize = 256 << 10;
+
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// What is done about checksums.
@@ -221,21 +224,36 @@ impl Pages {
     }
 
     /// Checks a page that came from the database file.
-    fn check_page(&mut self, page: &[u8], at: u64) -> Result {
+    fn check_page(&mut self, lower: &mut LowerFile, page: &[u8], at: u64) -> Result {
         if self.checksums.exist() {
             let pgno = u32::try_from(at / page.len() as u64 + 1).unwrap_or(u32::MAX);
             return if is_intact(page) { Ok(()) } else { Err(self.fault(pgno, at)) };
         }
-        // Has a page 1 without checksums lost the byte that says it has them?
-        if at == 0 && page.starts_with(MAGIC) {
-            self.copy.clear();
-            self.copy.extend_from_slice(page);
-            self.copy[RESERVED_AT] = RESERVED_BYTES;
-            if is_intact(&self.copy) {
-                return Err(self.fault(1, 0));
-            }
+        let is_first = at == 0 && page.starts_with(MAGIC);
+        if is_first && self.has_lost_its_mark(lower, page)? {
+            return Err(self.fault(1, 0));
         }
         Ok(())
+    }
+
+    /// Whether a file whose page 1 says that there are no checksums has some: page 1 itself, but
+    /// for that byte, or, if more of it is damaged, another page.
+    fn has_lost_its_mark(&mut self, lower: &mut LowerFile, page: &[u8]) -> Result<bool> {
+        self.copy.clear();
+        self.copy.extend_from_slice(page);
+        self.copy[RESERVED_AT] = RESERVED_BYTES;
+        if is_intact(&self.copy) {
+            return Ok(true);
+        }
+        let mut beginning = vec![0; SEARCHED_BYTES];
+        match self.inner.read(lower, &mut beginning, 0) {
+            Ok(()) | Err(IoError::SHORT_READ) => {}
+            Err(error) => return Err(error),
+        }
+        // The header's page size may be damaged, too. Zeros are intact and prove nothing.
+        let is_proof = |page: &[u8]| is_intact(page) && page.iter().any(|byte| *byte != 0);
+        let mut sizes = (9..=16).map(|bits| 1 << bits);
+        Ok(sizes.any(|size| beginning.chunks_exact(size).skip(1).any(is_proof)))
     }
 
     /// Reads a page of the WAL together with the header of its frame, and checks both.
@@ -292,7 +310,7 @@ impl File for Pages {
         // What lies beyond the end of the file was zeroed, and a page of zeros is intact.
         let has_content = matches!(outcome, Ok(()) | Err(IoError::SHORT_READ));
         if is_verified && has_content && is_page(buf.len()) {
-            self.check_page(buf, at)?;
+            self.check_page(lower, buf, at)?;
         }
         outcome
     }

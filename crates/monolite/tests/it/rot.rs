@@ -154,6 +154,7 @@ fn a_database_without_checksums_is_refused_and_can_be_given_them() {
     let error = checked().open(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("add_page_checksums"), "{error}");
+    assert!(error.to_string().contains("damaged"), "{error}");
     Options::new().add_page_checksums(&path).unwrap();
     assert_eq!(wrong_pages(&fs::read(&path).unwrap(), PAGE), [0; 0]);
     assert_eq!(open_and_read(checked(), &path).unwrap(), right);
@@ -186,6 +187,21 @@ fn a_header_that_lost_its_reserved_bytes_is_corrupt() {
         let error = checked().open(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
         flip(&path, 20 * 8 + bit);
+    }
+    checked().open(&path).unwrap().close().unwrap();
+}
+
+/// More of page 1 is wrong than the byte that says that there are checksums, once its page size.
+#[test]
+fn a_header_that_lost_its_reserved_bytes_and_more_is_corrupt() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(checked(), &path);
+    for damage in [&[(20, 3), (42, 6), (61, 2)][..], &[(20, 7), (24, 6)], &[(20, 0), (16, 1)]] {
+        damage.iter().for_each(|(byte, bit)| flip(&path, byte * 8 + bit));
+        let error = checked().open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{damage:?}: {error:?}");
+        damage.iter().for_each(|(byte, bit)| flip(&path, byte * 8 + bit));
     }
     checked().open(&path).unwrap().close().unwrap();
 }

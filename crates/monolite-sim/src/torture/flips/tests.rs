@@ -42,6 +42,18 @@ fn damage_is_detected_or_harmless() {
     assert!(kinds.len() >= 4, "only {kinds:?}");
 }
 
+/// Page 1 no longer says that there are checksums, and is damaged elsewhere, too.
+#[test]
+fn a_header_with_several_damaged_bits_is_corrupt() {
+    let directory = tempfile::tempdir().unwrap();
+    let sample = Sample::make(directory.path(), Pages::Checked).unwrap();
+    let path = directory.path().join("case.db");
+    for seed in [1_751_748_499_214_858_199, 7_497_383_231_363_202_779] {
+        let verdict = trial::run(&sample, seed, &path, Pages::Checked, Judge::Fair).unwrap();
+        assert_eq!(verdict, Verdict::Detected(When::Open), "{seed}");
+    }
+}
+
 #[test]
 fn wrong_answers_without_checksums_are_noticed() {
     assert!(verdicts(Pages::Unchecked, Judge::Fair).iter().any(is_wrong));
