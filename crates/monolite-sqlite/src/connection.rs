@@ -7,11 +7,15 @@
 //! - Only the engine's own methods may say `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`; the
 //!   authorizer refuses them to everyone else, see [`crate::Signals`].
 //! - The writer never spills dirty pages before commit, so the WAL is append-only.
+//! - An overlay never commits, and begins transactions on a snapshot only.
 //!
 //! # Threads and locks
-//! A connection is used by one thread at a time. Readers are opened in SQLite's serialized mode,
-//! because a [`Revoker`] may end their snapshot from another thread; writer and checkpointer are
-//! not, and pay for no mutex.
+//! A connection is used by one thread at a time. Readers and overlays are opened in SQLite's
+//! serialized mode, because a [`Revoker`] may end their snapshot from another thread; writer and
+//! checkpointer are not, and pay for no mutex.
+//!
+//! # Not here
+//! What only overlays do: `overlay`.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -25,6 +29,7 @@ use rusqlite::hooks::{AuthContext, Authorization};
 use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
 use crate::memory::Budget;
+use crate::overlay::{self, OverlayState};
 use crate::revoke::Revoker;
 use crate::rules;
 use crate::statements::{Own, Prepared};
@@ -39,6 +44,9 @@ pub enum Role {
     Reader,
     /// The connection that copies the WAL into the database in the background.
     Checkpointer,
+    /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
+    /// of [`crate::vfs::Vfs::register_overlay`], see [`Connection::begin_on`].
+    Overlay,
 }
 
 /// How connections of one database are opened.
@@ -104,6 +112,14 @@ impl Signals {
         self.engine_statement.store(true, Ordering::Relaxed);
         let result = run();
         self.engine_statement.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// Lets the commit hook pass a commit while `run` runs.
+    pub(crate) fn allowing_commit<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.may_commit.store(true, Ordering::Relaxed);
+        let result = run();
+        self.may_commit.store(false, Ordering::Relaxed);
         result
     }
 
@@ -175,6 +191,7 @@ pub struct Connection {
     overdue: Arc<dyn Fn() -> bool + Send + Sync>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
+    pub(crate) overlay: Option<OverlayState>,
 }
 
 /// What transactions on a connection may allocate.
@@ -208,6 +225,9 @@ impl Connection {
             open_flags(role),
             settings.vfs.as_str(),
         )?;
+        if role == Role::Overlay {
+            overlay::check_vfs(&inner)?;
+        }
         inner.busy_timeout(settings.busy_timeout)?;
         inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         harden(&inner)?;
@@ -227,8 +247,9 @@ impl Connection {
         let progress_interval =
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
         let memory = settings.untrusted.as_ref().map(|it| MemoryLimit::new(it, settings.cache_kib));
+        let overlay = (role == Role::Overlay).then(|| OverlayState::new(settings.cache_kib));
         let mut connection =
-            Connection { revoker, prepared, signals, overdue, progress_interval, memory };
+            Connection { revoker, prepared, signals, overdue, progress_interval, memory, overlay };
         connection.watch_progress()?;
         Ok(connection)
     }
@@ -314,7 +335,9 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite, busy when another process writes.
+    /// `SQLITE_MISUSE` on an overlay.
     pub fn begin_immediate(&self) -> Result<()> {
+        self.refuse_to_overlay("BEGIN")?;
         self.engine(Own::BeginImmediate)
     }
 
@@ -322,7 +345,9 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite.
+    /// `SQLITE_MISUSE` on an overlay.
     pub fn begin_deferred(&self) -> Result<()> {
+        self.refuse_to_overlay("BEGIN")?;
         self.engine(Own::Begin)
     }
 
@@ -332,11 +357,12 @@ impl Connection {
     /// The writer commits at `synchronous=NORMAL`: the frames are in the WAL file, not synced.
     ///
     /// # Errors
-    /// Those of SQLite; the transaction may still be open afterwards.
+    /// Those of SQLite; the transaction may still be open afterwards. `SQLITE_MISUSE` on an
+    /// overlay.
     pub fn commit(&self) -> Result<()> {
-        self.signals.may_commit.store(true, Ordering::Relaxed);
-        let result = self.end_statements_if_busy(|| self.engine(Own::Commit));
-        self.signals.may_commit.store(false, Ordering::Relaxed);
+        self.refuse_to_overlay("COMMIT")?;
+        let end = || self.end_statements_if_busy(|| self.engine(Own::Commit));
+        let result = self.signals.allowing_commit(end);
         self.end_leftover_snapshot()?;
         result
     }
@@ -408,7 +434,7 @@ impl Connection {
         self.end_statements_if_busy(|| self.engine(own))
     }
 
-    fn engine(&self, own: Own) -> Result<()> {
+    pub(crate) fn engine(&self, own: Own) -> Result<()> {
         self.signals.as_engine(|| self.prepared.run_own(own))
     }
 
@@ -454,7 +480,9 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite; being blocked by a reader or another process is not an error.
+    /// `SQLITE_MISUSE` on an overlay.
     pub fn checkpoint(&self, mode: CheckpointMode) -> Result<Checkpoint> {
+        self.refuse_to_overlay("a checkpoint")?;
         let mode = match mode {
             CheckpointMode::Passive => ffi::SQLITE_CHECKPOINT_PASSIVE,
             CheckpointMode::Restart => ffi::SQLITE_CHECKPOINT_RESTART,
@@ -488,16 +516,15 @@ impl Connection {
     /// It is one transaction with a rollback journal: a crash leaves the old file or the new one.
     ///
     /// # Errors
-    /// Those of SQLite; busy when there is another connection.
+    /// Those of SQLite; busy when there is another connection. `SQLITE_MISUSE` on an overlay.
     pub fn rewrite(&self, bytes: u8) -> Result<()> {
+        self.refuse_to_overlay("VACUUM")?;
         reserve_bytes(self.raw(), bytes)?;
-        self.signals.may_commit.store(true, Ordering::Relaxed);
         // Neither the copy nor the changed pages need to fit in memory.
         let sql = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; \
                    PRAGMA journal_mode = DELETE; VACUUM";
-        let result = self.signals.as_engine(|| self.raw().execute_batch(sql));
-        self.signals.may_commit.store(false, Ordering::Relaxed);
-        result
+        let run = || self.signals.as_engine(|| self.raw().execute_batch(sql));
+        self.signals.allowing_commit(run)
     }
 
     /// Lets the close of this connection, when it is the last one, remove the WAL file.
@@ -521,7 +548,7 @@ fn open_flags(role: Role) -> OpenFlags {
     let common = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
     match role {
         Role::Writer => common | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        Role::Reader => common | OpenFlags::SQLITE_OPEN_FULL_MUTEX,
+        Role::Reader | Role::Overlay => common | OpenFlags::SQLITE_OPEN_FULL_MUTEX,
         Role::Checkpointer => common | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     }
 }
@@ -565,11 +592,17 @@ fn set_pragmas(connection: &rusqlite::Connection, role: Role, settings: &Setting
             return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
         }
     }
+    // None of these reads the file, which an overlay cannot do before it has a snapshot.
+    connection.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA cache_spill = OFF; \
+         PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;",
+    )?;
+    if role == Role::Overlay {
+        return Ok(());
+    }
     let synchronous = if settings.sync { "NORMAL" } else { "OFF" };
     connection.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; \
-         PRAGMA cache_size = -{}; PRAGMA cache_spill = OFF; PRAGMA temp_store = MEMORY; \
-         PRAGMA wal_autocheckpoint = 0;",
+        "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{};",
         settings.cache_kib
     ))?;
     if role == Role::Reader {

@@ -38,7 +38,9 @@ mod checksums;
 mod control;
 mod gather;
 mod lower;
+mod overlay;
 mod shim;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +53,11 @@ pub use lower::{
     Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,
     sync_database,
 };
+pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, header_in};
+#[cfg(test)]
+pub(crate) use overlay::{BROKEN, Rule};
+pub use snapshot::Snapshot;
+pub(crate) use snapshot::{Request, ask};
 
 /// What a file call returns.
 pub type Result<T = ()> = std::result::Result<T, IoError>;
@@ -75,8 +82,26 @@ impl IoError {
     pub const WRITE: IoError = IoError::constant(ffi::SQLITE_IOERR_WRITE);
     /// A sync failed (`SQLITE_IOERR_FSYNC`).
     pub const SYNC: IoError = IoError::constant(ffi::SQLITE_IOERR_FSYNC);
+    /// A truncation failed (`SQLITE_IOERR_TRUNCATE`).
+    pub const TRUNCATE: IoError = IoError::constant(ffi::SQLITE_IOERR_TRUNCATE);
+    /// A deletion failed (`SQLITE_IOERR_DELETE`).
+    pub const DELETE: IoError = IoError::constant(ffi::SQLITE_IOERR_DELETE);
+    /// A lock cannot be had (`SQLITE_IOERR_LOCK`).
+    pub const LOCK: IoError = IoError::constant(ffi::SQLITE_IOERR_LOCK);
+    /// A lock of the wal-index cannot be had (`SQLITE_IOERR_SHMLOCK`).
+    pub const SHM_LOCK: IoError = IoError::constant(ffi::SQLITE_IOERR_SHMLOCK);
+    /// The wal-index cannot be mapped (`SQLITE_IOERR_SHMMAP`).
+    pub const SHM_MAP: IoError = IoError::constant(ffi::SQLITE_IOERR_SHMMAP);
+    /// Somebody else is in the way (`SQLITE_BUSY`).
+    pub const BUSY: IoError = IoError::constant(ffi::SQLITE_BUSY);
     /// A file cannot be opened (`SQLITE_CANTOPEN`).
     pub const CANT_OPEN: IoError = IoError::constant(ffi::SQLITE_CANTOPEN);
+
+    /// A file control that the file does not know (`SQLITE_NOTFOUND`).
+    pub(crate) const NOT_FOUND: IoError = IoError::constant(ffi::SQLITE_NOTFOUND);
+    /// What an overlay shows is not pinned any more (`SQLITE_IOERR_BLOCKED`, which SQLite itself
+    /// has ceased to use).
+    pub const UNPINNED: IoError = IoError::constant(ffi::SQLITE_IOERR_BLOCKED);
 
     const fn constant(code: c_int) -> IoError {
         IoError(NonZero::new(code).expect("an error code is not SQLITE_OK"))
@@ -288,6 +313,16 @@ pub trait File: Send {
     fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
         lower.device_characteristics()
     }
+
+    /// Has an overlay be one of `snapshot` from the next transaction on. Only the database file of
+    /// an overlay can, and it is the outermost decorator, so no other file has this to forward.
+    ///
+    /// # Errors
+    /// `SQLITE_NOTFOUND` where the file is not that of an overlay; otherwise see
+    /// [`Vfs::register_overlay`].
+    fn show(&mut self, _lower: &mut LowerFile, _snapshot: Option<&Snapshot>) -> Result {
+        Err(IoError::NOT_FOUND)
+    }
 }
 
 /// The file that passes everything on.
@@ -348,6 +383,18 @@ impl Vfs {
             rusqlite::Error::SqliteFailure(code, Some(refusal))
         })?;
         Ok(Vfs { slot: shim::Registered::new(lower, storage)? })
+    }
+
+    /// Registers a VFS for the overlays ([`crate::Role::Overlay`]) of a database whose other
+    /// connections use a VFS over [`Lower::UnixExcl`] with the same `storage`. Initializes SQLite.
+    ///
+    /// Its files read what those of `storage` do. They refuse every change, and reading after the
+    /// snapshot is not pinned any more.
+    ///
+    /// # Errors
+    /// As for [`Vfs::register`].
+    pub fn register_overlay(storage: Arc<dyn Storage>) -> rusqlite::Result<Vfs> {
+        Vfs::register(Lower::UnixExcl, Arc::new(overlay::Overlays::new(storage)))
     }
 
     /// The name to open connections with.

@@ -9,12 +9,12 @@ use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::ffi;
 
-use super::{IoError, Result};
+use super::{IoError, Result, Snapshot};
 
 /// The most that is handed to the lower file in one write.
 ///
@@ -27,9 +27,23 @@ pub const MAX_WRITE_BYTES: usize = 124 * 1024;
 #[derive(Debug)]
 pub struct LowerFile {
     file: *mut ffi::sqlite3_file,
-    /// Counts how often this connection released the WAL's write lock. Owned by the database file,
-    /// shared with its WAL.
-    write_releases: Option<Arc<AtomicU64>>,
+    /// Owned by the database file, shared with its WAL.
+    ties: Option<Arc<Ties>>,
+}
+
+/// What the database file of a connection and its WAL have in common.
+#[derive(Debug, Default)]
+pub(super) struct Ties {
+    /// Counts how often this connection released the WAL's write lock.
+    write_releases: AtomicU64,
+    /// What an overlay shows.
+    shown: Mutex<Option<Snapshot>>,
+}
+
+impl Ties {
+    fn shown(&self) -> MutexGuard<'_, Option<Snapshot>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Calls a method of the lower file.
@@ -59,11 +73,8 @@ fn signed(offset: u64) -> i64 {
 impl LowerFile {
     /// # Safety
     /// `file` must be open in a lower VFS, used by this value alone, and stay so until `close`.
-    pub(super) unsafe fn new(
-        file: *mut ffi::sqlite3_file,
-        write_releases: Option<Arc<AtomicU64>>,
-    ) -> LowerFile {
-        LowerFile { file, write_releases }
+    pub(super) unsafe fn new(file: *mut ffi::sqlite3_file, ties: Option<Arc<Ties>>) -> LowerFile {
+        LowerFile { file, ties }
     }
 
     /// Closes the file, whose method table the caller no longer uses.
@@ -176,19 +187,36 @@ impl LowerFile {
     ///
     /// A WAL file learns from it that what was written since the last commit is void.
     pub fn write_releases(&self) -> Option<u64> {
-        self.write_releases.as_ref().map(|count| count.load(Relaxed))
+        self.ties.as_ref().map(|ties| ties.write_releases.load(Relaxed))
     }
 
     /// Counts a release. `Relaxed` does: only the connection's own files read it, and what moves a
     /// connection between threads orders their accesses.
     pub(super) fn note_write_release(&self) {
-        if let Some(count) = &self.write_releases {
-            count.fetch_add(1, Relaxed);
+        if let Some(ties) = &self.ties {
+            ties.write_releases.fetch_add(1, Relaxed);
         }
     }
 
-    pub(super) fn share_write_releases(&self) -> Option<Arc<AtomicU64>> {
-        self.write_releases.clone()
+    pub(super) fn share_ties(&self) -> Option<Arc<Ties>> {
+        self.ties.clone()
+    }
+
+    /// Sets what this overlay's files show.
+    pub(super) fn set_shown(&self, snapshot: Option<Snapshot>) {
+        if let Some(ties) = &self.ties {
+            *ties.shown() = snapshot;
+        }
+    }
+
+    /// What this overlay's files show.
+    pub(super) fn shown(&self) -> Option<Snapshot> {
+        self.ties.as_ref()?.shown().clone()
+    }
+
+    /// Whether that is pinned; `None` when nothing is shown.
+    pub(super) fn is_shown_pinned(&self) -> Option<bool> {
+        self.ties.as_ref()?.shown().as_ref().map(Snapshot::is_pinned)
     }
 
     pub(super) fn check_reserved_lock(&mut self, held: &mut c_int) -> c_int {
@@ -261,7 +289,23 @@ impl ShmLock {
     /// Whether this ends a write transaction of the WAL.
     pub fn releases_write_lock(self) -> bool {
         // The wal-index format fixes WAL_WRITE_LOCK at 0.
-        self.offset == 0 && self.flags & ffi::SQLITE_SHM_UNLOCK != 0
+        self.offset == 0 && !self.takes()
+    }
+
+    /// Whether this is about the lock of a write transaction and no other.
+    pub fn is_write_lock(self) -> bool {
+        self.offset == 0 && self.count == 1
+    }
+
+    /// Which READ lock a reader takes or releases with this; `None` for any other lock.
+    pub fn shared_read_slot(self) -> Option<c_int> {
+        // The format fixes WAL_READ_LOCK(0) at 3; a reader holds one of them, shared.
+        (self.offset >= 3 && self.flags & ffi::SQLITE_SHM_SHARED != 0).then_some(self.offset - 3)
+    }
+
+    /// Whether this takes locks.
+    pub fn takes(self) -> bool {
+        self.flags & ffi::SQLITE_SHM_LOCK != 0
     }
 }
 

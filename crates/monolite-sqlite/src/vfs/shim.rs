@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::ffi;
 use rusqlite::ffi::{sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 
+use super::lower::Ties;
+use super::snapshot::{self, REQUEST, Request, Tracker};
 use super::{
     Deletion, File, FileKind, IoError, LockLevel, Lower, LowerFile, Result, ShmLock, ShmRequest,
     Storage, SyncFlags,
@@ -36,6 +38,8 @@ struct Slot {
     name: CString,
     vfs: *mut sqlite3_vfs,
     lower: *mut sqlite3_vfs,
+    /// Which one that is.
+    kind: Lower,
     /// `None` once the registration was dropped.
     storage: Mutex<Option<Arc<dyn Storage>>>,
     open_files: AtomicUsize,
@@ -58,11 +62,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Registered {
     pub(super) fn new(lower: Lower, storage: Arc<dyn Storage>) -> Result<Registered> {
         // SAFETY: the name is a C string.
-        let lower = unsafe { ffi::sqlite3_vfs_find(lower.name().as_ptr()) };
-        if lower.is_null() {
+        let vfs = unsafe { ffi::sqlite3_vfs_find(lower.name().as_ptr()) };
+        if vfs.is_null() {
             return Err(IoError::CANT_OPEN);
         }
-        let slot = free_slot(lower).unwrap_or_else(|| new_slot(lower));
+        let slot = free_slot(vfs).unwrap_or_else(|| new_slot(vfs, lower));
         *locked(&slot.storage) = Some(storage);
         // SAFETY: the VFS is complete and lives for ever, and so does its name.
         let code = unsafe { ffi::sqlite3_vfs_register(slot.vfs, 0) };
@@ -97,7 +101,7 @@ fn free_slot(lower: *mut sqlite3_vfs) -> Option<&'static Slot> {
     Some(free.swap_remove(index))
 }
 
-fn new_slot(lower: *mut sqlite3_vfs) -> &'static Slot {
+fn new_slot(lower: *mut sqlite3_vfs, kind: Lower) -> &'static Slot {
     // SAFETY: the lower VFS is one of SQLite's own, registered for good.
     let (size, longest_path) = unsafe { ((*lower).szOsFile, (*lower).mxPathname) };
     let name = unused_name();
@@ -126,7 +130,7 @@ fn new_slot(lower: *mut sqlite3_vfs) -> &'static Slot {
         xNextSystemCall: None,
     }));
     let open_files = AtomicUsize::new(0);
-    let slot = Box::new(Slot { name, vfs, lower, storage: Mutex::new(None), open_files });
+    let slot = Box::new(Slot { name, vfs, lower, kind, storage: Mutex::new(None), open_files });
     let slot: &'static Slot = Box::leak(slot);
     // SAFETY: `vfs` was allocated above and SQLite does not know it yet.
     unsafe { (*vfs).pAppData = ptr::from_ref(slot).cast_mut().cast() };
@@ -165,6 +169,7 @@ struct ShimFile {
     base: sqlite3_file,
     lower: LowerFile,
     file: Box<dyn File>,
+    tracker: Tracker,
     slot: &'static Slot,
 }
 
@@ -234,7 +239,7 @@ unsafe fn open_file(
     let mut lower = unsafe {
         let lower_file = file.byte_add(LOWER_OFFSET);
         open_lower(slot.lower, name, lower_file, flags, out_flags)?;
-        LowerFile::new(lower_file, write_release_count(kind, name))
+        LowerFile::new(lower_file, ties(kind, name))
     };
     let opened = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: a name that is not null is a C string that SQLite keeps for the whole call.
@@ -249,7 +254,8 @@ unsafe fn open_file(
             // lower file is open, so it has methods.
             unsafe {
                 let base = sqlite3_file { pMethods: lower_methods(file) };
-                file.cast::<ShimFile>().write(ShimFile { base, lower, file: made, slot });
+                let tracker = Tracker::default();
+                file.cast::<ShimFile>().write(ShimFile { base, lower, file: made, tracker, slot });
             }
             Ok(())
         }
@@ -289,14 +295,14 @@ unsafe fn lower_methods(file: *mut sqlite3_file) -> *const sqlite3_io_methods {
     methods_like(unsafe { &*(*file.byte_add(LOWER_OFFSET)).pMethods })
 }
 
-/// The count of write lock releases that a file of this kind has: a new one for a database file,
-/// and for a WAL that of its database.
+/// The ties that a file of this kind has: new ones for a database file, and for a WAL those of its
+/// database.
 ///
 /// # Safety
 /// For a WAL, `name` must be what SQLite passed to `xOpen`.
-unsafe fn write_release_count(kind: FileKind, name: *const c_char) -> Option<Arc<AtomicU64>> {
+unsafe fn ties(kind: FileKind, name: *const c_char) -> Option<Arc<Ties>> {
     match kind {
-        FileKind::Database => Some(Arc::new(AtomicU64::new(0))),
+        FileKind::Database => Some(Arc::default()),
         // SAFETY: the pager opens the WAL with a name that leads to its database file, which is
         // open and not in a call: SQLite opens the WAL between calls on it, on the same thread.
         FileKind::Wal => unsafe {
@@ -304,7 +310,7 @@ unsafe fn write_release_count(kind: FileKind, name: *const c_char) -> Option<Arc
             if database.is_null() || !is_ours((*database).pMethods) {
                 return None;
             }
-            (*database.cast::<ShimFile>()).lower.share_write_releases()
+            (*database.cast::<ShimFile>()).lower.share_ties()
         },
         FileKind::Journal | FileKind::Temp => None,
     }
@@ -386,8 +392,18 @@ unsafe extern "C" fn file_control(
     op: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: SQLite passes an open file of ours, and what it defines for `op`.
-    unsafe { shim(file).lower.file_control(op, argument) }
+    // SAFETY: SQLite passes an open file of ours.
+    let shim = unsafe { shim(file) };
+    if op == REQUEST {
+        // SAFETY: only `snapshot::ask` uses the opcode, with a `Request` that it lends.
+        let request = unsafe { &mut *argument.cast::<Request<'_>>() };
+        return guard(ffi::SQLITE_IOERR, || match request {
+            Request::Show(snapshot) => shim.file.show(&mut shim.lower, *snapshot),
+            _ => snapshot::answer(&shim.tracker, request),
+        });
+    }
+    // SAFETY: SQLite passes what it defines for `op`.
+    unsafe { shim.lower.file_control(op, argument) }
 }
 
 unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
@@ -412,8 +428,13 @@ unsafe extern "C" fn shm_map(
 ) -> c_int {
     // SAFETY: SQLite passes an open file of ours and a place for the address.
     let (shim, out) = unsafe { (shim(file), &mut *out) };
+    let request = ShmRequest { index, size, extend };
     guard(ffi::SQLITE_IOERR_SHMMAP, || {
-        let region = shim.file.shm_map(&mut shim.lower, ShmRequest { index, size, extend })?;
+        let region = shim.file.shm_map(&mut shim.lower, request)?;
+        // Other processes may use the wal-index of a VFS that is not exclusive.
+        if shim.slot.kind == Lower::UnixExcl {
+            shim.tracker.note_map(request, &region);
+        }
         *out = region.address;
         IoError::from_code(region.code).map_or(Ok(()), Err)
     })
@@ -432,7 +453,17 @@ unsafe extern "C" fn shm_lock(
         // Before the release: from then on another connection may write where this one did.
         shim.lower.note_write_release();
     }
-    guard(ffi::SQLITE_IOERR_SHMLOCK, || shim.file.shm_lock(&mut shim.lower, lock))
+    if !lock.takes() {
+        // Before the release, too: what it protected may change from then on.
+        shim.tracker.note_release(lock);
+    }
+    guard(ffi::SQLITE_IOERR_SHMLOCK, || {
+        shim.file.shm_lock(&mut shim.lower, lock)?;
+        if lock.takes() {
+            shim.tracker.note_taken(lock);
+        }
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
@@ -440,6 +471,7 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     let shim = unsafe { shim(file) };
     guard(ffi::SQLITE_OK, || {
         shim.file.shm_barrier(&mut shim.lower);
+        shim.tracker.note_barrier();
         Ok(())
     });
 }
@@ -447,6 +479,7 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete_flag: c_int) -> c_int {
     // SAFETY: SQLite passes an open file of ours.
     let shim = unsafe { shim(file) };
+    shim.tracker.note_unmap();
     guard(ffi::SQLITE_IOERR, || shim.file.shm_unmap(&mut shim.lower, delete_flag))
 }
 
