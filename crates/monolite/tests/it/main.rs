@@ -18,6 +18,7 @@ mod durability;
 mod files;
 mod isolation;
 mod limits;
+mod locks;
 mod rot;
 mod rules;
 mod sharing;
