@@ -23,6 +23,8 @@ struct Probe {
     wal_syncs: AtomicU64,
     database_syncs: AtomicU64,
     shm_locks: AtomicU64,
+    /// Reads of the database that are longer than any page.
+    long_reads: AtomicU64,
     live_files: AtomicI64,
     opened: Mutex<HashMap<FileKind, u64>>,
     deleted: Mutex<Vec<PathBuf>>,
@@ -97,6 +99,9 @@ impl File for ProbedFile {
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         let panics = self.probe.panic_in_database_read.load(SeqCst);
         assert!(!(panics && self.kind == FileKind::Database), "asked to panic in a read");
+        if buf.len() > 65_536 {
+            self.probe.long_reads.fetch_add(1, SeqCst);
+        }
         lower.read(buf, at)
     }
 
@@ -229,6 +234,24 @@ fn a_large_commit_is_one_write_below_the_gather() {
     insert(&ungathered, 900).unwrap();
     assert!(plain.probe.wal_writes.load(SeqCst) - before > 1800);
     assert_eq!(plain.wal_file_bytes(), rig.wal_file_bytes());
+}
+
+#[test]
+fn a_file_without_checksums_is_searched_for_some_once() {
+    let rig = Rig::new(Lower::UnixExcl);
+    let probed = Probed { wal: Arc::clone(&rig.control), probe: Arc::clone(&rig.probe) };
+    let checksums = Arc::new(PageChecksums::new(ChecksumUse::Verify));
+    let storage = Checksummed::new(Arc::new(probed), checksums);
+    let rig = Rig { vfs: Vfs::register(Lower::UnixExcl, Arc::new(storage)).unwrap(), ..rig };
+    let (writer, reader) = (rig.open_with_table(), rig.open());
+    insert(&writer, 1).unwrap();
+    writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    for _ in 0..5 {
+        // The reader reads page 1 again after each, from the database file: it has not changed.
+        writer.execute("UPDATE t SET v = zeroblob(3000)", []).unwrap();
+        assert_eq!(count(&reader).unwrap(), 1);
+    }
+    assert_eq!(rig.probe.long_reads.load(SeqCst), 1);
 }
 
 #[test]
