@@ -13,6 +13,7 @@ use crate::vfs::{
 };
 
 mod model;
+mod pins;
 
 /// A database with a writer, whose other connections are opened as needed.
 struct Rig {

@@ -31,14 +31,15 @@ impl Random {
     }
 }
 
+fn try_rows(connection: &Connection) -> Result<Rows> {
+    connection.with_statement("SELECT id, value, text FROM item", |statement| {
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)));
+        statement.query_map([], row).and_then(Iterator::collect)
+    })?
+}
+
 fn rows(connection: &Connection) -> Rows {
-    connection
-        .with_statement("SELECT id, value, text FROM item", |statement| {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)));
-            statement.query_map([], row).and_then(Iterator::collect)
-        })
-        .unwrap()
-        .unwrap()
+    try_rows(connection).unwrap()
 }
 
 fn execute(connection: &Connection, sql: &str, arguments: impl rusqlite::Params) -> usize {
