@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use monolite::Options;
 use monolite::vfs::FileKind;
 
+mod content;
 mod crash;
 mod fault;
 mod file;
@@ -32,7 +33,7 @@ mod inode;
 #[cfg(test)]
 mod tests;
 
-pub use crash::{Crash, Image, Left, remove, wal_beside};
+pub use crash::{Crash, Image, Left, Place, remove, wal_beside};
 pub use fault::{Call, Fault, Hook, Operation, Plan, Times};
 
 use crash::NAMES;

@@ -11,12 +11,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 
-use super::inode::{Inode, SECTOR, What, overwrite, pieces};
+use super::content::Content;
+use super::inode::{Inode, SECTOR, What, pieces};
 
 /// How many names a database has: its own, its WAL's, its journal's.
 pub(super) const NAMES: usize = 3;
@@ -121,9 +122,9 @@ fn choose(inode: &Inode, left: Left, rng: &mut Rng) -> Chosen {
     chosen
 }
 
-fn surviving(inode: &Inode, left: Left, rng: &mut Rng) -> Vec<u8> {
+fn surviving(inode: &Inode, left: Left, rng: &mut Rng) -> Content {
     let Chosen { last, resized } = choose(inode, left, rng);
-    let mut bytes = inode.durable.to_vec();
+    let mut bytes = inode.durable.clone();
     let mut size = bytes.len();
     let mut sizes = vec![size];
     for (index, change) in inode.pending.iter().enumerate() {
@@ -133,7 +134,7 @@ fn surviving(inode: &Inode, left: Left, rng: &mut Rng) -> Vec<u8> {
                 size = size.max(at + data.len());
                 for (sector, at, piece) in pieces(*at, data) {
                     if is_there(&sector) {
-                        overwrite(&mut bytes, at, piece);
+                        bytes.write(at, piece);
                     }
                 }
             }
@@ -146,8 +147,8 @@ fn surviving(inode: &Inode, left: Left, rng: &mut Rng) -> Vec<u8> {
     }
     match left {
         Left::Nothing => {}
-        Left::Everything => bytes.resize(size, 0),
-        _ if rng.bool() => bytes.resize(sizes[rng.usize(..sizes.len())], 0),
+        Left::Everything => bytes.resize(size),
+        _ if rng.bool() => bytes.resize(sizes[rng.usize(..sizes.len())]),
         _ => {}
     }
     bytes
@@ -155,26 +156,26 @@ fn surviving(inode: &Inode, left: Left, rng: &mut Rng) -> Vec<u8> {
 
 /// Cuts or extends `bytes` to `size`: what is beyond is zero in the sectors that `reached` names,
 /// and the file is shorter if that holds for all of them.
-fn cut(bytes: &mut Vec<u8>, size: usize, reached: impl Fn(usize) -> bool) {
+fn cut(bytes: &mut Content, size: usize, reached: impl Fn(usize) -> bool) {
     let mut is_whole = true;
     for sector in size / SECTOR..bytes.len().div_ceil(SECTOR) {
         if reached(sector) {
             let from = (sector * SECTOR).max(size);
             let to = ((sector + 1) * SECTOR).min(bytes.len());
-            bytes[from..to].fill(0);
+            bytes.clear(from..to);
         } else {
             is_whole = false;
         }
     }
     if is_whole {
-        bytes.resize(size, 0);
+        bytes.resize(size);
     }
 }
 
 /// The files of a database after a power cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    files: [Option<Vec<u8>>; NAMES],
+    files: [Option<Content>; NAMES],
 }
 
 impl Image {
@@ -184,17 +185,24 @@ impl Image {
     /// # Errors
     /// Those of the file system.
     pub fn write_to(&self, path: &Path) -> io::Result<()> {
+        self.write_over(None, path)
+    }
+
+    /// As [`Image::write_to`]; `before` is what is there, if that is known.
+    fn write_over(&self, before: Option<&Image>, path: &Path) -> io::Result<()> {
         remove_one(&beside(path, "-shm"))?;
-        for (content, suffix) in self.files.iter().zip(SUFFIXES) {
+        for (name, (content, suffix)) in self.files.iter().zip(SUFFIXES).enumerate() {
             let path = beside(path, suffix);
             let Some(content) = content else {
                 remove_one(&path)?;
                 continue;
             };
             // In place: on a file system in memory new pages cost more than what is written.
-            let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
-            file.write_all(content)?;
-            file.set_len(content.len() as u64)?;
+            let file = File::options().write(true).create(true).truncate(false).open(path)?;
+            let len = file.metadata()?.len();
+            let before = before.and_then(|before| before.files[name].as_ref());
+            // SQLite deletes the WAL of an empty database.
+            content.write_to(&file, before.filter(|before| before.len() as u64 == len))?;
         }
         Ok(())
     }
@@ -207,7 +215,7 @@ impl Image {
         let mut files = [None, None, None];
         for (content, suffix) in files.iter_mut().zip(SUFFIXES) {
             *content = match std::fs::read(beside(path, suffix)) {
-                Ok(bytes) => Some(bytes),
+                Ok(bytes) => Some(bytes.into()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
@@ -215,8 +223,47 @@ impl Image {
         Ok(Image { files })
     }
 
-    pub(super) fn into_files(self) -> [Option<Vec<u8>>; NAMES] {
+    pub(super) fn into_files(self) -> [Option<Content>; NAMES] {
         self.files
+    }
+}
+
+/// Where images are put one after another to be looked at: only what differs is written.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    holds: Option<Image>,
+}
+
+impl Place {
+    /// Images will be put at `path` and its companions.
+    pub fn new(path: PathBuf) -> Place {
+        Place { path, holds: None }
+    }
+
+    /// Puts `image` here in place of what is here, and returns the path of its database. Whoever
+    /// opens it changes nothing in its files.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn put(&mut self, image: &Image) -> io::Result<&Path> {
+        let before = self.holds.take();
+        image.write_over(before.as_ref(), &self.path)?;
+        // SQLite makes the WAL that is missing, and rolls a journal back.
+        if let [Some(_), Some(_), None] = &image.files {
+            self.holds = Some(image.clone());
+        }
+        Ok(&self.path)
+    }
+
+    /// As [`Place::put`], for those who change the files.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn give(&mut self, image: &Image) -> io::Result<&Path> {
+        self.put(image)?;
+        self.holds = None;
+        Ok(&self.path)
     }
 }
 

@@ -13,6 +13,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::content::Content;
+
 /// Bytes that a disk writes whole.
 pub(super) const SECTOR: usize = 512;
 
@@ -32,8 +34,7 @@ pub(super) struct Change {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    /// Shared with captured crashes, so that taking one copies nothing.
-    pub(super) durable: Arc<Vec<u8>>,
+    pub(super) durable: Content,
     pub(super) pending: VecDeque<Change>,
     /// The number of the next change.
     next: u64,
@@ -43,8 +44,8 @@ pub(super) struct Inode {
 
 impl Inode {
     /// A file that is on disk with this content.
-    pub(super) fn on_disk(content: Vec<u8>) -> Inode {
-        Inode { size: content.len(), durable: Arc::new(content), ..Inode::default() }
+    pub(super) fn on_disk(content: Content) -> Inode {
+        Inode { size: content.len(), durable: content, ..Inode::default() }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -70,19 +71,19 @@ impl Inode {
         let count = self.pending.partition_point(|change| change.number < mark);
         let settled: Vec<Change> = self.pending.drain(..count).collect();
         let written = redirtied(&settled);
-        let durable = Arc::make_mut(&mut self.durable);
+        let durable = &mut self.durable;
         let mut left: Vec<Change> = Vec::new();
         for change in settled {
             match &change.what {
                 What::Size(size) => {
-                    durable.resize(*size, 0);
+                    durable.resize(*size);
                     left.retain_mut(|earlier| earlier.survives_cut(*size));
                 }
-                What::Write { at, data } if !change.abandoned => overwrite(durable, *at, data),
+                What::Write { at, data } if !change.abandoned => durable.write(*at, data),
                 What::Write { at, data } => {
                     for (sector, at, piece) in pieces(*at, data) {
                         if written.contains(&sector) {
-                            overwrite(durable, at, piece);
+                            durable.write(at, piece);
                         } else {
                             let what = What::Write { at, data: piece.into() };
                             left.push(Change { what, ..change.clone() });
@@ -134,12 +135,4 @@ pub(super) fn pieces(at: usize, data: &[u8]) -> impl Iterator<Item = (usize, usi
         let (from, to) = ((sector * SECTOR).max(at), ((sector + 1) * SECTOR).min(end));
         (sector, from, &data[from - at..to - at])
     })
-}
-
-/// Writes to a file that grows as it must.
-pub(super) fn overwrite(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
-    if bytes.len() < at + data.len() {
-        bytes.resize(at + data.len(), 0);
-    }
-    bytes[at..at + data.len()].copy_from_slice(data);
 }

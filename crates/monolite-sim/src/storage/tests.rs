@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use monolite::{Database, ErrorKind, Options};
 
+use super::content::Content;
 use super::inode::{Inode, SECTOR, What};
 use super::*;
 use crate::markers;
@@ -20,14 +21,14 @@ fn crash_of(inode: &Inode) -> Crash {
 
 fn left_of(inode: &Inode, left: Left) -> Vec<u8> {
     let [database, ..] = crash_of(inode).image(left, &mut fastrand::Rng::new()).into_files();
-    database.unwrap()
+    database.unwrap().to_vec()
 }
 
 /// Every content that a file of few sectors may be left with.
 fn possible(inode: &Inode) -> BTreeSet<Vec<u8>> {
     let (crash, mut rng) = (crash_of(inode), fastrand::Rng::with_seed(1));
     let image = |_| crash.image(Left::random(&mut rng), &mut rng).into_files();
-    (0..2_000).map(image).map(|[database, ..]| database.unwrap()).collect()
+    (0..2_000).map(image).map(|[database, ..]| database.unwrap().to_vec()).collect()
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn a_sync_makes_durable_what_was_written_before_it_began() {
 
 #[test]
 fn after_a_failed_sync_a_later_one_writes_only_what_was_written_again() {
-    let mut inode = Inode::on_disk(vec![0; 3 * SECTOR]);
+    let mut inode = Inode::on_disk(vec![0; 3 * SECTOR].into());
     write(&mut inode, 0, 1, SECTOR);
     write(&mut inode, SECTOR, 1, SECTOR);
     inode.abandon(inode.mark());
@@ -69,7 +70,7 @@ fn a_durable_cut_ends_what_was_abandoned_beyond_it() {
 /// The cut came first, so it must not undo what was written and synced after it.
 #[test]
 fn a_write_that_is_durable_survives_a_cut_before_it_whose_sync_failed() {
-    let mut inode = Inode::on_disk(vec![7; 3 * SECTOR]);
+    let mut inode = Inode::on_disk(vec![7; 3 * SECTOR].into());
     inode.note(What::Size(0));
     inode.abandon(inode.mark());
     write(&mut inode, 0, 9, SECTOR);
@@ -83,7 +84,7 @@ fn a_write_that_is_durable_survives_a_cut_before_it_whose_sync_failed() {
 
 #[test]
 fn any_subset_of_the_sectors_may_survive_in_any_order() {
-    let mut inode = Inode::on_disk(vec![0; 3 * SECTOR]);
+    let mut inode = Inode::on_disk(vec![0; 3 * SECTOR].into());
     write(&mut inode, 0, 1, 3 * SECTOR);
     write(&mut inode, SECTOR, 2, SECTOR);
     let sectors = |bytes: &Vec<u8>| -> Vec<u8> { bytes.chunks(SECTOR).map(|s| s[0]).collect() };
@@ -95,7 +96,7 @@ fn any_subset_of_the_sectors_may_survive_in_any_order() {
 
 #[test]
 fn an_unsynced_change_of_size_may_be_lost_or_done() {
-    let mut inode = Inode::on_disk(vec![7; 2 * SECTOR]);
+    let mut inode = Inode::on_disk(vec![7; 2 * SECTOR].into());
     inode.note(What::Size(0));
     write(&mut inode, 0, 9, SECTOR);
     let found = possible(&inode);
@@ -169,5 +170,65 @@ fn a_failed_sync_poisons_the_engine() -> anyhow::Result<()> {
     let plan = Plan { at: disk.calls() + 1, fault: Fault::Error, times: Times::FromThenOn };
     disk.set_hook(move |call| plan.decide(call).filter(|_| call.operation.is_sync()));
     assert_eq!(markers::create(&db).unwrap_err().kind(), ErrorKind::Poisoned);
+    Ok(())
+}
+
+#[test]
+fn a_content_is_what_a_vector_would_be_and_its_copies_stay() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let (mut content, mut bytes) = (Content::default(), Vec::new());
+    let mut copies: Vec<(Content, Vec<u8>)> = Vec::new();
+    for _ in 0..600 {
+        let (at, len, byte) = (rng.usize(..90_000), rng.usize(..40_000), rng.u8(1..));
+        match rng.u8(..8) {
+            0 => {
+                content.resize(at);
+                bytes.resize(at, 0);
+            }
+            1 => {
+                let (from, to) = (at.min(bytes.len()), (at + len).min(bytes.len()));
+                content.clear(from..to);
+                bytes[from..to].fill(0);
+            }
+            2 => copies.push((content.clone(), bytes.clone())),
+            _ => {
+                content.write(at, &vec![byte; len]);
+                bytes.resize(bytes.len().max(at + len), 0);
+                bytes[at..at + len].fill(byte);
+            }
+        }
+        assert!(content.to_vec() == bytes && content.len() == bytes.len());
+    }
+    assert!(copies.iter().all(|(content, bytes)| content.to_vec() == *bytes));
+    assert!(content == bytes.into());
+}
+
+#[test]
+fn a_place_holds_the_last_image_whole() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut place = Place::new(directory.path().join("db"));
+    let mut rng = fastrand::Rng::with_seed(4);
+    let mut inode = Inode::default();
+    for round in 0..300 {
+        for _ in 0..rng.usize(1..6) {
+            write(&mut inode, rng.usize(..120_000), rng.u8(..), rng.usize(1..20_000));
+        }
+        if rng.u8(..3) == 0 {
+            inode.note(What::Size(rng.usize(..90_000)));
+        }
+        if rng.u8(..4) == 0 {
+            inode.settle(inode.mark());
+        }
+        let mut crash = crash_of(&inode);
+        crash.names[1] = if round % 17 == 0 { vec![None] } else { vec![Some(0)] };
+        let image = crash.image(Left::random(&mut rng), &mut rng);
+        if round % 7 == 0 {
+            let path = place.give(&image)?;
+            assert!(Image::read_from(path)? == image);
+            std::fs::write(path, "something else")?;
+        } else {
+            assert!(Image::read_from(place.put(&image)?)? == image, "round {round}");
+        }
+    }
     Ok(())
 }

@@ -25,11 +25,11 @@ use monolite::{Database, Options};
 
 use super::survivors::{Wrong, compare, examine, fast_directory};
 use super::{Check, Finding, Outcome, Setting};
-use crate::storage::{Disk, Image, Left, RealSyncs};
+use crate::storage::{Disk, Image, Left, Place, RealSyncs};
 use life::{Arrangement, Life, Taken};
 
 /// Images of one database's life: with more its tables would grow and each image would cost more.
-const IMAGES_PER_LIFE: u64 = 250;
+const IMAGES_PER_LIFE: u64 = 150;
 
 /// Images of one crash: choosing again costs less than another crash.
 const IMAGES_PER_CRASH: u64 = 2;
@@ -59,6 +59,7 @@ struct Seen {
 struct Examined {
     images: u64,
     acknowledged: u64,
+    wal_starts: u64,
     seen: Vec<Seen>,
     complaints: Vec<String>,
 }
@@ -67,7 +68,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(Check::Images);
     let directory = fast_directory(setting)?;
     let start = std::time::Instant::now();
-    let mut crashes_in_recovery = 0;
+    let (mut crashes_in_recovery, mut wal_starts) = (0, 0);
     for number in 0..amount.div_ceil(IMAGES_PER_LIFE) {
         if setting.watch.is_stopped() {
             break;
@@ -79,11 +80,13 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
             setting.watch.is_stopped()
         })?;
         crashes_in_recovery += examined.images / CRASHES_AGAIN;
+        wal_starts += examined.wal_starts;
         note(setting, &mut outcome, seed, examined)?;
     }
     let rate = outcome.attempted as f64 / start.elapsed().as_secs_f64();
     outcome.notes.push(format!("{rate:.0} images a second"));
     outcome.notes.push(format!("about {crashes_in_recovery} of them crashed again in recovery"));
+    outcome.notes.push(format!("the WAL started anew {wal_starts} times"));
     controls(setting, &mut outcome, directory.path())?;
     Ok(outcome)
 }
@@ -156,12 +159,12 @@ fn live(
     let lived = thread::scope(|scope| {
         let examiners: Vec<_> = (0..EXAMINERS)
             .map(|number| {
-                let place = scratch.path().join(format!("image-{number}"));
+                let mut place = Place::new(scratch.path().join(format!("image-{number}")));
                 let receiver = Arc::clone(&receiver);
                 let (examined, images) = (&examined, &images);
                 scope.spawn(move || {
                     while let Some(taken) = next(&receiver) {
-                        look_at(&taken, &place, life.images, images, examined, done)?;
+                        look_at(&taken, &mut place, life.images, images, examined, done)?;
                     }
                     anyhow::Ok(())
                 })
@@ -178,6 +181,7 @@ fn live(
     let mut examined = examined.into_inner().unwrap_or_else(PoisonError::into_inner);
     examined.images = images.load(Ordering::SeqCst);
     examined.acknowledged = lived.acknowledged;
+    examined.wal_starts = lived.wal_starts;
     examined.complaints = lived.complaints;
     Ok(examined)
 }
@@ -189,7 +193,7 @@ fn next(receiver: &Mutex<Receiver<Taken>>) -> Option<Taken> {
 /// Makes images of one crash and examines them.
 fn look_at(
     taken: &Taken,
-    place: &Path,
+    place: &mut Place,
     most: u64,
     images: &AtomicU64,
     examined: &Mutex<Examined>,
@@ -205,12 +209,16 @@ fn look_at(
         let left = Left::random(&mut rng);
         let image = taken.crash.image(left, &mut rng);
         let found = if number.is_multiple_of(CRASHES_AGAIN) {
-            crash_again(&image, place, &mut rng)?
+            let (opened, again) = crash_again(&image, place.give(&image)?, &mut rng);
+            let path = place.put(&again)?;
+            opened.and_then(|()| examine(path))
+        } else if number.is_multiple_of(OPENED_BY_US) {
+            let path = place.give(&image)?;
+            open_by_us(path).and_then(|()| examine(path))
         } else {
-            image.write_to(place)?;
-            if number.is_multiple_of(OPENED_BY_US) { open_by_us(place) } else { Ok(()) }
+            examine(place.put(&image)?)
         };
-        let verdict = found.and_then(|()| examine(place)).and_then(|found| {
+        let verdict = found.and_then(|found| {
             let acknowledged = locked(&taken.ledger);
             compare(&found, &acknowledged[..taken.acknowledged])
         });
@@ -223,15 +231,14 @@ fn look_at(
     Ok(())
 }
 
-fn open_by_us(place: &Path) -> Result<(), Wrong> {
-    let opened = Options::new().readers(1).open(place).and_then(|db| db.close());
+fn open_by_us(path: &Path) -> Result<(), Wrong> {
+    let opened = Options::new().readers(1).open(path).and_then(|db| db.close());
     opened.map_err(|error| Wrong::Other(format!("Monolite cannot open the image: {error}")))
 }
 
-/// Opens the image on a simulated disk and leaves at `place` what a crash in the middle of the
-/// recovery or soon after it leaves.
-fn crash_again(image: &Image, place: &Path, rng: &mut Rng) -> Result<Result<(), Wrong>> {
-    image.write_to(place)?;
+/// Opens the image, which is at `path`, on a simulated disk, and makes an image of a crash in the
+/// middle of the recovery or soon after it.
+fn crash_again(image: &Image, path: &Path, rng: &mut Rng) -> (Result<(), Wrong>, Image) {
     let disk = Disk::with(image.clone(), RealSyncs::Skipped);
     let (at, again) = (rng.u64(1..120), Arc::new(Mutex::new(None)));
     let (slot, capturing) = (Arc::clone(&again), disk.clone());
@@ -241,12 +248,13 @@ fn crash_again(image: &Image, place: &Path, rng: &mut Rng) -> Result<Result<(), 
         }
         None
     });
-    let opened = disk.under(Options::new().readers(1)).open(place);
+    let opened = disk.under(Options::new().readers(1)).open(path);
     let closed = opened.and_then(|db: Database| db.close());
     disk.clear_hook();
     let crash = locked(&again).take().unwrap_or_else(|| disk.capture());
-    crash.image(Left::random(rng), rng).write_to(place)?;
-    Ok(closed.map_err(|error| Wrong::Other(format!("Monolite cannot open the image: {error}"))))
+    let closed =
+        closed.map_err(|error| Wrong::Other(format!("Monolite cannot open the image: {error}")));
+    (closed, crash.image(Left::random(rng), rng))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

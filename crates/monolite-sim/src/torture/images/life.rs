@@ -83,6 +83,8 @@ pub(super) struct Taken {
 /// What came of it.
 pub(super) struct Lived {
     pub(super) acknowledged: u64,
+    /// How often the WAL was copied whole and started anew.
+    pub(super) wal_starts: u64,
     pub(super) complaints: Vec<String>,
 }
 
@@ -153,10 +155,11 @@ pub(super) fn live(
         taker.end();
     });
     disk.clear_hook();
+    let wal_starts = db.stats().checkpoints_completed;
     drop(db);
     let acknowledged = locked(&shared.ledger).len() as u64;
     let complaints = std::mem::take(&mut *locked(&shared.complaints));
-    Ok(Lived { acknowledged, complaints })
+    Ok(Lived { acknowledged, wal_starts, complaints })
 }
 
 impl Taker {
@@ -225,13 +228,14 @@ enum Deed {
 
 impl Deed {
     fn random(rng: &mut Rng) -> Deed {
-        match rng.u8(..100) {
-            0..60 => Deed::Small,
-            60..75 => Deed::Filled(rng.usize(..6_000)),
-            75 => Deed::Large(rng.usize(20_000..300_000)),
-            76 => Deed::Large(rng.usize(20_000..1_200_000)),
-            77..84 => Deed::Once,
-            84..94 => Deed::Fails,
+        match rng.u16(..1_000) {
+            0..600 => Deed::Small,
+            600..750 => Deed::Filled(rng.usize(..2_500)),
+            750..765 => Deed::Large(rng.usize(20_000..200_000)),
+            // Some need more room than the WAL keeps free.
+            765..770 => Deed::Large(rng.usize(200_000..1_500_000)),
+            770..840 => Deed::Once,
+            840..940 => Deed::Fails,
             _ => Deed::ViolatesConstraint,
         }
     }
