@@ -33,6 +33,7 @@ use crate::overlay::{self, OverlayState};
 use crate::revoke::Revoker;
 use crate::rules;
 use crate::statements::{Own, Prepared};
+use crate::tracking;
 use crate::untrusted::{self, Untrusted};
 
 /// What a connection is opened for.
@@ -84,6 +85,7 @@ pub struct Signals {
     may_commit: AtomicBool,
     interrupted: AtomicBool,
     revoked: AtomicBool,
+    beyond_pages: AtomicBool,
     denial: Mutex<Option<String>>,
 }
 
@@ -101,6 +103,19 @@ impl Signals {
     /// Takes the reason of the authorizer's last refusal.
     pub fn take_denial(&self) -> Option<String> {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether a statement had other inputs than pages since this was last asked, see
+    /// [`Connection::take_pages`].
+    pub(crate) fn take_beyond_pages(&self) -> bool {
+        // Not a swap, which costs ten times as much: the connection's user alone is here.
+        let had = self.beyond_pages.load(Ordering::Relaxed);
+        self.beyond_pages.store(false, Ordering::Relaxed);
+        had
+    }
+
+    pub(crate) fn mark_beyond_pages(&self) {
+        self.beyond_pages.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn mark_revoked(&self) {
@@ -131,6 +146,9 @@ impl Signals {
         if self.is_untrusted && overdue() {
             self.interrupted.store(true, Ordering::Relaxed);
             return Authorization::Deny;
+        }
+        if tracking::beyond_pages(&context.action, context.database_name) {
+            self.mark_beyond_pages();
         }
         let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
         let general = || rules::refusal(&context.action, context.database_name);
@@ -192,6 +210,10 @@ pub struct Connection {
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
     pub(crate) overlay: Option<OverlayState>,
+    /// Whether its file's pages are all read through the page cache, once that was asked.
+    pub(crate) is_trackable: Cell<Option<bool>>,
+    /// A schema cookie, and whether that schema has virtual tables.
+    pub(crate) virtual_tables: Cell<Option<(u32, bool)>>,
 }
 
 /// What transactions on a connection may allocate.
@@ -248,8 +270,17 @@ impl Connection {
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
         let memory = settings.untrusted.as_ref().map(|it| MemoryLimit::new(it, settings.cache_kib));
         let overlay = (role == Role::Overlay).then(|| OverlayState::new(settings.cache_kib));
-        let mut connection =
-            Connection { revoker, prepared, signals, overdue, progress_interval, memory, overlay };
+        let mut connection = Connection {
+            revoker,
+            prepared,
+            signals,
+            overdue,
+            progress_interval,
+            memory,
+            overlay,
+            is_trackable: Cell::new(None),
+            virtual_tables: Cell::new(None),
+        };
         connection.watch_progress()?;
         Ok(connection)
     }
@@ -268,7 +299,7 @@ impl Connection {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>) -> R,
     ) -> Result<R> {
-        self.prepared.with(sql, run)
+        self.prepared.with(sql, &self.signals, run)
     }
 
     /// The flags its hooks set.

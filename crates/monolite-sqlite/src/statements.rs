@@ -17,6 +17,8 @@ use std::ptr::NonNull;
 use hashbrown::HashMap;
 use rusqlite::{Result, Statement};
 
+use crate::connection::Signals;
+
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
 
@@ -54,11 +56,31 @@ impl Own {
     }
 }
 
+/// A statement of a user.
+struct Kept {
+    statement: Statement<'static>,
+    /// Whether its results depend on more than pages, as the authorizer said when it was prepared.
+    is_beyond_pages: bool,
+}
+
+impl Kept {
+    fn run<R>(&mut self, signals: &Signals, run: impl FnOnce(&mut Statement<'_>) -> R) -> R {
+        let was_beyond_pages = signals.take_beyond_pages();
+        let result = run(&mut *Cleared(&mut self.statement).0);
+        // SQLite prepares a statement again when the schema has changed.
+        self.is_beyond_pages |= signals.take_beyond_pages();
+        if self.is_beyond_pages || was_beyond_pages {
+            signals.mark_beyond_pages();
+        }
+        result
+    }
+}
+
 /// A connection on the heap, with the statements that were prepared on it.
 pub(crate) struct Prepared {
     /// Owned; from `Box::into_raw`. The statements below borrow it.
     connection: NonNull<rusqlite::Connection>,
-    by_text: RefCell<HashMap<Box<str>, Statement<'static>>>,
+    by_text: RefCell<HashMap<Box<str>, Kept>>,
     own: RefCell<[Option<Statement<'static>>; Own::COUNT]>,
 }
 
@@ -103,6 +125,7 @@ impl Prepared {
     pub(crate) fn with<R>(
         &self,
         sql: &str,
+        signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>) -> R,
     ) -> Result<R> {
         // Borrowed already: called from inside of `run`, by a function that maps rows.
@@ -110,14 +133,20 @@ impl Prepared {
             return self.connection().prepare(sql).map(|mut statement| run(&mut statement));
         };
         if let Some(statement) = kept.get_mut(sql) {
-            return Ok(run(&mut *Cleared(statement).0));
+            return Ok(statement.run(signals, run));
         }
         if kept.len() >= KEPT {
             kept.clear();
         }
-        let prepared = self.prepare(sql)?;
+        let was_beyond_pages = signals.take_beyond_pages();
+        let prepared = self.prepare(sql);
+        let is_beyond_pages = signals.take_beyond_pages();
+        if was_beyond_pages {
+            signals.mark_beyond_pages();
+        }
+        let prepared = Kept { statement: prepared?, is_beyond_pages };
         let statement = kept.entry(sql.into()).insert(prepared).into_mut();
-        Ok(run(&mut *Cleared(statement).0))
+        Ok(statement.run(signals, run))
     }
 
     /// Runs one of the engine's own statements.

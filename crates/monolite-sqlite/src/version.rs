@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
-use crate::memory;
+use crate::{memory, pcache};
 
 /// The oldest SQLite that Monolite runs on, as `sqlite3_libversion_number` counts it (3.51.3).
 ///
@@ -20,8 +20,9 @@ pub const MIN_VERSION_UNTRUSTED: i32 = 3_054_000;
 /// Prepares SQLite for this process, once, and checks its version.
 ///
 /// Memory statistics are switched off when SQLite has not been initialised yet: they cost one
-/// process-wide mutex for each allocation; and its allocations are counted for [`crate::Budget`].
-/// When another library was first, its settings stay.
+/// process-wide mutex for each allocation; its allocations are counted for [`crate::Budget`], and
+/// its page cache is wrapped for [`crate::Connection::track_pages`]. When another library was
+/// first, its settings stay.
 ///
 /// # Errors
 /// The text of the refusal when the SQLite linked into this program is older than [`MIN_VERSION`].
@@ -29,6 +30,7 @@ pub fn initialize() -> Result<(), String> {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
         memory::install();
+        pcache::install();
         // SAFETY: sqlite3_config is called before this crate opened any connection; when SQLite is
         // already initialised it returns SQLITE_MISUSE and changes nothing, which is accepted.
         unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0) };

@@ -23,7 +23,8 @@
 //! opening a file takes a lock.
 //!
 //! # Not here
-//! The gathering of WAL frames is in [`gather`](self::Gather); the C side is in `shim` (SQLite
+//! The gathering of WAL frames is in [`gather`](self::Gather), the record of changed pages in
+//! [`changes`](self::Changes); the C side is in `shim` (SQLite
 //! calls us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
 
 use std::ffi::{CStr, c_int};
@@ -34,6 +35,7 @@ use std::sync::Arc;
 
 use rusqlite::ffi;
 
+mod changes;
 mod checksums;
 mod control;
 mod gather;
@@ -44,6 +46,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub use changes::Changes;
 pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
 };
@@ -58,6 +61,8 @@ pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, hea
 pub(crate) use overlay::{BROKEN, Rule};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::{Request, ask};
+
+use changes::Published;
 
 /// What a file call returns.
 pub type Result<T = ()> = std::result::Result<T, IoError>;
@@ -331,7 +336,8 @@ pub struct Forward;
 
 impl File for Forward {}
 
-/// The storage of production: everything is passed on, and WAL frames are gathered.
+/// The storage of production: everything is passed on, WAL frames are gathered, and it is recorded
+/// which pages they change.
 #[derive(Debug)]
 pub struct Direct {
     wal: Arc<WalControl>,
@@ -344,11 +350,13 @@ impl Direct {
     }
 
     /// Puts around `file` what the engine's own file of this kind has around the lower one: the
-    /// gathering of WAL frames. `file` then sees the calls that go to the disk.
+    /// gathering of WAL frames and the record of [`Changes`]. `file` then sees the calls that go to
+    /// the disk.
     pub fn around(&self, kind: FileKind, file: impl File + 'static) -> Box<dyn File> {
         match kind {
             FileKind::Wal => Box::new(Gather::new(file, Arc::clone(&self.wal))),
-            FileKind::Database | FileKind::Journal | FileKind::Temp => Box::new(file),
+            FileKind::Database => Box::new(Published::new(file, Arc::clone(&self.wal))),
+            FileKind::Journal | FileKind::Temp => Box::new(file),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use super::Changes;
+
 /// Why the limit refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitHit {
@@ -15,7 +17,8 @@ const NO_HIT: u8 = u8::MAX;
 
 /// The WAL's limit and figures, shared by the engine and every WAL file of a database.
 ///
-/// All figures are in bytes. They are hints between threads and order nothing else (`Relaxed`).
+/// All figures are in bytes. They are hints between threads and order nothing else (`Relaxed`);
+/// [`Changes`] has rules of its own.
 #[derive(Debug)]
 pub struct WalControl {
     limit_bytes: AtomicU64,
@@ -23,6 +26,7 @@ pub struct WalControl {
     limit_hit: AtomicU8,
     wal_bytes: AtomicU64,
     wal_bytes_max: AtomicU64,
+    changes: Changes,
 }
 
 impl Default for WalControl {
@@ -39,6 +43,7 @@ impl WalControl {
             limit_hit: AtomicU8::new(NO_HIT),
             wal_bytes: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
+            changes: Changes::default(),
         }
     }
 
@@ -73,6 +78,11 @@ impl WalControl {
     /// The largest size the WAL file has had.
     pub fn wal_bytes_max(&self) -> u64 {
         self.wal_bytes_max.load(Relaxed)
+    }
+
+    /// Which commit changed which page last.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     pub(super) fn note_limit_hit(&self, hit: LimitHit) {

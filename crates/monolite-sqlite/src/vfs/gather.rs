@@ -15,7 +15,9 @@
 //! 4. When the page of a commit frame has arrived, the held range is flushed before the write
 //!    returns. It is flushed too once it exceeds [`MAX_HELD_BYTES`]: frames without a commit frame
 //!    mean nothing.
-//! 5. Reads that overlap the held range, and every size, sync and truncate, flush first.
+//! 5. Before that flush, the commit and the page numbers of its frames are given to
+//!    [`Changes`](super::Changes): nobody can see the commit yet.
+//! 6. Reads that overlap the held range, and every size, sync and truncate, flush first.
 //!
 //! # Invariants
 //! - When a commit is published nothing is held: its last write flushed, or failed.
@@ -69,6 +71,9 @@ pub struct Gather<F> {
     page_bytes: Option<u64>,
     /// Where the page of a commit frame is awaited.
     commit_page_at: Option<u64>,
+    /// The pages of the frames since the last commit; those of frames that were written again, or
+    /// rolled back with a savepoint, among them.
+    changed: Vec<u32>,
     /// A rule of this module that a test breaks on purpose, to see that another test would notice.
     #[cfg(test)]
     pub(super) broken: Option<Rule>,
@@ -97,6 +102,7 @@ impl<F: File> Gather<F> {
             releases: None,
             page_bytes: None,
             commit_page_at: None,
+            changed: Vec::new(),
             #[cfg(test)]
             broken: None,
         }
@@ -128,6 +134,7 @@ impl<F: File> Gather<F> {
             self.append_point = 0;
             self.starts_anew = false;
             self.commit_page_at = None;
+            self.changed.clear();
         }
     }
 
@@ -223,10 +230,13 @@ impl<F: File> Gather<F> {
         if is_header {
             let is_commit = big_endian(&data[4..8]) != 0;
             self.commit_page_at = is_commit.then_some(at + FRAME_HEADER_BYTES);
+            self.changed.push(big_endian(&data[..4]));
             return Ok(());
         }
         self.page_bytes.get_or_insert(len);
         if self.commit_page_at.take_if(|page_at| *page_at == at).is_some() {
+            self.control.changes().record(&self.changed);
+            self.changed.clear();
             if !self.breaks(Rule::FlushAtCommit) {
                 self.flush(lower)?;
             }

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags, ffi};
 use super::gather::Rule;
 use super::*;
 
+mod changes;
 mod model;
 
 /// What a [`Probed`] storage saw and is to do.

@@ -1,0 +1,354 @@
+//! Owns a wrapper around SQLite's page cache that sees which pages a connection fetches and which
+//! ones it keeps pinned.
+//!
+//! # Format
+//! What SQLite takes for its cache handle is a [`Cache`] of ours, which has that of the cache
+//! underneath. Each page has [`OWN_BYTES`] more than SQLite asked for at the end of its `pExtra`;
+//! the first of them says whether the page is pinned.
+//!
+//! # Algorithm
+//! - The pager asks the cache for every page that it uses, whether it has it in use already or not
+//!   (`sqlite3PcacheFetch`). While a cache is recording, each number asked for is noted.
+//! - The pager unpins a page once nobody refers to it and it is clean (`sqlite3PcacheRelease`,
+//!   `sqlite3PcacheMakeClean`). A changed page therefore stays pinned until it is written at the
+//!   commit, or dropped by the rollback: as long as no statement is running, the pages that are
+//!   pinned are page 1 and those that the open transaction has changed.
+//! - Which cache is that of a connection's main database? `sqlite3_db_release_memory` calls
+//!   `xShrink` on each of its caches, main first. A thread that only wants to know has [`PROBE`]
+//!   set, and then nothing is released.
+//!
+//! # Invariants
+//! - The wrapper is installed before SQLite has created any cache, so every handle is one of ours.
+//! - A `Cache` is used under the mutex of its connection, by SQLite and by [`MainCache`] alike.
+//!
+//! # Not here
+//! Reads that go around the page cache: `vfs::Published` and the VFS seam keep SQLite from them.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint};
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
+
+use crate::pages::Recorder;
+
+/// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
+const OWN_BYTES: usize = 8;
+
+type Fetch = unsafe extern "C" fn(*mut sqlite3_pcache, c_uint, c_int) -> *mut sqlite3_pcache_page;
+type Unpin = unsafe extern "C" fn(*mut sqlite3_pcache, *mut sqlite3_pcache_page, c_int);
+
+/// The methods of SQLite's own cache that are wrapped.
+struct Lower {
+    create: unsafe extern "C" fn(c_int, c_int, c_int) -> *mut sqlite3_pcache,
+    cache_size: unsafe extern "C" fn(*mut sqlite3_pcache, c_int),
+    page_count: unsafe extern "C" fn(*mut sqlite3_pcache) -> c_int,
+    fetch: Fetch,
+    unpin: Unpin,
+    rekey: unsafe extern "C" fn(*mut sqlite3_pcache, *mut sqlite3_pcache_page, c_uint, c_uint),
+    truncate: unsafe extern "C" fn(*mut sqlite3_pcache, c_uint),
+    destroy: unsafe extern "C" fn(*mut sqlite3_pcache),
+    shrink: unsafe extern "C" fn(*mut sqlite3_pcache),
+}
+
+static LOWER: OnceLock<Lower> = OnceLock::new();
+
+/// Puts the wrapper around SQLite's page cache; whether it is there. It cannot be put there once
+/// another library has initialised SQLite.
+pub(crate) fn install() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    *INSTALLED.get_or_init(|| try_install().is_some())
+}
+
+fn try_install() -> Option<()> {
+    let mut methods = MaybeUninit::<sqlite3_pcache_methods2>::zeroed();
+    // SAFETY: GETPCACHE2 writes a whole structure through this pointer, or nothing when SQLite is
+    // initialised; all zero is a valid value of it (no functions).
+    let mut methods = unsafe {
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETPCACHE2, methods.as_mut_ptr());
+        methods.assume_init()
+    };
+    let found = Lower {
+        create: methods.xCreate?,
+        cache_size: methods.xCachesize?,
+        page_count: methods.xPagecount?,
+        fetch: methods.xFetch?,
+        unpin: methods.xUnpin?,
+        rekey: methods.xRekey?,
+        truncate: methods.xTruncate?,
+        destroy: methods.xDestroy?,
+        shrink: methods.xShrink?,
+    };
+    LOWER.set(found).ok()?;
+    methods.xCreate = Some(create);
+    methods.xCachesize = Some(cache_size);
+    methods.xPagecount = Some(page_count);
+    methods.xFetch = Some(fetch);
+    methods.xUnpin = Some(unpin);
+    methods.xRekey = Some(rekey);
+    methods.xTruncate = Some(truncate);
+    methods.xDestroy = Some(destroy);
+    methods.xShrink = Some(shrink);
+    // SAFETY: SQLite copies the structure; its functions keep the contract of those they wrap, and
+    // they live as long as the process. When SQLite is initialised already, nothing is changed.
+    let code = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_PCACHE2, &raw const methods) };
+    (code == ffi::SQLITE_OK).then_some(())
+}
+
+fn lower() -> &'static Lower {
+    // Set before SQLite learned of the functions that call this.
+    LOWER.get().expect("the wrapper is installed after the cache underneath is known")
+}
+
+/// A page cache as SQLite knows it.
+struct Cache {
+    lower: *mut sqlite3_pcache,
+    /// Those of `lower()`, where the two frequent calls find them without another look-up.
+    fetch: Fetch,
+    unpin: Unpin,
+    /// Where in `pExtra` the byte is that says whether the page is pinned.
+    pinned_at: usize,
+    is_recording: bool,
+    recorder: Recorder,
+}
+
+impl Cache {
+    /// # Safety
+    /// `page` must be a page of this cache.
+    unsafe fn pinned(&self, page: *mut sqlite3_pcache_page) -> *mut u8 {
+        // SAFETY: a page of this cache has `OWN_BYTES` at this place, see `create`.
+        unsafe { (*page).pExtra.cast::<u8>().add(self.pinned_at) }
+    }
+}
+
+/// # Safety
+/// `cache` must have been made by `create` and not been destroyed, and nobody else be using it.
+unsafe fn ours<'a>(cache: *mut sqlite3_pcache) -> &'a mut Cache {
+    // SAFETY: `create` made it from a `Box<Cache>`; the caller says that it is used by nobody else.
+    unsafe { &mut *cache.cast::<Cache>() }
+}
+
+unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut sqlite3_pcache {
+    let Lower { create, fetch, unpin, .. } = *lower();
+    let pinned_at = (extra as usize).next_multiple_of(OWN_BYTES);
+    // SAFETY: SQLite's arguments are handed on, with room for our bytes.
+    let lower = unsafe { create(page, (pinned_at + OWN_BYTES) as c_int, purgeable) };
+    if lower.is_null() {
+        return ptr::null_mut();
+    }
+    let recorder = Recorder::default();
+    let cache = Cache { lower, fetch, unpin, pinned_at, is_recording: false, recorder };
+    Box::into_raw(Box::new(cache)).cast()
+}
+
+unsafe extern "C" fn cache_size(cache: *mut sqlite3_pcache, pages: c_int) {
+    // SAFETY: SQLite passes a cache of ours.
+    unsafe { (lower().cache_size)(ours(cache).lower, pages) }
+}
+
+unsafe extern "C" fn page_count(cache: *mut sqlite3_pcache) -> c_int {
+    // SAFETY: SQLite passes a cache of ours.
+    unsafe { (lower().page_count)(ours(cache).lower) }
+}
+
+unsafe extern "C" fn fetch(
+    cache: *mut sqlite3_pcache,
+    pgno: c_uint,
+    how: c_int,
+) -> *mut sqlite3_pcache_page {
+    // SAFETY: SQLite passes a cache of ours, and the page is of that cache.
+    unsafe {
+        let cache = ours(cache);
+        if cache.is_recording && pgno != 1 && !broken::forgets_read(pgno) {
+            cache.recorder.insert(pgno);
+        }
+        let page = (cache.fetch)(cache.lower, pgno, how);
+        if !page.is_null() {
+            *cache.pinned(page) = u8::from(!broken::forgets_pin(pgno));
+        }
+        page
+    }
+}
+
+unsafe extern "C" fn unpin(
+    cache: *mut sqlite3_pcache,
+    page: *mut sqlite3_pcache_page,
+    discard: c_int,
+) {
+    // SAFETY: SQLite passes a cache of ours and a page of it.
+    unsafe {
+        let cache = ours(cache);
+        *cache.pinned(page) = 0;
+        (cache.unpin)(cache.lower, page, discard);
+    }
+}
+
+unsafe extern "C" fn rekey(
+    cache: *mut sqlite3_pcache,
+    page: *mut sqlite3_pcache_page,
+    old: c_uint,
+    new: c_uint,
+) {
+    // SAFETY: SQLite passes a cache of ours and a page of it.
+    unsafe { (lower().rekey)(ours(cache).lower, page, old, new) }
+}
+
+unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
+    // SAFETY: SQLite passes a cache of ours.
+    unsafe { (lower().truncate)(ours(cache).lower, from) }
+}
+
+unsafe extern "C" fn destroy(cache: *mut sqlite3_pcache) {
+    // SAFETY: SQLite passes a cache of ours and does not use it again.
+    unsafe {
+        let cache = Box::from_raw(cache.cast::<Cache>());
+        (lower().destroy)(cache.lower);
+    }
+}
+
+unsafe extern "C" fn shrink(cache: *mut sqlite3_pcache) {
+    match PROBE.get() {
+        // SAFETY: SQLite passes a cache of ours.
+        Probe::Off => unsafe { (lower().shrink)(ours(cache).lower) },
+        Probe::Awaits => PROBE.set(Probe::Found(cache.cast())),
+        Probe::Found(_) => {}
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Probe {
+    Off,
+    Awaits,
+    Found(*mut Cache),
+}
+
+thread_local! {
+    static PROBE: Cell<Probe> = const { Cell::new(Probe::Off) };
+}
+
+/// The cache of a connection's main database, with the connection's mutex held.
+pub(crate) struct MainCache<'c> {
+    cache: NonNull<Cache>,
+    mutex: *mut ffi::sqlite3_mutex,
+    _connection: &'c rusqlite::Connection,
+}
+
+impl Drop for MainCache<'_> {
+    fn drop(&mut self) {
+        // SAFETY: entered by `of` on this thread (the value is not `Send`).
+        unsafe { ffi::sqlite3_mutex_leave(self.mutex) };
+    }
+}
+
+impl<'c> MainCache<'c> {
+    /// `None` when the wrapper is not installed.
+    pub(crate) fn of(connection: &'c rusqlite::Connection) -> Option<MainCache<'c>> {
+        if !install() {
+            return None;
+        }
+        // SAFETY: the handle is open for as long as the borrow, and its mutex (null, and then
+        // without effect, in a connection without one) may be entered from any thread.
+        let (mutex, probe) = unsafe {
+            let db = connection.handle();
+            let mutex = ffi::sqlite3_db_mutex(db);
+            ffi::sqlite3_mutex_enter(mutex);
+            PROBE.set(Probe::Awaits);
+            ffi::sqlite3_db_release_memory(db);
+            (mutex, PROBE.replace(Probe::Off))
+        };
+        let Probe::Found(cache) = probe else {
+            // SAFETY: entered above.
+            unsafe { ffi::sqlite3_mutex_leave(mutex) };
+            return None;
+        };
+        let cache = NonNull::new(cache)?;
+        Some(MainCache { cache, mutex, _connection: connection })
+    }
+
+    fn cache(&mut self) -> &mut Cache {
+        // SAFETY: the cache lives as long as its database is open, or until its page size changes;
+        // both need the mutex that is held here, and so does every other use.
+        unsafe { self.cache.as_mut() }
+    }
+
+    /// Records the pages that are fetched from now on, up to `limit` of them.
+    pub(crate) fn start_recording(&mut self, limit: usize) {
+        let cache = self.cache();
+        cache.recorder.start(limit);
+        cache.is_recording = true;
+    }
+
+    /// Ends the recording; `None` when there is none in this cache, or more pages than the limit.
+    pub(crate) fn stop_recording(&mut self) -> Option<Box<[u32]>> {
+        let cache = self.cache();
+        std::mem::take(&mut cache.is_recording).then(|| cache.recorder.pages()).flatten()
+    }
+
+    /// Whether `pgno` is in the cache and pinned. Neither recorded nor changed by asking.
+    pub(crate) fn is_pinned(&mut self, pgno: u32) -> bool {
+        let cache = self.cache();
+        // SAFETY: the page is of this cache, and 0 creates none. The fetch pinned it in the cache
+        // underneath; if it was not pinned before, that is undone.
+        unsafe {
+            let page = (cache.fetch)(cache.lower, pgno, 0);
+            if page.is_null() {
+                return false;
+            }
+            let is_pinned = *cache.pinned(page) != 0;
+            if !is_pinned {
+                (cache.unpin)(cache.lower, page, 0);
+            }
+            is_pinned
+        }
+    }
+
+    /// The four bytes at `at` of page 1, in big-endian order. Only while a transaction is open,
+    /// which keeps page 1 pinned.
+    pub(crate) fn header_field(&mut self, at: usize) -> Option<u32> {
+        let cache = self.cache();
+        // SAFETY: the page is of this cache and pinned, so that asking changes nothing; its buffer
+        // has at least 512 bytes and every `at` is in the header of 100.
+        unsafe {
+            let page = (cache.fetch)(cache.lower, 1, 0);
+            if page.is_null() {
+                return None;
+            }
+            let bytes = (*page).pBuf.cast::<[u8; 4]>().byte_add(at.min(96)).read();
+            Some(u32::from_be_bytes(bytes))
+        }
+    }
+}
+
+/// Rules of this module that a test breaks on purpose, to see that another test would notice.
+#[cfg(test)]
+pub(crate) mod broken {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Every so many pages are left out of what is recorded; 0 for none.
+        pub(crate) static READS: Cell<u32> = const { Cell::new(0) };
+        /// Every so many pages are not noted as pinned; 0 for none.
+        pub(crate) static PINS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn forgets_read(pgno: u32) -> bool {
+        pgno.checked_rem(READS.get()) == Some(0)
+    }
+
+    pub(super) fn forgets_pin(pgno: u32) -> bool {
+        pgno.checked_rem(PINS.get()) == Some(0)
+    }
+}
+
+#[cfg(not(test))]
+mod broken {
+    pub(super) fn forgets_read(_pgno: u32) -> bool {
+        false
+    }
+
+    pub(super) fn forgets_pin(_pgno: u32) -> bool {
+        false
+    }
+}

@@ -1,0 +1,157 @@
+//! Owns what a connection says about pages: those that its transaction has read, and whether they
+//! were changed in the transaction that it has open.
+//!
+//! # Algorithm
+//! The results of queries are a function of the schema and of the contents of the pages that they
+//! fetched: which page comes next is read from the pages before, from the root on. If neither the
+//! schema cookie nor any of these pages has changed, the same queries give the same results. So
+//! that this holds:
+//! 1. Every page has to pass through the page cache (`pcache`). Memory mapping is refused by the
+//!    VFS seam, and so are reads of less than a page, by which SQLite would read long values from
+//!    the file (`SQLITE_IOCAP_SUBPAGE_READ`); a file that offers them is not tracked.
+//! 2. Of page 1 queries use the schema cookie alone: `sqlite_schema`, whose root it is, does not
+//!    change without it. Change counter, size and free list are no input of a query, but of
+//!    pragmas, so a transaction that uses a pragma cannot be tracked.
+//! 3. Other inputs than pages of the main database make a transaction untrackable. The authorizer
+//!    notices them when a statement is prepared (`beyond_pages`), and `statements` remembers it
+//!    with the statement; a schema with a virtual table, whose module may keep what it likes in
+//!    memory, is untrackable as a whole.
+//!
+//! A page that is freed and used again for something else is no gap: whoever followed a reference
+//! to it has read the page with that reference, which has changed.
+//!
+//! # Not here
+//! Values of functions (`random()`, the clock, `changes()`, functions of the application): their
+//! caller has to see to them. Changes by other transactions: [`crate::vfs::Changes`].
+
+use rusqlite::hooks::AuthAction;
+use rusqlite::{MAIN_DB, Result, TransactionState, ffi};
+
+use crate::connection::Connection;
+use crate::pages::PageSet;
+use crate::pcache::MainCache;
+
+#[cfg(test)]
+mod tests;
+
+/// Where the schema cookie is on page 1.
+const COOKIE_AT: usize = 40;
+
+/// Whether there is a virtual table: it has no root page, and neither has a view.
+const HAS_VIRTUAL_TABLE: &str =
+    "SELECT EXISTS(SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0)";
+
+impl Connection {
+    /// Notes from now on which pages of the main database are fetched, up to `limit` of them; to be
+    /// called while no statement is running. `false` when that is not possible, because another
+    /// library has initialised SQLite before, or the files were not opened through
+    /// [`Direct`](crate::vfs::Direct).
+    pub fn track_pages(&self, limit: usize) -> bool {
+        let Some(mut cache) = MainCache::of(self.raw()) else { return false };
+        let is_trackable = self.is_trackable(&cache);
+        if is_trackable {
+            self.signals().take_beyond_pages();
+            cache.start_recording(limit);
+        }
+        is_trackable
+    }
+
+    /// The pages fetched since [`Connection::track_pages`], which ends with this; to be called
+    /// before the end of the transaction, while no statement is running.
+    ///
+    /// `None` when they do not say everything about the results of the transaction: there were more
+    /// than the limit, something else than pages of the main database was read (a pragma, a virtual
+    /// table, another schema), the schema was changed, or no transaction is open. Only statements
+    /// that were run by [`Connection::with_statement`] are looked at for this.
+    pub fn take_pages(&self) -> Option<PageSet> {
+        let (pages, cookie) = {
+            let mut cache = MainCache::of(self.raw())?;
+            let pages = cache.stop_recording();
+            (pages?, self.cookie(&mut cache)?)
+        };
+        if self.signals().take_beyond_pages() || self.has_virtual_table(cookie).ok()? {
+            return None;
+        }
+        Some(PageSet::new(pages, cookie))
+    }
+
+    /// Whether the transaction that this connection has open may have changed one of `pages`, or
+    /// the schema; to be called while no statement is running. `true` also when that is not known.
+    ///
+    /// A page counts as changed as soon as SQLite made it writable, even if its content is what it
+    /// was, or was restored by a rollback to a savepoint. Pages taken into use since the beginning
+    /// count, too.
+    pub fn batch_changed(&self, pages: &PageSet) -> bool {
+        let Some(mut cache) = MainCache::of(self.raw()) else { return true };
+        self.cookie(&mut cache) != Some(pages.cookie())
+            || pages.pages().iter().any(|pgno| cache.is_pinned(*pgno))
+    }
+
+    /// The schema cookie as the open transaction sees it; `None` when there is no transaction.
+    fn cookie(&self, cache: &mut MainCache<'_>) -> Option<u32> {
+        let state = self.raw().transaction_state(Some(MAIN_DB)).ok()?;
+        if state == TransactionState::None { None } else { cache.header_field(COOKIE_AT) }
+    }
+
+    /// Whether the schema with this cookie, which is that of the open transaction, has a virtual
+    /// table.
+    fn has_virtual_table(&self, cookie: u32) -> Result<bool> {
+        let known = self.virtual_tables.get().filter(|(of, _)| *of == cookie);
+        if let Some((_, has)) = known {
+            return Ok(has);
+        }
+        let has = self
+            .signals()
+            .as_engine(|| self.raw().query_row(HAS_VIRTUAL_TABLE, [], |row| row.get(0)))?;
+        self.virtual_tables.set(Some((cookie, has)));
+        Ok(has)
+    }
+
+    /// Whether every page that is read passes through the page cache.
+    fn is_trackable(&self, mutex: &MainCache<'_>) -> bool {
+        let known = self.is_trackable.get();
+        known.unwrap_or_else(|| {
+            let offers = self.file_offers_subpage_reads(mutex);
+            self.is_trackable.set(Some(!offers));
+            !offers
+        })
+    }
+
+    fn file_offers_subpage_reads(&self, _mutex: &MainCache<'_>) -> bool {
+        let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
+        // SAFETY: the handle is open for as long as `self`, and FILE_POINTER stores a
+        // `sqlite3_file*` through its argument. Nothing else uses the file while this thread is
+        // here, since it holds the connection's mutex.
+        unsafe {
+            let argument = (&raw mut file).cast();
+            let (db, name) = (self.raw().handle(), c"main".as_ptr());
+            ffi::sqlite3_file_control(db, name, ffi::SQLITE_FCNTL_FILE_POINTER, argument);
+            let methods = file.as_ref().and_then(|file| file.pMethods.as_ref());
+            let ask = methods.and_then(|methods| methods.xDeviceCharacteristics);
+            ask.is_none_or(|ask| ask(file) & ffi::SQLITE_IOCAP_SUBPAGE_READ != 0)
+        }
+    }
+}
+
+/// Tables of SQLite itself that show something else than their rows.
+const INTROSPECTING: &[&str] = &["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode"];
+
+/// Whether a statement with this `action` on `database` has inputs that are not pages of the main
+/// database, or changes the schema.
+pub(crate) fn beyond_pages(action: &AuthAction<'_>, database: Option<&str>) -> bool {
+    let is_elsewhere = database.is_some_and(|name| !name.eq_ignore_ascii_case("main"));
+    is_elsewhere
+        || match action {
+            AuthAction::Pragma { .. } | AuthAction::AlterTable { .. } => true,
+            // The entry in `sqlite_schema` is reported with every CREATE and DROP.
+            AuthAction::Insert { table_name }
+            | AuthAction::Delete { table_name }
+            | AuthAction::Update { table_name, .. } => {
+                table_name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"))
+            }
+            AuthAction::Read { table_name, .. } => {
+                INTROSPECTING.iter().any(|name| table_name.eq_ignore_ascii_case(name))
+            }
+            _ => false,
+        }
+}

@@ -1,0 +1,301 @@
+//! What is tracked is what is read. [`soundness`] compares what the page check says with what
+//! queries give, over random transactions.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::vfs::{self, Direct, File, FileKind, Lower, LowerFile, Storage, Vfs, WalControl};
+use crate::{CheckpointMode, Connection, Role, Settings};
+
+mod soundness;
+
+/// More pages than any of these transactions reads.
+const LIMIT: usize = 100_000;
+
+/// [`Direct`] over files that note which pages are read from the database file.
+struct Noting {
+    direct: Direct,
+    read: Arc<Mutex<BTreeSet<u32>>>,
+}
+
+struct NotingFile(Arc<Mutex<BTreeSet<u32>>>);
+
+impl Storage for Noting {
+    fn open(
+        &self,
+        kind: FileKind,
+        _: Option<&Path>,
+        _: &mut LowerFile,
+    ) -> vfs::Result<Box<dyn File>> {
+        Ok(match kind {
+            FileKind::Database => self.direct.around(kind, NotingFile(Arc::clone(&self.read))),
+            _ => self.direct.around(kind, vfs::Forward),
+        })
+    }
+}
+
+impl File for NotingFile {
+    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> vfs::Result {
+        self.0.lock().unwrap().insert((at / 4096 + 1) as u32);
+        lower.read(buf, at)
+    }
+}
+
+struct Rig {
+    control: Arc<WalControl>,
+    read: Arc<Mutex<BTreeSet<u32>>>,
+    vfs: Vfs,
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let control = Arc::new(WalControl::default());
+        let read = Arc::<Mutex<BTreeSet<u32>>>::default();
+        let direct = Direct::new(Arc::clone(&control));
+        let storage = Noting { direct, read: Arc::clone(&read) };
+        let vfs = Vfs::register(Lower::UnixExcl, Arc::new(storage)).unwrap();
+        Rig { control, read, vfs, directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn open(&self, role: Role) -> Connection {
+        let settings = Settings {
+            vfs: self.vfs.name().into(),
+            cache_kib: 8 << 10,
+            busy_timeout: Duration::ZERO,
+            sync: false,
+            reserved_bytes: 0,
+            overdue: Arc::new(|| false),
+            untrusted: None,
+        };
+        Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()
+    }
+
+    /// A writer whose database has been filled by `sql`, all of it in the database file.
+    fn filled(&self, sql: &str) -> Connection {
+        let writer = self.open(Role::Writer);
+        write(&writer, sql);
+        assert!(!writer.checkpoint(CheckpointMode::Truncate).unwrap().blocked);
+        writer
+    }
+}
+
+fn write(writer: &Connection, sql: &str) {
+    writer.begin_immediate().unwrap();
+    writer.raw().execute_batch(sql).unwrap();
+    writer.commit().unwrap();
+}
+
+/// Every row as text.
+fn rows(connection: &Connection, sql: &str) -> Vec<String> {
+    let collect = |statement: &mut rusqlite::Statement<'_>| {
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        let mut all = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            all.push((0..columns).map(|at| format!("{:?},", row.get_ref_unwrap(at))).collect());
+        }
+        all
+    };
+    connection.with_statement(sql, collect).unwrap()
+}
+
+const SCHEMA: &str = "
+    CREATE TABLE t(id INTEGER PRIMARY KEY, k INT, v TEXT);
+    CREATE INDEX t_k ON t(k);
+    CREATE TABLE w(a TEXT, b INT, v TEXT, PRIMARY KEY(a, b)) WITHOUT ROWID;
+    CREATE TABLE big(id INTEGER PRIMARY KEY, v BLOB);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000)
+    INSERT INTO t SELECT i, i * 7919 % 4000, hex(randomblob(30)) FROM n;
+    INSERT INTO w SELECT v, k, hex(randomblob(30)) FROM t;
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30)
+    INSERT INTO big SELECT i, randomblob(40000 + i) FROM n;";
+
+const QUERIES: &[&str] = &[
+    "SELECT v FROM t WHERE id = 1234",
+    "SELECT v FROM t WHERE id = 999999",
+    "SELECT v FROM t WHERE k = 321",
+    "SELECT k FROM t WHERE k BETWEEN 100 AND 900",
+    "SELECT v FROM t WHERE id BETWEEN 100 AND 1100",
+    "SELECT v FROM t WHERE id BETWEEN 5000 AND 6000",
+    "SELECT v FROM t WHERE k > 5000",
+    "SELECT b FROM w WHERE a = (SELECT v FROM t WHERE id = 77)",
+    "SELECT * FROM w ORDER BY a, b LIMIT 300",
+    "SELECT count(*) FROM t",
+    "SELECT count(*) FROM w",
+    "SELECT max(id), min(k) FROM t",
+    "SELECT count(*) FROM t AS a JOIN t AS b ON a.k = b.id WHERE a.id < 500",
+    "SELECT k % 10, count(*) FROM t GROUP BY 1 ORDER BY 2, 1",
+    "SELECT v FROM big WHERE id = 7",
+    "SELECT substr(v, 39000, 10) FROM big WHERE id = 8",
+    "SELECT length(v) FROM big",
+    "SELECT name FROM sqlite_schema",
+    "SELECT value FROM json_each('[1, 2]') JOIN t ON t.id = value",
+];
+
+/// What a transaction of `query` on `reader` fetched.
+fn fetched(reader: &Connection, query: &str) -> BTreeSet<u32> {
+    reader.begin_deferred().unwrap();
+    assert!(reader.track_pages(LIMIT));
+    rows(reader, query);
+    let pages = reader.take_pages().unwrap();
+    reader.rollback().unwrap();
+    let set: BTreeSet<u32> = pages.pages().iter().copied().collect();
+    assert_eq!(set.len(), pages.pages().len());
+    set
+}
+
+/// What a connection that has nothing in its cache reads from the file for `query`.
+fn read_cold(rig: &Rig, query: &str) -> BTreeSet<u32> {
+    let reader = rig.open(Role::Reader);
+    rows(&reader, "SELECT 1 FROM sqlite_schema");
+    reader.raw().release_memory().unwrap();
+    rig.read.lock().unwrap().clear();
+    rows(&reader, query);
+    let mut read = std::mem::take(&mut *rig.read.lock().unwrap());
+    read.remove(&1);
+    read
+}
+
+#[test]
+fn the_pages_fetched_are_those_that_a_cold_cache_reads() {
+    let rig = Rig::new();
+    let _writer = rig.filled(SCHEMA);
+    let reader = rig.open(Role::Reader);
+    let mut largest = 0;
+    for query in QUERIES {
+        let cold = read_cold(&rig, query);
+        for _ in 0..3 {
+            let warm = fetched(&reader, query);
+            let missing: Vec<_> = cold.difference(&warm).collect();
+            assert!(missing.is_empty(), "{query}: {missing:?} of {} missing", cold.len());
+            assert!(warm.len() <= cold.len() + 1, "{query}: {} for {}", warm.len(), cold.len());
+        }
+        largest = largest.max(cold.len());
+    }
+    assert!(largest > 100, "the largest query read {largest} pages");
+    // The leaf, and the ten pages of a value of 40 KB.
+    assert!(fetched(&reader, "SELECT v FROM big WHERE id = 7").len() >= 11);
+}
+
+#[test]
+fn nothing_is_recorded_before_or_after() {
+    let rig = Rig::new();
+    let _writer = rig.filled(SCHEMA);
+    let reader = rig.open(Role::Reader);
+    reader.begin_deferred().unwrap();
+    rows(&reader, "SELECT count(*) FROM t");
+    assert_eq!(reader.take_pages(), None);
+    assert!(reader.track_pages(LIMIT));
+    let none = reader.take_pages().unwrap();
+    assert!(none.pages().is_empty());
+    rows(&reader, "SELECT count(*) FROM t");
+    assert_eq!(reader.take_pages(), None);
+    // After the end of the transaction nobody knows which schema it saw.
+    assert!(reader.track_pages(LIMIT));
+    reader.rollback().unwrap();
+    assert_eq!(reader.take_pages(), None);
+}
+
+#[test]
+fn more_pages_than_the_limit_are_unknown() {
+    let rig = Rig::new();
+    let _writer = rig.filled(SCHEMA);
+    let reader = rig.open(Role::Reader);
+    reader.begin_deferred().unwrap();
+    assert!(reader.track_pages(20));
+    rows(&reader, "SELECT count(v) FROM t");
+    assert_eq!(reader.take_pages(), None);
+    assert!(reader.track_pages(20));
+    rows(&reader, "SELECT v FROM t WHERE id = 5");
+    assert!(reader.take_pages().is_some());
+}
+
+#[test]
+fn other_inputs_than_pages_make_a_transaction_untrackable() {
+    let rig = Rig::new();
+    let writer = rig.filled(SCHEMA);
+    let is_tracked = |sql: &str| {
+        writer.begin_immediate().unwrap();
+        assert!(writer.track_pages(LIMIT));
+        rows(&writer, sql);
+        let taken = writer.take_pages().is_some();
+        writer.rollback().unwrap();
+        taken
+    };
+    for round in ["prepared now", "prepared before"] {
+        for sql in [
+            "PRAGMA user_version",
+            "SELECT * FROM pragma_freelist_count",
+            "SELECT pageno FROM dbstat",
+            "SELECT count(*) FROM temp.sqlite_schema",
+        ] {
+            assert!(!is_tracked(sql), "{sql}, {round}");
+        }
+        assert!(is_tracked("SELECT count(*) FROM t"), "{round}");
+        assert!(is_tracked("UPDATE t SET v = 'x' WHERE id = 7"), "{round}");
+    }
+    for sql in ["CREATE TABLE x(y)", "DROP INDEX t_k", "ALTER TABLE t ADD COLUMN z"] {
+        assert!(!is_tracked(sql), "{sql}");
+    }
+}
+
+#[test]
+fn a_virtual_table_makes_every_transaction_untrackable() {
+    let rig = Rig::new();
+    let writer = rig.filled(SCHEMA);
+    let reader = rig.open(Role::Reader);
+    let is_tracked = || {
+        reader.begin_deferred().unwrap();
+        assert!(reader.track_pages(LIMIT));
+        rows(&reader, "SELECT v FROM t WHERE id = 5");
+        let taken = reader.take_pages().is_some();
+        reader.rollback().unwrap();
+        taken
+    };
+    assert!(is_tracked());
+    write(&writer, "CREATE VIRTUAL TABLE f USING fts5(body)");
+    assert!(!is_tracked());
+    write(&writer, "DROP TABLE f; CREATE VIEW v AS SELECT 1");
+    assert!(is_tracked());
+}
+
+/// A file that lets SQLite read long values past the page cache.
+struct Bypassed;
+
+impl Storage for Bypassed {
+    fn open(&self, _: FileKind, _: Option<&Path>, _: &mut LowerFile) -> vfs::Result<Box<dyn File>> {
+        Ok(Box::new(vfs::Forward))
+    }
+}
+
+#[test]
+fn a_file_that_can_be_read_past_the_cache_is_not_tracked() {
+    let vfs = Vfs::register(Lower::UnixExcl, Arc::new(Bypassed)).unwrap();
+    let rig = Rig { vfs, ..Rig::new() };
+    let writer = rig.filled(SCHEMA);
+    assert!(!writer.track_pages(LIMIT));
+}
+
+#[test]
+fn a_schema_change_is_a_change() {
+    let rig = Rig::new();
+    let writer = rig.filled(SCHEMA);
+    let reader = rig.open(Role::Reader);
+    reader.begin_deferred().unwrap();
+    assert!(reader.track_pages(LIMIT));
+    rows(&reader, "SELECT v FROM t WHERE id = 5");
+    let pages = reader.take_pages().unwrap();
+    writer.begin_immediate().unwrap();
+    assert!(!writer.batch_changed(&pages));
+    writer.raw().execute_batch("CREATE TABLE later(x)").unwrap();
+    assert!(writer.batch_changed(&pages));
+    writer.rollback().unwrap();
+    writer.begin_immediate().unwrap();
+    assert!(!writer.batch_changed(&pages));
+    writer.rollback().unwrap();
+    // Without a transaction there is nothing to compare with.
+    assert!(writer.batch_changed(&pages));
+}

@@ -1,0 +1,302 @@
+//! Random transactions against random changes: whenever the page check says that nothing of what a
+//! transaction read has changed, its queries give again what they gave; and the pages of a batch
+//! that have changed are among those that `batch_changed` knows.
+//!
+//! # Algorithm
+//! 1. The seed fills a small database, so that pages split, merge, are freed and used again.
+//! 2. Each step reads with a few random queries on one snapshot of a reader, as a transaction
+//!    would. Between them and after them the writer commits random batches, with checkpoints and a
+//!    WAL that starts anew between those, and then begins one more batch.
+//! 3. In that batch the reader's pages are checked. If none has changed, its queries are run by the
+//!    writer and must give the same rows.
+//! 4. Some batches are committed and copied into the file. Every page of the file as it was that
+//!    differs now must have been pinned. (Not with `auto_vacuum=FULL`, which moves pages during the
+//!    commit: after the batch is over, and recorded with its frames.)
+
+use rusqlite::Statement;
+
+use super::*;
+use crate::pcache::broken;
+use crate::{PageSet, Savepoint};
+
+/// A xorshift generator: any non-zero state will do.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Ids are drawn from so few that changes often meet what was read.
+const IDS: u64 = 600;
+
+fn query(random: &mut Random) -> String {
+    let (id, other) = (random.below(IDS), random.below(IDS));
+    match random.below(12) {
+        0 | 1 => format!("SELECT * FROM t WHERE id = {id}"),
+        2 => format!("SELECT * FROM t WHERE k = {id}"),
+        3 => format!("SELECT id, k FROM t WHERE id BETWEEN {id} AND {id} + {other} % 30"),
+        4 => format!("SELECT id FROM t WHERE k BETWEEN {id} AND {id} + {other} % 30"),
+        5 => format!("SELECT b, length(v) FROM w WHERE a = '{id}'"),
+        6 => format!("SELECT b FROM w WHERE a BETWEEN '{id}' AND '{id}z' ORDER BY a, b"),
+        7 => "SELECT count(*), max(id) FROM t".into(),
+        8 => format!("SELECT v FROM big WHERE id = {}", id % 20),
+        9 => format!("SELECT substr(v, {}, 9) FROM big WHERE id = {}", other * 60, id % 20),
+        10 => format!("SELECT t.id, u.id FROM t JOIN t AS u ON u.id = t.k WHERE t.id = {id}"),
+        _ => format!("SELECT k % 3, count(*) FROM t WHERE id < {id} GROUP BY 1"),
+    }
+}
+
+fn change(random: &mut Random) -> String {
+    let (id, other) = (random.below(IDS), random.below(IDS));
+    let long = 10 + random.below(900);
+    match random.below(13) {
+        0..=2 => format!("UPDATE t SET v = hex(randomblob({long} % 60)) WHERE id = {id}"),
+        3 => format!("UPDATE t SET k = {other} WHERE id = {id}"),
+        4 => format!("INSERT OR REPLACE INTO t VALUES({id}, {other}, hex(randomblob({long})))"),
+        5 => format!("DELETE FROM t WHERE id = {id}"),
+        6 => format!("DELETE FROM t WHERE id BETWEEN {id} AND {id} + {other} % 100"),
+        7 => format!(
+            "INSERT INTO w VALUES('{id}', {other}, hex(randomblob({long}))) \
+             ON CONFLICT DO UPDATE SET v = v || 'x'"
+        ),
+        8 => format!("DELETE FROM w WHERE a BETWEEN '{id}' AND '{id}z'"),
+        9 => format!("INSERT OR REPLACE INTO big VALUES({}, randomblob({}))", id % 20, other * 70),
+        10 => format!("DELETE FROM big WHERE id = {}", id % 20),
+        // Changes one overflow page in place.
+        11 => format!(
+            "UPDATE big SET v = CAST(substr(v, 1, {0}) || x'00' || substr(v, {0} + 2) AS BLOB) \
+             WHERE id = {1}",
+            other * 60,
+            id % 20
+        ),
+        _ => "INSERT INTO t(k, v) SELECT k, v FROM t WHERE id % 17 = 3 LIMIT 20".into(),
+    }
+}
+
+fn execute(writer: &Connection, sql: &str) {
+    let execute = |statement: &mut Statement<'_>| statement.execute([]).unwrap();
+    writer.with_statement(sql, execute).unwrap();
+}
+
+/// Changes with savepoints around some, of which some are rolled back.
+fn changes(writer: &Connection, random: &mut Random) {
+    for _ in 0..random.below(4) {
+        let is_guarded = random.below(3) == 0;
+        if is_guarded {
+            writer.savepoint(Savepoint::Member).unwrap();
+        }
+        for _ in 0..=random.below(2) {
+            execute(writer, &change(random));
+        }
+        if is_guarded {
+            if random.below(2) == 0 {
+                writer.rollback_to(Savepoint::Member).unwrap();
+            }
+            writer.release(Savepoint::Member).unwrap();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    unchanged: u64,
+    changed: u64,
+    /// Of those said to have changed, how many would have read the same.
+    needless: u64,
+    pages_changed: u64,
+    pages_pinned: u64,
+}
+
+struct Run {
+    rig: Rig,
+    writer: Connection,
+    reader: Connection,
+    random: Random,
+    vacuum: &'static str,
+    seen: Seen,
+}
+
+/// What a transaction read: at which sequence it began, its queries with their rows, its pages.
+struct Read {
+    sequence: u64,
+    queries: Vec<(String, Vec<String>)>,
+    pages: PageSet,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        (0..8).for_each(|_| _ = random.below(2));
+        let rig = Rig::new();
+        let vacuum = ["NONE", "FULL", "INCREMENTAL"][random.below(3) as usize];
+        let first = rusqlite::Connection::open(rig.directory.path().join("test.db")).unwrap();
+        first.execute_batch(&format!("PRAGMA auto_vacuum = {vacuum}; VACUUM")).unwrap();
+        drop(first);
+        let writer =
+            rig.filled(&format!("{SCHEMA} DELETE FROM t WHERE id > {IDS}; DELETE FROM w;"));
+        let reader = rig.open(Role::Reader);
+        Run { rig, writer, reader, random, vacuum, seen: Seen::default() }
+    }
+
+    fn read(&mut self) -> Read {
+        let sequence = self.rig.control.changes().sequence();
+        self.reader.begin_deferred().unwrap();
+        assert!(self.reader.track_pages(LIMIT));
+        let mut queries = Vec::new();
+        for _ in 0..=self.random.below(3) {
+            let query = query(&mut self.random);
+            let rows = rows(&self.reader, &query);
+            queries.push((query, rows));
+            if self.random.below(4) == 0 {
+                self.foreign_commits();
+            }
+        }
+        let pages = self.reader.take_pages().unwrap();
+        self.reader.rollback().unwrap();
+        Read { sequence, queries, pages }
+    }
+
+    fn foreign_commits(&mut self) {
+        for _ in 0..self.random.below(4) {
+            self.writer.begin_immediate().unwrap();
+            self.changes();
+            if self.random.below(5) == 0 {
+                self.writer.rollback().unwrap();
+            } else {
+                self.writer.commit().unwrap();
+            }
+            let mode = match self.random.below(12) {
+                0 => CheckpointMode::Passive,
+                1 => CheckpointMode::Restart,
+                2 => CheckpointMode::Truncate,
+                _ => continue,
+            };
+            self.writer.checkpoint(mode).unwrap();
+        }
+    }
+
+    /// Random changes, and now and then the end of the file moved to where there is room.
+    fn changes(&mut self) {
+        changes(&self.writer, &mut self.random);
+        if self.random.below(6) == 0 {
+            let vacuum = || self.writer.raw().execute_batch("PRAGMA incremental_vacuum(3)");
+            self.writer.signals().as_engine(vacuum).unwrap();
+        }
+    }
+
+    /// Checks `read` in the open batch; the queries decide who is right.
+    fn check(&mut self, read: &Read) -> Result<(), String> {
+        let changes = self.rig.control.changes();
+        let has_changed = changes.any_changed_since(&read.pages, read.sequence)
+            || self.writer.batch_changed(&read.pages);
+        let differs =
+            read.queries.iter().find(|(query, before)| rows(&self.writer, query) != *before);
+        match (has_changed, differs) {
+            (false, Some((query, _))) => return Err(format!("{query} reads something else")),
+            (false, None) => self.seen.unchanged += 1,
+            (true, _) => self.seen.changed += 1,
+        }
+        self.seen.needless += u64::from(has_changed && differs.is_none());
+        Ok(())
+    }
+
+    fn file(&self) -> Vec<u8> {
+        self.writer.checkpoint(CheckpointMode::Truncate).unwrap();
+        std::fs::read(self.rig.directory.path().join("test.db")).unwrap()
+    }
+
+    /// Runs a batch, and compares what it says of each page with the files before and after.
+    fn compare_batch(&mut self) -> Result<(), String> {
+        let before = self.file();
+        let pages = (before.len() / 4096) as u32;
+        self.writer.begin_immediate().unwrap();
+        self.changes();
+        assert!(self.writer.track_pages(LIMIT));
+        let cookie = self.writer.take_pages().unwrap().cookie();
+        let is_pinned = |pgno| self.writer.batch_changed(&PageSet::new([pgno].into(), cookie));
+        let pinned: BTreeSet<u32> = (2..=pages).filter(|pgno| is_pinned(*pgno)).collect();
+        self.writer.commit().unwrap();
+        let after = self.file();
+        for (index, page) in before.chunks(4096).enumerate().skip(1) {
+            let pgno = index as u32 + 1;
+            // A page that was cut off has been freed; who refers to it has changed.
+            let now = after.get(index * 4096..index * 4096 + 4096);
+            let has_changed = now.is_some_and(|now| now != page);
+            if has_changed && !pinned.contains(&pgno) {
+                return Err(format!("page {pgno} changed and was not pinned"));
+            }
+            self.seen.pages_changed += u64::from(has_changed);
+        }
+        self.seen.pages_pinned += pinned.len() as u64;
+        Ok(())
+    }
+}
+
+fn run(seed: u64, steps: u64) -> Result<Seen, String> {
+    let mut run = Run::new(seed);
+    for step in 0..steps {
+        let fail = |what| format!("seed {seed}, step {step}: {what}");
+        let read = run.read();
+        run.foreign_commits();
+        run.writer.begin_immediate().unwrap();
+        run.changes();
+        run.check(&read).map_err(fail)?;
+        if run.random.below(2) == 0 {
+            run.writer.commit().unwrap();
+        } else {
+            run.writer.rollback().unwrap();
+        }
+        if step % 8 == 0 && run.vacuum != "FULL" {
+            run.compare_batch().map_err(fail)?;
+        }
+    }
+    Ok(run.seen)
+}
+
+fn runs(seeds: std::ops::Range<u64>, steps: u64) -> Result<Seen, String> {
+    let mut all = Seen::default();
+    for seed in seeds {
+        let seen = run(seed, steps)?;
+        all.unchanged += seen.unchanged;
+        all.changed += seen.changed;
+        all.needless += seen.needless;
+        all.pages_changed += seen.pages_changed;
+        all.pages_pinned += seen.pages_pinned;
+    }
+    Ok(all)
+}
+
+#[test]
+fn unchanged_pages_give_the_same_results() {
+    let seen = runs(0..12, 400).unwrap();
+    let Seen { unchanged, changed, needless, pages_changed, pages_pinned } = seen;
+    eprintln!(
+        "{unchanged} unchanged, {changed} changed ({needless} of them needlessly); \
+         {pages_pinned} pages pinned, {pages_changed} changed"
+    );
+    assert!(unchanged > 1000 && changed - needless > 300, "too few of a kind");
+    assert!(pages_changed > 500);
+}
+
+#[test]
+fn a_page_left_out_of_what_was_read_is_noticed() {
+    broken::READS.set(3);
+    let outcome = runs(0..12, 400);
+    broken::READS.set(0);
+    let failure = outcome.err().expect("the test above notices missing pages");
+    assert!(failure.contains("reads something else"), "{failure}");
+}
+
+#[test]
+fn a_changed_page_that_is_not_pinned_is_noticed() {
+    broken::PINS.set(3);
+    let outcome = runs(0..12, 400);
+    broken::PINS.set(0);
+    let failure = outcome.err().expect("the test above notices missing pages");
+    assert!(failure.contains("not pinned") || failure.contains("something else"), "{failure}");
+}
