@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
 use super::*;
+use crate::Untrusted;
 use crate::connection::{CheckpointMode, Role, Savepoint, Settings};
 use crate::vfs::{
     BROKEN, ChecksumUse, Checksummed, Direct, Lower, PageChecksums, Rule, Vfs, WalControl,
@@ -435,6 +437,28 @@ fn checksums_are_verified_in_an_overlay() {
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     let error = run(&overlay, "SELECT * FROM account").unwrap_err();
     assert_eq!(extended_code(&error), ffi::SQLITE_IOERR_DATA, "{error}");
+}
+
+#[test]
+fn an_overlay_keeps_the_profile_for_untrusted_sql_and_its_deadline() {
+    let rig = Rig::new();
+    let (guard, is_late) = (rig.guard(), Arc::new(AtomicBool::new(false)));
+    let profile = Untrusted { value_bytes: 10_000, memory_bytes: 1 << 20, modules: Vec::new() };
+    let late = Arc::clone(&is_late);
+    let settings = Settings {
+        untrusted: Some(profile),
+        overdue: Arc::new(move || late.load(Relaxed)),
+        ..settings(&rig.overlay_vfs, 0)
+    };
+    let overlay = Connection::open(&rig.path, Role::Overlay, &settings).unwrap();
+    overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
+    run(&overlay, "UPDATE account SET balance = 1 WHERE id = 1").unwrap();
+    assert!(run(&overlay, "ANALYZE").is_err());
+    assert!(run(&overlay, "INSERT INTO log VALUES (zeroblob(20000))").is_err());
+    assert_eq!(balance(&overlay, 1), Some(1));
+    is_late.store(true, Relaxed);
+    assert!(run(&overlay, "UPDATE account SET balance = 2").is_err());
+    assert!(overlay.signals().take_interrupted());
 }
 
 #[test]
