@@ -33,6 +33,7 @@ use crate::overlay::{self, OverlayState};
 use crate::revoke::Revoker;
 use crate::rules;
 use crate::statements::{Own, Prepared};
+use crate::surroundings;
 use crate::tracking;
 use crate::untrusted::{self, Untrusted};
 
@@ -257,6 +258,7 @@ impl Connection {
             reserve_bytes(&inner, settings.reserved_bytes)?;
         }
         set_pragmas(&inner, role, settings)?;
+        surroundings::replace_on(&inner)?;
         if let Some(profile) = &settings.untrusted {
             untrusted::apply(&inner, profile)?;
         }

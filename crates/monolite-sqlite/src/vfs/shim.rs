@@ -29,6 +29,7 @@ use super::{
     Deletion, File, FileKind, IoError, LockLevel, Lower, LowerFile, Result, ShmLock, ShmRequest,
     Storage, SyncFlags,
 };
+use crate::surroundings;
 
 /// A VFS known to SQLite; dropping it takes the name away.
 pub(super) struct Registered(&'static Slot);
@@ -558,7 +559,27 @@ forward! {
     dl_close => xDlClose(library: *mut c_void);
     randomness => xRandomness(len: c_int, out: *mut c_char) -> c_int;
     sleep => xSleep(microseconds: c_int) -> c_int;
-    current_time => xCurrentTime(out: *mut f64) -> c_int;
     last_error => xGetLastError(len: c_int, out: *mut c_char) -> c_int;
-    current_time_int64 => xCurrentTimeInt64(out: *mut i64) -> c_int;
+    running_time => xCurrentTime(out: *mut f64) -> c_int;
+    running_time_int64 => xCurrentTimeInt64(out: *mut i64) -> c_int;
+}
+
+unsafe extern "C" fn current_time(vfs: *mut sqlite3_vfs, out: *mut f64) -> c_int {
+    let Some(frozen) = surroundings::frozen_julian_ms() else {
+        // SAFETY: the arguments are passed on as they came.
+        return unsafe { running_time(vfs, out) };
+    };
+    // SAFETY: SQLite passes a place for the time, which is in days.
+    unsafe { *out = frozen as f64 / 86_400_000.0 };
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) -> c_int {
+    let Some(frozen) = surroundings::frozen_julian_ms() else {
+        // SAFETY: the arguments are passed on as they came.
+        return unsafe { running_time_int64(vfs, out) };
+    };
+    // SAFETY: SQLite passes a place for the time.
+    unsafe { *out = frozen };
+    ffi::SQLITE_OK
 }

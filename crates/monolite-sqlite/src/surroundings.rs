@@ -1,0 +1,221 @@
+//! Owns what SQL takes from outside of the database, time and chance, so that a statement which is
+//! run again is given the same once more.
+//!
+//! # Algorithm
+//! While [`Surroundings::during`] runs, SQLite's clock on this thread stands still (our VFS tells
+//! it the time), and `random()` and `randomblob()` draw from a generator that starts at a given
+//! seed. At any other time they are what SQLite's own functions are. Everything that SQL calls
+//! *now* comes from the clock of the VFS: `datetime('now')` and its relatives,
+//! `CURRENT_TIMESTAMP`, defaults of columns.
+//!
+//! # Not here
+//! The rowid that SQLite draws by chance once a table has used the largest one.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Result, ffi};
+
+/// Milliseconds from noon of 24 November 4714 BC, where SQLite's clock begins, to 1970.
+const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
+
+/// Time and chance as one run of a statement finds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    julian_ms: i64,
+    seed: u64,
+}
+
+impl Surroundings {
+    /// The time now, by the system's clock, and a seed from SQLite's generator.
+    pub fn now() -> Surroundings {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX - UNIX_EPOCH_JULIAN_MS);
+        Surroundings { julian_ms: UNIX_EPOCH_JULIAN_MS + unix_ms, seed: drawn() }
+    }
+
+    /// Runs `run` in these surroundings.
+    pub fn during<R>(self, run: impl FnOnce() -> R) -> R {
+        let _outer = Restore(CURRENT.replace(Some(self)));
+        run()
+    }
+
+    /// The next number of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+    /// Generators, 2014).
+    fn next(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Surroundings>> = const { Cell::new(None) };
+}
+
+/// Puts the surroundings of before back, after a panic, too.
+struct Restore(Option<Surroundings>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+/// The time at which the clock of this thread stands, as SQLite counts it; `None` when it runs.
+pub(crate) fn frozen_julian_ms() -> Option<i64> {
+    CURRENT.get().map(|current| current.julian_ms)
+}
+
+/// Puts the functions that draw from the surroundings in place of SQLite's.
+pub(crate) fn replace_on(connection: &rusqlite::Connection) -> Result<()> {
+    replace(connection, c"random", 0, random)?;
+    replace(connection, c"randomblob", 1, randomblob)
+}
+
+type Callback =
+    unsafe extern "C" fn(*mut ffi::sqlite3_context, c_int, *mut *mut ffi::sqlite3_value);
+
+fn replace(
+    connection: &rusqlite::Connection,
+    name: &CStr,
+    arguments: c_int,
+    callback: Callback,
+) -> Result<()> {
+    let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS;
+    // SAFETY: the handle is open, the name is a C string, and the callback has no state.
+    let code = unsafe {
+        ffi::sqlite3_create_function_v2(
+            connection.handle(),
+            name.as_ptr(),
+            arguments,
+            flags,
+            ptr::null_mut(),
+            Some(callback),
+            None,
+            None,
+            None,
+        )
+    };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+fn drawn() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+/// Fills `bytes` from the surroundings, or from SQLite's own generator.
+fn fill(bytes: &mut [u8]) {
+    let Some(mut current) = CURRENT.get() else {
+        let count = c_int::try_from(bytes.len()).expect("a value's length is an int");
+        // SAFETY: the pointer and the length are those of a live slice.
+        return unsafe { ffi::sqlite3_randomness(count, bytes.as_mut_ptr().cast()) };
+    };
+    for piece in bytes.chunks_mut(8) {
+        piece.copy_from_slice(&current.next().to_le_bytes()[..piece.len()]);
+    }
+    CURRENT.set(Some(current));
+}
+
+unsafe extern "C" fn random(
+    context: *mut ffi::sqlite3_context,
+    _count: c_int,
+    _arguments: *mut *mut ffi::sqlite3_value,
+) {
+    let drawn = drawn().cast_signed();
+    // The least integer has no absolute value; SQLite's own function never returns it either.
+    let number = if drawn < 0 { -(drawn & i64::MAX) } else { drawn };
+    // SAFETY: SQLite called with a context that waits for a result.
+    unsafe { ffi::sqlite3_result_int64(context, number) };
+}
+
+unsafe extern "C" fn randomblob(
+    context: *mut ffi::sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: SQLite called with one valid argument and a context that waits for a result; the
+    // memory is SQLite's own, and handed over with the function that frees it.
+    unsafe {
+        let length = ffi::sqlite3_value_int64(*arguments).max(1).cast_unsigned();
+        let database = ffi::sqlite3_context_db_handle(context);
+        let longest = ffi::sqlite3_limit(database, ffi::SQLITE_LIMIT_LENGTH, -1);
+        if length > u64::from(longest.unsigned_abs()) {
+            return ffi::sqlite3_result_error_toobig(context);
+        }
+        let memory = ffi::sqlite3_malloc64(length).cast::<u8>();
+        if memory.is_null() {
+            return ffi::sqlite3_result_error_nomem(context);
+        }
+        // Written once before it is looked at as bytes.
+        ptr::write_bytes(memory, 0, length as usize);
+        fill(std::slice::from_raw_parts_mut(memory, length as usize));
+        let free: unsafe extern "C" fn(*mut c_void) = ffi::sqlite3_free;
+        ffi::sqlite3_result_blob64(context, memory.cast(), length, Some(free));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::vfs::{Direct, Lower, Vfs, WalControl};
+
+    fn open() -> (tempfile::TempDir, Vfs, rusqlite::Connection) {
+        let directory = tempfile::tempdir().unwrap();
+        let vfs =
+            Vfs::register(Lower::Unix, Arc::new(Direct::new(Arc::new(WalControl::new(1 << 30)))));
+        let vfs = vfs.unwrap();
+        let path = directory.path().join("t.db");
+        let flags = rusqlite::OpenFlags::default();
+        let connection =
+            rusqlite::Connection::open_with_flags_and_vfs(path, flags, vfs.name()).unwrap();
+        replace_on(&connection).unwrap();
+        (directory, vfs, connection)
+    }
+
+    const OUTSIDE: &str = "SELECT random() || ' ' || hex(randomblob(20)) || ' ' || random() || ' ' \
+                           || datetime('now', 'subsec') || ' ' || CURRENT_TIMESTAMP || ' ' || \
+                           julianday('now')";
+
+    fn outside(connection: &rusqlite::Connection) -> String {
+        connection.query_row(OUTSIDE, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_statement_that_is_run_again_finds_the_same_time_and_chance() {
+        let (_directory, _vfs, connection) = open();
+        let then = Surroundings::now();
+        let first = then.during(|| outside(&connection));
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        assert_eq!(then.during(|| outside(&connection)), first);
+        assert_ne!(outside(&connection), first);
+        assert_ne!(Surroundings::now().during(|| outside(&connection)), first);
+    }
+
+    #[test]
+    fn without_surroundings_time_goes_on_and_chance_is_chance() {
+        let (_directory, _vfs, connection) = open();
+        let sql = "SELECT unixepoch('now'), random() <> random(), length(randomblob(1000)), \
+                   length(randomblob(-1)), typeof(randomblob(3))";
+        let row = connection.query_row(sql, [], |row| {
+            let facts: (i64, bool, i64, i64, String) = row.try_into()?;
+            Ok(facts)
+        });
+        let (now, differs, long, short, kind) = row.unwrap();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!(now.abs_diff(unix.cast_signed()) <= 1);
+        assert_eq!((differs, long, short, kind.as_str()), (true, 1_000, 1, "blob"));
+        let huge = connection.query_row("SELECT randomblob(3000000000)", [], |_| Ok(()));
+        assert_eq!(huge.unwrap_err().sqlite_error_code(), Some(rusqlite::ErrorCode::TooBig));
+    }
+}
