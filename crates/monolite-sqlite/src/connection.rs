@@ -384,6 +384,14 @@ impl Connection {
         self.engine(Own::Begin)
     }
 
+    /// Takes the snapshot of the open read transaction now, rather than with its first statement.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn pin_snapshot(&self) -> Result<()> {
+        self.engine(Own::Pin)
+    }
+
     /// `COMMIT`, the only way to it.
     ///
     /// # Durability
@@ -465,6 +473,24 @@ impl Connection {
             Savepoint::Member => Own::CloseMember,
         };
         self.end_statements_if_busy(|| self.engine(own))
+    }
+
+    /// Runs `verb` (`SAVEPOINT`, `ROLLBACK TO`, `RELEASE`) for the savepoint that a user calls
+    /// `name`, which is apart from the engine's own.
+    ///
+    /// # Errors
+    /// Those of SQLite: no such savepoint.
+    pub fn user_savepoint(&self, verb: &str, name: &str) -> Result<()> {
+        let sql = format!("{verb} \"user {}\"", name.replace('"', "\"\""));
+        self.signals.as_engine(|| {
+            self.with_statement(&sql, |statement| statement.raw_execute().map(|_| ()))
+        })?
+    }
+
+    /// Makes `last_insert_rowid()` 0, as on a connection that has inserted nothing.
+    pub fn forget_last_insert(&self) {
+        // SAFETY: the handle is open for as long as `self`, and used by this thread alone.
+        unsafe { ffi::sqlite3_set_last_insert_rowid(self.raw().handle(), 0) };
     }
 
     pub(crate) fn engine(&self, own: Own) -> Result<()> {

@@ -80,7 +80,8 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
         AuthAction::Transaction { operation } => Some(transaction(*operation)),
         AuthAction::Savepoint { .. } => Some(
             "SAVEPOINT, RELEASE and ROLLBACK TO belong to the engine inside a transaction; return \
-             an error from the closure to undo all of it"
+             an error from the closure to undo all of it, or use the savepoints of an interactive \
+             Transaction"
                 .into(),
         ),
         // Without a name when it is an expression.
@@ -117,7 +118,7 @@ fn transaction(operation: TransactionOperation) -> String {
     };
     format!(
         "{said} is refused: the closure is the transaction; return Ok to commit it and an error \
-         to roll it back"
+         to roll it back (an interactive one: Transaction::commit, Transaction::rollback)"
     )
 }
 

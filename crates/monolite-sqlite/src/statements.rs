@@ -27,6 +27,7 @@ const KEPT: usize = 256;
 pub(crate) enum Own {
     BeginImmediate,
     Begin,
+    Pin,
     Commit,
     Rollback,
     OpenGroup,
@@ -44,6 +45,8 @@ impl Own {
         match self {
             Own::BeginImmediate => "BEGIN IMMEDIATE",
             Own::Begin => "BEGIN",
+            // Gives no row, and takes the snapshot all the same.
+            Own::Pin => "SELECT 1 FROM sqlite_schema WHERE 0",
             Own::Commit => "COMMIT",
             Own::Rollback => "ROLLBACK",
             Own::OpenGroup => "SAVEPOINT monolite_group",

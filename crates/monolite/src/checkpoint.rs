@@ -34,7 +34,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::read::ReadSide;
+use crate::read::{Pinned, ReadSide};
 use crate::stats::Recorder;
 use crate::writer::{Room, WriteQueue};
 
@@ -154,7 +154,7 @@ impl Checkpoints {
         let start = self.clock.now();
         let mut done = writer.checkpoint(CheckpointMode::Restart)?;
         while done.blocked && self.clock.now() - start < READER_GAP {
-            self.reads.readers.release_idle();
+            self.reads.release_idle(Duration::ZERO);
             std::thread::yield_now();
             done = writer.checkpoint(CheckpointMode::Restart)?;
         }
@@ -167,6 +167,13 @@ impl Checkpoints {
     }
 
     /// Whether an eighth of the limit is free.
+    /// Ends the snapshots that nobody is using, and that of an interactive transaction before its
+    /// age when the WAL is half full.
+    fn release_idle(&self) -> Option<Pinned> {
+        let is_early = self.wal_bytes() >= self.limit / 2;
+        self.reads.release_idle(if is_early { Duration::ZERO } else { self.reads.sessions.age() })
+    }
+
     fn has_room(&self) -> bool {
         self.wal_bytes() + self.limit / 8 <= self.limit
     }
@@ -190,7 +197,7 @@ impl Room for Checkpoints {
     fn start_anew(&self, writer: &Connection) -> Result<()> {
         self.recorder.wal_stalls.add(1);
         let start = self.clock.now();
-        let readers = &self.reads.readers;
+        let reads = &self.reads;
         let mut copied_at = None;
         loop {
             let done = self.finish(writer)?;
@@ -202,8 +209,8 @@ impl Room for Checkpoints {
                 copied_at.get_or_insert(now);
             }
             match copied_at {
-                Some(moment) => readers.revoke_taken_before(moment, SHORT),
-                None => readers.revoke_outdated(SHORT),
+                Some(moment) => reads.revoke_taken_before(moment, SHORT),
+                None => reads.revoke_outdated(SHORT),
             }
             if now - start > self.patience {
                 return Err(self.no_room());
@@ -250,7 +257,7 @@ impl Checkpointer {
     /// reader's old snapshot is what is in the way.
     fn copy(&self) -> Result<()> {
         for _ in 0..MOST_PASSES {
-            let pinned = self.checkpoints.reads.readers.release_idle();
+            let pinned = self.checkpoints.release_idle();
             let done = self.pass()?;
             if done.wal_frames - done.copied_frames <= TAIL_FRAMES {
                 break;
@@ -278,11 +285,11 @@ impl Checkpointer {
     /// Presses readers whose snapshot, `oldest` at most, stands in the way.
     fn press(&self, oldest: Duration) {
         let (bytes, limit) = (self.checkpoints.wal_bytes(), self.checkpoints.limit);
-        let readers = &self.checkpoints.reads.readers;
+        let reads = &self.checkpoints.reads;
         if bytes >= limit / 4 * 3 {
-            readers.revoke_outdated(SHORT);
+            reads.revoke_outdated(SHORT);
         } else if bytes >= limit / 2 && oldest >= GRACE {
-            readers.revoke_outdated(GRACE);
+            reads.revoke_outdated(GRACE);
         }
         std::thread::sleep(RETRY);
     }

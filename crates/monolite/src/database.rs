@@ -1,5 +1,6 @@
 //! Owns the handle that users hold: writes, reads, figures and the end.
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::member::{Body, Job, Once, Repeatable};
 use crate::options::Options;
 use crate::read::{Answer, Read};
 use crate::stats::Stats;
+use crate::transaction::{Open, Transaction, transact, transact_blocking};
 use crate::tx::Tx;
 use crate::write::Write;
 
@@ -134,6 +136,57 @@ impl Database {
         E: From<Error>,
     {
         Read::new(self.engine.reads(), Answer::OnceDurable, body)
+    }
+
+    /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
+    /// Nothing happens before its first statement.
+    ///
+    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then.
+    ///
+    /// # Errors
+    /// `Overloaded` when as many are open as the option `max_transactions` allows.
+    pub fn transaction(&self) -> Result<Transaction> {
+        Ok(Transaction::new(Open::begin(self.engine.transactions(), None)?))
+    }
+
+    /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
+    /// slow service included, and nobody waits for it.
+    ///
+    /// `body` is run again when its transaction conflicts with another one, after a short random
+    /// rest; after as many conflicts as the option `transaction_attempts` allows it runs once more,
+    /// alone in the writer, for no longer than the option `lease_time_limit`. So it always
+    /// finishes, and it should change nothing but the database. The transaction is rolled back when
+    /// `body` returns an error.
+    ///
+    /// # Cancellation
+    /// Dropping the future rolls the transaction back, unless the commit has been handed to the
+    /// writer.
+    ///
+    /// # Durability
+    /// As that of [`Database::write`].
+    ///
+    /// # Errors
+    /// The closure's own; or, converted from [`Error`], those of
+    /// [`Transaction::commit`](crate::Transaction::commit) but for `Conflict`.
+    pub async fn transact<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    where
+        F: FnMut(Transaction) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        transact(self.engine.transactions(), body).await
+    }
+
+    /// As [`Database::transact`], on the calling thread.
+    ///
+    /// # Errors
+    /// As [`Database::transact`]; `Invalid` when called from inside of a write closure.
+    pub fn transact_blocking<T, E, F>(&self, body: F) -> Result<T, E>
+    where
+        F: FnMut(&Transaction) -> Result<T, E>,
+        E: From<Error>,
+    {
+        transact_blocking(self.engine.transactions(), body)
     }
 
     /// What the engine counted and measured since the database was opened.

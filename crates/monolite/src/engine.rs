@@ -13,6 +13,7 @@
 //! - After poisoning, no checkpoint runs: what the WAL holds is all there is to recover from.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
@@ -26,10 +27,12 @@ use crate::files::{Files, Opened};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::queue::{Queue, Taken};
-use crate::read::{ReadSide, serve};
+use crate::read::ReadSide;
 use crate::readers::{Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
+use crate::transaction::{Opener as SessionOpener, Sessions, Transactions};
+use crate::work::serve;
 use crate::write::mark_writer_thread;
 use crate::writer::{Entry, Room, WriteQueue, Writer};
 
@@ -40,6 +43,7 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(crate) struct Engine {
     queue: Arc<WriteQueue>,
     reads: Arc<ReadSide>,
+    transactions: Arc<Transactions>,
     handover: Arc<Handover>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
@@ -80,13 +84,20 @@ impl Engine {
         let clock = Arc::clone(&options.clock);
         let queue = Arc::new(WriteQueue::new(options.queue_capacity, Arc::clone(&progress)));
         let handover = Arc::new(Handover::new(options.queue_capacity));
-        let reads = read_side(opened.readers, opened.is_exclusive, options, &progress, &recorder);
+        let reads = read_side(
+            (opened.readers, opened.sessions),
+            opened.is_exclusive,
+            options,
+            &progress,
+            &recorder,
+        );
         let checkpoints = Arc::new(Checkpoints::new(
             Arc::clone(&opened.wal),
             Arc::clone(&reads),
             options,
             Arc::clone(&recorder),
         ));
+        let transactions = transactions(options, &reads, &queue, &recorder);
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, control) = (Arc::clone(&recorder), Arc::clone(&opened.wal));
         let told = Arc::clone(&progress);
@@ -126,6 +137,7 @@ impl Engine {
         Ok(Engine {
             queue,
             reads,
+            transactions,
             handover,
             checkpoints,
             progress,
@@ -145,11 +157,16 @@ impl Engine {
         &self.reads
     }
 
+    pub(crate) fn transactions(&self) -> &Arc<Transactions> {
+        &self.transactions
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let (reads, kept) = self.reads.readers.counts();
         Stats {
             reads,
             reads_on_kept_snapshot: kept,
+            open_transactions: self.transactions.open.load(Ordering::Relaxed) as u64,
             queue_depth: self.queue.len() as u64,
             unsynced_transactions: self.handover.unanswered(),
             wal_bytes: self.checkpoints.wal_bytes(),
@@ -254,7 +271,7 @@ impl Running {
         let writer = self.writer.join().ok().flatten();
         let others_ended = self.syncer.join().is_ok()
             & self.readers.into_iter().map(JoinHandle::join).all(|end| end.is_ok());
-        reads.readers.close();
+        reads.close();
         checkpoints.stop();
         let checkpointer_ended = self.checkpointer.join().is_ok();
         let result = match writer {
@@ -289,7 +306,7 @@ fn spawn<T: Send + 'static>(
 }
 
 fn read_side(
-    readers: Vec<Reader>,
+    (readers, sessions): (Vec<Reader>, SessionOpener),
     keep_snapshots: bool,
     options: &Options,
     progress: &Arc<Progress>,
@@ -301,10 +318,39 @@ fn read_side(
         options.read_time_limit,
         Arc::clone(&options.clock),
         Arc::clone(progress),
-        Arc::clone(recorder),
+    );
+    let sessions = Sessions::new(
+        sessions,
+        options.transaction_connections,
+        options.transaction_snapshot_age,
+        Arc::clone(&options.clock),
+        Arc::clone(progress),
     );
     let queue = Queue::new(options.queue_capacity);
-    Arc::new(ReadSide { readers, progress: Arc::clone(progress), queue })
+    Arc::new(ReadSide {
+        readers,
+        sessions,
+        progress: Arc::clone(progress),
+        queue,
+        clock: Arc::clone(&options.clock),
+        recorder: Arc::clone(recorder),
+    })
+}
+
+fn transactions(
+    options: &Options,
+    reads: &Arc<ReadSide>,
+    writes: &Arc<WriteQueue>,
+    recorder: &Arc<Recorder>,
+) -> Arc<Transactions> {
+    Arc::new(Transactions {
+        reads: Arc::clone(reads),
+        writes: Arc::clone(writes),
+        limits: options.transaction_limits(),
+        clock: Arc::clone(&options.clock),
+        recorder: Arc::clone(recorder),
+        open: AtomicUsize::new(0),
+    })
 }
 
 fn spawn_readers(count: usize, reads: &Arc<ReadSide>) -> Result<Vec<JoinHandle<()>>> {

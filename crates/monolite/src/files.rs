@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use monolite_sqlite::vfs::{
 use monolite_sqlite::wal::{Leftover, leftover};
 use monolite_sqlite::{
     CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
+    test_overlay,
 };
 use tempfile::TempDir;
 
@@ -36,6 +37,7 @@ use crate::hold::Hold;
 use crate::options::{Durability, Options, Sharing};
 use crate::readers::Reader;
 use crate::registry::Registration;
+use crate::transaction::Opener as SessionOpener;
 use crate::untrusted::Untrusted;
 use crate::wal::{WalFile, sync_directory, wal_path};
 
@@ -51,11 +53,16 @@ const SHARED_BUSY: Duration = Duration::from_secs(5);
 /// Page cache of the checkpointer, which reads pages from the WAL past any cache.
 const CHECKPOINTER_CACHE_KIB: u64 = 256;
 
+/// Page cache of a connection for interactive transactions. A new snapshot empties it, so it holds
+/// what a few statements need; changed pages are held beside it.
+const SESSION_CACHE_KIB: u64 = 2_048;
+
 /// What must outlive every connection, in the order of its end.
 pub(crate) struct Files {
     /// Let go of before the writer, see [`Files::let_go`].
     hold: Option<Hold>,
     _vfs: Vfs,
+    _overlays: Option<Vfs>,
     _registration: Registration,
     _temporary: Option<TempDir>,
 }
@@ -74,6 +81,7 @@ pub(crate) struct Opened {
     pub(crate) writer: Connection,
     pub(crate) writer_deadline: Arc<Deadline>,
     pub(crate) readers: Vec<Reader>,
+    pub(crate) sessions: SessionOpener,
     pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: WalFile,
@@ -105,7 +113,11 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let checksums = Arc::new(PageChecksums::new(purpose));
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(lower, Arc::clone(&storage))?;
-    let opener = Opener { options, path: &path, vfs: &vfs, sync: temporary.is_none() };
+    let overlays = match options.sharing {
+        Sharing::Exclusive => Some(Vfs::register_overlay(Arc::clone(&storage))?),
+        Sharing::Shared => None,
+    };
+    let opener = Opener::new(options, &path, &vfs, temporary.is_none());
     let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
         opener.writer(patience)?;
     if options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES) {
@@ -117,21 +129,49 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let hold = is_alone.then(|| Hold::new(&path)).transpose().map_err(fail)?;
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
     let wal_file = WalFile::open(&path, storage).map_err(fail)?;
-    let readers = (0..options.readers).map(|_| opener.reader()).collect::<Result<_>>()?;
+    let cache_kib = options.reader_cache_bytes >> 10;
+    let readers = (0..options.readers).map(|_| opener.reader(cache_kib)).collect::<Result<_>>()?;
     let (checkpointer, _) =
         opener.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| opener.name(e))?;
+    let sessions = session_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
         writer,
         writer_deadline,
         readers,
+        sessions,
         checkpointer,
         wal,
         wal_file,
         durability,
         is_exclusive: options.sharing == Sharing::Exclusive,
         wal_frames_discarded,
-        files: Files { hold, _vfs: vfs, _registration: registration, _temporary: temporary },
+        files: Files {
+            hold,
+            _vfs: vfs,
+            _overlays: overlays,
+            _registration: registration,
+            _temporary: temporary,
+        },
+    })
+}
+
+/// What opens the connections of interactive transactions. The first of them are tested; where
+/// overlays cannot be, transactions do without.
+fn session_opener(opener: Opener, overlays: Option<&Vfs>) -> SessionOpener {
+    let overlays = overlays.map(|vfs| vfs.name().to_owned());
+    let works = OnceLock::new();
+    Box::new(move || {
+        let guard = opener.reader(SESSION_CACHE_KIB)?;
+        let Some(vfs) = overlays.as_ref().filter(|_| *works.get().unwrap_or(&true)) else {
+            return Ok((guard, None));
+        };
+        let opened = opener.open_with(vfs, Role::Overlay, SESSION_CACHE_KIB);
+        let (connection, deadline) = opened.map_err(|error| opener.name(error))?;
+        if !*works.get_or_init(|| test_overlay(&guard.connection, &connection).is_ok()) {
+            return Ok((guard, None));
+        }
+        Ok((guard, Some(Reader { connection, deadline })))
     })
 }
 
@@ -147,7 +187,7 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     // The WAL is only read here.
     let storage = storage_of(options, &Arc::default(), &checksums);
     let vfs = Vfs::register(Lower::UnixExcl, Arc::clone(&storage))?;
-    let opener = Opener { options, path: &path, vfs: &vfs, sync: true };
+    let opener = Opener::new(options, &path, &vfs, true);
     let recovered = opener.writer(Duration::ZERO)?;
     recovered.connection.rewrite(RESERVED_BYTES).map_err(|error| opener.name(error.into()))?;
     drop(recovered);
@@ -175,19 +215,34 @@ struct Recovered {
     wal_frames_discarded: u64,
 }
 
-struct Opener<'a> {
-    options: &'a Options,
-    path: &'a Path,
-    vfs: &'a Vfs,
+/// Opens connections of one database, at any time of its life.
+struct Opener {
+    options: Options,
+    path: PathBuf,
+    /// The name of the VFS.
+    vfs: String,
     sync: bool,
 }
 
-impl Opener<'_> {
+impl Opener {
+    fn new(options: &Options, path: &Path, vfs: &Vfs, sync: bool) -> Opener {
+        Opener { options: options.clone(), path: path.into(), vfs: vfs.name().into(), sync }
+    }
+
     fn open(&self, role: Role, cache_kib: u64) -> Result<(Connection, Arc<Deadline>)> {
+        self.open_with(&self.vfs, role, cache_kib)
+    }
+
+    fn open_with(
+        &self,
+        vfs: &str,
+        role: Role,
+        cache_kib: u64,
+    ) -> Result<(Connection, Arc<Deadline>)> {
         let deadline = Deadline::new(Arc::clone(&self.options.clock));
         let watched = Arc::clone(&deadline);
         let settings = Settings {
-            vfs: self.vfs.name().to_owned(),
+            vfs: vfs.to_owned(),
             cache_kib,
             busy_timeout: match self.options.sharing {
                 Sharing::Exclusive => Duration::ZERO,
@@ -198,7 +253,7 @@ impl Opener<'_> {
             overdue: Arc::new(move || watched.is_past()),
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
         };
-        Ok((Connection::open(self.path, role, &settings)?, deadline))
+        Ok((Connection::open(&self.path, role, &settings)?, deadline))
     }
 
     fn writer(&self, patience: Duration) -> Result<Recovered> {
@@ -232,18 +287,18 @@ impl Opener<'_> {
     fn discarded_frames(&self, writer: &Connection) -> Result<u64> {
         let accepted = writer.checkpoint(CheckpointMode::Passive)?.wal_frames;
         writer.begin_immediate()?;
-        let leftover = File::open(wal_path(self.path)).and_then(|wal| leftover(&wal, accepted));
+        let leftover = File::open(wal_path(&self.path)).and_then(|wal| leftover(&wal, accepted));
         writer.rollback()?;
         let is_settled = writer.checkpoint(CheckpointMode::Passive)?.wal_frames == accepted;
-        match leftover.map_err(|error| io_error(self.path, &error))? {
+        match leftover.map_err(|error| io_error(&self.path, &error))? {
             _ if !is_settled => Ok(0),
             Leftover::Frames(discarded) => Ok(discarded),
-            Leftover::DamagedHeader => Err(damaged_wal(self.path)),
+            Leftover::DamagedHeader => Err(damaged_wal(&self.path)),
         }
     }
 
-    fn reader(&self) -> Result<Reader> {
-        let opened = self.open(Role::Reader, self.options.reader_cache_bytes >> 10);
+    fn reader(&self, cache_kib: u64) -> Result<Reader> {
+        let opened = self.open(Role::Reader, cache_kib);
         let (connection, deadline) = opened.map_err(|error| self.name(error))?;
         Ok(Reader { connection, deadline })
     }
@@ -253,7 +308,7 @@ impl Opener<'_> {
     }
 
     fn held(&self, error: &Error) -> Error {
-        let holder = lock_holder(self.path).unwrap_or_else(|| "another process".into());
+        let holder = lock_holder(&self.path).unwrap_or_else(|| "another process".into());
         let message = format!(
             "{} is held by {holder} ({error}); close it there, or use Options::open_wait to wait \
              for it",

@@ -51,6 +51,9 @@ mod untrusted;
 
 mod read;
 mod readers;
+mod transaction;
+mod watch;
+mod work;
 mod write;
 
 mod checkpoint;
@@ -74,6 +77,7 @@ pub use error::{Error, ErrorKind, OptionalExtension, Result};
 pub use options::{Durability, Options, Sharing};
 pub use read::Read;
 pub use stats::{SlowTransaction, Stats, Summary};
+pub use transaction::{Committed, Execution, IntoParameters, Parameters, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
 pub use write::Write;

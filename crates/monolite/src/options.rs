@@ -9,6 +9,7 @@ use monolite_sqlite::vfs::{Direct, Storage};
 use crate::clock::{Clock, SystemClock};
 use crate::database::Database;
 use crate::error::{Error, ErrorKind, Result};
+use crate::transaction::{Limits, Validation};
 use crate::untrusted::Untrusted;
 
 /// What an acknowledgement means.
@@ -60,6 +61,16 @@ pub struct Options {
     pub(crate) read_time_limit: Duration,
     pub(crate) slow_transaction: Duration,
     pub(crate) wal_limit_bytes: u64,
+    pub(crate) max_transactions: usize,
+    pub(crate) transaction_connections: usize,
+    pub(crate) transaction_time_limit: Duration,
+    pub(crate) transaction_snapshot_age: Duration,
+    pub(crate) transaction_max_statements: usize,
+    pub(crate) transaction_max_bytes: usize,
+    pub(crate) transaction_attempts: u32,
+    pub(crate) lease_time_limit: Duration,
+    pub(crate) idempotency_lifetime: Duration,
+    pub(crate) validation: Validation,
     pub(crate) page_checksums: bool,
     pub(crate) untrusted: Option<Untrusted>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -92,6 +103,16 @@ impl Default for Options {
             read_time_limit: Duration::from_secs(60),
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
+            max_transactions: 10_000,
+            transaction_connections: 64,
+            transaction_time_limit: Duration::from_secs(60),
+            transaction_snapshot_age: Duration::from_secs(1),
+            transaction_max_statements: 10_000,
+            transaction_max_bytes: 64 << 20,
+            transaction_attempts: 10,
+            lease_time_limit: Duration::from_secs(1),
+            idempotency_lifetime: Duration::from_secs(24 * 3_600),
+            validation: Validation::On,
             page_checksums: false,
             untrusted: None,
             clock: Arc::new(SystemClock::default()),
@@ -206,6 +227,90 @@ impl Options {
         self
     }
 
+    /// Most interactive transactions that are open at once: 1 to 1,000,000. Default: 10,000. An
+    /// open one costs the memory of what it remembers, and a connection only while it runs a
+    /// statement.
+    #[must_use]
+    pub fn max_transactions(mut self, transactions: usize) -> Options {
+        self.max_transactions = transactions;
+        self
+    }
+
+    /// Most pairs of connections on which interactive transactions run: 1 to 4,096. Default: 64.
+    /// They are opened as they are needed, with up to 2 MiB of page cache each. A transaction that
+    /// finds its connection taken by another one is replayed on the next, which costs time and
+    /// never its result.
+    #[must_use]
+    pub fn transaction_connections(mut self, pairs: usize) -> Options {
+        self.transaction_connections = pairs;
+        self
+    }
+
+    /// Longest time an interactive transaction may be open: 1 ms to 24 h. Default: 60 s. It is
+    /// rolled back when that time is over.
+    #[must_use]
+    pub fn transaction_time_limit(mut self, time: Duration) -> Options {
+        self.transaction_time_limit = time;
+        self
+    }
+
+    /// How old the snapshot of an interactive transaction that runs no statement may become: 1 ms
+    /// to 1 h. Default: 1 s. Its next statement moves it to a new snapshot then. Near the limit of
+    /// the WAL a snapshot is taken away earlier.
+    #[must_use]
+    pub fn transaction_snapshot_age(mut self, age: Duration) -> Options {
+        self.transaction_snapshot_age = age;
+        self
+    }
+
+    /// Most statements of one interactive transaction, all of which are remembered until its end:
+    /// 1 to 1,000,000. Default: 10,000.
+    #[must_use]
+    pub fn transaction_max_statements(mut self, statements: usize) -> Options {
+        self.transaction_max_statements = statements;
+        self
+    }
+
+    /// Most bytes that an interactive transaction may keep, of its statements and their parameters,
+    /// and that the result of one of its statements may have: 1 KiB to 64 GiB. Default: 64 MiB.
+    #[must_use]
+    pub fn transaction_max_bytes(mut self, bytes: usize) -> Options {
+        self.transaction_max_bytes = bytes;
+        self
+    }
+
+    /// How often `transact` tries before it takes a lease of the writer: 1 to 1,000. Default: 10.
+    #[must_use]
+    pub fn transaction_attempts(mut self, attempts: u32) -> Options {
+        self.transaction_attempts = attempts;
+        self
+    }
+
+    /// Longest time that the last attempt of `transact` may have the writer to itself: 1 ms to 1 h,
+    /// and never longer than [`Options::write_time_limit`]. Default: 1 s. All other writes wait
+    /// meanwhile.
+    #[must_use]
+    pub fn lease_time_limit(mut self, time: Duration) -> Options {
+        self.lease_time_limit = time;
+        self
+    }
+
+    /// How long the key of [`Transaction::commit_once`](crate::Transaction::commit_once) and its
+    /// outcome are remembered: 1 s to 10 years. Default: 24 h.
+    #[must_use]
+    pub fn idempotency_lifetime(mut self, time: Duration) -> Options {
+        self.idempotency_lifetime = time;
+        self
+    }
+
+    /// Commits interactive transactions whatever they saw: shows that a test of isolation notices.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_validation(mut self) -> Options {
+        self.validation = Validation::Off;
+        self
+    }
+
     /// Prepares the database for SQL from somebody who is not trusted: no way out of the file,
     /// limits on everything, see [`Untrusted`]. Default: SQL is trusted.
     ///
@@ -290,6 +395,21 @@ impl Options {
         crate::files::add_page_checksums(&self, path.as_ref())
     }
 
+    /// What bounds interactive transactions.
+    pub(crate) fn transaction_limits(&self) -> Limits {
+        Limits {
+            max_transactions: self.max_transactions,
+            transaction_max_statements: self.transaction_max_statements,
+            transaction_max_bytes: self.transaction_max_bytes,
+            transaction_time_limit: self.transaction_time_limit,
+            read_time_limit: self.read_time_limit,
+            transaction_attempts: self.transaction_attempts,
+            lease_time_limit: self.lease_time_limit.min(self.write_time_limit),
+            idempotency_lifetime: self.idempotency_lifetime,
+            validation: self.validation,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         const MS: Duration = Duration::from_millis(1);
         const US: Duration = Duration::from_micros(1);
@@ -304,6 +424,15 @@ impl Options {
         within("read_time_limit", self.read_time_limit, MS, 24 * HOUR)?;
         within("slow_transaction", self.slow_transaction, US, HOUR)?;
         within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)?;
+        within("max_transactions", self.max_transactions, 1, 1_000_000)?;
+        within("transaction_connections", self.transaction_connections, 1, 4_096)?;
+        within("transaction_time_limit", self.transaction_time_limit, MS, 24 * HOUR)?;
+        within("transaction_snapshot_age", self.transaction_snapshot_age, MS, HOUR)?;
+        within("transaction_max_statements", self.transaction_max_statements, 1, 1_000_000)?;
+        within("transaction_max_bytes", self.transaction_max_bytes, 1 << 10, 64 << 30)?;
+        within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
+        within("lease_time_limit", self.lease_time_limit, MS, HOUR)?;
+        within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }
 }

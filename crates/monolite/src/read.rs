@@ -1,19 +1,23 @@
 //! Owns the handle of a read: run on the caller's thread by [`Read::wait`], or handed to a reader
 //! thread when it is awaited.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::completion::{Completion, Outcome};
+use crate::clock::Clock;
+use crate::completion::Outcome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::queue::{Queue, Rejected, Taken, Ticket};
+use crate::queue::Queue;
 use crate::readers::Readers;
+use crate::stats::Recorder;
+use crate::transaction::Sessions;
 use crate::tx::Tx;
+use crate::watch::Watch;
+use crate::work::{Job, Work};
 use crate::write::on_writer_thread;
 
 /// When the result of a read may be returned.
@@ -28,8 +32,58 @@ pub(crate) enum Answer {
 /// What a read needs of the engine.
 pub(crate) struct ReadSide {
     pub(crate) readers: Readers,
+    pub(crate) sessions: Sessions,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) queue: Queue<ReadJob>,
+    pub(crate) queue: Queue<Job>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+impl ReadSide {
+    /// Ends the snapshots that nobody is using: those that idle connections keep, and those of
+    /// interactive transactions that have rested for longer than `age`. Tells what still pins the
+    /// WAL.
+    pub(crate) fn release_idle(&self, age: Duration) -> Option<Pinned> {
+        let reads = self.readers.release_idle();
+        let statements = self.sessions.release_parked(age);
+        reads.max(statements).map(|oldest| Pinned { oldest })
+    }
+
+    /// Revokes the snapshots of reads and statements that have been going on for longer than `age`
+    /// and are not the latest: they keep the WAL from being copied. A batch that is committed in
+    /// parts outdates them with its first part.
+    pub(crate) fn revoke_outdated(&self, age: Duration) {
+        let exposed = self.progress.exposed();
+        self.revoke(age, |watch, began_by| watch.revoke_outdated(exposed, began_by));
+    }
+
+    /// Revokes snapshots that were taken before `moment`, of reads and statements that have been
+    /// going on for longer than `age`: when the WAL has been copied whole since then, they alone
+    /// keep it from starting anew. Later snapshots read the database file.
+    pub(crate) fn revoke_taken_before(&self, moment: Duration, age: Duration) {
+        self.revoke(age, |watch, began_by| watch.revoke_taken_before(moment, began_by));
+    }
+
+    fn revoke(&self, age: Duration, revoke: impl Fn(&Watch, Duration) -> bool) {
+        let began_by = self.clock.now().saturating_sub(age);
+        let reads = self.readers.watches().filter(|watch| revoke(watch, began_by)).count();
+        let statements =
+            self.sessions.watches().iter().filter(|watch| revoke(watch, began_by)).count();
+        self.recorder.revoked_readers.add((reads + statements) as u64);
+    }
+
+    /// Waits for reads and statements to end, closes their connections, and refuses more.
+    pub(crate) fn close(&self) {
+        self.readers.close();
+        self.sessions.close();
+    }
+}
+
+/// How reads stand in the way of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    /// How long the oldest use of an outdated snapshot has been going on.
+    pub(crate) oldest: Duration,
 }
 
 /// A read that has not run yet: call [`Read::wait`], or await it.
@@ -41,19 +95,8 @@ pub(crate) struct ReadSide {
 pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,
     answer: Answer,
-    stage: Stage<F, T, E>,
-    ticket: Option<Ticket>,
+    work: Work<F, T, E>,
 }
-
-enum Stage<F, T, E> {
-    New(F),
-    Unsent(ReadJob, Arc<Completion<T, E>>),
-    Sent(Arc<Completion<T, E>>),
-    Finished,
-}
-
-/// A read for a reader thread.
-pub(crate) type ReadJob = Box<dyn FnOnce() + Send>;
 
 // No field is ever pinned: a poll moves the closure out.
 impl<F, T, E> Unpin for Read<'_, F, T, E> {}
@@ -64,7 +107,7 @@ where
     E: From<Error>,
 {
     pub(crate) fn new(side: &'d Arc<ReadSide>, answer: Answer, body: F) -> Read<'d, F, T, E> {
-        Read { side, answer, stage: Stage::New(body), ticket: None }
+        Read { side, answer, work: Work::new(body) }
     }
 
     /// Runs the read on the calling thread and returns its result.
@@ -79,10 +122,7 @@ where
     /// # Panics
     /// With the closure's panic; and when the read was polled before.
     pub fn wait(mut self) -> Result<T, E> {
-        match std::mem::replace(&mut self.stage, Stage::Finished) {
-            Stage::New(body) => perform(self.side, self.answer, body),
-            _ => panic!("a read that was polled is awaited to its end, not waited for"),
-        }
+        perform(self.side, self.answer, self.work.take("read"))
     }
 }
 
@@ -112,83 +152,17 @@ where
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let side = self.side;
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Finished) {
-            Stage::New(body) => {
-                let caller = Completion::new();
-                let job = job(Arc::clone(side), self.answer, body, Arc::clone(&caller));
-                send(&side.queue, job, caller, context.waker(), &mut self.ticket)
-            }
-            Stage::Unsent(job, caller) => {
-                send(&side.queue, job, caller, context.waker(), &mut self.ticket)
-            }
-            stage => stage,
+        let (side, answer) = (self.side, self.answer);
+        let bind = |body| {
+            let side = Arc::clone(side);
+            move || perform(&side, answer, body)
         };
-        let outcome = match &self.stage {
-            Stage::Sent(caller) => caller.poll(context),
-            Stage::Unsent(..) => return Poll::Pending,
-            _ => panic!("a read was polled again after its result had been returned"),
-        };
-        if outcome.is_ready() {
-            self.stage = Stage::Finished;
-        }
-        outcome.map(Outcome::unwrap_for_caller)
+        self.work.poll(&side.queue, context, bind).map(Outcome::unwrap_for_caller)
     }
 }
 
 impl<F, T, E> Drop for Read<'_, F, T, E> {
     fn drop(&mut self) {
-        if let (Stage::Unsent(..), Some(ticket)) = (&self.stage, self.ticket) {
-            self.side.queue.leave(ticket);
-        }
+        self.work.leave(&self.side.queue);
     }
-}
-
-fn send<F, T, E>(
-    queue: &Queue<ReadJob>,
-    job: ReadJob,
-    caller: Arc<Completion<T, E>>,
-    waker: &Waker,
-    ticket: &mut Option<Ticket>,
-) -> Stage<F, T, E> {
-    match queue.push_or_wait(job, waker, ticket) {
-        Ok(()) => Stage::Sent(caller),
-        Err(Rejected::Full(job)) => Stage::Unsent(job, caller),
-        Err(Rejected::Closed(_)) => {
-            caller.deliver(Outcome::Refused(closed()));
-            Stage::Sent(caller)
-        }
-    }
-}
-
-fn job<F, T, E>(
-    side: Arc<ReadSide>,
-    answer: Answer,
-    body: F,
-    caller: Arc<Completion<T, E>>,
-) -> ReadJob
-where
-    F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
-    T: Send + 'static,
-    E: From<Error> + Send + 'static,
-{
-    Box::new(move || {
-        let run = AssertUnwindSafe(|| perform(&side, answer, body));
-        caller.deliver(match catch_unwind(run) {
-            Ok(result) => Outcome::Returned(result),
-            Err(payload) => Outcome::Panicked(payload),
-        });
-    })
-}
-
-/// Serves awaited reads until the queue is closed and empty.
-pub(crate) fn serve(queue: &Queue<ReadJob>) {
-    let mut jobs = VecDeque::new();
-    while queue.take(1, &mut jobs, None) != Taken::Closed {
-        jobs.drain(..).for_each(|job| job());
-    }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
 }

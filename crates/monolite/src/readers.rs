@@ -22,14 +22,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use monolite_sqlite::{Connection, Revocation, Revoker};
+use monolite_sqlite::Connection;
 
-use crate::clock::{Clock, Deadline, nanos};
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::stats::Recorder;
 use crate::tx::Tx;
 use crate::untrusted::starved;
+use crate::watch::Watch;
 
 /// A connection of the pool, with the time limit that its statements obey.
 pub(crate) struct Reader {
@@ -53,97 +53,24 @@ struct Snapshot {
     renewals: u64,
 }
 
-/// What other threads may see of a reader; on cache lines of its own.
-#[repr(align(128))]
-struct Watch {
-    /// The read under way, see [`State`]; 0 while idle.
-    state: AtomicU64,
-    /// Batches its snapshot contains; `u64::MAX` without one.
-    snapshot: AtomicU64,
-    /// When that snapshot was taken, in nanoseconds of the clock.
-    taken: AtomicU64,
-    reads: AtomicU64,
-    kept: AtomicU64,
-    revoker: Revoker,
-}
-
-/// No read is under way.
-const IDLE: u64 = 0;
-
-/// A read under way: when it began, and whether it is being revoked.
-///
-/// Packed into one word, so that a revoker can claim exactly the read it has looked at: a turn can
-/// end only from `Running`, and waits for a revoker that has claimed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    /// Nanoseconds of the clock; 2^62 of them are 146 years.
-    began: u64,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Running = 1,
-    BeingRevoked = 2,
-    Revoked = 3,
-}
-
-impl State {
-    fn pack(self) -> u64 {
-        self.began << 2 | self.stage as u64
-    }
-
-    fn unpack(word: u64) -> Option<State> {
-        let stage = match word & 3 {
-            1 => Stage::Running,
-            2 => Stage::BeingRevoked,
-            3 => Stage::Revoked,
-            _ => return None,
-        };
-        Some(State { began: word >> 2, stage })
-    }
-}
-
-impl Watch {
-    fn read_under_way(&self) -> Option<State> {
-        State::unpack(self.state.load(Ordering::Acquire))
-    }
-
-    /// Claims the read `running` and ends its snapshot; `false` when it is over.
-    fn revoke(&self, running: State) -> bool {
-        let claimed = State { stage: Stage::BeingRevoked, ..running };
-        let (from, to) = (running.pack(), claimed.pack());
-        if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        if self.revoker.revoke() == Revocation::Ended {
-            self.snapshot.store(u64::MAX, Ordering::Release);
-        }
-        let revoked = State { stage: Stage::Revoked, ..running };
-        self.state.store(revoked.pack(), Ordering::Release);
-        true
-    }
-
-    /// Ends the read under way, and tells whether it was revoked.
-    fn end(&self) -> bool {
-        loop {
-            let word = self.state.load(Ordering::Acquire);
-            let stage = State::unpack(word).map(|state| state.stage);
-            if stage == Some(Stage::BeingRevoked) {
-                std::thread::yield_now();
-                continue;
-            }
-            let end = self.state.compare_exchange(word, IDLE, Ordering::AcqRel, Ordering::Relaxed);
-            if end.is_ok() {
-                return stage == Some(Stage::Revoked);
-            }
-        }
-    }
-}
-
 struct Slot {
     seat: Mutex<Seat>,
     watch: Watch,
+    counts: Counts,
+}
+
+/// Written by the one thread that has the seat; on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counts {
+    reads: AtomicU64,
+    kept: AtomicU64,
+}
+
+impl Counts {
+    fn count(counter: &AtomicU64) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
 }
 
 pub(crate) struct Readers {
@@ -157,14 +84,6 @@ pub(crate) struct Readers {
     waiting: Mutex<()>,
     freed: Condvar,
     waiters: AtomicUsize,
-    recorder: Arc<Recorder>,
-}
-
-/// How readers stand in the way of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pinned {
-    /// How long the oldest read with an outdated snapshot has been going on.
-    pub(crate) oldest: Duration,
 }
 
 impl Readers {
@@ -174,19 +93,11 @@ impl Readers {
         time_limit: Duration,
         clock: Arc<dyn Clock>,
         progress: Arc<Progress>,
-        recorder: Arc<Recorder>,
     ) -> Readers {
         let slots = readers.into_iter().map(|reader| {
-            let watch = Watch {
-                state: AtomicU64::new(IDLE),
-                snapshot: AtomicU64::new(u64::MAX),
-                taken: AtomicU64::new(0),
-                reads: AtomicU64::new(0),
-                kept: AtomicU64::new(0),
-                revoker: reader.connection.revoker(),
-            };
+            let watch = Watch::new(vec![reader.connection.revoker()]);
             let seat = Seat { reader: Some(reader), snapshot: None, last_sql: RefCell::default() };
-            Slot { seat: Mutex::new(seat), watch }
+            Slot { seat: Mutex::new(seat), watch, counts: Counts::default() }
         });
         Readers {
             slots: slots.collect(),
@@ -198,7 +109,6 @@ impl Readers {
             waiting: Mutex::new(()),
             freed: Condvar::new(),
             waiters: AtomicUsize::new(0),
-            recorder,
         }
     }
 
@@ -213,10 +123,10 @@ impl Readers {
 
     /// Reads so far, and those of them that went on with a kept snapshot.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let sum = |of: fn(&Watch) -> &AtomicU64| {
-            self.slots.iter().map(|slot| of(&slot.watch).load(Ordering::Relaxed)).sum()
+        let sum = |of: fn(&Counts) -> &AtomicU64| {
+            self.slots.iter().map(|slot| of(&slot.counts).load(Ordering::Relaxed)).sum()
         };
-        (sum(|watch| &watch.reads), sum(|watch| &watch.kept))
+        (sum(|counts| &counts.reads), sum(|counts| &counts.kept))
     }
 
     fn take_turn(&self) -> Turn<'_> {
@@ -249,57 +159,23 @@ impl Readers {
     }
 
     /// Ends the snapshots that idle connections keep, has busy ones take a new one for their next
-    /// read, and tells what still pins the WAL.
-    pub(crate) fn release_idle(&self) -> Option<Pinned> {
+    /// read, and tells how long the oldest read with an outdated one has been going on.
+    pub(crate) fn release_idle(&self) -> Option<Duration> {
         self.renewals.fetch_add(1, Ordering::AcqRel);
-        let exposed = self.progress.exposed();
-        let now = nanos(self.clock.now());
+        let (exposed, now) = (self.progress.exposed(), self.clock.now());
         let mut oldest = None;
         for slot in &self.slots {
-            if let Ok(mut seat) = slot.seat.try_lock() {
-                seat.end_snapshot(&slot.watch);
-                continue;
-            }
-            let outdated = slot.watch.snapshot.load(Ordering::Acquire) < exposed;
-            if let Some(read) = slot.watch.read_under_way().filter(|_| outdated) {
-                let age = Duration::from_nanos(now.saturating_sub(read.began));
-                oldest = oldest.max(Some(age));
+            match slot.seat.try_lock() {
+                Ok(mut seat) => seat.end_snapshot(&slot.watch),
+                Err(_) => oldest = oldest.max(slot.watch.outdated_for(exposed, now)),
             }
         }
-        oldest.map(|oldest| Pinned { oldest })
+        oldest
     }
 
-    /// Revokes the snapshots of reads that have been going on for longer than `age` and are not
-    /// the latest: they keep the WAL from being copied. A batch that is committed in parts outdates
-    /// them with its first part.
-    pub(crate) fn revoke_outdated(&self, age: Duration) {
-        let exposed = self.progress.exposed();
-        let latest_begin = self.clock.now().saturating_sub(age);
-        self.revoke(|watch, read| {
-            read.began <= nanos(latest_begin) && watch.snapshot.load(Ordering::Acquire) < exposed
-        });
-    }
-
-    /// Revokes snapshots that were taken before `moment`, of reads that have been going on for
-    /// longer than `age`: when the WAL has been copied whole since then, they alone keep it from
-    /// starting anew. Later snapshots read the database file.
-    pub(crate) fn revoke_taken_before(&self, moment: Duration, age: Duration) {
-        let latest_begin = self.clock.now().saturating_sub(age);
-        self.revoke(|watch, read| {
-            read.began <= nanos(latest_begin) && watch.taken.load(Ordering::Acquire) < nanos(moment)
-        });
-    }
-
-    fn revoke(&self, is_in_the_way: impl Fn(&Watch, State) -> bool) {
-        for Slot { watch, .. } in &self.slots {
-            if let Some(read) = watch.read_under_way()
-                && read.stage == Stage::Running
-                && is_in_the_way(watch, read)
-                && watch.revoke(read)
-            {
-                self.recorder.revoked_readers.add(1);
-            }
-        }
+    /// What others may see of each connection's snapshot.
+    pub(crate) fn watches(&self) -> impl Iterator<Item = &Watch> {
+        self.slots.iter().map(|slot| &slot.watch)
     }
 
     /// Whether the calling thread is inside of a read of this pool.
@@ -321,20 +197,19 @@ impl Readers {
 
 impl Seat {
     /// Makes sure that a read transaction is open whose snapshot contains everything committed.
-    fn start(&mut self, readers: &Readers, watch: &Watch, now: Duration) -> Result<()> {
+    fn start(&mut self, readers: &Readers, slot: &Slot, now: Duration) -> Result<()> {
         let renewals = readers.renewals.load(Ordering::Acquire);
         let current = Snapshot { committed: readers.progress.committed(), renewals };
         let is_latest =
             self.snapshot == Some(current) && readers.progress.exposed() <= current.committed;
         if readers.keep_snapshots && is_latest {
-            watch.kept.store(watch.kept.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            Counts::count(&slot.counts.kept);
             return Ok(());
         }
-        self.end_snapshot(watch);
+        self.end_snapshot(&slot.watch);
         self.reader.as_ref().ok_or_else(closed)?.connection.begin_deferred()?;
         self.snapshot = Some(current);
-        watch.taken.store(nanos(now), Ordering::Release);
-        watch.snapshot.store(current.committed, Ordering::Release);
+        slot.watch.take_snapshot(current.committed, now);
         Ok(())
     }
 
@@ -342,7 +217,7 @@ impl Seat {
         let (Some(_), Some(reader)) = (self.snapshot.take(), &self.reader) else { return };
         // Fails only on a broken connection, whose next statement reports it.
         let _ = reader.connection.rollback();
-        watch.snapshot.store(u64::MAX, Ordering::Release);
+        watch.end_snapshot();
     }
 }
 
@@ -358,15 +233,14 @@ impl Turn<'_> {
         mut self,
         body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (readers, watch) = (self.readers, &self.slot.watch);
+        let (readers, slot) = (self.readers, self.slot);
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let now = readers.clock.now();
-        seat.start(readers, watch, now)?;
-        let read = State { began: nanos(now), stage: Stage::Running };
-        watch.state.store(read.pack(), Ordering::Release);
+        seat.start(readers, slot, now)?;
+        slot.watch.begin(now);
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
         reader.deadline.set(now, readers.time_limit);
-        watch.reads.store(watch.reads.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Counts::count(&slot.counts.reads);
         let budget = reader.connection.start_budget();
         let result = body(&Tx::new(&reader.connection, 1, &seat.last_sql));
         let is_starved = reader.connection.end_budget(budget);

@@ -61,6 +61,24 @@ pub struct Stats {
     pub checkpoints_completed: u64,
     /// Times writes had to wait because the WAL was at its limit.
     pub wal_stalls: u64,
+    /// Interactive transactions open now.
+    pub open_transactions: u64,
+    /// Interactive transactions that the writer replayed and compared at commit.
+    pub transactions_replayed: u64,
+    /// Interactive transactions that changed nothing, so that their commit cost nothing.
+    pub transactions_read_only: u64,
+    /// Interactive transactions that had the writer to themselves, after too many conflicts.
+    pub transactions_leased: u64,
+    /// Attempts of interactive transactions that ended in a conflict.
+    pub transaction_conflicts: u64,
+    /// Attempts that `transact` began after a conflict.
+    pub transaction_retries: u64,
+    /// Statements before which an interactive transaction moved to a new snapshot, and what it had
+    /// done was replayed there.
+    pub transactions_resumed: u64,
+    /// Statements of interactive transactions that ran in the writer and were rolled back, for want
+    /// of an overlay.
+    pub statements_tried_in_writer: u64,
     /// Transactions per batch.
     pub batch_size: Summary,
     /// Time from the first member of a batch to the end of its commit, in nanoseconds.
@@ -180,6 +198,13 @@ pub(crate) struct Recorder {
     pub(crate) checkpoint_passes: Count,
     pub(crate) checkpoints_completed: Count,
     pub(crate) wal_stalls: Count,
+    pub(crate) transactions_replayed: Count,
+    pub(crate) transactions_read_only: Count,
+    pub(crate) transactions_leased: Count,
+    pub(crate) transaction_conflicts: Count,
+    pub(crate) transaction_retries: Count,
+    pub(crate) transactions_resumed: Count,
+    pub(crate) statements_tried_in_writer: Count,
     pub(crate) batch_size: Measured,
     pub(crate) batch_time: Measured,
     pub(crate) commit_time: Measured,
@@ -213,6 +238,13 @@ impl Recorder {
             checkpoint_passes: self.checkpoint_passes.get(),
             checkpoints_completed: self.checkpoints_completed.get(),
             wal_stalls: self.wal_stalls.get(),
+            transactions_replayed: self.transactions_replayed.get(),
+            transactions_read_only: self.transactions_read_only.get(),
+            transactions_leased: self.transactions_leased.get(),
+            transaction_conflicts: self.transaction_conflicts.get(),
+            transaction_retries: self.transaction_retries.get(),
+            transactions_resumed: self.transactions_resumed.get(),
+            statements_tried_in_writer: self.statements_tried_in_writer.get(),
             batch_size: self.batch_size.summary(),
             batch_time_ns: self.batch_time.summary(),
             commit_time_ns: self.commit_time.summary(),

@@ -180,7 +180,7 @@ impl<'c> Tx<'c> {
         })
     }
 
-    fn with_statement<T, E: From<Error>>(
+    pub(crate) fn with_statement<T, E: From<Error>>(
         &self,
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>) -> Result<T, E>,
@@ -193,8 +193,26 @@ impl<'c> Tx<'c> {
         self.connection.with_statement(sql, noted).map_err(|error| self.explain(error))?
     }
 
+    /// Runs `verb` (`SAVEPOINT`, `ROLLBACK TO`, `RELEASE`) for a savepoint of an interactive
+    /// transaction.
+    pub(crate) fn user_savepoint(&self, verb: &str, name: &str) -> Result<()> {
+        self.enter(verb)?;
+        self.may_have_written.set(true);
+        Ok(self.connection.user_savepoint(verb, name)?)
+    }
+
+    /// Whether the transaction is still open, which a statement may have ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.connection.is_in_transaction()
+    }
+
+    /// Forgets the rowid of the last insert, which was another transaction's.
+    pub(crate) fn forget_last_insert(&self) {
+        self.connection.forget_last_insert();
+    }
+
     fn enter(&self, sql: &str) -> Result<()> {
-        if !self.connection.is_in_transaction() {
+        if !self.is_open() {
             let message = "the transaction was rolled back by an earlier statement of it, so \
                            nothing more can run in it; return an error from the closure";
             return Err(Error::new(ErrorKind::Aborted, message));

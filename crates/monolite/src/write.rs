@@ -59,7 +59,7 @@ impl<T, E: From<Error>> Write<T, E> {
     }
 
     /// Tries to get into the queue; `false` while it is full, with `waker` registered.
-    fn send(&mut self, waker: &Waker) -> bool {
+    pub(crate) fn send(&mut self, waker: &Waker) -> bool {
         let Some(Unsent { member, queue, mut ticket }) = self.unsent.take() else { return true };
         match queue.push_or_wait(member, waker, &mut ticket) {
             Ok(()) => true,

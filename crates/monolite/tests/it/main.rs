@@ -16,6 +16,7 @@ mod awaited;
 mod cancel;
 mod durability;
 mod files;
+mod interactive;
 mod isolation;
 mod limits;
 mod locks;

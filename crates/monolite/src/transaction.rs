@@ -1,0 +1,378 @@
+//! Owns the handle of an interactive transaction, and the handle of a statement in it.
+//!
+//! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
+//! is done again and compared, [`sessions`] where its statements run, [`transact`] the retries,
+//! [`lease`] the last of them, [`keys`] the commits that can be repeated.
+
+mod keys;
+mod lease;
+mod open;
+mod parameters;
+mod sessions;
+mod steps;
+mod transact;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use monolite_sqlite::rusqlite;
+use rusqlite::Row;
+
+use crate::completion::Outcome;
+use crate::error::{Error, ErrorKind, Result};
+use crate::work::Work;
+use crate::write::{Write, on_writer_thread};
+use keys::Key;
+use steps::{Action, More, Reader, Request};
+
+pub use keys::Committed;
+pub(crate) use open::{Limits, Open, Transactions};
+pub use parameters::{IntoParameters, Parameters};
+pub(crate) use sessions::{Opener, Sessions};
+pub(crate) use steps::Validation;
+pub(crate) use transact::{transact, transact_blocking};
+
+/// A transaction that may live for as long as the application needs, across awaits and threads,
+/// and holds no lock while it does. From [`Database::transaction`](crate::Database::transaction),
+/// or in the closure of [`Database::transact`](crate::Database::transact).
+///
+/// Its statements see a snapshot and the transaction's own changes. [`Transaction::commit`] has the
+/// writer do everything once more and compare: if each statement answers what it answered the first
+/// time, the transaction is committed, as if it had run alone at that moment; else the commit fails
+/// with [`ErrorKind::Conflict`] and changes nothing.
+///
+/// Between statements it may move to a newer snapshot, on which everything it has seen still
+/// holds; when nothing of the kind can be found, the next statement fails with `Conflict`.
+///
+/// `random()`, `randomblob()`, `datetime('now')` and their relatives give the same at commit as the
+/// application saw. A rowid that the application has seen (`RETURNING`,
+/// [`Transaction::last_insert_rowid`]) is compared, so two transactions that insert into one table
+/// and look at their rowids conflict; those that do not look, do not.
+///
+/// Dropping it rolls it back.
+pub struct Transaction {
+    open: Arc<Open>,
+    /// Whether the closure's caller ends it.
+    is_managed: bool,
+    attempt: u32,
+}
+
+impl Transaction {
+    pub(crate) fn new(open: Arc<Open>) -> Transaction {
+        Transaction { open, is_managed: false, attempt: 1 }
+    }
+
+    fn managed(open: Arc<Open>, attempt: u32) -> Transaction {
+        Transaction { open, is_managed: true, attempt }
+    }
+
+    /// How often the closure of [`Database::transact`](crate::Database::transact) has been started
+    /// for this one result: 1 the first time.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Runs one statement that returns no rows; gives how many rows it changed.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`].
+    pub fn execute(&self, sql: &str, parameters: impl IntoParameters) -> Execution<'_, usize> {
+        let request = request(Action::Change, sql, parameters.into_parameters());
+        self.run(request, NoRows, |number, _| Ok(usize::try_from(number).unwrap_or(usize::MAX)))
+    }
+
+    /// Runs several statements separated by semicolons, without parameters.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`]; the statements before the one that failed have been run.
+    pub fn execute_batch(&self, sql: &str) -> Execution<'_, ()> {
+        self.run(request(Action::Batch, sql, ().into_parameters()), NoRows, |_, _| Ok(()))
+    }
+
+    /// Runs a query, or a statement with `RETURNING`, and maps its first row.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`]; an error with [`Error::is_no_rows`] when there is no row.
+    pub fn query_row<T, F>(
+        &self,
+        sql: &str,
+        parameters: impl IntoParameters,
+        map: F,
+    ) -> Execution<'_, T>
+    where
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let reader = FirstRow { map: Some(map), value: None, only: false };
+        let request = request(Action::Query, sql, parameters.into_parameters());
+        self.run(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
+    }
+
+    /// Runs a query that must return exactly one row, and maps it.
+    ///
+    /// # Errors
+    /// As [`Transaction::query_row`], and when there is more than one row.
+    pub fn query_one<T, F>(
+        &self,
+        sql: &str,
+        parameters: impl IntoParameters,
+        map: F,
+    ) -> Execution<'_, T>
+    where
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let reader = FirstRow { map: Some(map), value: None, only: true };
+        let request = request(Action::Query, sql, parameters.into_parameters());
+        self.run(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
+    }
+
+    /// Runs a query, or a statement with `RETURNING`, and maps all its rows.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`]; `Invalid` when the result is larger than the option
+    /// `transaction_max_bytes`.
+    pub fn query_map<T, F>(
+        &self,
+        sql: &str,
+        parameters: impl IntoParameters,
+        map: F,
+    ) -> Execution<'_, Vec<T>>
+    where
+        F: FnMut(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let request = request(Action::Query, sql, parameters.into_parameters());
+        self.run(request, AllRows { map, values: Vec::new() }, |_, reader| Ok(reader.values))
+    }
+
+    /// The rowid of the last row that this transaction inserted; 0 before it has inserted any.
+    ///
+    /// Having asked, the transaction conflicts with one that makes the rowid another one.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`].
+    pub fn last_insert_rowid(&self) -> Execution<'_, i64> {
+        let request = request(Action::LastInsertRowid, "", ().into_parameters());
+        self.run(request, NoRows, |number, _| Ok(number))
+    }
+
+    /// Opens a savepoint. Savepoints nest; a name that is used again hides the one before.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`].
+    pub fn savepoint(&self, name: &str) -> Execution<'_, ()> {
+        self.run(request(Action::Savepoint, name, ().into_parameters()), NoRows, |_, _| Ok(()))
+    }
+
+    /// Undoes everything since the savepoint was opened, and keeps it open.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`]; `Invalid` when there is no such savepoint.
+    pub fn rollback_to(&self, name: &str) -> Execution<'_, ()> {
+        self.run(request(Action::RollbackTo, name, ().into_parameters()), NoRows, |_, _| Ok(()))
+    }
+
+    /// Closes the savepoint and those inside it, and keeps what was done.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`]; `Invalid` when there is no such savepoint.
+    pub fn release(&self, name: &str) -> Execution<'_, ()> {
+        self.run(request(Action::Release, name, ().into_parameters()), NoRows, |_, _| Ok(()))
+    }
+
+    /// Commits: has the writer do everything again, compare, and keep it.
+    ///
+    /// The transaction is handed to the writer at once, or as soon as its queue has room and the
+    /// handle is waited for or polled. A transaction that has changed nothing is done at once.
+    ///
+    /// # Durability
+    /// As that of [`Database::write`](crate::Database::write): `Ok` means on disk, by default.
+    ///
+    /// # Errors
+    /// `Conflict` when a statement would answer otherwise now: run the transaction again. The error
+    /// that ended the transaction earlier, if one did. Those of [`Write::wait`]; after
+    /// `CommitUnknown` the transaction may have been committed: to be able to repeat a commit
+    /// whatever happened, use [`Transaction::commit_once`].
+    pub fn commit(self) -> Write<Committed> {
+        self.commit_with(None)
+    }
+
+    /// As [`Transaction::commit`], at most once for a key: when a commit with `key` has happened
+    /// before, this one changes nothing and gives the outcome stored by the first.
+    ///
+    /// `key` is chosen by whoever may repeat the request: 1 to 1,024 bytes, different for each
+    /// transaction. `outcome` is stored with it, in the transaction itself; both are forgotten
+    /// after the option `idempotency_lifetime`. They are kept in the table
+    /// `monolite_idempotency`.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; `Invalid` for a key that is empty or too long.
+    pub fn commit_once(
+        self,
+        key: impl Into<String>,
+        outcome: impl Into<Vec<u8>>,
+    ) -> Write<Committed> {
+        let lifetime = self.open.engine().limits.idempotency_lifetime;
+        self.commit_with(Some(Key { text: key.into(), outcome: outcome.into(), lifetime }))
+    }
+
+    fn commit_with(self, key: Option<Key>) -> Write<Committed> {
+        if self.is_managed {
+            let message = "transact commits the transaction itself; return Ok from the closure";
+            return open::answered(Err(Error::new(ErrorKind::Invalid, message)));
+        }
+        self.open.commit(key)
+    }
+
+    /// Rolls the transaction back, as dropping it does. Nothing that it did was ever visible to
+    /// anybody else.
+    pub fn rollback(self) {
+        drop(self);
+    }
+
+    fn run<R, T>(
+        &self,
+        request: Result<Request>,
+        reader: R,
+        finish: impl FnOnce(i64, R) -> Result<T> + Send + 'static,
+    ) -> Execution<'_, T>
+    where
+        R: Reader + Send + 'static,
+        T: Send + 'static,
+    {
+        let body = move |open: &Open| {
+            let (number, reader) = open.execute(request?, reader)?;
+            finish(number, reader)
+        };
+        Execution { open: &self.open, work: Work::new(Box::new(body)) }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.is_managed {
+            self.open.roll_back();
+        }
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("attempt", &self.attempt).finish_non_exhaustive()
+    }
+}
+
+fn request(action: Action, text: &str, parameters: Result<Parameters>) -> Result<Request> {
+    Ok(Request { action, text: text.into(), parameters: parameters? })
+}
+
+fn no_rows() -> Error {
+    rusqlite::Error::QueryReturnedNoRows.into()
+}
+
+/// Expects no rows.
+struct NoRows;
+
+impl Reader for NoRows {
+    fn row(&mut self, _: &Row<'_>) -> Result<More> {
+        Ok(More::Wanted)
+    }
+}
+
+struct FirstRow<T, F> {
+    map: Option<F>,
+    value: Option<T>,
+    /// A second row is an error.
+    only: bool,
+}
+
+impl<T, F: FnOnce(&Row<'_>) -> rusqlite::Result<T>> Reader for FirstRow<T, F> {
+    fn row(&mut self, row: &Row<'_>) -> Result<More> {
+        let Some(map) = self.map.take() else {
+            return Err(rusqlite::Error::QueryReturnedMoreThanOneRow.into());
+        };
+        self.value = Some(map(row)?);
+        Ok(if self.only { More::Wanted } else { More::Enough })
+    }
+}
+
+struct AllRows<T, F> {
+    map: F,
+    values: Vec<T>,
+}
+
+impl<T, F: FnMut(&Row<'_>) -> rusqlite::Result<T>> Reader for AllRows<T, F> {
+    fn row(&mut self, row: &Row<'_>) -> Result<More> {
+        self.values.push((self.map)(row)?);
+        Ok(More::Wanted)
+    }
+}
+
+type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
+
+/// A statement of a [`Transaction`] that has not run yet: call [`Execution::wait`], or await it.
+///
+/// # Cancellation
+/// Dropping one that nobody has waited for or polled does nothing. Dropping an awaited one before
+/// it is done ends the transaction, because whether the statement was run is not known: whatever
+/// follows fails with [`ErrorKind::Aborted`].
+#[must_use = "a statement does nothing until it is waited for or awaited"]
+pub struct Execution<'t, T> {
+    open: &'t Arc<Open>,
+    work: Work<Body<T>, T, Error>,
+}
+
+impl<T> Execution<'_, T> {
+    /// Runs the statement on the calling thread and returns its result.
+    ///
+    /// # Errors
+    /// `Constraint`, `Invalid` (wrong SQL or parameters, a statement that belongs to the engine, a
+    /// limit of the transaction): the statement has failed and the transaction can go on.
+    /// `Conflict`, `Timeout`, `Aborted`, `Storage`, `Corrupt`, `Closed`: the transaction is over
+    /// and rolled back. An error of the mapping closure comes back as it is, converted.
+    ///
+    /// # Panics
+    /// With the mapping closure's panic, after which the transaction is over; and when the
+    /// statement was polled before.
+    pub fn wait(mut self) -> Result<T> {
+        if on_writer_thread() {
+            let message = "a statement of an interactive transaction was waited for inside of a \
+                           write closure, for which it may have to wait; use the closure's own \
+                           transaction";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        (self.work.take("statement"))(self.open)
+    }
+}
+
+impl<T: Send + 'static> Future for Execution<'_, T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let open = self.open;
+        let bind = |body: Body<T>| {
+            let open = Arc::clone(open);
+            move || body(&open)
+        };
+        self.work.poll(open.awaited(), context, bind).map(Outcome::unwrap_for_caller)
+    }
+}
+
+impl<T> Drop for Execution<'_, T> {
+    fn drop(&mut self) {
+        self.work.leave(self.open.awaited());
+        if self.work.is_under_way() {
+            self.open.abandon();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Execution<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution").finish_non_exhaustive()
+    }
+}

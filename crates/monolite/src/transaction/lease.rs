@@ -1,0 +1,159 @@
+//! Owns the lease of the writer: a transaction that has conflicted too often runs alone, with its
+//! application code awaited in the middle of a batch, for a bounded time.
+//!
+//! # Algorithm
+//! The lease is a closure in the write queue that may run once only. When its turn comes it says
+//! so, and then carries out on the writer's own transaction what it is sent, until it is told to
+//! commit, its owner has gone, or its time is over. The writer does nothing else meanwhile.
+//!
+//! # Threads and locks
+//! Awaited statements of the lease are sent from a thread of its own, `monolite-lease`, and not
+//! from a reader thread: those may all be waiting for the writer.
+
+use std::future::poll_fn;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::keys::Committed;
+use crate::completion::{Completion, Outcome};
+use crate::error::{Error, ErrorKind, Result};
+use crate::member::{Job as Member, Once};
+use crate::queue::Queue;
+use crate::tx::Tx;
+use crate::work::{self, Job};
+use crate::write::Write;
+use crate::writer::WriteQueue;
+
+/// What the owner of a lease tells the writer.
+enum Order {
+    Run(Box<dyn FnOnce(&Tx<'_>) + Send>),
+    Commit,
+}
+
+/// The writer, for one transaction.
+pub(crate) struct Lease {
+    orders: Sender<Order>,
+    result: Mutex<Option<Write<Committed>>>,
+    /// Awaited statements on their way to the thread that sends them.
+    awaited: Arc<Queue<Job>>,
+}
+
+/// Awaited statements of one lease at the same time; their order is the application's concern.
+const MOST_AWAITED: usize = 1_024;
+
+/// Tells whoever waits for the lease that it is there, or that it will never be.
+struct Grant(Option<Arc<Completion<(), Error>>>);
+
+impl Grant {
+    fn give(mut self) {
+        if let Some(waiting) = self.0.take() {
+            waiting.deliver(Outcome::Returned(Ok(())));
+        }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.0.take() {
+            let message = "the database was closed before the writer could be leased";
+            waiting.deliver(Outcome::Refused(Error::new(ErrorKind::Closed, message)));
+        }
+    }
+}
+
+impl Lease {
+    /// Waits for the writer and takes it for `limit` at most.
+    ///
+    /// # Errors
+    /// `Closed`, `Poisoned`.
+    pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Lease> {
+        let (orders, received) = channel();
+        let waiting = Completion::new();
+        let grant = Grant(Some(Arc::clone(&waiting)));
+        let body = move |tx: &Tx<'_>| {
+            grant.give();
+            serve(tx, &received, limit)
+        };
+        let caller = Completion::new();
+        let member = Box::new(Member::new(Once(Some(body)), Arc::clone(&caller)));
+        let mut result = Write::submit(member, caller, writes);
+        poll_fn(|context| {
+            if result.send(context.waker()) {
+                waiting.poll(context)
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await
+        .unwrap_for_caller()?;
+        let awaited = Arc::new(Queue::new(MOST_AWAITED));
+        let lease =
+            Lease { orders, result: Mutex::new(Some(result)), awaited: Arc::clone(&awaited) };
+        let sender = thread::Builder::new().name("monolite-lease".into());
+        sender.spawn(move || work::serve(&awaited)).map_err(|error| {
+            let message = format!("the thread monolite-lease cannot be started: {error}");
+            Error::new(ErrorKind::Storage, message)
+        })?;
+        Ok(lease)
+    }
+
+    /// Where awaited statements go.
+    pub(crate) fn awaited(&self) -> &Arc<Queue<Job>> {
+        &self.awaited
+    }
+
+    /// Runs `body` on the writer's transaction and waits for it.
+    ///
+    /// # Errors
+    /// `Timeout` when the lease is over.
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        body: impl FnOnce(&Tx<'_>) -> R + Send + 'static,
+    ) -> Result<R> {
+        let (reply, answer) = sync_channel(1);
+        let run = move |tx: &Tx<'_>| {
+            // Nobody listens when the application has gone, and then nobody minds.
+            let _ = reply.send(body(tx));
+        };
+        self.orders.send(Order::Run(Box::new(run))).map_err(|_| over())?;
+        answer.recv().map_err(|_| over())
+    }
+
+    /// Commits, and hands out the result, once.
+    pub(crate) fn commit(&self) -> Option<Write<Committed>> {
+        // When the lease is over, the result says so.
+        let _ = self.orders.send(Order::Commit);
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.awaited.close();
+    }
+}
+
+/// The writer's side.
+fn serve(tx: &Tx<'_>, orders: &Receiver<Order>, limit: Duration) -> Result<Committed> {
+    tx.forget_last_insert();
+    let end = Instant::now() + limit;
+    loop {
+        match orders.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(Order::Run(body)) => body(tx),
+            Ok(Order::Commit) => return Ok(Committed::default()),
+            Err(RecvTimeoutError::Timeout) => return Err(over()),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::aborted("the transaction was rolled back"));
+            }
+        }
+    }
+}
+
+fn over() -> Error {
+    let message = "the transaction had the writer to itself after too many conflicts, and its \
+                   time is over (option lease_time_limit); do less between its statements, or \
+                   raise the option";
+    Error::new(ErrorKind::Timeout, message)
+}

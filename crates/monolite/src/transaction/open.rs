@@ -1,0 +1,434 @@
+//! Owns an open interactive transaction: what it did, where its next statement runs, and how it
+//! ends.
+//!
+//! # Algorithm
+//! 1. A statement takes a session ([`Sessions`]). If that is not the one the transaction left, the
+//!    steps so far are replayed on it first: the transaction moves to a newer snapshot, on which
+//!    everything it saw still holds, or it learns of its conflict early.
+//! 2. Until the transaction writes, statements run on the guard; from its first write on they run
+//!    on the overlay. Where there is no overlay, they run in the writer, behind the replayed steps
+//!    and in a savepoint that is rolled back ([`Open::try_in_writer`]).
+//! 3. What was done and seen becomes a step, and the session is parked.
+//! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch.
+//!    A transaction that wrote nothing is at its serial place already: that of its snapshot.
+//! 5. A transaction with a [`Lease`] has the writer to itself instead: its statements run there,
+//!    and nothing needs to be replayed.
+//!
+//! # Threads and locks
+//! `state` is the transaction's own and is held while its statement runs: statements of one
+//! transaction are serial. The sessions' lock is taken under it, never the other way round.
+//!
+//! [`Sessions`]: super::sessions::Sessions
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::keys::{Committed, Key, find};
+use super::lease::Lease;
+use super::sessions::{Held, Parked, Side};
+use super::steps::{Action, Done, Reader, Request, Steps, Validation, perform};
+use crate::clock::Clock;
+use crate::completion::{Completion, Outcome};
+use crate::error::{Error, ErrorKind, Result};
+use crate::member::{Body, Job, Once, Repeatable};
+use crate::queue::Queue;
+use crate::read::ReadSide;
+use crate::stats::Recorder;
+use crate::tx::Tx;
+use crate::work;
+use crate::write::Write;
+use crate::writer::WriteQueue;
+
+/// Bounds of interactive transactions; most fields are options of the same names.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) max_transactions: usize,
+    pub(crate) transaction_max_statements: usize,
+    pub(crate) transaction_max_bytes: usize,
+    pub(crate) transaction_time_limit: Duration,
+    pub(crate) read_time_limit: Duration,
+    pub(crate) transaction_attempts: u32,
+    pub(crate) lease_time_limit: Duration,
+    pub(crate) idempotency_lifetime: Duration,
+    pub(crate) validation: Validation,
+}
+
+/// What interactive transactions need of the engine.
+pub(crate) struct Transactions {
+    pub(crate) reads: Arc<ReadSide>,
+    pub(crate) writes: Arc<WriteQueue>,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) open: AtomicUsize,
+}
+
+/// An open transaction, shared by its handle and the statements under way.
+pub(crate) struct Open {
+    engine: Arc<Transactions>,
+    /// Where awaited statements go when there is a lease.
+    leased: Option<Arc<Queue<work::Job>>>,
+    began: Duration,
+    state: Mutex<State>,
+    /// A statement's handle was dropped before the statement was done.
+    is_abandoned: AtomicBool,
+}
+
+struct State {
+    /// Why nothing more can run.
+    over: Option<(ErrorKind, String)>,
+    steps: Steps,
+    wrote: bool,
+    /// It wrote where there is no overlay.
+    is_in_writer: bool,
+    parked: Option<Parked>,
+    /// A statement is running; seen by the next one only when it panicked.
+    running: bool,
+    lease: Option<Lease>,
+}
+
+impl State {
+    fn end(&mut self, error: &Error) {
+        self.over.get_or_insert_with(|| (error.kind(), error.to_string()));
+    }
+}
+
+impl Open {
+    /// Begins a transaction; takes no snapshot yet.
+    ///
+    /// # Errors
+    /// `Overloaded` when as many are open as may be.
+    pub(crate) fn begin(engine: &Arc<Transactions>, lease: Option<Lease>) -> Result<Arc<Open>> {
+        let most = engine.limits.max_transactions;
+        if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
+            engine.open.fetch_sub(1, Ordering::Relaxed);
+            let message = format!(
+                "{most} interactive transactions are open (option max_transactions); end some, or \
+                 raise the option"
+            );
+            return Err(Error::new(ErrorKind::Overloaded, message));
+        }
+        let leased = lease.as_ref().map(|lease| Arc::clone(lease.awaited()));
+        let state = State {
+            over: None,
+            steps: Steps::default(),
+            wrote: false,
+            is_in_writer: false,
+            parked: None,
+            running: false,
+            lease,
+        };
+        Ok(Arc::new(Open {
+            engine: Arc::clone(engine),
+            leased,
+            began: engine.clock.now(),
+            state: Mutex::new(state),
+            is_abandoned: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn engine(&self) -> &Transactions {
+        &self.engine
+    }
+
+    /// Where awaited statements go.
+    pub(crate) fn awaited(&self) -> &Queue<work::Job> {
+        self.leased.as_deref().unwrap_or(&self.engine.reads.queue)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody will know whether a statement was done, so nothing may follow it.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Why the transaction is over, if it is.
+    pub(crate) fn over(&self) -> Option<ErrorKind> {
+        self.state().over.as_ref().map(|(kind, _)| *kind)
+    }
+
+    fn check(&self, state: &mut State) -> Result<()> {
+        if std::mem::take(&mut state.running) {
+            state.end(&Error::aborted("a closure of an earlier statement panicked"));
+        }
+        if self.is_abandoned.load(Ordering::Acquire) {
+            state.end(&abandoned());
+        }
+        let limit = self.engine.limits.transaction_time_limit;
+        if self.age() > limit {
+            let message = format!(
+                "the transaction has been open for longer than {limit:.1?} (option \
+                 transaction_time_limit)"
+            );
+            state.end(&Error::new(ErrorKind::Timeout, message));
+        }
+        match &state.over {
+            None => Ok(()),
+            Some((kind, why)) => {
+                let error = Error::new(*kind, format!("the transaction is over: {why}"));
+                self.let_go(state);
+                Err(error)
+            }
+        }
+    }
+
+    fn age(&self) -> Duration {
+        self.engine.clock.now().saturating_sub(self.began)
+    }
+
+    fn check_limits(&self, state: &State, request: &Request) -> Result<()> {
+        let limits = &self.engine.limits;
+        if state.steps.len() >= limits.transaction_max_statements {
+            let message = format!(
+                "the transaction has run {} statements (option transaction_max_statements); do \
+                 less in one transaction, use Database::write, or raise the option",
+                state.steps.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let bytes = state.steps.bytes() + request.text.len() + request.parameters.bytes();
+        if bytes > limits.transaction_max_bytes {
+            let message = format!(
+                "the statements and parameters of the transaction take {bytes} bytes, and it may \
+                 keep {} (option transaction_max_bytes); do less in one transaction, use \
+                 Database::write, or raise the option",
+                limits.transaction_max_bytes
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    /// Runs one statement and shows its rows to `reader`; gives the number of changed rows, or the
+    /// rowid, and the reader back.
+    pub(crate) fn execute<R>(&self, request: Request, reader: R) -> Result<(i64, R)>
+    where
+        R: Reader + Send + 'static,
+    {
+        let mut state = self.state();
+        self.check(&mut state)?;
+        self.check_limits(&state, &request)?;
+        state.running = true;
+        let result = self.dispatch(&mut state, request, reader);
+        state.running = false;
+        let (done, reader) = match result {
+            Ok(done) => done,
+            Err(error) => {
+                state.end(&error);
+                return Err(error);
+            }
+        };
+        match (done.step, done.number) {
+            (Some(step), number) => {
+                state.steps.push(step);
+                Ok((number?, reader))
+            }
+            (None, number) => {
+                let error = number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
+                state.end(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn dispatch<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
+    where
+        R: Reader + Send + 'static,
+    {
+        let most_bytes = self.engine.limits.transaction_max_bytes;
+        if let Some(lease) = &state.lease {
+            state.wrote = true;
+            return lease.run(move |tx| {
+                let done = perform(tx, request, most_bytes, &mut reader);
+                (done, reader)
+            });
+        }
+        if state.is_in_writer {
+            return self.try_in_writer(state, request, reader);
+        }
+        let held = self.resume(state)?;
+        let side = match request.action {
+            _ if state.wrote => Side::Overlay,
+            Action::Change | Action::Query if held.session().only_reads(&request.text) => {
+                Side::Guard
+            }
+            Action::LastInsertRowid => Side::Guard,
+            _ => Side::Overlay,
+        };
+        if side == Side::Overlay && !held.session().has_overlay() {
+            drop(held);
+            return self.try_in_writer(state, request, reader);
+        }
+        let limit = self.statement_limit();
+        let done = held.run(side, limit, |tx| perform(tx, request, most_bytes, &mut reader))?;
+        state.wrote |= side == Side::Overlay;
+        if done.step.is_some() {
+            state.parked = held.park();
+        }
+        Ok((done, reader))
+    }
+
+    /// A session on which everything that the transaction did is done.
+    fn resume(&self, state: &mut State) -> Result<Held<'_>> {
+        let held = self.engine.reads.sessions.take(state.parked.take())?;
+        if !held.is_warm && state.steps.len() > 0 {
+            self.engine.recorder.transactions_resumed.add(1);
+            let side = if state.wrote { Side::Overlay } else { Side::Guard };
+            let validation = self.engine.limits.validation;
+            let limit = self.statement_limit();
+            held.run(side, limit, |tx| state.steps.replay(tx, validation))?
+                .inspect_err(|error| self.count_conflict(error))?;
+        }
+        Ok(held)
+    }
+
+    fn statement_limit(&self) -> Duration {
+        let limits = &self.engine.limits;
+        limits.read_time_limit.min(limits.transaction_time_limit.saturating_sub(self.age()))
+    }
+
+    fn count_conflict(&self, error: &Error) {
+        if error.kind() == ErrorKind::Conflict {
+            self.engine.recorder.transaction_conflicts.add(1);
+        }
+    }
+
+    /// Runs a statement in the writer, behind all that came before it, and has all of it rolled
+    /// back.
+    fn try_in_writer<R>(
+        &self,
+        state: &mut State,
+        request: Request,
+        mut reader: R,
+    ) -> Result<(Done, R)>
+    where
+        R: Reader + Send + 'static,
+    {
+        (state.wrote, state.is_in_writer) = (true, true);
+        let steps = std::mem::take(&mut state.steps);
+        let most_bytes = self.engine.limits.transaction_max_bytes;
+        let validation = self.engine.limits.validation;
+        let (reply, answer) = sync_channel(1);
+        let body = move |tx: &Tx<'_>| -> Result<()> {
+            tx.forget_last_insert();
+            let replayed = steps.replay(tx, validation);
+            let done = replayed.map(|()| perform(tx, request, most_bytes, &mut reader));
+            // The statement waits for this answer on another thread.
+            let _ = reply.send((steps, done, reader));
+            Err(Error::aborted("a statement of an interactive transaction was tried"))
+        };
+        self.engine.recorder.statements_tried_in_writer.add(1);
+        let tried = self.submit(Once(Some(body))).wait();
+        let (steps, done, reader) = answer.try_recv().map_err(|_| {
+            tried.err().unwrap_or_else(|| Error::new(ErrorKind::Internal, "a trial had no answer"))
+        })?;
+        state.steps = steps;
+        Ok((done.inspect_err(|error| self.count_conflict(error))?, reader))
+    }
+
+    fn submit<B, T>(&self, body: B) -> Write<T>
+    where
+        B: Body<T, Error> + 'static,
+        T: Send + 'static,
+    {
+        let caller = Completion::new();
+        let member = Box::new(Job::new(body, Arc::clone(&caller)));
+        Write::submit(member, caller, &self.engine.writes)
+    }
+
+    /// Ends the transaction: hands what it did to the writer. With a key, nothing is done when the
+    /// key was committed before.
+    pub(crate) fn commit(&self, key: Option<Key>) -> Write<Committed> {
+        if let Some(error) = key.as_ref().and_then(|key| key.check().err()) {
+            return answered(Err(error));
+        }
+        if self.is_abandoned.load(Ordering::Acquire) {
+            return answered(Err(abandoned()));
+        }
+        let mut state = self.state();
+        if let Err(error) = self.check(&mut state) {
+            return answered(Err(error));
+        }
+        self.let_go(&mut state);
+        let ended = "it was committed or rolled back before";
+        state.over = Some((ErrorKind::Invalid, ended.into()));
+        if let Some(lease) = state.lease.take() {
+            self.engine.recorder.transactions_leased.add(1);
+            let aborted = || Error::aborted("the transaction was committed before");
+            return lease.commit().unwrap_or_else(|| answered(Err(aborted())));
+        }
+        if !state.wrote && key.is_none() {
+            self.engine.recorder.transactions_read_only.add(1);
+            return answered(Ok(Committed::default()));
+        }
+        let (steps, engine) = (std::mem::take(&mut state.steps), Arc::clone(&self.engine));
+        let validation = engine.limits.validation;
+        let mut is_first_run = true;
+        self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
+            if let Some(key) = &key
+                && let Some(outcome) = find(tx, &key.text)?
+            {
+                return Ok(Committed { outcome, is_repeated: true });
+            }
+            tx.forget_last_insert();
+            let is_first_run = std::mem::take(&mut is_first_run);
+            let replayed = steps.replay(tx, validation);
+            if is_first_run {
+                engine.recorder.transactions_replayed.add(1);
+                if replayed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+                    engine.recorder.transaction_conflicts.add(1);
+                }
+            }
+            replayed?;
+            let Some(key) = &key else { return Ok(Committed::default()) };
+            key.store(tx)?;
+            Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
+        }))
+    }
+
+    /// Remembers why the transaction, which was handed to the writer, came to nothing.
+    pub(crate) fn note_end(&self, error: &Error) {
+        self.state().over = Some((error.kind(), error.to_string()));
+    }
+
+    /// Ends the transaction without a trace. When a statement of it is still under way on another
+    /// thread, its end does that.
+    pub(crate) fn roll_back(&self) {
+        self.abandon();
+        if let Ok(mut state) = self.state.try_lock() {
+            state.end(&Error::new(ErrorKind::Invalid, "it was rolled back before"));
+            self.let_go(&mut state);
+            state.lease = None;
+            state.steps = Steps::default();
+        }
+    }
+
+    fn let_go(&self, state: &mut State) {
+        if let Some(parked) = state.parked.take() {
+            self.engine.reads.sessions.give_up(parked);
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.roll_back();
+        self.engine.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn abandoned() -> Error {
+    Error::aborted("a statement was dropped before it was done, so what it did is not known")
+}
+
+/// The handle of a commit that is over before the writer saw it.
+pub(crate) fn answered(result: Result<Committed>) -> Write<Committed> {
+    let caller = Completion::new();
+    caller.deliver(Outcome::Returned(result));
+    Write::sent(caller)
+}

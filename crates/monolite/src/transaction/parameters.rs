@@ -1,0 +1,187 @@
+//! Owns the parameters of a statement in an interactive transaction: values that are kept, because
+//! the statement is run again at commit.
+
+use monolite_sqlite::rusqlite;
+use rusqlite::Statement;
+use rusqlite::types::{ToSql, ToSqlOutput, Value};
+
+use crate::error::{Error, Result};
+
+/// Values bound to a statement, by position or by name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parameters {
+    /// The first value is bound to `?1`.
+    Positional(Vec<Value>),
+    /// Each value is bound to the parameter of that name, sigil included (`:id`, `@id`, `$id`).
+    Named(Vec<(String, Value)>),
+}
+
+impl Parameters {
+    /// Bytes that keeping them takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Parameters::Positional(values) => values.iter().map(value_bytes).sum(),
+            Parameters::Named(values) => {
+                values.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+            }
+        }
+    }
+
+    /// Binds them; the names and the number of parameters must be those of the statement.
+    pub(crate) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+        match self {
+            Parameters::Positional(values) => {
+                let expected = statement.parameter_count();
+                if values.len() != expected {
+                    let given = values.len();
+                    return Err(rusqlite::Error::InvalidParameterCount(given, expected));
+                }
+                for (i, value) in values.iter().enumerate() {
+                    statement.raw_bind_parameter(i + 1, value)?;
+                }
+            }
+            Parameters::Named(values) => {
+                for (name, value) in values {
+                    let Some(index) = statement.parameter_index(name)? else {
+                        return Err(rusqlite::Error::InvalidParameterName(name.clone()));
+                    };
+                    statement.raw_bind_parameter(index, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn value_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(blob) => blob.len(),
+            Value::Null | Value::Integer(_) | Value::Real(_) => 0,
+        }
+}
+
+/// What can be the parameters of a statement in a [`Transaction`](crate::Transaction): the same
+/// forms as those of `rusqlite::Params`, copied, since the statement is run again at commit.
+///
+/// `()`, an array, a vector of one type, a tuple of up to twelve, `&[&dyn ToSql]` (what
+/// [`params!`](crate::params) makes), and `&[(&str, &dyn ToSql)]` (what
+/// [`named_params!`](crate::named_params) makes).
+pub trait IntoParameters {
+    /// Copies the values.
+    ///
+    /// # Errors
+    /// `Invalid` when a value cannot be put into a column.
+    fn into_parameters(self) -> Result<Parameters>;
+}
+
+fn owned(value: &(impl ToSql + ?Sized)) -> Result<Value> {
+    match value.to_sql().map_err(Error::from)? {
+        ToSqlOutput::Owned(value) => Ok(value),
+        ToSqlOutput::Borrowed(value) => {
+            Value::try_from(value).map_err(|error| rusqlite::Error::from(error).into())
+        }
+        _ => {
+            let message = "a parameter is neither a value nor borrowed from one".into();
+            Err(rusqlite::Error::ToSqlConversionFailure(message).into())
+        }
+    }
+}
+
+fn positional<V: ToSql>(values: impl IntoIterator<Item = V>) -> Result<Parameters> {
+    let values = values.into_iter().map(|value| owned(&value)).collect::<Result<_>>()?;
+    Ok(Parameters::Positional(values))
+}
+
+impl IntoParameters for Parameters {
+    fn into_parameters(self) -> Result<Parameters> {
+        Ok(self)
+    }
+}
+
+impl IntoParameters for () {
+    fn into_parameters(self) -> Result<Parameters> {
+        Ok(Parameters::Positional(Vec::new()))
+    }
+}
+
+impl<V: ToSql, const N: usize> IntoParameters for [V; N] {
+    fn into_parameters(self) -> Result<Parameters> {
+        positional(self)
+    }
+}
+
+impl<V: ToSql> IntoParameters for Vec<V> {
+    fn into_parameters(self) -> Result<Parameters> {
+        positional(self)
+    }
+}
+
+impl IntoParameters for &[&dyn ToSql] {
+    fn into_parameters(self) -> Result<Parameters> {
+        positional(self)
+    }
+}
+
+impl IntoParameters for &[(&str, &dyn ToSql)] {
+    fn into_parameters(self) -> Result<Parameters> {
+        let named = |(name, value): &(&str, &dyn ToSql)| Ok(((*name).to_owned(), owned(*value)?));
+        Ok(Parameters::Named(self.iter().map(named).collect::<Result<_>>()?))
+    }
+}
+
+impl<const N: usize> IntoParameters for &[(&str, &dyn ToSql); N] {
+    fn into_parameters(self) -> Result<Parameters> {
+        self.as_slice().into_parameters()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident)+))+) => {$(
+        impl<$($name: ToSql),+> IntoParameters for ($($name,)+) {
+            fn into_parameters(self) -> Result<Parameters> {
+                #[expect(non_snake_case, reason = "a name for each type and its value")]
+                let ($($name,)+) = self;
+                Ok(Parameters::Positional(vec![$(owned(&$name)?),+]))
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A)
+    (A B)
+    (A B C)
+    (A B C D)
+    (A B C D E)
+    (A B C D E F)
+    (A B C D E F G)
+    (A B C D E F G H)
+    (A B C D E F G H I)
+    (A B C D E F G H I J)
+    (A B C D E F G H I J K)
+    (A B C D E F G H I J K L)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{named_params, params};
+
+    use super::*;
+
+    #[test]
+    fn every_form_is_copied_in_order() {
+        let expected =
+            Parameters::Positional(vec![Value::Integer(1), Value::Text("a".into()), Value::Null]);
+        assert_eq!((1, "a", None::<i64>).into_parameters().unwrap(), expected);
+        assert_eq!(params![1, "a", None::<i64>].into_parameters().unwrap(), expected);
+        assert_eq!(expected.clone().into_parameters().unwrap(), expected);
+        let two = Parameters::Positional(vec![Value::Integer(1), Value::Integer(2)]);
+        assert_eq!([1, 2].into_parameters().unwrap(), two);
+        assert_eq!(vec![1, 2].into_parameters().unwrap(), two);
+        assert_eq!(().into_parameters().unwrap(), Parameters::Positional(vec![]));
+        let named = named_params! {":id": 7}.into_parameters().unwrap();
+        assert_eq!(named, Parameters::Named(vec![(":id".into(), Value::Integer(7))]));
+    }
+}

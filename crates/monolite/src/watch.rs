@@ -1,0 +1,149 @@
+//! Owns what other threads may see of a connection's snapshot, and the end that they can put to it.
+//!
+//! # Algorithm
+//! The use of the snapshot that is under way is one atomic word: when it began, and whether it is
+//! being revoked. So a revoker claims exactly the use it has looked at: a use can end only from
+//! [`Stage::Running`], and waits for a revoker that has claimed it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use monolite_sqlite::{Revocation, Revoker};
+
+use crate::clock::nanos;
+
+/// One connection's snapshot as others see it; on cache lines of its own.
+#[repr(align(128))]
+pub(crate) struct Watch {
+    /// The use under way, see [`State`]; 0 while idle.
+    state: AtomicU64,
+    /// Batches its snapshot contains; `u64::MAX` without one.
+    snapshot: AtomicU64,
+    /// When that snapshot was taken, in nanoseconds of the clock.
+    taken: AtomicU64,
+    /// In the order in which the snapshots have to end.
+    revokers: Vec<Revoker>,
+}
+
+/// No use is under way.
+const IDLE: u64 = 0;
+
+/// A use under way, packed into one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// Nanoseconds of the clock; 2^62 of them are 146 years.
+    began: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running = 1,
+    BeingRevoked = 2,
+    Revoked = 3,
+}
+
+impl State {
+    fn pack(self) -> u64 {
+        self.began << 2 | self.stage as u64
+    }
+
+    fn unpack(word: u64) -> Option<State> {
+        let stage = match word & 3 {
+            1 => Stage::Running,
+            2 => Stage::BeingRevoked,
+            3 => Stage::Revoked,
+            _ => return None,
+        };
+        Some(State { began: word >> 2, stage })
+    }
+}
+
+impl Watch {
+    /// Over a connection, or over several that share a snapshot.
+    pub(crate) fn new(revokers: Vec<Revoker>) -> Watch {
+        Watch {
+            state: AtomicU64::new(IDLE),
+            snapshot: AtomicU64::new(u64::MAX),
+            taken: AtomicU64::new(0),
+            revokers,
+        }
+    }
+
+    /// A snapshot was taken `now` that contains the batches up to `committed`.
+    pub(crate) fn take_snapshot(&self, committed: u64, now: Duration) {
+        self.taken.store(nanos(now), Ordering::Release);
+        self.snapshot.store(committed, Ordering::Release);
+    }
+
+    /// The snapshot is gone.
+    pub(crate) fn end_snapshot(&self) {
+        self.snapshot.store(u64::MAX, Ordering::Release);
+    }
+
+    /// A use of the snapshot begins.
+    pub(crate) fn begin(&self, now: Duration) {
+        let running = State { began: nanos(now), stage: Stage::Running };
+        self.state.store(running.pack(), Ordering::Release);
+    }
+
+    /// Ends the use under way, and tells whether it was revoked.
+    pub(crate) fn end(&self) -> bool {
+        loop {
+            let word = self.state.load(Ordering::Acquire);
+            let stage = State::unpack(word).map(|state| state.stage);
+            if stage == Some(Stage::BeingRevoked) {
+                std::thread::yield_now();
+                continue;
+            }
+            let end = self.state.compare_exchange(word, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+            if end.is_ok() {
+                return stage == Some(Stage::Revoked);
+            }
+        }
+    }
+
+    /// How long the use under way has been going on, if its snapshot lacks some of the batches up
+    /// to `latest`.
+    pub(crate) fn outdated_for(&self, latest: u64, now: Duration) -> Option<Duration> {
+        let use_under_way = State::unpack(self.state.load(Ordering::Acquire))?;
+        let is_outdated = self.snapshot.load(Ordering::Acquire) < latest;
+        is_outdated.then(|| Duration::from_nanos(nanos(now).saturating_sub(use_under_way.began)))
+    }
+
+    /// Revokes a snapshot that lacks some of the batches up to `latest` and is in a use that
+    /// began before `began_by`; tells whether it did.
+    pub(crate) fn revoke_outdated(&self, latest: u64, began_by: Duration) -> bool {
+        self.revoke_if(began_by, || self.snapshot.load(Ordering::Acquire) < latest)
+    }
+
+    /// Revokes a snapshot that was taken before `moment` and is in a use that began before
+    /// `began_by`; tells whether it did.
+    pub(crate) fn revoke_taken_before(&self, moment: Duration, began_by: Duration) -> bool {
+        self.revoke_if(began_by, || self.taken.load(Ordering::Acquire) < nanos(moment))
+    }
+
+    fn revoke_if(&self, began_by: Duration, is_in_the_way: impl Fn() -> bool) -> bool {
+        let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return false };
+        running.stage == Stage::Running
+            && running.began <= nanos(began_by)
+            && is_in_the_way()
+            && self.revoke(running)
+    }
+
+    /// Claims the use `running` and ends its snapshot; `false` when it is over.
+    fn revoke(&self, running: State) -> bool {
+        let claimed = State { stage: Stage::BeingRevoked, ..running };
+        let (from, to) = (running.pack(), claimed.pack());
+        if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        // A later one is left alone while an earlier one is still used: it rests upon it.
+        if self.revokers.iter().all(|revoker| revoker.revoke() == Revocation::Ended) {
+            self.end_snapshot();
+        }
+        let revoked = State { stage: Stage::Revoked, ..running };
+        self.state.store(revoked.pack(), Ordering::Release);
+        true
+    }
+}

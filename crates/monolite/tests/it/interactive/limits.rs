@@ -1,0 +1,69 @@
+//! The bounds of interactive transactions, each with its own clear error.
+
+use monolite::{ErrorKind, Options};
+
+use super::{ADD, accounts, balance};
+
+#[test]
+fn no_more_are_open_than_may_be() {
+    let (_directory, db) = accounts(Options::new().max_transactions(2));
+    let one = db.transaction().unwrap();
+    let _two = db.transaction().unwrap();
+    let error = db.transaction().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert!(error.to_string().contains("max_transactions"), "{error}");
+    drop(one);
+    db.transaction().unwrap();
+}
+
+#[test]
+fn no_more_statements_are_remembered_than_may_be() {
+    let (_directory, db) = accounts(Options::new().transaction_max_statements(3));
+    let tx = db.transaction().unwrap();
+    for _ in 0..3 {
+        tx.execute(ADD, (1, 1)).wait().unwrap();
+    }
+    let error = tx.execute(ADD, (1, 1)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("transaction_max_statements"), "{error}");
+    tx.commit().wait().unwrap();
+    assert_eq!(balance(&db, 1), 103);
+}
+
+#[test]
+fn no_more_bytes_are_remembered_than_may_be() {
+    let (_directory, db) = accounts(Options::new().transaction_max_bytes(100_000));
+    let tx = db.transaction().unwrap();
+    let insert = "INSERT INTO entry(text) VALUES (?1)";
+    tx.execute(insert, ["x".repeat(60_000)]).wait().unwrap();
+    let error = tx.execute(insert, ["x".repeat(60_000)]).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("transaction_max_bytes"), "{error}");
+    tx.commit().wait().unwrap();
+}
+
+#[test]
+fn a_result_of_a_hundred_megabytes_is_refused_and_the_transaction_goes_on() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, 1)).wait().unwrap();
+    let much = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100) \
+                SELECT zeroblob(1000000) FROM n";
+    let error = tx.query_map(much, (), |row| row.get::<_, Vec<u8>>(0)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("transaction_max_bytes"), "{error}");
+    tx.commit().wait().unwrap();
+    assert_eq!(balance(&db, 1), 101);
+}
+
+#[test]
+fn options_out_of_range_are_refused_by_name() {
+    let refused = |options: Options, name: &str| {
+        let error = options.open(":memory:").unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+    };
+    refused(Options::new().max_transactions(0), "max_transactions");
+    refused(Options::new().transaction_connections(0), "transaction_connections");
+    refused(Options::new().transaction_attempts(0), "transaction_attempts");
+    refused(Options::new().lease_time_limit(std::time::Duration::ZERO), "lease_time_limit");
+}

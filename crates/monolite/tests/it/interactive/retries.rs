@@ -1,0 +1,184 @@
+//! `transact` always finishes, and a commit with a key happens once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use monolite::{Error, ErrorKind, Options};
+
+use super::{ADD, BALANCE, SET, accounts, balance};
+
+#[test]
+fn many_threads_add_to_one_account_without_losing_any() {
+    let (_directory, db) = accounts(Options::new());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let added: Result<(), Error> = db.transact_blocking(|tx| {
+                        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+                        tx.execute(SET, (1, seen + 1)).wait()?;
+                        Ok(())
+                    });
+                    added.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(balance(&db, 1), 260);
+}
+
+#[test]
+fn the_last_attempt_has_the_writer_to_itself() {
+    let (_directory, db) = accounts(Options::new().transaction_attempts(2));
+    let mut attempts = 0;
+    let result: Result<i64, Error> = db.transact_blocking(|tx| {
+        attempts = tx.attempt();
+        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+        // Somebody is always faster, but for the last time, when it has to wait.
+        let faster = db.write(|tx| tx.execute(ADD, (1, 1)));
+        if attempts < 3 {
+            faster.wait()?;
+        }
+        tx.execute(SET, (1, seen + 1_000)).wait()?;
+        Ok(seen)
+    });
+    assert_eq!((result.unwrap(), attempts), (102, 3));
+    let settled = || balance(&db, 1) == 1_103;
+    crate::patience::eventually("the write that waited is done", settled);
+    assert_eq!(db.stats().transactions_leased, 1);
+}
+
+#[test]
+fn a_lease_is_over_in_time_and_the_others_go_on() {
+    let lease = Duration::from_millis(50);
+    let options = Options::new().transaction_attempts(1).lease_time_limit(lease);
+    let (_directory, db) = accounts(options);
+    let result: Result<(), Error> = db.transact_blocking(|tx| {
+        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+        if tx.attempt() == 1 {
+            db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
+        } else {
+            // It is silent for as long as somebody else needs the writer, who gets it in the end.
+            db.write(|tx| tx.execute(ADD, (2, 1))).wait()?;
+        }
+        tx.execute(SET, (1, seen + 1)).wait()?;
+        Ok(())
+    });
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("lease_time_limit"), "{error}");
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (101, 101));
+}
+
+#[test]
+fn a_leased_transaction_that_fails_is_rolled_back() {
+    let (_directory, db) = accounts(Options::new().transaction_attempts(1));
+    let result: Result<(), Error> = db.transact_blocking(|tx| {
+        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+        if tx.attempt() == 1 {
+            db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
+        }
+        tx.execute(SET, (1, seen + 1)).wait()?;
+        if tx.attempt() == 1 { Ok(()) } else { Err(Error::aborted("no")) }
+    });
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(balance(&db, 1), 101);
+    db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
+    assert_eq!(balance(&db, 1), 102);
+}
+
+#[test]
+fn transact_can_be_spawned_on_a_runtime() {
+    let (_directory, db) = accounts(Options::new());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runs = Arc::new(AtomicU32::new(0));
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                let (db, runs) = (db.clone(), Arc::clone(&runs));
+                tokio::spawn(async move {
+                    db.transact(|tx| {
+                        let runs = Arc::clone(&runs);
+                        async move {
+                            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).await?;
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                            tx.execute(SET, (1, seen + 1)).await?;
+                            runs.fetch_add(1, Ordering::Relaxed);
+                            Ok::<_, Error>(())
+                        }
+                    })
+                    .await
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+    });
+    assert_eq!(balance(&db, 1), 150);
+    assert!(runs.load(Ordering::Relaxed) >= 50);
+}
+
+#[test]
+fn a_closure_cannot_commit_what_transact_commits() {
+    let (_directory, db) = accounts(Options::new());
+    let result: Result<(), Error> = smol::block_on(db.transact(|tx| async move {
+        tx.execute(ADD, (1, 1)).await?;
+        tx.commit().await?;
+        Ok(())
+    }));
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(balance(&db, 1), 100);
+}
+
+#[test]
+fn a_commit_with_a_key_happens_once_and_keeps_its_first_outcome() {
+    let (_directory, db) = accounts(Options::new());
+    let once = |amount: i64, outcome: &'static str| {
+        let tx = db.transaction().unwrap();
+        tx.execute(ADD, (1, amount)).wait().unwrap();
+        tx.commit_once("request 7", outcome).wait().unwrap()
+    };
+    let first = once(1, "one");
+    assert_eq!((first.outcome.as_slice(), first.is_repeated), (b"one".as_slice(), false));
+    let second = once(50, "another");
+    assert_eq!((second.outcome.as_slice(), second.is_repeated), (b"one".as_slice(), true));
+    assert_eq!(balance(&db, 1), 101);
+    let refused = db.transaction().unwrap().commit_once("", "").wait();
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_key_expires() {
+    let (_directory, db) = accounts(Options::new().idempotency_lifetime(Duration::from_secs(1)));
+    let once = || {
+        let tx = db.transaction().unwrap();
+        tx.execute(ADD, (1, 1)).wait().unwrap();
+        tx.commit_once("key", "").wait().unwrap().is_repeated
+    };
+    assert!(!once());
+    let start = std::time::Instant::now();
+    while once() {
+        assert!(start.elapsed() < crate::patience::PATIENCE, "the key never expired");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(balance(&db, 1), 102);
+    let kept = "SELECT count(*) FROM monolite_idempotency";
+    let kept = db.read(move |tx| tx.query_row(kept, (), |row| row.get::<_, i64>(0)));
+    assert_eq!(kept.wait().unwrap(), 1);
+}
+
+#[test]
+fn a_conflict_stores_no_key() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    let _: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait().unwrap();
+    tx.execute(ADD, (2, 1)).wait().unwrap();
+    db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
+    assert_eq!(tx.commit_once("key", "").wait().unwrap_err().kind(), ErrorKind::Conflict);
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (2, 1)).wait().unwrap();
+    assert!(!tx.commit_once("key", "").wait().unwrap().is_repeated);
+    assert_eq!(balance(&db, 2), 101);
+}

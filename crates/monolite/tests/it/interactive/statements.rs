@@ -1,0 +1,150 @@
+//! What the statements of an interactive transaction see and answer.
+
+use monolite::{ErrorKind, OptionalExtension, Options, named_params, params};
+
+use super::{ADD, BALANCE, SET, accounts, balance};
+
+#[test]
+fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_its_commit() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    assert_eq!(tx.execute(ADD, (1, -30)).wait().unwrap(), 1);
+    assert_eq!(tx.execute(ADD, (2, 30)).wait().unwrap(), 1);
+    let read = |id: i64| tx.query_row(BALANCE, [id], |row| row.get::<_, i64>(0)).wait().unwrap();
+    assert_eq!((read(1), read(2)), (70, 130));
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (100, 100));
+    tx.commit().wait().unwrap();
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (70, 130));
+}
+
+#[test]
+fn a_dropped_or_rolled_back_transaction_leaves_no_trace() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, -30)).wait().unwrap();
+    drop(tx);
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, -30)).wait().unwrap();
+    tx.rollback();
+    assert_eq!(balance(&db, 1), 100);
+    assert_eq!(db.stats().open_transactions, 0);
+}
+
+#[test]
+fn every_method_answers_as_its_namesake_in_a_closure() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    let ids = "SELECT id FROM account WHERE id <= ?1 ORDER BY id DESC";
+    assert_eq!(tx.query_map(ids, [3], |row| row.get::<_, i64>(0)).wait().unwrap(), [3, 2, 1]);
+    let first = tx.query_row(ids, params![3], |row| row.get::<_, i64>(0));
+    assert_eq!(first.wait().unwrap(), 3);
+    let only = tx.query_one(ids, params![3], |row| row.get::<_, i64>(0)).wait().unwrap_err();
+    assert!(only.to_string().contains("more than one row"), "{only}");
+    let none = tx.query_row(ids, [0], |row| row.get::<_, i64>(0)).wait();
+    assert_eq!(none.optional().unwrap(), None);
+    let named = named_params! {":id": 4, ":by": 5};
+    let sql = "UPDATE account SET balance = balance + :by WHERE id = :id RETURNING balance";
+    assert_eq!(tx.query_row(sql, named, |row| row.get::<_, i64>(0)).wait().unwrap(), 105);
+    tx.execute_batch("INSERT INTO entry(text) VALUES ('a'); INSERT INTO entry(text) VALUES ('b')")
+        .wait()
+        .unwrap();
+    assert_eq!(tx.last_insert_rowid().wait().unwrap(), 2);
+    tx.execute_batch("CREATE TABLE fresh(x)").wait().unwrap();
+    assert_eq!(tx.execute("INSERT INTO fresh VALUES (?1), (?2)", (1, "x")).wait().unwrap(), 2);
+    tx.commit().wait().unwrap();
+    assert_eq!(balance(&db, 4), 105);
+    let count = |sql: &'static str| {
+        db.read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+    };
+    assert_eq!(count("SELECT count(*) FROM fresh"), 2);
+    assert_eq!(count("SELECT max(id) FROM entry"), 2);
+}
+
+#[test]
+fn savepoints_undo_a_part() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, 1)).wait().unwrap();
+    tx.savepoint("a \"quoted\" name").wait().unwrap();
+    tx.execute(ADD, (1, 10)).wait().unwrap();
+    tx.savepoint("inner").wait().unwrap();
+    tx.execute(ADD, (1, 100)).wait().unwrap();
+    tx.rollback_to("inner").wait().unwrap();
+    let read = || tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).wait().unwrap();
+    assert_eq!(read(), 111);
+    tx.rollback_to("a \"quoted\" name").wait().unwrap();
+    assert_eq!(read(), 101);
+    tx.release("a \"quoted\" name").wait().unwrap();
+    let error = tx.release("inner").wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    // One is left open at the end.
+    tx.savepoint("left").wait().unwrap();
+    tx.execute(ADD, (2, 1)).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (101, 101));
+    // It is nobody else's afterwards.
+    let tx = db.transaction().unwrap();
+    assert!(tx.rollback_to("left").wait().is_err());
+    tx.commit().wait().unwrap();
+}
+
+#[test]
+fn a_refused_statement_is_an_answer_and_the_transaction_goes_on() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    let error = tx.execute(SET, (1, -5)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Constraint);
+    let error = tx.execute("UPDATE nothing SET x = 1", ()).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let error = tx.execute(SET, [1]).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let error = tx.query_row(BALANCE, [1], |row| row.get::<_, String>(0)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    tx.execute(SET, (1, 5)).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!(balance(&db, 1), 5);
+}
+
+#[test]
+fn a_statement_that_rolls_everything_back_ends_the_transaction() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, 1)).wait().unwrap();
+    let sql = "UPDATE OR ROLLBACK account SET balance = -1 WHERE id = 2";
+    assert_eq!(tx.execute(sql, ()).wait().unwrap_err().kind(), ErrorKind::Constraint);
+    assert!(tx.execute(ADD, (1, 1)).wait().is_err());
+    assert!(tx.commit().wait().is_err());
+    assert_eq!(balance(&db, 1), 100);
+}
+
+#[test]
+fn one_database_serves_more_transactions_than_connections() {
+    let (_directory, db) = accounts(Options::new().transaction_connections(2));
+    let open: Vec<_> = (0..20).map(|_| db.transaction().unwrap()).collect();
+    for _ in 0..3 {
+        for tx in &open {
+            assert_eq!(tx.execute(ADD, (1, 1)).wait().unwrap(), 1);
+        }
+    }
+    for tx in open {
+        tx.commit().wait().unwrap();
+    }
+    assert_eq!(balance(&db, 1), 160);
+}
+
+#[test]
+fn statements_can_be_awaited_and_the_transaction_moved_between_threads() {
+    let (_directory, db) = accounts(Options::new());
+    smol::block_on(async {
+        let tx = db.transaction().unwrap();
+        tx.execute(ADD, (1, 1)).await.unwrap();
+        let tx = std::thread::spawn(move || {
+            tx.execute(ADD, (2, 1)).wait().unwrap();
+            tx
+        });
+        let tx = tx.join().unwrap();
+        tx.execute(ADD, (3, 1)).await.unwrap();
+        tx.commit().await.unwrap();
+    });
+    assert_eq!((balance(&db, 1), balance(&db, 2), balance(&db, 3)), (101, 101, 101));
+}
