@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::vfs::{self, Direct, File, FileKind, Lower, LowerFile, Storage, Vfs, WalControl};
-use crate::{CheckpointMode, Connection, Role, Settings};
+use crate::{CheckpointMode, Connection, PageSet, Role, Settings};
 
 mod soundness;
 
@@ -47,6 +48,7 @@ struct Rig {
     control: Arc<WalControl>,
     read: Arc<Mutex<BTreeSet<u32>>>,
     vfs: Vfs,
+    overlay_vfs: Vfs,
     directory: tempfile::TempDir,
 }
 
@@ -55,14 +57,16 @@ impl Rig {
         let control = Arc::new(WalControl::default());
         let read = Arc::<Mutex<BTreeSet<u32>>>::default();
         let direct = Direct::new(Arc::clone(&control));
-        let storage = Noting { direct, read: Arc::clone(&read) };
-        let vfs = Vfs::register(Lower::UnixExcl, Arc::new(storage)).unwrap();
-        Rig { control, read, vfs, directory: tempfile::tempdir().unwrap() }
+        let storage = Arc::new(Noting { direct, read: Arc::clone(&read) });
+        let vfs = Vfs::register(Lower::UnixExcl, storage.clone()).unwrap();
+        let overlay_vfs = Vfs::register_overlay(storage).unwrap();
+        Rig { control, read, vfs, overlay_vfs, directory: tempfile::tempdir().unwrap() }
     }
 
     fn open(&self, role: Role) -> Connection {
+        let vfs = if role == Role::Overlay { &self.overlay_vfs } else { &self.vfs };
         let settings = Settings {
-            vfs: self.vfs.name().into(),
+            vfs: vfs.name().into(),
             cache_kib: 8 << 10,
             busy_timeout: Duration::ZERO,
             sync: false,
@@ -298,4 +302,50 @@ fn a_schema_change_is_a_change() {
     writer.rollback().unwrap();
     // Without a transaction there is nothing to compare with.
     assert!(writer.batch_changed(&pages));
+}
+
+/// Reads a row at `sequence` or later: its value, and the pages that were read.
+fn read_tracked(reader: &Connection) -> (Vec<String>, PageSet) {
+    reader.begin_deferred().unwrap();
+    assert!(reader.track_pages(LIMIT));
+    let value = rows(reader, "SELECT v FROM t WHERE id = 1");
+    let pages = reader.take_pages().unwrap();
+    reader.rollback().unwrap();
+    (value, pages)
+}
+
+#[test]
+fn whoever_sees_a_commit_finds_it_recorded() {
+    let rig = Rig::new();
+    let writer = rig.filled(SCHEMA);
+    let changes = rig.control.changes();
+    let readers = [rig.open(Role::Reader), rig.open(Role::Reader)];
+    let (ended, mut commits) = (AtomicUsize::new(0), 0);
+    let read = |reader: Connection| {
+        let (mut same, mut other) = (0, 0);
+        while same < 200 || other < 200 {
+            let sequence = changes.sequence();
+            let (before, pages) = read_tracked(&reader);
+            let (after, _) = read_tracked(&reader);
+            if changes.any_changed_since(&pages, sequence) {
+                other += 1;
+            } else {
+                assert_eq!(before, after);
+                same += 1;
+            }
+        }
+        ended.fetch_add(1, Ordering::SeqCst);
+    };
+    std::thread::scope(|scope| {
+        let threads = readers.map(|reader| scope.spawn(|| read(reader)));
+        while ended.load(Ordering::SeqCst) < 2 && threads.iter().any(|it| !it.is_finished()) {
+            commits += 1;
+            write(&writer, &format!("UPDATE t SET v = {commits} WHERE id = 1"));
+            if commits % 64 == 0 {
+                writer.checkpoint(CheckpointMode::Passive).unwrap();
+            }
+            (0..commits % 50 * 40).for_each(|_| std::hint::spin_loop());
+        }
+    });
+    assert!(commits > 200);
 }

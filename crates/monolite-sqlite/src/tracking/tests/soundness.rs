@@ -5,10 +5,11 @@
 //! # Algorithm
 //! 1. The seed fills a small database, so that pages split, merge, are freed and used again.
 //! 2. Each step reads with a few random queries on one snapshot of a reader, as a transaction
-//!    would. Between them and after them the writer commits random batches, with checkpoints and a
-//!    WAL that starts anew between those, and then begins one more batch.
-//! 3. In that batch the reader's pages are checked. If none has changed, its queries are run by the
-//!    writer and must give the same rows.
+//!    would; or on an overlay, where it changes something, too, and reads again. Between the steps
+//!    of the transaction and after it the writer commits random batches, with checkpoints and a WAL
+//!    that starts anew between those, and then begins one more batch.
+//! 3. In that batch the pages that were read are checked. If none has changed, the transaction is
+//!    run by the writer and must read the same rows.
 //! 4. Some batches are committed and copied into the file. Every page of the file as it was that
 //!    differs now must have been pinned. (Not with `auto_vacuum=FULL`, which moves pages during the
 //!    commit: after the batch is over, and recorded with its frames.)
@@ -16,8 +17,8 @@
 use rusqlite::Statement;
 
 use super::*;
+use crate::Savepoint;
 use crate::pcache::broken;
-use crate::{PageSet, Savepoint};
 
 /// A xorshift generator: any non-zero state will do.
 struct Random(u64);
@@ -29,6 +30,12 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % bound
     }
+}
+
+/// A text of so many characters that depends on the id.
+fn text(characters: u64, id: u64) -> String {
+    let letter = char::from(b'a' + (id % 26) as u8);
+    format!("substr(replace(hex(zeroblob({characters})), '00', '{id}{letter}'), 1, {characters})")
 }
 
 /// Ids are drawn from so few that changes often meet what was read.
@@ -55,17 +62,20 @@ fn change(random: &mut Random) -> String {
     let (id, other) = (random.below(IDS), random.below(IDS));
     let long = 10 + random.below(900);
     match random.below(13) {
-        0..=2 => format!("UPDATE t SET v = hex(randomblob({long} % 60)) WHERE id = {id}"),
+        0..=2 => format!("UPDATE t SET v = {} WHERE id = {id}", text(long % 60, other)),
         3 => format!("UPDATE t SET k = {other} WHERE id = {id}"),
-        4 => format!("INSERT OR REPLACE INTO t VALUES({id}, {other}, hex(randomblob({long})))"),
+        4 => format!("INSERT OR REPLACE INTO t VALUES({id}, {other}, {})", text(long, id)),
         5 => format!("DELETE FROM t WHERE id = {id}"),
         6 => format!("DELETE FROM t WHERE id BETWEEN {id} AND {id} + {other} % 100"),
         7 => format!(
-            "INSERT INTO w VALUES('{id}', {other}, hex(randomblob({long}))) \
-             ON CONFLICT DO UPDATE SET v = v || 'x'"
+            "INSERT INTO w VALUES('{id}', {other}, {}) ON CONFLICT DO UPDATE SET v = v || 'x'",
+            text(long, id)
         ),
         8 => format!("DELETE FROM w WHERE a BETWEEN '{id}' AND '{id}z'"),
-        9 => format!("INSERT OR REPLACE INTO big VALUES({}, randomblob({}))", id % 20, other * 70),
+        9 => {
+            let long = text(other * 70, id);
+            format!("INSERT OR REPLACE INTO big VALUES({}, {long})", id % 20)
+        }
         10 => format!("DELETE FROM big WHERE id = {}", id % 20),
         // Changes one overflow page in place.
         11 => format!(
@@ -83,23 +93,39 @@ fn execute(writer: &Connection, sql: &str) {
     writer.with_statement(sql, execute).unwrap();
 }
 
-/// Changes with savepoints around some, of which some are rolled back.
-fn changes(writer: &Connection, random: &mut Random) {
-    for _ in 0..random.below(4) {
-        let is_guarded = random.below(3) == 0;
-        if is_guarded {
-            writer.savepoint(Savepoint::Member).unwrap();
-        }
-        for _ in 0..=random.below(2) {
-            execute(writer, &change(random));
-        }
-        if is_guarded {
-            if random.below(2) == 0 {
-                writer.rollback_to(Savepoint::Member).unwrap();
+/// What a transaction does to its database.
+enum Step {
+    Query(String),
+    Change(String),
+    /// Changes, and whether they are kept or undone.
+    Guarded(Vec<String>, bool),
+}
+
+impl Step {
+    /// Does it, and returns the rows of a query.
+    fn perform(&self, connection: &Connection) -> Vec<String> {
+        match self {
+            Step::Query(sql) => return rows(connection, sql),
+            Step::Change(sql) => execute(connection, sql),
+            Step::Guarded(changes, is_kept) => {
+                connection.savepoint(Savepoint::Member).unwrap();
+                changes.iter().for_each(|sql| execute(connection, sql));
+                if !is_kept {
+                    connection.rollback_to(Savepoint::Member).unwrap();
+                }
+                connection.release(Savepoint::Member).unwrap();
             }
-            writer.release(Savepoint::Member).unwrap();
         }
+        Vec::new()
     }
+}
+
+fn change_step(random: &mut Random) -> Step {
+    if random.below(3) > 0 {
+        return Step::Change(change(random));
+    }
+    let changes = (0..=random.below(2)).map(|_| change(random)).collect();
+    Step::Guarded(changes, random.below(2) == 0)
 }
 
 #[derive(Default)]
@@ -116,15 +142,16 @@ struct Run {
     rig: Rig,
     writer: Connection,
     reader: Connection,
+    overlay: Connection,
     random: Random,
     vacuum: &'static str,
     seen: Seen,
 }
 
-/// What a transaction read: at which sequence it began, its queries with their rows, its pages.
+/// What a transaction read: at which sequence it began, its steps with their rows, its pages.
 struct Read {
     sequence: u64,
-    queries: Vec<(String, Vec<String>)>,
+    steps: Vec<(Step, Vec<String>)>,
     pages: PageSet,
 }
 
@@ -139,26 +166,40 @@ impl Run {
         drop(first);
         let writer =
             rig.filled(&format!("{SCHEMA} DELETE FROM t WHERE id > {IDS}; DELETE FROM w;"));
-        let reader = rig.open(Role::Reader);
-        Run { rig, writer, reader, random, vacuum, seen: Seen::default() }
+        let (reader, overlay) = (rig.open(Role::Reader), rig.open(Role::Overlay));
+        Run { rig, writer, reader, overlay, random, vacuum, seen: Seen::default() }
     }
 
     fn read(&mut self) -> Read {
         let sequence = self.rig.control.changes().sequence();
+        let writes = self.random.below(2) == 0;
         self.reader.begin_deferred().unwrap();
-        assert!(self.reader.track_pages(LIMIT));
-        let mut queries = Vec::new();
-        for _ in 0..=self.random.below(3) {
-            let query = query(&mut self.random);
-            let rows = rows(&self.reader, &query);
-            queries.push((query, rows));
+        if writes {
+            rows(&self.reader, "SELECT 1 FROM sqlite_schema");
+            self.overlay.begin_on(&self.reader.snapshot().unwrap()).unwrap();
+        }
+        assert!(self.connection(writes).track_pages(LIMIT));
+        let mut steps = Vec::new();
+        for _ in 0..1 + self.random.below(4) {
+            let step = if writes && self.random.below(2) == 0 {
+                change_step(&mut self.random)
+            } else {
+                Step::Query(query(&mut self.random))
+            };
+            let rows = step.perform(self.connection(writes));
+            steps.push((step, rows));
             if self.random.below(4) == 0 {
                 self.foreign_commits();
             }
         }
-        let pages = self.reader.take_pages().unwrap();
+        let pages = self.connection(writes).take_pages().unwrap();
+        self.overlay.rollback().unwrap();
         self.reader.rollback().unwrap();
-        Read { sequence, queries, pages }
+        Read { sequence, steps, pages }
+    }
+
+    fn connection(&self, writes: bool) -> &Connection {
+        if writes { &self.overlay } else { &self.reader }
     }
 
     fn foreign_commits(&mut self) {
@@ -182,7 +223,9 @@ impl Run {
 
     /// Random changes, and now and then the end of the file moved to where there is room.
     fn changes(&mut self) {
-        changes(&self.writer, &mut self.random);
+        for _ in 0..self.random.below(4) {
+            change_step(&mut self.random).perform(&self.writer);
+        }
         if self.random.below(6) == 0 {
             let vacuum = || self.writer.raw().execute_batch("PRAGMA incremental_vacuum(3)");
             self.writer.signals().as_engine(vacuum).unwrap();
@@ -194,10 +237,13 @@ impl Run {
         let changes = self.rig.control.changes();
         let has_changed = changes.any_changed_since(&read.pages, read.sequence)
             || self.writer.batch_changed(&read.pages);
+        self.writer.savepoint(Savepoint::Group).unwrap();
         let differs =
-            read.queries.iter().find(|(query, before)| rows(&self.writer, query) != *before);
+            read.steps.iter().position(|(step, rows)| step.perform(&self.writer) != *rows);
+        self.writer.rollback_to(Savepoint::Group).unwrap();
+        self.writer.release(Savepoint::Group).unwrap();
         match (has_changed, differs) {
-            (false, Some((query, _))) => return Err(format!("{query} reads something else")),
+            (false, Some(step)) => return Err(format!("step {step} reads something else")),
             (false, None) => self.seen.unchanged += 1,
             (true, _) => self.seen.changed += 1,
         }

@@ -1,0 +1,32 @@
+//! What is left when another library has initialised SQLite before: a process of its own, since
+//! that can happen once in each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolite_sqlite::vfs::{Direct, Lower, Vfs, WalControl};
+use monolite_sqlite::{Connection, Role, Settings};
+
+#[test]
+fn pages_are_not_tracked_when_another_library_was_first() {
+    let _first = rusqlite::Connection::open_in_memory().unwrap();
+    let direct = Direct::new(Arc::new(WalControl::default()));
+    let vfs = Vfs::register(Lower::UnixExcl, Arc::new(direct)).unwrap();
+    let settings = Settings {
+        vfs: vfs.name().into(),
+        cache_kib: 1 << 10,
+        busy_timeout: Duration::ZERO,
+        sync: false,
+        reserved_bytes: 0,
+        overdue: Arc::new(|| false),
+        untrusted: None,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.db");
+    let writer = Connection::open(&path, Role::Writer, &settings).unwrap();
+    writer.begin_immediate().unwrap();
+    writer.raw().execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES(1)").unwrap();
+    assert!(!writer.track_pages(100));
+    assert_eq!(writer.take_pages(), None);
+    writer.commit().unwrap();
+}
