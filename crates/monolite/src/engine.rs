@@ -84,13 +84,9 @@ impl Engine {
         let clock = Arc::clone(&options.clock);
         let queue = Arc::new(WriteQueue::new(options.queue_capacity, Arc::clone(&progress)));
         let handover = Arc::new(Handover::new(options.queue_capacity));
-        let reads = read_side(
-            (opened.readers, opened.sessions),
-            opened.is_exclusive,
-            options,
-            &progress,
-            &recorder,
-        );
+        let changes = opened.is_exclusive.then(|| Arc::clone(&opened.wal));
+        let reads =
+            read_side((opened.readers, opened.sessions), changes, options, &progress, &recorder);
         let checkpoints = Arc::new(Checkpoints::new(
             Arc::clone(&opened.wal),
             Arc::clone(&reads),
@@ -307,14 +303,14 @@ fn spawn<T: Send + 'static>(
 
 fn read_side(
     (readers, sessions): (Vec<Reader>, SessionOpener),
-    keep_snapshots: bool,
+    changes: Option<Arc<WalControl>>,
     options: &Options,
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<ReadSide> {
     let readers = Readers::new(
         readers,
-        keep_snapshots,
+        changes.is_some(),
         options.read_time_limit,
         Arc::clone(&options.clock),
         Arc::clone(progress),
@@ -325,6 +321,7 @@ fn read_side(
         options.transaction_snapshot_age,
         Arc::clone(&options.clock),
         Arc::clone(progress),
+        changes,
     );
     let queue = Queue::new(options.queue_capacity);
     Arc::new(ReadSide {

@@ -63,8 +63,11 @@ pub struct Stats {
     pub wal_stalls: u64,
     /// Interactive transactions open now.
     pub open_transactions: u64,
-    /// Interactive transactions that the writer replayed and compared at commit.
+    /// Interactive transactions of which the writer replayed and compared everything at commit.
     pub transactions_replayed: u64,
+    /// Interactive transactions of which the writer replayed the writes alone, because no page that
+    /// they had read was changed since.
+    pub transactions_unchanged: u64,
     /// Interactive transactions that changed nothing, so that their commit cost nothing.
     pub transactions_read_only: u64,
     /// Interactive transactions that had the writer to themselves, after too many conflicts.
@@ -199,6 +202,7 @@ pub(crate) struct Recorder {
     pub(crate) checkpoints_completed: Count,
     pub(crate) wal_stalls: Count,
     pub(crate) transactions_replayed: Count,
+    pub(crate) transactions_unchanged: Count,
     pub(crate) transactions_read_only: Count,
     pub(crate) transactions_leased: Count,
     pub(crate) transaction_conflicts: Count,
@@ -239,6 +243,7 @@ impl Recorder {
             checkpoints_completed: self.checkpoints_completed.get(),
             wal_stalls: self.wal_stalls.get(),
             transactions_replayed: self.transactions_replayed.get(),
+            transactions_unchanged: self.transactions_unchanged.get(),
             transactions_read_only: self.transactions_read_only.get(),
             transactions_leased: self.transactions_leased.get(),
             transaction_conflicts: self.transaction_conflicts.get(),

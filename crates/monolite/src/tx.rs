@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use monolite_sqlite::{Connection, rusqlite};
+use monolite_sqlite::{Connection, PageSet, rusqlite};
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Params, Row, Statement};
 
@@ -204,6 +204,11 @@ impl<'c> Tx<'c> {
     /// Whether the transaction is still open, which a statement may have ended.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.is_in_transaction()
+    }
+
+    /// Whether the open batch may have changed one of `pages`, or the schema.
+    pub(crate) fn batch_changed(&self, pages: &PageSet) -> bool {
+        self.connection.batch_changed(pages)
     }
 
     /// Forgets the rowid of the last insert, which was another transaction's.

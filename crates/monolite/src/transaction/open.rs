@@ -9,8 +9,10 @@
 //!    on the overlay. Where there is no overlay, they run in the writer, behind the replayed steps
 //!    and in a savepoint that is rolled back ([`Open::try_in_writer`]).
 //! 3. What was done and seen becomes a step, and the session is parked.
-//! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch.
-//!    A transaction that wrote nothing is at its serial place already: that of its snapshot.
+//! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
+//!    ([`Replay`]). If no page that the transaction has read was changed since its snapshot, steps
+//!    that only read are left out: their answers are the same. A transaction that wrote nothing is
+//!    at its serial place already: that of its snapshot.
 //! 5. A transaction with a [`Lease`] has the writer to itself instead: its statements run there,
 //!    and nothing needs to be replayed.
 //!
@@ -27,8 +29,8 @@ use std::time::Duration;
 
 use super::keys::{Committed, Key, find};
 use super::lease::Lease;
-use super::sessions::{Held, Parked, Side};
-use super::steps::{Action, Done, Reader, Request, Steps, Validation, perform};
+use super::sessions::{Held, Parked, ReadSet, Side};
+use super::steps::{Action, Done, Extent, Reader, Request, Steps, Validation, perform};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
@@ -83,6 +85,10 @@ struct State {
     wrote: bool,
     /// It wrote where there is no overlay.
     is_in_writer: bool,
+    /// It read behind its own writes.
+    has_read_own: bool,
+    /// The pages it has read do not say everything about its answers.
+    is_opaque: bool,
     parked: Option<Parked>,
     /// A statement is running; seen by the next one only when it panicked.
     running: bool,
@@ -116,6 +122,8 @@ impl Open {
             steps: Steps::default(),
             wrote: false,
             is_in_writer: false,
+            has_read_own: false,
+            is_opaque: false,
             parked: None,
             running: false,
             lease,
@@ -267,7 +275,9 @@ impl Open {
         let limit = self.statement_limit();
         let done = held.run(side, limit, |tx| perform(tx, request, most_bytes, &mut reader))?;
         state.wrote |= side == Side::Overlay;
-        if done.step.is_some() {
+        if let Some(step) = &done.step {
+            state.has_read_own |= side == Side::Overlay && step.only_reads();
+            state.is_opaque |= step.is_opaque();
             state.parked = held.park();
         }
         Ok((done, reader))
@@ -281,8 +291,9 @@ impl Open {
             let side = if state.wrote { Side::Overlay } else { Side::Guard };
             let validation = self.engine.limits.validation;
             let limit = self.statement_limit();
-            held.run(side, limit, |tx| state.steps.replay(tx, validation))?
+            held.run(side, limit, |tx| state.steps.replay(tx, Extent::All, validation))?
                 .inspect_err(|error| self.count_conflict(error))?;
+            state.has_read_own |= state.wrote && state.steps.have_reads();
         }
         Ok(held)
     }
@@ -316,7 +327,7 @@ impl Open {
         let (reply, answer) = sync_channel(1);
         let body = move |tx: &Tx<'_>| -> Result<()> {
             tx.forget_last_insert();
-            let replayed = steps.replay(tx, validation);
+            let replayed = steps.replay(tx, Extent::All, validation);
             let done = replayed.map(|()| perform(tx, request, most_bytes, &mut reader));
             // The statement waits for this answer on another thread.
             let _ = reply.send((steps, done, reader));
@@ -354,7 +365,7 @@ impl Open {
         if let Err(error) = self.check(&mut state) {
             return answered(Err(error));
         }
-        self.let_go(&mut state);
+        let read_set = self.read_set(&mut state);
         let ended = "it was committed or rolled back before";
         state.over = Some((ErrorKind::Invalid, ended.into()));
         if let Some(lease) = state.lease.take() {
@@ -366,29 +377,33 @@ impl Open {
             self.engine.recorder.transactions_read_only.add(1);
             return answered(Ok(Committed::default()));
         }
-        let (steps, engine) = (std::mem::take(&mut state.steps), Arc::clone(&self.engine));
-        let validation = engine.limits.validation;
-        let mut is_first_run = true;
+        let mut replay = Replay {
+            steps: std::mem::take(&mut state.steps),
+            read_set,
+            engine: Arc::clone(&self.engine),
+            is_counted: false,
+        };
         self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
             if let Some(key) = &key
                 && let Some(outcome) = find(tx, &key.text)?
             {
                 return Ok(Committed { outcome, is_repeated: true });
             }
-            tx.forget_last_insert();
-            let is_first_run = std::mem::take(&mut is_first_run);
-            let replayed = steps.replay(tx, validation);
-            if is_first_run {
-                engine.recorder.transactions_replayed.add(1);
-                if replayed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
-                    engine.recorder.transaction_conflicts.add(1);
-                }
-            }
-            replayed?;
+            replay.run(tx)?;
             let Some(key) = &key else { return Ok(Committed::default()) };
             key.store(tx)?;
             Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
         }))
+    }
+
+    /// Ends the snapshot, and tells which pages were read if that spares the writer reading them.
+    fn read_set(&self, state: &mut State) -> Option<ReadSet> {
+        let is_useful = state.wrote && state.steps.have_reads() && !state.is_opaque;
+        if !is_useful || state.lease.is_some() {
+            self.let_go(state);
+            return None;
+        }
+        self.engine.reads.sessions.read_set(state.parked.take()?, state.has_read_own)
     }
 
     /// Remembers why the transaction, which was handed to the writer, came to nothing.
@@ -412,6 +427,40 @@ impl Open {
         if let Some(parked) = state.parked.take() {
             self.engine.reads.sessions.give_up(parked);
         }
+    }
+}
+
+/// What a transaction did, on its way through the writer.
+struct Replay {
+    steps: Steps,
+    read_set: Option<ReadSet>,
+    engine: Arc<Transactions>,
+    is_counted: bool,
+}
+
+impl Replay {
+    /// Does it again and compares; leaves out what only read if no page of that has changed.
+    fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
+        tx.forget_last_insert();
+        let changes = self.engine.reads.sessions.changes();
+        let is_unchanged = match (&self.read_set, changes) {
+            (Some(read), Some(changes)) => !read.has_changed(changes, tx),
+            _ => false,
+        };
+        let extent = if is_unchanged { Extent::Writes } else { Extent::All };
+        let replayed = self.steps.replay(tx, extent, self.engine.limits.validation);
+        if !std::mem::replace(&mut self.is_counted, true) {
+            let recorder = &self.engine.recorder;
+            let path = match extent {
+                Extent::All => &recorder.transactions_replayed,
+                Extent::Writes => &recorder.transactions_unchanged,
+            };
+            path.add(1);
+            if replayed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+                recorder.transaction_conflicts.add(1);
+            }
+        }
+        replayed
     }
 }
 

@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use monolite_sqlite::PageSet;
+use monolite_sqlite::vfs::{Changes, WalControl};
+
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -41,6 +44,30 @@ pub(crate) struct Session {
     last_sql: RefCell<String>,
     /// Whether the overlay is on the guard's snapshot.
     is_laid_over: Cell<bool>,
+    /// [`Changes::sequence`](monolite_sqlite::vfs::Changes::sequence) before the snapshot.
+    sequence: Cell<u64>,
+}
+
+/// Pages that a transaction may read before it is not worth to look at each.
+const MOST_PAGES: usize = 4_096;
+
+/// The pages that the answers of a transaction hang on, and the state they were in.
+pub(crate) struct ReadSet {
+    guard: PageSet,
+    /// What was read behind the transaction's own writes.
+    overlay: Option<PageSet>,
+    sequence: u64,
+}
+
+impl ReadSet {
+    /// Whether one of the pages may have changed since, by a commit or in the open batch of the
+    /// writer, whose transaction `tx` is.
+    pub(crate) fn has_changed(&self, changes: &Changes, tx: &Tx<'_>) -> bool {
+        [Some(&self.guard), self.overlay.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|pages| changes.any_changed_since(pages, self.sequence) || tx.batch_changed(pages))
+    }
 }
 
 /// Which connection a statement runs on.
@@ -62,8 +89,18 @@ impl Session {
         self.guard.connection.with_statement(sql, |statement| statement.readonly()).unwrap_or(true)
     }
 
-    fn begin(&self, progress: &Progress, now: Duration) -> Result<()> {
+    fn begin(
+        &self,
+        progress: &Progress,
+        changes: Option<&WalControl>,
+        now: Duration,
+    ) -> Result<()> {
         let committed = progress.committed();
+        if let Some(control) = changes {
+            // Before the snapshot, so that a race can only take a page for changed.
+            self.sequence.set(control.changes().sequence());
+            self.guard.connection.track_pages(MOST_PAGES);
+        }
         self.guard.connection.begin_deferred()?;
         self.guard.connection.forget_last_insert();
         self.guard.connection.pin_snapshot()?;
@@ -81,6 +118,18 @@ impl Session {
         self.watch.end_snapshot();
     }
 
+    /// What the transaction has read on its snapshot, and with `own_writes` also behind its own
+    /// writes; `None` when that is not known.
+    fn read_set(&self, own_writes: bool) -> Option<ReadSet> {
+        let guard = self.guard.connection.take_pages()?;
+        let overlay = self.overlay.as_ref().filter(|_| own_writes && self.is_laid_over.get());
+        let overlay = match overlay {
+            Some(overlay) => Some(overlay.connection.take_pages()?),
+            None => None,
+        };
+        Some(ReadSet { guard, overlay, sequence: self.sequence.get() })
+    }
+
     fn reader(&self, side: Side) -> Result<&Reader> {
         if side == Side::Guard {
             return Ok(&self.guard);
@@ -88,6 +137,7 @@ impl Session {
         let overlay = self.overlay.as_ref().ok_or_else(no_overlay)?;
         if !self.is_laid_over.get() {
             let snapshot = self.guard.connection.snapshot().ok_or_else(no_overlay)?;
+            overlay.connection.track_pages(MOST_PAGES);
             overlay.connection.begin_on(&snapshot)?;
             overlay.connection.forget_last_insert();
             self.is_laid_over.set(true);
@@ -175,6 +225,8 @@ pub(crate) struct Sessions {
     age: Duration,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
+    /// `None` where other processes may write, too.
+    changes: Option<Arc<WalControl>>,
 }
 
 /// A session in the hands of one statement.
@@ -192,9 +244,10 @@ impl Sessions {
         age: Duration,
         clock: Arc<dyn Clock>,
         progress: Arc<Progress>,
+        changes: Option<Arc<WalControl>>,
     ) -> Sessions {
         let (pool, freed) = (Mutex::default(), Condvar::new());
-        Sessions { pool, freed, opener, most, age, clock, progress }
+        Sessions { pool, freed, opener, most, age, clock, progress, changes }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -245,9 +298,14 @@ impl Sessions {
             // The overlay reads what the guard pins, so it has to end first.
             let on_top = overlay.iter().map(|reader| reader.connection.revoker());
             let revokers = on_top.chain([guard.connection.revoker()]).collect();
-            let (last_sql, is_laid_over) = (RefCell::default(), Cell::new(false));
-            let watch = Arc::new(Watch::new(revokers));
-            Box::new(Session { guard, overlay, watch, last_sql, is_laid_over })
+            Box::new(Session {
+                guard,
+                overlay,
+                watch: Arc::new(Watch::new(revokers)),
+                last_sql: RefCell::default(),
+                is_laid_over: Cell::new(false),
+                sequence: Cell::new(0),
+            })
         });
         let mut pool = self.pool();
         pool.opening -= 1;
@@ -263,7 +321,7 @@ impl Sessions {
         let held = Held { sessions: self, session: Some(session), is_warm };
         let session = held.session();
         if !is_warm {
-            session.begin(&self.progress, now)?;
+            session.begin(&self.progress, self.changes.as_deref(), now)?;
         }
         session.watch.begin(now);
         Ok(held)
@@ -271,11 +329,28 @@ impl Sessions {
 
     /// Ends the snapshot of a transaction that is over.
     pub(crate) fn give_up(&self, parked: Parked) {
-        let waiting = self.pool().parked.remove(&parked);
-        if let Some(Waiting { session, .. }) = waiting {
-            session.end();
-            self.vacate(session);
-        }
+        self.finish(parked, |_| ());
+    }
+
+    /// As [`Sessions::give_up`]; tells which pages the transaction has read, with `own_writes` also
+    /// those that it read behind its own writes. `None` when that is not known, because somebody
+    /// else has taken the session or other things than pages were read.
+    pub(crate) fn read_set(&self, parked: Parked, own_writes: bool) -> Option<ReadSet> {
+        self.changes.as_ref()?;
+        self.finish(parked, |session| session.read_set(own_writes)).flatten()
+    }
+
+    fn finish<T>(&self, parked: Parked, last: impl FnOnce(&Session) -> T) -> Option<T> {
+        let Waiting { session, .. } = self.pool().parked.remove(&parked)?;
+        let result = last(&session);
+        session.end();
+        self.vacate(session);
+        Some(result)
+    }
+
+    /// Which pages were changed when, where that is known.
+    pub(crate) fn changes(&self) -> Option<&Changes> {
+        self.changes.as_deref().map(WalControl::changes)
     }
 
     fn vacate(&self, session: Box<Session>) {

@@ -6,6 +6,8 @@
 //! what it answered: rows, number of changed rows, error. [`Steps::replay`] runs the steps on
 //! another connection, in the same surroundings, and compares the digests. When all are equal, the
 //! transaction has just executed there with the very answers upon which the application acted.
+//! Steps that only read can be left out when the pages they read are known to be unchanged
+//! ([`Extent::Writes`]): their answers are a function of those pages.
 //!
 //! # Invariants
 //! - The digest covers everything the application can know from the step: of a query that was read
@@ -72,15 +74,35 @@ struct Seen {
     digest: u128,
 }
 
+/// Which steps are done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    All,
+    /// Those that only read are known to answer the same.
+    Writes,
+}
+
 /// Something that was done, and what was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     request: Request,
     surroundings: Surroundings,
     seen: Seen,
+    only_reads: bool,
 }
 
 impl Step {
+    /// Whether it changed nothing, so that later steps answer the same without it.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.only_reads
+    }
+
+    /// Whether the pages that were read may not say everything about its answer: of several
+    /// statements in one text nobody looks at each.
+    pub(crate) fn is_opaque(&self) -> bool {
+        matches!(self.request.action, Action::Batch)
+    }
+
     fn bytes(&self) -> usize {
         STEP_BYTES + self.request.text.len() + self.request.parameters.bytes()
     }
@@ -92,6 +114,7 @@ struct Observer {
     rows: u64,
     ended: bool,
     bytes: usize,
+    only_reads: bool,
 }
 
 impl Observer {
@@ -101,7 +124,8 @@ impl Observer {
             let random = RandomState::new();
             (random.hash_one(0), random.hash_one(1))
         });
-        Observer { hasher: SipHasher24::new_with_keys(a, b), rows: 0, ended: false, bytes: 0 }
+        let hasher = SipHasher24::new_with_keys(a, b);
+        Observer { hasher, rows: 0, ended: false, bytes: 0, only_reads: false }
     }
 
     fn tagged(&mut self, tag: u8, bytes: &[u8]) {
@@ -194,7 +218,10 @@ pub(crate) fn perform(
         reader.row(row)
     };
     let (number, is_answer) = surroundings.during(|| run(tx, &request, &mut observer, show));
-    let step = is_answer.then(|| Step { request, surroundings, seen: observer.seen() });
+    let step = is_answer.then(|| {
+        let only_reads = observer.only_reads || matches!(request.action, Action::LastInsertRowid);
+        Step { request, surroundings, seen: observer.seen(), only_reads }
+    });
     Done { number, step }
 }
 
@@ -243,6 +270,7 @@ fn statement(
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
     let ran = tx.with_statement(sql, |statement| -> Result<i64> {
+        observer.only_reads = statement.readonly();
         parameters.bind(statement)?;
         match action {
             Action::Change => Ok(i64::try_from(statement.raw_execute()?).unwrap_or(i64::MAX)),
@@ -298,6 +326,7 @@ pub(crate) enum Validation {
 pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
+    reads: usize,
 }
 
 impl Steps {
@@ -311,16 +340,25 @@ impl Steps {
 
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
+        self.reads += usize::from(step.only_reads);
         self.steps.push(step);
     }
 
-    /// Does everything again and compares.
+    /// Whether there are steps that only read.
+    pub(crate) fn have_reads(&self) -> bool {
+        self.reads > 0
+    }
+
+    /// Does again what `extent` says, and compares.
     ///
     /// # Errors
     /// `Conflict`, naming the statement, when one gave another answer than the first time; errors
     /// that are no answers, as they came.
-    pub(crate) fn replay(&self, tx: &Tx<'_>, validation: Validation) -> Result<()> {
+    pub(crate) fn replay(&self, tx: &Tx<'_>, extent: Extent, validation: Validation) -> Result<()> {
         for (i, step) in self.steps.iter().enumerate() {
+            if extent == Extent::Writes && step.only_reads {
+                continue;
+            }
             let seen = replay_step(tx, step)?;
             if seen != step.seen && validation == Validation::On {
                 return Err(conflict(i + 1, &step.request.text));

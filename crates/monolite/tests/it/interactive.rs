@@ -5,6 +5,7 @@ mod anomalies;
 mod endings;
 mod limits;
 mod outside;
+mod pages;
 mod retries;
 mod statements;
 

@@ -9,7 +9,7 @@ use monolite::{ErrorKind, Options, Transaction};
 use monolite_sim::clock::HandClock;
 
 use super::{ADD, BALANCE, accounts, balance};
-use crate::patience::{eventually, poll_once};
+use crate::patience::{Gate, eventually, poll_once};
 
 fn ended(tx: &Transaction, kind: ErrorKind) {
     let error = tx.execute(ADD, (1, 1)).wait().unwrap_err();
@@ -70,13 +70,16 @@ fn a_statement_dropped_half_way_ends_it() {
     let tx = db.transaction().unwrap();
     drop(tx.execute(ADD, (1, 1)));
     tx.execute(ADD, (1, 10)).wait().unwrap();
-    let mut pending = tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0));
-    if poll_once(&mut pending).is_pending() {
-        drop(pending);
-        ended(&tx, ErrorKind::Aborted);
-        assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Aborted);
-        assert_eq!(balance(&db, 1), 100);
-    }
+    let gate = Arc::new(Gate::default());
+    let stop = Arc::clone(&gate);
+    let mut pending = tx.query_row(BALANCE, [1], move |row| {
+        stop.pass();
+        row.get::<_, i64>(0)
+    });
+    assert!(poll_once(&mut pending).is_pending());
+    drop(pending);
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Aborted);
+    gate.open();
     eventually("it is closed", || db.stats().open_transactions == 0);
 }
 
