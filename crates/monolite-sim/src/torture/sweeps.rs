@@ -66,7 +66,8 @@ struct Swept {
 
 /// Something wrong and how it came about.
 struct Seen {
-    plan: Plan,
+    /// None when nothing had been made to fail.
+    plan: Option<Plan>,
     wrong: Wrong,
     image: Option<Image>,
     calls: Vec<String>,
@@ -89,7 +90,8 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
                         let scenario = choose(amount, number, seed);
                         let swept = sweep(&scenario, seed, directory.path(), &|| {
                             setting.watch.is_stopped()
-                        })?;
+                        });
+                        let swept = with_engine_errors(swept)?;
                         plays.fetch_add(swept.plays, Ordering::SeqCst);
                         note(setting, &mut locked(&outcome), &scenario, seed, swept)?;
                         setting.watch.done(1);
@@ -105,6 +107,22 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     outcome.notes.push(format!("{} plays with a fault", plays.load(Ordering::SeqCst)));
     control(setting, &mut outcome, directory.path())?;
     Ok(outcome)
+}
+
+/// An engine that fails before anything was made to fail is a finding, and no failure of the sweep.
+fn with_engine_errors(swept: Result<Swept>) -> Result<Swept> {
+    match swept {
+        Err(error) if error.is::<monolite::Error>() => {
+            let wrong = Wrong::Other(format!("{error:#}"));
+            let seen = Seen { plan: None, wrong, image: None, calls: Vec::new() };
+            Ok(Swept { wrong: vec![seen], ..Swept::default() })
+        }
+        swept => swept,
+    }
+}
+
+fn told(plan: Option<Plan>) -> String {
+    plan.map_or_else(|| "without a fault".into(), |plan| plan.to_string())
 }
 
 /// The scenarios in their order; a run of one plays the scenario that its seed names, so that a
@@ -134,7 +152,7 @@ fn note(
             Wrong::Partial(_) => outcome.partial += 1,
             Wrong::Other(_) => outcome.anomalies += 1,
         }
-        let what = format!("{}: {plan}: {wrong}", scenario.name);
+        let what = format!("{}: {}: {wrong}", scenario.name, told(plan));
         let evidence = setting.evidence(seed)?;
         if let Some(image) = image {
             image.write_to(&evidence.join(format!("image-{number}.db")))?;
@@ -158,7 +176,7 @@ fn control(setting: &Setting<'_>, outcome: &mut Outcome, directory: &Path) -> Re
         return Ok(());
     }
     let how = match lost {
-        Some(seen) => format!("{}: {}", seen.plan, seen.wrong),
+        Some(seen) => format!("{}: {}", told(seen.plan), seen.wrong),
         None => format!("nothing in {} plays", swept.plays),
     };
     outcome.control("an engine that ignores a failed sync", lost.is_some(), how);
@@ -261,7 +279,7 @@ impl Case<'_> {
         swept.plays += 1;
         let mut see = |wrong, image| {
             let calls = disk.recorded();
-            swept.wrong.push(Seen { plan, wrong, image, calls });
+            swept.wrong.push(Seen { plan: Some(plan), wrong, image, calls });
         };
         let played = match receiver.recv_timeout(PATIENCE) {
             Ok(played) => played,

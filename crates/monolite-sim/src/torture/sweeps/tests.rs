@@ -13,7 +13,7 @@ fn a_good_engine_survives_an_error_at_every_call() {
     for name in ["single writes", "a new file"] {
         let swept = swept(name, Fault::Error);
         let wrong: Vec<_> =
-            swept.wrong.iter().map(|seen| format!("{}: {}", seen.plan, seen.wrong)).collect();
+            swept.wrong.iter().map(|seen| format!("{}: {}", told(seen.plan), seen.wrong)).collect();
         assert_eq!(wrong, [""; 0], "{name}");
         assert!(swept.calls > 20 && swept.acknowledged > 0, "{name}");
     }
@@ -32,4 +32,14 @@ fn there_are_enough_scenarios_and_each_has_its_own_name() {
     for (place, scenario) in ALL.iter().enumerate() {
         assert_eq!(choose(1, 0, seed_of(scenario)).name, ALL[place].name);
     }
+}
+
+#[test]
+fn an_engine_that_fails_without_a_fault_is_a_finding() {
+    let error = anyhow::Error::new(monolite::Error::aborted("for no reason")).context("preparing");
+    let swept = with_engine_errors(Err(error)).unwrap();
+    let [seen] = &swept.wrong[..] else { panic!("{} findings", swept.wrong.len()) };
+    assert_eq!(told(seen.plan), "without a fault");
+    assert!(seen.wrong.to_string().contains("for no reason"), "{}", seen.wrong);
+    assert!(with_engine_errors(Err(anyhow::anyhow!("no scratch directory"))).is_err());
 }
