@@ -84,9 +84,13 @@ impl Engine {
         let clock = Arc::clone(&options.clock);
         let queue = Arc::new(WriteQueue::new(options.queue_capacity, Arc::clone(&progress)));
         let handover = Arc::new(Handover::new(options.queue_capacity));
-        let changes = opened.is_exclusive.then(|| Arc::clone(&opened.wal));
-        let reads =
-            read_side((opened.readers, opened.sessions), changes, options, &progress, &recorder);
+        let reads = read_side(
+            (opened.readers, opened.sessions),
+            (opened.is_exclusive, &opened.wal),
+            options,
+            &progress,
+            &recorder,
+        );
         let checkpoints = Arc::new(Checkpoints::new(
             Arc::clone(&opened.wal),
             Arc::clone(&reads),
@@ -303,14 +307,14 @@ fn spawn<T: Send + 'static>(
 
 fn read_side(
     (readers, sessions): (Vec<Reader>, SessionOpener),
-    changes: Option<Arc<WalControl>>,
+    (keep_snapshots, wal): (bool, &Arc<WalControl>),
     options: &Options,
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<ReadSide> {
     let readers = Readers::new(
         readers,
-        changes.is_some(),
+        keep_snapshots,
         options.read_time_limit,
         Arc::clone(&options.clock),
         Arc::clone(progress),
@@ -321,7 +325,7 @@ fn read_side(
         options.transaction_snapshot_age,
         Arc::clone(&options.clock),
         Arc::clone(progress),
-        changes,
+        Arc::clone(wal),
     );
     let queue = Queue::new(options.queue_capacity);
     Arc::new(ReadSide {

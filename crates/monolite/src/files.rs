@@ -156,23 +156,27 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     })
 }
 
-/// What opens the connections of interactive transactions. The first of them are tested; where
-/// overlays cannot be, transactions do without.
+/// What opens the connections of interactive transactions. The first overlay is tested; where they
+/// cannot be, transactions do without.
 fn session_opener(opener: Opener, overlays: Option<&Vfs>) -> SessionOpener {
     let overlays = overlays.map(|vfs| vfs.name().to_owned());
+    let opener = Arc::new(opener);
+    let readers = Arc::clone(&opener);
     let works = OnceLock::new();
-    Box::new(move || {
-        let guard = opener.reader(SESSION_CACHE_KIB)?;
+    let overlay = move || {
         let Some(vfs) = overlays.as_ref().filter(|_| *works.get().unwrap_or(&true)) else {
-            return Ok((guard, None));
+            return Ok(None);
         };
         let opened = opener.open_with(vfs, Role::Overlay, SESSION_CACHE_KIB);
         let (connection, deadline) = opened.map_err(|error| opener.name(error))?;
-        if !*works.get_or_init(|| test_overlay(&guard.connection, &connection).is_ok()) {
-            return Ok((guard, None));
+        if works.get().is_none() {
+            let guard = opener.reader(SESSION_CACHE_KIB)?;
+            let _ = works.set(test_overlay(&guard.connection, &connection).is_ok());
         }
-        Ok((guard, Some(Reader { connection, deadline })))
-    })
+        Ok((*works.get().unwrap_or(&false)).then_some(Reader { connection, deadline }))
+    };
+    let reader = move || readers.reader(SESSION_CACHE_KIB);
+    SessionOpener { reader: Arc::new(reader), overlay: Box::new(overlay) }
 }
 
 /// Gives every page of the database at `path` a checksum, see [`Options::add_page_checksums`].

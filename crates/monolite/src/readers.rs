@@ -95,7 +95,7 @@ impl Readers {
         progress: Arc<Progress>,
     ) -> Readers {
         let slots = readers.into_iter().map(|reader| {
-            let watch = Watch::new(vec![reader.connection.revoker()]);
+            let watch = Watch::new(reader.connection.revoker());
             let seat = Seat { reader: Some(reader), snapshot: None, last_sql: RefCell::default() };
             Slot { seat: Mutex::new(seat), watch, counts: Counts::default() }
         });

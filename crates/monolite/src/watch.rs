@@ -21,8 +21,7 @@ pub(crate) struct Watch {
     snapshot: AtomicU64,
     /// When that snapshot was taken, in nanoseconds of the clock.
     taken: AtomicU64,
-    /// In the order in which the snapshots have to end.
-    revokers: Vec<Revoker>,
+    revoker: Revoker,
 }
 
 /// No use is under way.
@@ -60,13 +59,12 @@ impl State {
 }
 
 impl Watch {
-    /// Over a connection, or over several that share a snapshot.
-    pub(crate) fn new(revokers: Vec<Revoker>) -> Watch {
+    pub(crate) fn new(revoker: Revoker) -> Watch {
         Watch {
             state: AtomicU64::new(IDLE),
             snapshot: AtomicU64::new(u64::MAX),
             taken: AtomicU64::new(0),
-            revokers,
+            revoker,
         }
     }
 
@@ -138,8 +136,7 @@ impl Watch {
         if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        // A later one is left alone while an earlier one is still used: it rests upon it.
-        if self.revokers.iter().all(|revoker| revoker.revoke() == Revocation::Ended) {
+        if self.revoker.revoke() == Revocation::Ended {
             self.end_snapshot();
         }
         let revoked = State { stage: Stage::Revoked, ..running };

@@ -5,9 +5,8 @@
 //! 1. A statement takes a session ([`Sessions`]). If that is not the one the transaction left, the
 //!    steps so far are replayed on it first: the transaction moves to a newer snapshot, on which
 //!    everything it saw still holds, or it learns of its conflict early.
-//! 2. Until the transaction writes, statements run on the guard; from its first write on they run
-//!    on the overlay. Where there is no overlay, they run in the writer, behind the replayed steps
-//!    and in a savepoint that is rolled back ([`Open::try_in_writer`]).
+//! 2. Where the session is no overlay, statements run in the writer from the first write on, behind
+//!    the replayed steps and in a savepoint that is rolled back ([`Open::try_in_writer`]).
 //! 3. What was done and seen becomes a step, and the session is parked.
 //! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
 //!    ([`Replay`]). If no page that the transaction has read was changed since its snapshot, steps
@@ -29,7 +28,7 @@ use std::time::Duration;
 
 use super::keys::{Committed, Key, find};
 use super::lease::Lease;
-use super::sessions::{Held, Parked, ReadSet, Side};
+use super::sessions::{Held, Left, Parked, ReadSet};
 use super::steps::{Action, Done, Extent, Reader, Request, Steps, Validation, perform};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
@@ -89,13 +88,21 @@ struct State {
     has_read_own: bool,
     /// The pages it has read do not say everything about its answers.
     is_opaque: bool,
-    parked: Option<Parked>,
+    left: Left,
     /// A statement is running; seen by the next one only when it panicked.
     running: bool,
     lease: Option<Lease>,
 }
 
 impl State {
+    /// Where its session is, if it has left it somewhere.
+    fn unpark(&mut self) -> Option<Parked> {
+        match std::mem::replace(&mut self.left, Left::Gone(None)) {
+            Left::Parked(parked) => Some(parked),
+            Left::Gone(_) => None,
+        }
+    }
+
     fn end(&mut self, error: &Error) {
         self.over.get_or_insert_with(|| (error.kind(), error.to_string()));
     }
@@ -124,7 +131,7 @@ impl Open {
             is_in_writer: false,
             has_read_own: false,
             is_opaque: false,
-            parked: None,
+            left: Left::Gone(None),
             running: false,
             lease,
         };
@@ -260,40 +267,51 @@ impl Open {
             return self.try_in_writer(state, request, reader);
         }
         let held = self.resume(state)?;
-        let side = match request.action {
-            _ if state.wrote => Side::Overlay,
-            Action::Change | Action::Query if held.session().only_reads(&request.text) => {
-                Side::Guard
-            }
-            Action::LastInsertRowid => Side::Guard,
-            _ => Side::Overlay,
+        let is_read = match request.action {
+            Action::Change | Action::Query => held.session().only_reads(&request.text),
+            Action::LastInsertRowid => true,
+            _ => false,
         };
-        if side == Side::Overlay && !held.session().has_overlay() {
+        if !is_read && !held.session().is_overlay() {
             drop(held);
             return self.try_in_writer(state, request, reader);
         }
+        if !is_read && !state.wrote && state.steps.have_reads() {
+            held.session().note_first_write();
+        }
         let limit = self.statement_limit();
-        let done = held.run(side, limit, |tx| perform(tx, request, most_bytes, &mut reader))?;
-        state.wrote |= side == Side::Overlay;
+        let done = held.run(limit, |tx| perform(tx, request, most_bytes, &mut reader))?;
+        state.has_read_own |= state.wrote && is_read;
+        state.wrote |= !is_read;
         if let Some(step) = &done.step {
-            state.has_read_own |= side == Side::Overlay && step.only_reads();
             state.is_opaque |= step.is_opaque();
-            state.parked = held.park();
+            let is_useful =
+                state.wrote && (is_read || state.steps.have_reads()) && !state.is_opaque;
+            let own_writes = is_useful.then_some(state.has_read_own);
+            state.left = held.leave(self.engine.open.load(Ordering::Relaxed), own_writes);
         }
         Ok((done, reader))
     }
 
     /// A session on which everything that the transaction did is done.
     fn resume(&self, state: &mut State) -> Result<Held<'_>> {
-        let held = self.engine.reads.sessions.take(state.parked.take())?;
-        if !held.is_warm && state.steps.len() > 0 {
+        let is_first = state.steps.len() == 0;
+        let held = self.engine.reads.sessions.take(state.unpark(), is_first)?;
+        if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
-            let side = if state.wrote { Side::Overlay } else { Side::Guard };
             let validation = self.engine.limits.validation;
             let limit = self.statement_limit();
-            held.run(side, limit, |tx| state.steps.replay(tx, Extent::All, validation))?
-                .inspect_err(|error| self.count_conflict(error))?;
-            state.has_read_own |= state.wrote && state.steps.have_reads();
+            let session = held.session();
+            let has_reads = state.steps.have_reads();
+            let replayed = held.run(limit, |tx| {
+                let before_write = &mut || {
+                    if has_reads {
+                        session.note_first_write();
+                    }
+                };
+                state.steps.replay_and_note(tx, Extent::All, validation, before_write)
+            })?;
+            replayed.inspect_err(|error| self.count_conflict(error))?;
         }
         Ok(held)
     }
@@ -399,11 +417,16 @@ impl Open {
     /// Ends the snapshot, and tells which pages were read if that spares the writer reading them.
     fn read_set(&self, state: &mut State) -> Option<ReadSet> {
         let is_useful = state.wrote && state.steps.have_reads() && !state.is_opaque;
-        if !is_useful || state.lease.is_some() {
-            self.let_go(state);
-            return None;
+        match std::mem::replace(&mut state.left, Left::Gone(None)) {
+            Left::Parked(parked) if is_useful => {
+                self.engine.reads.sessions.read_set(parked, state.has_read_own)
+            }
+            Left::Parked(parked) => {
+                self.engine.reads.sessions.give_up(parked);
+                None
+            }
+            Left::Gone(read_set) => read_set.filter(|_| is_useful),
         }
-        self.engine.reads.sessions.read_set(state.parked.take()?, state.has_read_own)
     }
 
     /// Remembers why the transaction, which was handed to the writer, came to nothing.
@@ -424,7 +447,7 @@ impl Open {
     }
 
     fn let_go(&self, state: &mut State) {
-        if let Some(parked) = state.parked.take() {
+        if let Some(parked) = state.unpark() {
             self.engine.reads.sessions.give_up(parked);
         }
     }
@@ -443,10 +466,7 @@ impl Replay {
     fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
         tx.forget_last_insert();
         let changes = self.engine.reads.sessions.changes();
-        let is_unchanged = match (&self.read_set, changes) {
-            (Some(read), Some(changes)) => !read.has_changed(changes, tx),
-            _ => false,
-        };
+        let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
         let extent = if is_unchanged { Extent::Writes } else { Extent::All };
         let replayed = self.steps.replay(tx, extent, self.engine.limits.validation);
         if !std::mem::replace(&mut self.is_counted, true) {

@@ -1,23 +1,26 @@
 //! Owns the connections on which interactive transactions run, fewer than there are transactions.
 //!
 //! # Algorithm
-//! 1. A [`Session`] is a **guard**, a connection that only reads and whose read transaction pins a
-//!    snapshot, and an **overlay** on the same snapshot, which takes the transaction's own writes
-//!    and gives none of them to anybody. The overlay begins with the first write.
+//! 1. A [`Session`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection that sees the
+//!    snapshot and the transaction's own writes, and gives none of them to anybody. Where there can
+//!    be no overlay it is an ordinary reader, which the transaction leaves with its first write.
 //! 2. Between two statements a transaction leaves its session **parked**. If nobody else has needed
 //!    it by the next statement, the transaction goes on where it was.
-//! 3. Otherwise the transaction gets another session and a new snapshot, and the caller replays on
-//!    it what the transaction did so far. A parked session is therefore nobody's property: it can
-//!    be taken away at any moment, by a transaction that needs one or by the checkpointer.
+//! 3. Otherwise the transaction gets another session and a newer snapshot, and the caller replays
+//!    on it what the transaction did so far. A parked session is therefore nobody's property: it
+//!    can be taken away at any moment, by a transaction that needs one or by the checkpointer.
 //! 4. Which one is taken away: the one that was parked first if that is longer ago than the age
 //!    that a snapshot may reach, else the one that was parked last. Transactions that sleep equally
 //!    long come back in the order in which they left, so the one that left last is awaited longest;
 //!    taking the first would take from everybody in turn.
+//! 5. While more transactions are open than there are sessions, nothing is parked: most would be
+//!    taken away, and the few sessions that serve all of them keep warm page caches.
 //!
 //! # Threads and locks
-//! `pool` is held for a few instructions; nothing is opened, begun or ended under it.
+//! `pool` is held for a few instructions; nothing is opened, begun or ended under it, but at the
+//! close.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,6 +28,7 @@ use std::time::Duration;
 use monolite_sqlite::PageSet;
 use monolite_sqlite::vfs::{Changes, WalControl};
 
+use super::pins::{OpenReader, Pin, Pins};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -33,19 +37,25 @@ use crate::tx::Tx;
 use crate::untrusted::starved;
 use crate::watch::Watch;
 
-/// Opens a session's connections: the guard and, where there can be one, the overlay.
-pub(crate) type Opener = Box<dyn Fn() -> Result<(Reader, Option<Reader>)> + Send + Sync>;
+/// Opens the connections of transactions.
+pub(crate) struct Opener {
+    /// A connection that pins snapshots, or is a session where there are no overlays.
+    pub(crate) reader: OpenReader,
+    /// An overlay; `None` where there can be none.
+    pub(crate) overlay: Box<dyn Fn() -> Result<Option<Reader>> + Send + Sync>,
+}
 
-/// The connections of one transaction at a time.
+/// The connection of one transaction at a time.
 pub(crate) struct Session {
-    guard: Reader,
-    overlay: Option<Reader>,
+    reader: Reader,
+    is_overlay: bool,
+    /// Keeps the snapshot of an overlay.
+    pin: RefCell<Option<Arc<Pin>>>,
     watch: Arc<Watch>,
     last_sql: RefCell<String>,
-    /// Whether the overlay is on the guard's snapshot.
-    is_laid_over: Cell<bool>,
-    /// [`Changes::sequence`](monolite_sqlite::vfs::Changes::sequence) before the snapshot.
-    sequence: Cell<u64>,
+    /// The pages that were read before the first write, once there was one: `Some(None)` when they
+    /// are not known.
+    read_first: RefCell<Option<Option<PageSet>>>,
 }
 
 /// Pages that a transaction may read before it is not worth to look at each.
@@ -53,9 +63,7 @@ const MOST_PAGES: usize = 4_096;
 
 /// The pages that the answers of a transaction hang on, and the state they were in.
 pub(crate) struct ReadSet {
-    guard: PageSet,
-    /// What was read behind the transaction's own writes.
-    overlay: Option<PageSet>,
+    pages: Vec<PageSet>,
     sequence: u64,
 }
 
@@ -63,131 +71,114 @@ impl ReadSet {
     /// Whether one of the pages may have changed since, by a commit or in the open batch of the
     /// writer, whose transaction `tx` is.
     pub(crate) fn has_changed(&self, changes: &Changes, tx: &Tx<'_>) -> bool {
-        [Some(&self.guard), self.overlay.as_ref()]
-            .into_iter()
-            .flatten()
-            .any(|pages| changes.any_changed_since(pages, self.sequence) || tx.batch_changed(pages))
+        let has_changed =
+            |pages| changes.any_changed_since(pages, self.sequence) || tx.batch_changed(pages);
+        self.pages.iter().any(has_changed)
     }
-}
-
-/// Which connection a statement runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Guard,
-    Overlay,
 }
 
 impl Session {
     /// Whether the transaction's own writes can run here.
-    pub(crate) fn has_overlay(&self) -> bool {
-        self.overlay.is_some()
+    pub(crate) fn is_overlay(&self) -> bool {
+        self.is_overlay
     }
 
-    /// Whether `sql` only reads, as far as the guard can tell.
+    /// Whether `sql` only reads, as far as this connection can tell.
     pub(crate) fn only_reads(&self, sql: &str) -> bool {
         // A statement that cannot be prepared is told so where it runs.
-        self.guard.connection.with_statement(sql, |statement| statement.readonly()).unwrap_or(true)
+        self.reader.connection.with_statement(sql, |statement| statement.readonly()).unwrap_or(true)
     }
 
-    fn begin(
-        &self,
-        progress: &Progress,
-        changes: Option<&WalControl>,
-        now: Duration,
-    ) -> Result<()> {
+    /// Takes the snapshot of `pin`.
+    fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
+        self.reader.connection.track_pages(MOST_PAGES);
+        self.reader.connection.begin_on(&pin.snapshot)?;
+        self.reader.connection.forget_last_insert();
+        self.watch.take_snapshot(pin.committed, pin.taken);
+        self.pin.replace(Some(pin));
+        Ok(())
+    }
+
+    /// Takes a snapshot of its own.
+    fn begin(&self, progress: &Progress, now: Duration) -> Result<()> {
         let committed = progress.committed();
-        if let Some(control) = changes {
-            // Before the snapshot, so that a race can only take a page for changed.
-            self.sequence.set(control.changes().sequence());
-            self.guard.connection.track_pages(MOST_PAGES);
-        }
-        self.guard.connection.begin_deferred()?;
-        self.guard.connection.forget_last_insert();
-        self.guard.connection.pin_snapshot()?;
+        self.reader.connection.begin_deferred()?;
+        self.reader.connection.forget_last_insert();
+        self.reader.connection.pin_snapshot()?;
         self.watch.take_snapshot(committed, now);
         Ok(())
     }
 
     /// Ends the snapshot and everything that was written over it.
     fn end(&self) {
-        // Either fails only on a broken connection, whose next statement reports it.
-        if let Some(overlay) = self.overlay.as_ref().filter(|_| self.is_laid_over.take()) {
-            let _ = overlay.connection.rollback();
-        }
-        let _ = self.guard.connection.rollback();
+        // Fails only on a broken connection, whose next statement reports it.
+        let _ = self.reader.connection.rollback();
+        self.pin.take();
+        self.read_first.take();
         self.watch.end_snapshot();
+    }
+
+    /// Has the pages that were read so far told apart from those that a write reads.
+    pub(crate) fn note_first_write(&self) {
+        self.read_first.replace(Some(self.reader.connection.take_pages()));
+        self.reader.connection.track_pages(MOST_PAGES);
     }
 
     /// What the transaction has read on its snapshot, and with `own_writes` also behind its own
     /// writes; `None` when that is not known.
     fn read_set(&self, own_writes: bool) -> Option<ReadSet> {
-        let guard = self.guard.connection.take_pages()?;
-        let overlay = self.overlay.as_ref().filter(|_| own_writes && self.is_laid_over.get());
-        let overlay = match overlay {
-            Some(overlay) => Some(overlay.connection.take_pages()?),
-            None => None,
+        let sequence = self.pin.borrow().as_ref()?.sequence;
+        let pages = match (self.read_first.take(), own_writes) {
+            (Some(first), false) => vec![first?],
+            (Some(first), true) => vec![first?, self.reader.connection.take_pages()?],
+            (None, _) => vec![self.reader.connection.take_pages()?],
         };
-        Some(ReadSet { guard, overlay, sequence: self.sequence.get() })
+        Some(ReadSet { pages, sequence })
     }
 
-    fn reader(&self, side: Side) -> Result<&Reader> {
-        if side == Side::Guard {
-            return Ok(&self.guard);
-        }
-        let overlay = self.overlay.as_ref().ok_or_else(no_overlay)?;
-        if !self.is_laid_over.get() {
-            let snapshot = self.guard.connection.snapshot().ok_or_else(no_overlay)?;
-            overlay.connection.track_pages(MOST_PAGES);
-            overlay.connection.begin_on(&snapshot)?;
-            overlay.connection.forget_last_insert();
-            self.is_laid_over.set(true);
-        }
-        Ok(overlay)
-    }
-
-    /// Runs `body` on one of the connections, for `limit` at most.
+    /// Runs `body` for `limit` at most.
     ///
     /// # Errors
     /// `Timeout` when it took longer, or its snapshot was revoked; `Invalid` when it was refused
     /// memory. The transaction cannot go on then.
     fn run<T>(
         &self,
-        side: Side,
         clock: &dyn Clock,
         limit: Duration,
         body: impl FnOnce(&Tx<'_>) -> T,
     ) -> Result<T> {
-        let reader = self.reader(side)?;
+        let Reader { connection, deadline } = &self.reader;
         let start = clock.now();
-        reader.deadline.set(start, limit);
-        let budget = reader.connection.start_budget();
-        let result = body(&Tx::new(&reader.connection, 1, &self.last_sql));
-        let is_starved = reader.connection.end_budget(budget);
-        reader.deadline.clear();
-        let signals = reader.connection.signals();
-        if signals.is_revoked() {
+        deadline.set(start, limit);
+        let budget = connection.start_budget();
+        let result = body(&Tx::new(connection, 1, &self.last_sql));
+        let is_starved = connection.end_budget(budget);
+        deadline.clear();
+        if connection.signals().is_revoked() {
             return Err(revoked(clock.now() - start));
         }
-        if signals.take_interrupted() {
+        if connection.signals().take_interrupted() {
             return Err(late(limit));
         }
         if is_starved { Err(starved()) } else { Ok(result) }
     }
 
     fn restore_after_revocation(&mut self) {
-        let readers = self.overlay.iter_mut().chain([&mut self.guard]);
-        for reader in readers {
-            // Fails only on a broken connection, whose next statement reports it.
-            let _ = reader.connection.restore_after_revocation();
-        }
-        self.is_laid_over.set(false);
-        self.watch.end_snapshot();
+        // Fails only on a broken connection, whose next statement reports it.
+        let _ = self.reader.connection.restore_after_revocation();
     }
 }
 
 /// A place in the pool that a transaction left its session at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Parked(u64);
+
+/// What a transaction has of the session of its last statement.
+pub(crate) enum Left {
+    Parked(Parked),
+    /// Nothing but the pages it had read, where they are known.
+    Gone(Option<ReadSet>),
+}
 
 struct Waiting {
     session: Box<Session>,
@@ -220,13 +211,13 @@ impl Pool {
 pub(crate) struct Sessions {
     pool: Mutex<Pool>,
     freed: Condvar,
+    pins: Pins,
     opener: Opener,
     most: usize,
     age: Duration,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
-    /// `None` where other processes may write, too.
-    changes: Option<Arc<WalControl>>,
+    changes: Arc<WalControl>,
 }
 
 /// A session in the hands of one statement.
@@ -244,22 +235,25 @@ impl Sessions {
         age: Duration,
         clock: Arc<dyn Clock>,
         progress: Arc<Progress>,
-        changes: Option<Arc<WalControl>>,
+        changes: Arc<WalControl>,
     ) -> Sessions {
         let (pool, freed) = (Mutex::default(), Condvar::new());
-        Sessions { pool, freed, opener, most, age, clock, progress, changes }
+        let open = Arc::clone(&opener.reader);
+        let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
+        let pins = Pins::new(open, time, told, Arc::clone(&changes));
+        Sessions { pool, freed, pins, opener, most, age, clock, progress, changes }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session for the next statement: the one that was parked if it is still there, else one
-    /// with a new snapshot. Blocks while every session runs a statement.
+    /// A session for the next statement of a transaction: the one that was parked if it is still
+    /// there, else one with another snapshot. Blocks while every session runs a statement.
     ///
     /// # Errors
     /// `Closed`; those of opening a connection and of beginning.
-    pub(crate) fn take(&self, parked: Option<Parked>) -> Result<Held<'_>> {
+    pub(crate) fn take(&self, parked: Option<Parked>, is_first: bool) -> Result<Held<'_>> {
         let now = self.clock.now();
         let mut pool = self.pool();
         if let Some(waiting) = parked.and_then(|parked| pool.parked.remove(&parked)) {
@@ -268,7 +262,7 @@ impl Sessions {
             if !is_warm {
                 waiting.session.end();
             }
-            return self.hold(waiting.session, is_warm, now);
+            return self.hold(waiting.session, is_warm, is_first);
         }
         loop {
             if pool.closed {
@@ -276,37 +270,25 @@ impl Sessions {
             }
             if let Some(session) = pool.vacant.pop() {
                 drop(pool);
-                return self.hold(session, false, now);
+                return self.hold(session, false, is_first);
             }
             if pool.watches.len() + pool.opening < self.most {
                 pool.opening += 1;
                 drop(pool);
                 let session = self.open_one()?;
-                return self.hold(session, false, now);
+                return self.hold(session, false, is_first);
             }
             if let Some(session) = pool.take_away(now, self.age) {
                 drop(pool);
                 session.end();
-                return self.hold(session, false, now);
+                return self.hold(session, false, is_first);
             }
             pool = self.freed.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn open_one(&self) -> Result<Box<Session>> {
-        let opened = (self.opener)().map(|(guard, overlay)| {
-            // The overlay reads what the guard pins, so it has to end first.
-            let on_top = overlay.iter().map(|reader| reader.connection.revoker());
-            let revokers = on_top.chain([guard.connection.revoker()]).collect();
-            Box::new(Session {
-                guard,
-                overlay,
-                watch: Arc::new(Watch::new(revokers)),
-                last_sql: RefCell::default(),
-                is_laid_over: Cell::new(false),
-                sequence: Cell::new(0),
-            })
-        });
+        let opened = self.open_session();
         let mut pool = self.pool();
         pool.opening -= 1;
         if let Ok(session) = &opened {
@@ -317,11 +299,28 @@ impl Sessions {
         opened
     }
 
-    fn hold(&self, session: Box<Session>, is_warm: bool, now: Duration) -> Result<Held<'_>> {
+    fn open_session(&self) -> Result<Box<Session>> {
+        let overlay = (self.opener.overlay)()?;
+        let is_overlay = overlay.is_some();
+        let reader = overlay.map_or_else(|| (self.opener.reader)(), Ok)?;
+        Ok(Box::new(Session {
+            watch: Arc::new(Watch::new(reader.connection.revoker())),
+            reader,
+            is_overlay,
+            pin: RefCell::default(),
+            last_sql: RefCell::default(),
+            read_first: RefCell::default(),
+        }))
+    }
+
+    fn hold(&self, session: Box<Session>, is_warm: bool, is_first: bool) -> Result<Held<'_>> {
         let held = Held { sessions: self, session: Some(session), is_warm };
         let session = held.session();
-        if !is_warm {
-            session.begin(&self.progress, self.changes.as_deref(), now)?;
+        let now = self.clock.now();
+        match (is_warm, session.is_overlay) {
+            (true, _) => {}
+            (false, true) => session.begin_on(self.pins.pin(is_first, self.age)?)?,
+            (false, false) => session.begin(&self.progress, now)?,
         }
         session.watch.begin(now);
         Ok(held)
@@ -336,7 +335,6 @@ impl Sessions {
     /// those that it read behind its own writes. `None` when that is not known, because somebody
     /// else has taken the session or other things than pages were read.
     pub(crate) fn read_set(&self, parked: Parked, own_writes: bool) -> Option<ReadSet> {
-        self.changes.as_ref()?;
         self.finish(parked, |session| session.read_set(own_writes)).flatten()
     }
 
@@ -348,9 +346,15 @@ impl Sessions {
         Some(result)
     }
 
-    /// Which pages were changed when, where that is known.
-    pub(crate) fn changes(&self) -> Option<&Changes> {
-        self.changes.as_deref().map(WalControl::changes)
+    /// Which pages were changed when.
+    pub(crate) fn changes(&self) -> &Changes {
+        self.changes.changes()
+    }
+
+    fn leave(&self, session: Box<Session>, left: Left) -> Left {
+        session.end();
+        self.vacate(session);
+        left
     }
 
     fn vacate(&self, session: Box<Session>) {
@@ -375,6 +379,7 @@ impl Sessions {
             session.end();
             self.vacate(session);
         }
+        self.pins.release();
         let exposed = self.progress.exposed();
         self.pool().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
     }
@@ -416,6 +421,7 @@ impl Sessions {
         }
         drop(pool);
         self.freed.notify_all();
+        self.pins.close();
     }
 }
 
@@ -425,37 +431,34 @@ impl Held<'_> {
     }
 
     /// As [`Session::run`].
-    pub(crate) fn run<T>(
-        &self,
-        side: Side,
-        limit: Duration,
-        body: impl FnOnce(&Tx<'_>) -> T,
-    ) -> Result<T> {
-        self.session().run(side, &*self.sessions.clock, limit, body)
+    pub(crate) fn run<T>(&self, limit: Duration, body: impl FnOnce(&Tx<'_>) -> T) -> Result<T> {
+        self.session().run(&*self.sessions.clock, limit, body)
     }
 
-    /// Leaves the session with its snapshot open; `None` when the snapshot was revoked meanwhile.
-    pub(crate) fn park(mut self) -> Option<Parked> {
-        let mut session = self.session.take().expect("a session is parked once");
+    /// Leaves the session for a transaction that is one of `open`: with its snapshot, or, when
+    /// those are too many, with what it has read for `own_writes` as in [`Sessions::read_set`].
+    pub(crate) fn leave(mut self, open: usize, own_writes: Option<bool>) -> Left {
+        let mut session = self.session.take().expect("a session is left once");
         if session.watch.end() {
             session.restore_after_revocation();
-            self.sessions.vacate(session);
-            return None;
+            return self.sessions.leave(session, Left::Gone(None));
+        }
+        if open > self.sessions.most {
+            let read_set = own_writes.and_then(|own_writes| session.read_set(own_writes));
+            return self.sessions.leave(session, Left::Gone(read_set));
         }
         let since = self.sessions.clock.now();
         let mut pool = self.sessions.pool();
         if pool.closed {
             drop(pool);
-            session.end();
-            self.sessions.vacate(session);
-            return None;
+            return self.sessions.leave(session, Left::Gone(None));
         }
         let place = Parked(pool.next);
         pool.next += 1;
         pool.parked.insert(place, Waiting { session, since });
         drop(pool);
         self.sessions.freed.notify_one();
-        Some(place)
+        Left::Parked(place)
     }
 }
 
@@ -469,10 +472,6 @@ impl Drop for Held<'_> {
         session.end();
         self.sessions.vacate(session);
     }
-}
-
-fn no_overlay() -> Error {
-    Error::new(ErrorKind::Internal, "a snapshot was lost before the first write on it")
 }
 
 fn closed() -> Error {

@@ -92,11 +92,6 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether it changed nothing, so that later steps answer the same without it.
-    pub(crate) fn only_reads(&self) -> bool {
-        self.only_reads
-    }
-
     /// Whether the pages that were read may not say everything about its answer: of several
     /// statements in one text nobody looks at each.
     pub(crate) fn is_opaque(&self) -> bool {
@@ -355,7 +350,22 @@ impl Steps {
     /// `Conflict`, naming the statement, when one gave another answer than the first time; errors
     /// that are no answers, as they came.
     pub(crate) fn replay(&self, tx: &Tx<'_>, extent: Extent, validation: Validation) -> Result<()> {
+        self.replay_and_note(tx, extent, validation, &mut || {})
+    }
+
+    /// As [`Steps::replay`]; calls `before_write` before the first step that may write.
+    pub(crate) fn replay_and_note(
+        &self,
+        tx: &Tx<'_>,
+        extent: Extent,
+        validation: Validation,
+        before_write: &mut dyn FnMut(),
+    ) -> Result<()> {
+        let first_write = self.steps.iter().position(|step| !step.only_reads);
         for (i, step) in self.steps.iter().enumerate() {
+            if first_write == Some(i) {
+                before_write();
+            }
             if extent == Extent::Writes && step.only_reads {
                 continue;
             }

@@ -125,10 +125,27 @@ fn what_was_read_before_a_move_to_a_newer_snapshot_is_still_looked_at() {
 }
 
 #[test]
+fn more_open_transactions_than_connections_have_their_pages_looked_at() {
+    let (_directory, db) = accounts(Options::new().transaction_connections(1));
+    let _idle = db.transaction().unwrap();
+    let tx = reader(&db, ONE);
+    tx.execute("INSERT INTO entry(text) VALUES ('twice')", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!((ways(&db), db.stats().transactions_resumed), ((1, 0), 2));
+    let tx = reader(&db, ONE);
+    write(&db, "UPDATE account SET balance = 5 WHERE id = 1");
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[test]
 fn what_hangs_on_more_than_pages_is_done_again() {
     let (_directory, db) = accounts(Options::new());
     let tx = reader(&db, "SELECT * FROM pragma_user_version");
     write(&db, "PRAGMA user_version = 7");
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+    let tx = reader(&db, "SELECT * FROM pragma_user_version");
+    tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).wait().unwrap();
+    write(&db, "PRAGMA user_version = 8");
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
     write(&db, "CREATE VIRTUAL TABLE word USING fts5(x)");
     let found = "SELECT count(*) FROM word WHERE word MATCH 'apple'";

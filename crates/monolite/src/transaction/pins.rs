@@ -1,0 +1,166 @@
+//! Owns the snapshots on which overlays run: each is pinned by a connection that does nothing else,
+//! and shared by all transactions that can use it.
+//!
+//! # Algorithm
+//! The latest pin is kept, and given to everybody whom it suits; otherwise a new one is taken. A
+//! transaction's first statement has to see all that was committed before. A later one may see an
+//! older state, as if the transaction had kept its snapshot, which is why no pin is older than one
+//! that was handed out before it. So a snapshot is taken once for each commit at most, and not for
+//! each statement, and overlays that go on with the snapshot they had find their page cache as they
+//! left it.
+//! A pin ends with the last transaction that uses it, once it is not the latest any more.
+//!
+//! # Threads and locks
+//! `latest` is held while a snapshot is taken, some microseconds: whoever else needs one waits for
+//! that very snapshot. `vacant` is held for a few instructions, also under `latest`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use monolite_sqlite::vfs::{Snapshot, WalControl};
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use crate::readers::Reader;
+
+/// Opens a connection that only reads.
+pub(crate) type OpenReader = Arc<dyn Fn() -> Result<Reader> + Send + Sync>;
+
+/// A snapshot that stays until this is dropped.
+pub(crate) struct Pin {
+    pub(crate) snapshot: Snapshot,
+    /// Batches that it contains.
+    pub(crate) committed: u64,
+    /// [`Changes::sequence`](monolite_sqlite::vfs::Changes::sequence) before it was taken.
+    pub(crate) sequence: u64,
+    pub(crate) taken: Duration,
+    /// The connection in whose read transaction it is; taken out by the drop.
+    reader: Mutex<Option<Reader>>,
+    home: Arc<Vacant>,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let reader = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(reader) = reader {
+            // Fails only on a broken connection, whose next statement reports it.
+            let _ = reader.connection.rollback();
+            self.home.put(reader);
+        }
+    }
+}
+
+/// Connections without a snapshot.
+#[derive(Default)]
+struct Vacant(Mutex<Connections>);
+
+#[derive(Default)]
+struct Connections {
+    idle: Vec<Reader>,
+    is_closed: bool,
+}
+
+impl Vacant {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, reader: Reader) {
+        let mut connections = self.connections();
+        if !connections.is_closed {
+            connections.idle.push(reader);
+        }
+    }
+}
+
+/// All pinned snapshots of a database.
+pub(crate) struct Pins {
+    latest: Mutex<Option<Arc<Pin>>>,
+    vacant: Arc<Vacant>,
+    open: OpenReader,
+    clock: Arc<dyn Clock>,
+    progress: Arc<Progress>,
+    changes: Arc<WalControl>,
+}
+
+impl Pins {
+    pub(crate) fn new(
+        open: OpenReader,
+        clock: Arc<dyn Clock>,
+        progress: Arc<Progress>,
+        changes: Arc<WalControl>,
+    ) -> Pins {
+        let (latest, vacant) = (Mutex::new(None), Arc::default());
+        Pins { latest, vacant, open, clock, progress, changes }
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A snapshot for a transaction: for its first statement one that contains everything committed
+    /// and everything that anybody may have seen; for a later one any that is no older than those
+    /// handed out before, and no older than `age`.
+    ///
+    /// # Errors
+    /// `Closed`; those of opening a connection and of beginning.
+    pub(crate) fn pin(&self, is_first: bool, age: Duration) -> Result<Arc<Pin>> {
+        let mut latest = self.latest();
+        if let Some(pin) = &*latest {
+            let newest = self.progress.committed().max(self.progress.exposed());
+            let is_young = self.clock.now().saturating_sub(pin.taken) <= age;
+            if pin.committed >= newest || (!is_first && is_young) {
+                return Ok(Arc::clone(pin));
+            }
+        }
+        let pin = Arc::new(self.take()?);
+        let outdated = latest.replace(Arc::clone(&pin));
+        drop(latest);
+        drop(outdated);
+        Ok(pin)
+    }
+
+    fn take(&self) -> Result<Pin> {
+        let idle = {
+            let mut connections = self.vacant.connections();
+            if connections.is_closed {
+                return Err(closed());
+            }
+            connections.idle.pop()
+        };
+        let reader = idle.map_or_else(|| (self.open)(), Ok)?;
+        let committed = self.progress.committed();
+        // Before the snapshot, so that a race can only take a page for changed.
+        let sequence = self.changes.changes().sequence();
+        reader.connection.begin_deferred()?;
+        reader.connection.pin_snapshot()?;
+        let snapshot = reader.connection.snapshot().ok_or_else(no_snapshot)?;
+        let (taken, home) = (self.clock.now(), Arc::clone(&self.vacant));
+        Ok(Pin { snapshot, committed, sequence, taken, reader: Mutex::new(Some(reader)), home })
+    }
+
+    /// Lets go of the latest snapshot, which ends when nobody uses it.
+    pub(crate) fn release(&self) {
+        let latest = self.latest().take();
+        drop(latest);
+    }
+
+    /// Closes the connections that have no snapshot, and refuses new ones.
+    pub(crate) fn close(&self) {
+        self.release();
+        let mut connections = self.vacant.connections();
+        connections.is_closed = true;
+        let idle = std::mem::take(&mut connections.idle);
+        drop(connections);
+        drop(idle);
+    }
+}
+
+fn no_snapshot() -> Error {
+    Error::new(ErrorKind::Internal, "a reader does not know which snapshot it has")
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
+}
