@@ -1,8 +1,8 @@
 //! Owns the handle of an interactive transaction, and the handle of a statement in it.
 //!
 //! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
-//! is done again and compared, [`sessions`] and [`pins`] where its statements run, [`transact`] the retries,
-//! [`lease`] the last of them, [`keys`] the commits that can be repeated.
+//! is done again and compared, [`sessions`] and [`pins`] where its statements run, [`transact`] the
+//! retries, [`lease`] the last of them, [`keys`] the commits that can be repeated.
 
 mod keys;
 mod lease;

@@ -1,9 +1,9 @@
 //! Owns the connections on which interactive transactions run, fewer than there are transactions.
 //!
 //! # Algorithm
-//! 1. A [`Session`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection that sees the
-//!    snapshot and the transaction's own writes, and gives none of them to anybody. Where there can
-//!    be no overlay it is an ordinary reader, which the transaction leaves with its first write.
+//! 1. A [`Session`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection that sees
+//!    the snapshot and the transaction's own writes, and gives none of them to anybody. Where there
+//!    can be no overlay it is an ordinary reader, which a transaction leaves with its first write.
 //! 2. Between two statements a transaction leaves its session **parked**. If nobody else has needed
 //!    it by the next statement, the transaction goes on where it was.
 //! 3. Otherwise the transaction gets another session and a newer snapshot, and the caller replays
