@@ -6,12 +6,18 @@
 //! a full queue and sent again), and reads in between, on its own thread or awaited. Long readers
 //! look at their snapshot twice, with many commits in between. Whether an unanswered write was
 //! committed is asked of the database in the end.
+//!
+//! Beside these, clients run interactive transactions, one at a time each (module `interactive`).
+
+mod interactive;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -43,6 +49,9 @@ pub struct Load {
     pub failing: u32,
     /// One write in this many is dropped unanswered; 0 is none.
     pub dropped: u32,
+    /// Of a hundred turns of a client, how many are an interactive transaction; the others are
+    /// bursts.
+    pub interactive: u32,
     /// Threads that hold a snapshot for long.
     pub long_readers: usize,
     /// How the database is opened; clock and time limit are the load's own.
@@ -60,6 +69,12 @@ pub struct Played {
     pub complaints: Vec<String>,
     /// Writes that were refused because the queue was full.
     pub refused: usize,
+    /// Interactive transactions that were committed and had changed something.
+    pub interactive: u64,
+    /// Interactive transactions that only read.
+    pub interactive_reads: u64,
+    /// Interactive transactions that were ended by a time limit.
+    pub late: u64,
     /// The engine's own figures at the end.
     pub stats: Stats,
 }
@@ -73,6 +88,9 @@ struct Shared<'l> {
     /// The highest number that anybody was told of.
     told: AtomicI64,
     refused: AtomicUsize,
+    interactive: AtomicU64,
+    interactive_reads: AtomicU64,
+    late: AtomicU64,
     clients_left: AtomicUsize,
 }
 
@@ -100,6 +118,9 @@ pub fn play(load: &Load, path: &Path) -> Result<Played> {
         complaints: Mutex::default(),
         told: AtomicI64::new(0),
         refused: AtomicUsize::new(0),
+        interactive: AtomicU64::new(0),
+        interactive_reads: AtomicU64::new(0),
+        late: AtomicU64::new(0),
         clients_left: AtomicUsize::new(load.clients),
     };
     let mut rng = Rng::with_seed(load.seed);
@@ -119,17 +140,31 @@ pub fn play(load: &Load, path: &Path) -> Result<Played> {
     let end = db.read(|tx| sql::contents(tx)).wait()?;
     db.close()?;
     let mut history = shared.history.into_inner().unwrap_or_else(PoisonError::into_inner);
-    find_untold(&mut history, &end);
+    find_numbers(&mut history, &end);
     let complaints = shared.complaints.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Played { history, end, complaints, refused: shared.refused.into_inner(), stats })
+    Ok(Played {
+        history,
+        end,
+        complaints,
+        refused: shared.refused.into_inner(),
+        interactive: shared.interactive.into_inner(),
+        interactive_reads: shared.interactive_reads.into_inner(),
+        late: shared.late.into_inner(),
+        stats,
+    })
 }
 
-/// Looks up what became of writes whose callers were not told.
-pub fn find_untold(history: &mut [Record], end: &Contents) {
+/// Looks up what became of writes whose callers were not told, and the numbers of those that did
+/// not ask for theirs.
+pub fn find_numbers(history: &mut [Record], end: &Contents) {
     let numbers: HashMap<i64, i64> = end.done().zip(1..).collect();
     for record in history {
-        if let Record::Untold { id, number, .. } = record {
-            *number = numbers.get(id).copied();
+        match record {
+            Record::Untold { id, number, .. } => *number = numbers.get(id).copied(),
+            Record::Wrote { id, number, .. } if *number == Gave::LATER => {
+                *number = numbers.get(id).copied().unwrap_or(Gave::LATER);
+            }
+            _ => {}
         }
     }
 }
@@ -155,6 +190,11 @@ impl Shared<'_> {
         let mut left = self.load.writes;
         let mut id = i64::try_from(number << 32).unwrap_or(0);
         while left > 0 {
+            if self.load.interactive > 0 && rng.u32(..100) < self.load.interactive {
+                (id, left) = (id + 1, left - 1);
+                self.interact(id, &mut rng);
+                continue;
+            }
             let burst = rng.usize(1..=left.min(BURST));
             let mut flying = Vec::new();
             for _ in 0..burst {

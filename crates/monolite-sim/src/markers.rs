@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use monolite::rusqlite::Connection;
-use monolite::{Database, Error, Tx};
+use monolite::{Database, Error};
+
+use crate::schedule::sql::Sql;
 
 /// The tables.
 pub const SCHEMA: &str = "
@@ -37,7 +39,7 @@ pub fn create(db: &Database) -> Result<(), Error> {
 ///
 /// # Errors
 /// Those of its statements.
-pub fn put(tx: &Tx<'_>, id: i64) -> Result<(), Error> {
+pub fn put(tx: &impl Sql, id: i64) -> Result<(), Error> {
     put_filled(tx, id, &[])
 }
 
@@ -45,11 +47,11 @@ pub fn put(tx: &Tx<'_>, id: i64) -> Result<(), Error> {
 ///
 /// # Errors
 /// Those of its statements.
-pub fn put_filled(tx: &Tx<'_>, id: i64, filling: &[u8]) -> Result<(), Error> {
-    tx.execute("INSERT INTO part VALUES (?1, 1, ?2)", (id, filling))?;
-    tx.execute("UPDATE total SET n = n + 1", ())?;
-    tx.execute("INSERT INTO whole VALUES (?1)", [id])?;
-    tx.execute("INSERT INTO part VALUES (?1, 2, ?2), (?1, 3, ?2)", (id, filling))?;
+pub fn put_filled(tx: &impl Sql, id: i64, filling: &[u8]) -> Result<(), Error> {
+    tx.change("INSERT INTO part VALUES (?1, 1, ?2)", &[&id, &filling])?;
+    tx.change("UPDATE total SET n = n + 1", &[])?;
+    tx.change("INSERT INTO whole VALUES (?1)", &[&id])?;
+    tx.change("INSERT INTO part VALUES (?1, 2, ?2), (?1, 3, ?2)", &[&id, &filling])?;
     Ok(())
 }
 

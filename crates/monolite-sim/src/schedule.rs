@@ -10,6 +10,7 @@
 //! Free-running threads, whose schedule is the operating system's: [`crate::load`].
 
 mod engine;
+mod interactive;
 mod naive;
 mod plan;
 mod run;
@@ -28,9 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkers::serial::Op;
 
-pub use engine::Engine;
+pub use engine::{Engine, Validation};
+pub use interactive::{Interactive, Pace};
 pub use naive::{Blindness, Naive};
-pub use plan::{Ending, Gave, Plan, Stopped, TIME_LIMIT, Told};
+pub use plan::{Ending, Gave, Half, Plan, Stopped, TIME_LIMIT, Told};
 pub(crate) use run::count_lost;
 pub use run::{Ran, Subject, execute};
 pub use shrink::shrink;
@@ -56,6 +58,12 @@ pub enum Step {
         members: Vec<Member>,
         /// What goes wrong meanwhile. The power is cut afterwards.
         fault: Option<IoFault>,
+    },
+    /// The interactive transaction of that name, which a later batch commits, begins here and runs
+    /// the first half of its steps.
+    Begin {
+        /// The client's name of it.
+        id: i64,
     },
     /// A read, after everything before it was answered.
     Read {
@@ -93,6 +101,8 @@ pub enum Call {
     WriteOnce,
     /// By `try_write`.
     TryWrite,
+    /// By `transaction`: its statements have run before the batch, and its commit is a member.
+    Interactive,
 }
 
 /// Something that goes wrong below the engine.
@@ -134,6 +144,8 @@ pub struct Mix<'m> {
     pub endings: &'m [Ending],
     /// Whether files fail, handles are dropped, and the database is reopened.
     pub is_stormy: bool,
+    /// One in this many transactions is interactive; 0 is none.
+    pub interactive: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -162,7 +174,8 @@ impl Schedule {
                     let size = rng.usize(1..=left.min(32));
                     left -= size;
                     let members = (0..size).map(|_| Member::random(&mut id, mix, &mut rng));
-                    let members = members.collect();
+                    let members: Vec<Member> = members.collect();
+                    schedule.begin_early(&members, &mut rng);
                     let has_fault = mix.is_stormy && rng.u8(..12) == 0;
                     Step::Batch { members, fault: has_fault.then(|| IoFault::random(&mut rng)) }
                 }
@@ -170,6 +183,25 @@ impl Schedule {
             schedule.steps.push(step);
         }
         schedule
+    }
+
+    /// Has half of the interactive members begin some steps earlier.
+    fn begin_early(&mut self, members: &[Member], rng: &mut Rng) {
+        for member in members.iter().filter(|it| it.call == Call::Interactive) {
+            if rng.bool() {
+                let at = self.steps.len().saturating_sub(rng.usize(..5));
+                self.steps.insert(at, Step::Begin { id: member.plan.id });
+            }
+        }
+    }
+
+    /// What the transaction of that name does.
+    fn plan(&self, id: i64) -> Option<&Plan> {
+        let batches = self.steps.iter().filter_map(|step| match step {
+            Step::Batch { members, .. } => Some(members),
+            _ => None,
+        });
+        batches.flatten().map(|member| &member.plan).find(|plan| plan.id == id)
     }
 
     /// Writes it to a new file.
@@ -206,6 +238,11 @@ impl Schedule {
 impl Member {
     fn random(id: &mut i64, mix: &Mix<'_>, rng: &mut Rng) -> Member {
         *id += 1;
+        if mix.interactive > 0 && rng.u32(..mix.interactive) == 0 {
+            let plan = Plan::random_interactive(*id, mix.failing, rng);
+            let is_dropped = mix.is_stormy && rng.u8(..20) == 0;
+            return Member { call: Call::Interactive, is_dropped, plan };
+        }
         let mut plan = Plan::random(*id, mix.failing, rng);
         if !plan.ending.commits() {
             plan.ending = mix.endings[rng.usize(..mix.endings.len())];

@@ -67,6 +67,8 @@ pub(super) enum Way {
     Execute,
     /// As `execute_batch`.
     Batch,
+    /// As a method for savepoints; the SQL says which and of what name.
+    Savepoint,
 }
 
 /// How a transaction is run.
@@ -78,6 +80,8 @@ pub(super) enum Kind {
     Once,
     /// `Database::read`.
     Read,
+    /// `Database::transaction`.
+    Interactive,
 }
 
 /// One transaction.
@@ -87,6 +91,9 @@ pub(super) struct Transaction {
     pub(super) statements: Vec<Statement>,
     /// Whether it gives up at its end.
     pub(super) gives_up: bool,
+    /// Whether an interactive one finds its connection taken before each statement, so that all
+    /// before it are run again.
+    pub(super) is_moved: bool,
 }
 
 /// A sequence of transactions, for as long as there are bytes.
@@ -94,16 +101,31 @@ pub(super) fn transactions(bytes: &mut Unstructured<'_>) -> Result<Vec<Transacti
     let mut transactions = Vec::new();
     while !bytes.is_empty() && transactions.len() < 24 {
         let kind = match bytes.int_in_range(0..=7)? {
-            0..=4 => Kind::Write,
+            0..=3 => Kind::Write,
+            4 => Kind::Interactive,
             5..=6 => Kind::Once,
             _ => Kind::Read,
         };
         let count = bytes.int_in_range(1..=6)?;
-        let statements = (0..count).map(|_| statement(bytes)).collect::<Result<_>>()?;
+        let is_interactive = kind == Kind::Interactive;
+        let draw = |_| if is_interactive { step(bytes) } else { statement(bytes) };
+        let statements = (0..count).map(draw).collect::<Result<_>>()?;
         let gives_up = bytes.ratio(1, 8)?;
-        transactions.push(Transaction { kind, statements, gives_up });
+        let is_moved = is_interactive && bytes.arbitrary()?;
+        transactions.push(Transaction { kind, statements, gives_up, is_moved });
     }
     Ok(transactions)
+}
+
+/// A step of an interactive transaction.
+fn step(bytes: &mut Unstructured<'_>) -> Result<Statement> {
+    if bytes.ratio(3, 4)? {
+        return statement(bytes);
+    }
+    let verb = *bytes.choose(&["SAVEPOINT", "SAVEPOINT", "ROLLBACK TO", "RELEASE"])?;
+    let name = *bytes.choose(&["s", "t"])?;
+    let (sql, is_propagated) = (format!("{verb} {name}"), bytes.ratio(1, 4)?);
+    Ok(Statement { sql, way: Way::Savepoint, is_refused: false, is_propagated })
 }
 
 fn statement(bytes: &mut Unstructured<'_>) -> Result<Statement> {

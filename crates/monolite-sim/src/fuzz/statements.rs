@@ -1,4 +1,5 @@
-//! Sequences of statements through `write`, `write_once` and `read`, against plain SQLite.
+//! Sequences of statements through `write`, `write_once`, `read` and interactive transactions,
+//! against plain SQLite.
 //!
 //! # Algorithm
 //! 1. The transactions between two reads are submitted at once, so that the engine makes batches of
@@ -6,11 +7,13 @@
 //! 2. Plain SQLite runs the same transactions one after another. Where the engine has rules of its
 //!    own, the model has them, too: what it refuses, and that nothing runs after a statement has
 //!    rolled the transaction back.
-//! 3. What every statement returned, how every transaction ended and the final content must agree.
+//! 3. Interactive transactions run alone, so that none may conflict. Before the statements of some
+//!    another one takes the only connection that there is, so that they move.
+//! 4. What every statement returned, how every transaction ended and the final content must agree.
 
 use anyhow::{Context as _, Result, ensure};
 use arbitrary::Unstructured;
-use monolite::rusqlite::{self, Connection};
+use monolite::rusqlite::{self, Connection, Row};
 use monolite::{Database, Error, ErrorKind, Options, Tx, Write};
 
 use super::grammar::{Kind, SCHEMA, Statement, TABLES, Transaction, Way, transactions};
@@ -36,7 +39,7 @@ impl From<Error> for Failed {
 /// What disagreed, and the transactions.
 pub fn statements(data: &[u8]) -> Result<()> {
     let Ok(transactions) = transactions(&mut Unstructured::new(data)) else { return Ok(()) };
-    let db = Options::new().readers(1).open(":memory:")?;
+    let db = Options::new().readers(1).transaction_connections(1).open(":memory:")?;
     db.write(|tx| tx.execute_batch(SCHEMA)).wait()?;
     let plain = Connection::open_in_memory()?;
     plain.execute_batch("PRAGMA foreign_keys = ON")?;
@@ -53,6 +56,12 @@ fn compare(db: &Database, plain: &Connection, transactions: &[Transaction]) -> R
             settle(plain, &mut pending)?;
             let read = db.read(|tx| engine(tx, transaction)).wait();
             agree(transaction, told(read), model(plain, transaction)?)?;
+            continue;
+        }
+        if transaction.kind == Kind::Interactive {
+            settle(plain, &mut pending)?;
+            let ran = interact(db, transaction);
+            agree(transaction, told(ran), model(plain, transaction)?)?;
             continue;
         }
         let own = transaction.clone();
@@ -94,6 +103,51 @@ fn told(result: Result<Vec<Said>, Failed>) -> Told {
     }
 }
 
+/// A transaction that is run as an interactive one.
+fn interact(db: &Database, transaction: &Transaction) -> Result<Vec<Said>, Failed> {
+    let tx = db.transaction()?;
+    let mut said = Vec::new();
+    for statement in &transaction.statements {
+        if transaction.is_moved {
+            db.transaction()?.query_row("SELECT 1", (), |_| Ok(())).wait()?;
+        }
+        match interactively(&tx, statement) {
+            Ok(text) => said.push(Ok(text)),
+            Err(error) => {
+                said.push(Err(error.kind()));
+                if statement.is_propagated {
+                    return Err(Failed(said, error));
+                }
+            }
+        }
+    }
+    if transaction.gives_up {
+        return Err(Failed(said, Error::aborted("on purpose")));
+    }
+    match tx.commit().wait() {
+        Ok(_) => Ok(said),
+        Err(error) => Err(Failed(said, error)),
+    }
+}
+
+fn interactively(tx: &monolite::Transaction, statement: &Statement) -> Result<String, Error> {
+    let sql = statement.sql.as_str();
+    match statement.way {
+        Way::Rows => Ok(format!("{:?}", tx.query_map(sql, (), values).wait()?)),
+        Way::Execute => Ok(tx.execute(sql, ()).wait()?.to_string()),
+        Way::Batch => tx.execute_batch(sql).wait().map(|()| String::new()),
+        Way::Savepoint => {
+            let (verb, name) = sql.rsplit_once(' ').unwrap_or((sql, ""));
+            let done = match verb {
+                "SAVEPOINT" => tx.savepoint(name),
+                "RELEASE" => tx.release(name),
+                _ => tx.rollback_to(name),
+            };
+            done.wait().map(|()| String::new())
+        }
+    }
+}
+
 /// The closure of a transaction.
 fn engine(tx: &Tx<'_>, transaction: &Transaction) -> Result<Vec<Said>, Failed> {
     let mut said = Vec::new();
@@ -119,13 +173,16 @@ fn in_engine(tx: &Tx<'_>, statement: &Statement) -> Result<String, Error> {
     match statement.way {
         Way::Rows => Ok(format!("{:?}", rows(&mut tx.prepare(sql)?)?)),
         Way::Execute => Ok(tx.execute(sql, ())?.to_string()),
-        Way::Batch => tx.execute_batch(sql).map(|()| String::new()),
+        // Savepoints are steps of interactive transactions alone.
+        Way::Batch | Way::Savepoint => tx.execute_batch(sql).map(|()| String::new()),
     }
 }
 
 /// The same transaction in plain SQLite, with the engine's rules.
 fn model(plain: &Connection, transaction: &Transaction) -> Result<Told> {
     let is_read = transaction.kind == Kind::Read;
+    // What a statement says after one that has rolled the transaction back.
+    let mut after_rollback = ErrorKind::Aborted;
     plain.execute_batch(if is_read {
         "BEGIN; PRAGMA query_only = ON"
     } else {
@@ -135,12 +192,17 @@ fn model(plain: &Connection, transaction: &Transaction) -> Result<Told> {
     let mut end = Ok(());
     for statement in &transaction.statements {
         let result = if plain.is_autocommit() {
-            Err(ErrorKind::Aborted)
+            Err(after_rollback)
         } else if statement.is_refused {
             Err(ErrorKind::Invalid)
         } else {
             in_plain(plain, statement).map_err(|error| Error::from(error).kind())
         };
+        if let (Kind::Interactive, true, Err(kind)) =
+            (transaction.kind, plain.is_autocommit(), &result)
+        {
+            after_rollback = *kind;
+        }
         let failed = result.clone().err().filter(|_| statement.is_propagated);
         said.push(result);
         if let Some(kind) = failed {
@@ -152,7 +214,7 @@ fn model(plain: &Connection, transaction: &Transaction) -> Result<Told> {
         end = Err(ErrorKind::Aborted);
     }
     if plain.is_autocommit() {
-        return Ok((said, end.and(Err(ErrorKind::Aborted))));
+        return Ok((said, end.and(Err(after_rollback))));
     }
     if end.is_ok() && !is_read {
         end = plain.execute_batch("COMMIT").map_err(|error| Error::from(error).kind());
@@ -171,20 +233,19 @@ fn in_plain(plain: &Connection, statement: &Statement) -> rusqlite::Result<Strin
     match statement.way {
         Way::Rows => Ok(format!("{:?}", rows(&mut plain.prepare(sql)?)?)),
         Way::Execute => Ok(plain.prepare(sql)?.execute(())?.to_string()),
-        Way::Batch => plain.execute_batch(sql).map(|()| String::new()),
+        Way::Batch | Way::Savepoint => plain.execute_batch(sql).map(|()| String::new()),
     }
 }
 
-/// The rows of a query, each value as text: what is stored as text need not be UTF-8.
+/// The rows of a query.
 fn rows(statement: &mut rusqlite::Statement<'_>) -> rusqlite::Result<Vec<Vec<String>>> {
-    let columns = statement.column_count();
-    let mut found = Vec::new();
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        let value = |column| row.get_ref(column).map(|value| format!("{value:?}"));
-        found.push((0..columns).map(value).collect::<Result<_, _>>()?);
-    }
-    Ok(found)
+    statement.query_map((), values)?.collect()
+}
+
+/// Each value of a row as text: what is stored as text need not be UTF-8.
+fn values(row: &Row<'_>) -> rusqlite::Result<Vec<String>> {
+    let columns = AsRef::<rusqlite::Statement<'_>>::as_ref(row).column_count();
+    (0..columns).map(|column| row.get_ref(column).map(|value| format!("{value:?}"))).collect()
 }
 
 /// Everything that a database holds, in order.

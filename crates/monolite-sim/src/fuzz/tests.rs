@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use arbitrary::Unstructured;
+
 use super::*;
+use crate::chance::Dice;
 
 fn replay(target: &str, run: fn(&[u8]) -> anyhow::Result<()>) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -28,6 +31,22 @@ fn the_corpus_of_options_opens_or_says_why() {
 #[test]
 fn the_corpus_of_damaged_files_is_answered() {
     replay("damaged", damaged);
+}
+
+/// Enough of them that each is met between other transactions, moved and not.
+#[test]
+fn interactive_transactions_agree_with_plain_sqlite() {
+    let mut dice = Dice::new();
+    let (mut moved, mut all) = (0, 0);
+    for _ in 0..150 {
+        let bytes: Vec<u8> = (0..dice.usize(50..600)).map(|_| dice.u8(..)).collect();
+        let transactions = grammar::transactions(&mut Unstructured::new(&bytes)).unwrap();
+        let interactive = transactions.iter().filter(|it| it.kind == grammar::Kind::Interactive);
+        all += interactive.clone().count();
+        moved += interactive.filter(|it| it.is_moved && it.statements.len() > 1).count();
+        statements(&bytes).unwrap();
+    }
+    assert!(all > moved && moved > 20, "{moved} of {all}");
 }
 
 #[test]

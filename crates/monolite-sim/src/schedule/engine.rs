@@ -1,6 +1,8 @@
 //! The engine as the subject of a schedule: on a simulated disk, one submitting thread, batches
 //! composed by holding up the writer.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +11,12 @@ use std::sync::mpsc::channel;
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
-use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
+use monolite::{Committed, Database, Durability, Error, ErrorKind, Options, Transaction, Write};
 
-use super::{Call, Gave, IoFault, IoFaultKind, Member, SCHEMA, Stopped, Subject, TIME_LIMIT, Told};
-use super::{Schedule, sql};
+use super::{
+    Call, Gave, Half, Interactive, IoFault, IoFaultKind, Member, Pace, Plan, SCHEMA, Schedule,
+    Stopped, Subject, TIME_LIMIT, Told, sql,
+};
 use crate::checkers::serial::{Contents, Op};
 use crate::clock::HandClock;
 use crate::storage::{Disk, Fault, Left, Operation, RealSyncs, remove};
@@ -26,8 +30,49 @@ pub struct Engine {
     disk: Disk,
     /// Whether handles were dropped whose transactions may still be under way.
     has_dropped: bool,
+    /// Interactive transactions that were begun in earlier steps.
+    begun: HashMap<i64, Begun>,
+    validation: Validation,
     /// `None` only while it is opened again.
     db: Option<Database>,
+}
+
+/// Whether the engine compares what interactive transactions saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validation {
+    /// As it does.
+    On,
+    /// Not, which a check must notice.
+    Off,
+}
+
+/// An open interactive transaction.
+struct Begun {
+    tx: Transaction,
+    saw: Vec<i64>,
+    /// How its first half ended.
+    outcome: Result<Result<(), Stopped>, Box<dyn Any + Send>>,
+}
+
+/// A member that was handed to the writer.
+enum Handed {
+    Closure(Write<Gave, Stopped>),
+    Commit(Write<Committed>, Vec<i64>),
+    /// It is over before.
+    Answered(Told),
+}
+
+impl Handed {
+    fn wait(self) -> Told {
+        match self {
+            Handed::Closure(handle) => Told::by(catch_unwind(AssertUnwindSafe(|| handle.wait()))),
+            Handed::Commit(handle, saw) => {
+                let committed = handle.wait().map_err(Stopped::from);
+                Told::by(Ok(committed.map(|_| Gave { number: Gave::LATER, saw })))
+            }
+            Handed::Answered(told) => told,
+        }
+    }
 }
 
 impl Engine {
@@ -36,14 +81,20 @@ impl Engine {
     /// # Errors
     /// When it cannot be created.
     pub fn new(directory: &Path, schedule: &Schedule) -> Result<Engine> {
-        Engine::with(directory, schedule, Durability::Synced)
+        Engine::with(directory, schedule, Durability::Synced, Validation::On)
     }
 
-    /// As [`Engine::new`]; with [`Durability::Buffered`] a power cut takes acknowledged writes.
+    /// As [`Engine::new`]; with [`Durability::Buffered`] a power cut takes acknowledged writes, and
+    /// without validation interactive transactions commit whatever they saw.
     ///
     /// # Errors
     /// When it cannot be created.
-    pub fn with(directory: &Path, schedule: &Schedule, durability: Durability) -> Result<Engine> {
+    pub fn with(
+        directory: &Path,
+        schedule: &Schedule,
+        durability: Durability,
+        validation: Validation,
+    ) -> Result<Engine> {
         let path = directory.join("schedule.db");
         remove(&path).context("cannot remove the last database")?;
         let disk = Disk::empty(RealSyncs::Skipped);
@@ -55,6 +106,8 @@ impl Engine {
             clock,
             disk,
             has_dropped: false,
+            begun: HashMap::new(),
+            validation,
             db: None,
         };
         engine.open()?;
@@ -67,8 +120,14 @@ impl Engine {
             .max_batch(self.max_batch)
             .durability(self.durability)
             .readers(2)
+            // So few that transactions which wait for their batch have to move to a new snapshot.
+            .transaction_connections(2)
             .write_time_limit(TIME_LIMIT)
             .clock(Arc::clone(&self.clock) as _);
+        let options = match self.validation {
+            Validation::On => options,
+            Validation::Off => options.without_validation(),
+        };
         self.db = Some(self.disk.under(options).open(&self.path).context("cannot open")?);
         Ok(())
     }
@@ -77,14 +136,63 @@ impl Engine {
         self.db.as_ref().context("the database could not be opened again")
     }
 
-    fn submit(&self, member: &Member) -> Result<Result<Write<Gave, Stopped>, Error>> {
+    fn submit(&mut self, member: &Member) -> Result<Handed> {
+        if member.call == Call::Interactive {
+            return self.submit_commit(&member.plan);
+        }
         let (plan, clock) = (member.plan.clone(), Arc::clone(&self.clock));
         let db = self.db()?;
-        Ok(match member.call {
-            Call::Write => Ok(db.write(move |tx| plan.run(tx, &clock))),
-            Call::WriteOnce => Ok(db.write_once(move |tx| plan.run(tx, &clock))),
-            Call::TryWrite => db.try_write(move |tx| plan.run(tx, &clock)),
+        let handle = match member.call {
+            Call::WriteOnce => db.write_once(move |tx| plan.run(tx, &clock)),
+            Call::TryWrite => match db.try_write(move |tx| plan.run(tx, &clock)) {
+                Ok(handle) => handle,
+                Err(error) => {
+                    return Ok(Handed::Answered(Told::Refused(error.kind(), error.to_string())));
+                }
+            },
+            _ => db.write(move |tx| plan.run(tx, &clock)),
+        };
+        Ok(Handed::Closure(handle))
+    }
+
+    /// Hands an interactive transaction to the writer whose statements have run.
+    fn submit_commit(&mut self, plan: &Plan) -> Result<Handed> {
+        let begun = self.begun.remove(&plan.id);
+        let Begun { tx, saw, outcome } = begun.context("a commit was not prepared")?;
+        Ok(match outcome {
+            Ok(Ok(())) => Handed::Commit(tx.commit(), saw),
+            Ok(Err(stopped)) => Handed::Answered(Told::by(Ok(Err(stopped)))),
+            Err(panic) => Handed::Answered(Told::by(Err(panic))),
         })
+    }
+
+    /// Runs what an interactive transaction does, up to its commit.
+    fn run_to_commit(&mut self, plan: &Plan) -> Result<()> {
+        if !self.begun.contains_key(&plan.id) {
+            self.begin(plan)?;
+        }
+        let clock = Arc::clone(&self.clock);
+        let begun = self.begun.get_mut(&plan.id).context("it was not begun")?;
+        if matches!(begun.outcome, Ok(Ok(()))) {
+            let tx = Interactive::new(&begun.tx, Pace::steady());
+            begun.outcome = catch_unwind(AssertUnwindSafe(|| {
+                plan.interact_half(&tx, Half::Second, &mut begun.saw)?;
+                plan.ending.act(&tx, &clock)
+            }));
+        }
+        Ok(())
+    }
+
+    /// Runs the interactive members up to their commits; some faults happen meanwhile, too.
+    fn prepare(&mut self, members: &[Member], fault: Option<&IoFault>) -> Result<()> {
+        if let Some(fault) = fault.filter(|fault| !fault.number.is_multiple_of(2)) {
+            self.arm(*fault);
+        }
+        for member in members.iter().filter(|it| it.call == Call::Interactive) {
+            self.run_to_commit(&member.plan)?;
+        }
+        self.disk.clear_hook();
+        Ok(())
     }
 
     /// Arms the disk with a fault.
@@ -112,6 +220,7 @@ impl Engine {
 
 impl Subject for Engine {
     fn batch(&mut self, members: &[Member], fault: Option<&IoFault>) -> Result<Vec<Told>> {
+        self.prepare(members, fault)?;
         let db = self.db()?;
         let (arrives, arrival) = channel();
         let (opens, gate) = channel::<()>();
@@ -132,13 +241,10 @@ impl Subject for Engine {
         if fault.is_none() {
             held?;
         }
-        let told = members.iter().zip(handles).map(|(member, handle)| match handle {
-            Ok(handle) if member.is_dropped => {
-                drop(handle);
-                Told::Nothing
-            }
-            Ok(handle) => Told::by(catch_unwind(AssertUnwindSafe(|| handle.wait()))),
-            Err(error) => Told::Refused(error.kind(), error.to_string()),
+        let told = members.iter().zip(handles).map(|(member, handed)| match handed {
+            // What was answered before was answered at once.
+            Handed::Closure(_) | Handed::Commit(..) if member.is_dropped => Told::Nothing,
+            handed => handed.wait(),
         });
         let told = told.collect();
         self.has_dropped |= members.iter().any(|member| member.is_dropped);
@@ -146,6 +252,17 @@ impl Subject for Engine {
             self.cut_power(fault.seed)?;
         }
         Ok(told)
+    }
+
+    fn begin(&mut self, plan: &Plan) -> Result<()> {
+        let tx = self.db()?.transaction()?;
+        let mut saw = Vec::new();
+        let interactive = Interactive::new(&tx, Pace::steady());
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            plan.interact_half(&interactive, Half::First, &mut saw)
+        }));
+        self.begun.insert(plan.id, Begun { tx, saw, outcome });
+        Ok(())
     }
 
     fn read(&mut self, ops: &[Op], durable: bool) -> Result<(i64, Vec<i64>)> {
@@ -167,6 +284,7 @@ impl Subject for Engine {
     fn reopen(&mut self) -> Result<()> {
         self.wait_for_dropped()?;
         self.db()?.close().context("cannot close")?;
+        self.begun.clear();
         self.open()
     }
 
@@ -175,6 +293,7 @@ impl Subject for Engine {
         let crash = self.disk.capture();
         self.disk.clear_hook();
         // What it still writes into the files is overwritten by what the cut left.
+        self.begun.clear();
         drop(self.db.take());
         self.has_dropped = false;
         crash.image(Left::random(&mut rng), &mut rng).write_to(&self.path)?;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use monolite::Error;
 use monolite::rusqlite::Connection;
 
-use super::{IoFault, Member, SCHEMA, Subject, Told, sql};
+use super::{IoFault, Member, Plan, SCHEMA, Subject, Told, sql};
 use crate::checkers::serial::{Contents, Op};
 use crate::clock::HandClock;
 
@@ -72,6 +72,11 @@ impl Subject for Naive {
         }
         self.say("COMMIT");
         Ok(all)
+    }
+
+    /// Everything that a member does happens in its batch.
+    fn begin(&mut self, _: &Plan) -> Result<()> {
+        Ok(())
     }
 
     fn read(&mut self, ops: &[Op], _: bool) -> Result<(i64, Vec<i64>)> {

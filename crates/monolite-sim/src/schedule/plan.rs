@@ -12,7 +12,9 @@ use crate::checkers::serial::Op;
 use crate::clock::HandClock;
 
 /// The time limit of a transaction, on a clock that only [`Ending::TimeLimit`] moves.
-pub const TIME_LIMIT: Duration = Duration::from_millis(1);
+///
+/// The lease of an interactive transaction is bounded by it as well, by the time of the machine.
+pub const TIME_LIMIT: Duration = Duration::from_millis(50);
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,18 +63,37 @@ impl Ending {
         Ending::TimeLimit,
     ];
 
+    /// Those that an interactive transaction can have: its time is not the writer's.
+    pub const INTERACTIVE: [Ending; 10] = [
+        Ending::NestedCommit,
+        Ending::NestedRollback,
+        Ending::OwnError,
+        Ending::OwnErrorBeforeWriting,
+        Ending::Constraint,
+        Ending::Panic,
+        Ending::OrRollback,
+        Ending::SwallowedRollback,
+        Ending::RaiseRollback,
+        Ending::DeferredKey,
+    ];
+
     /// Whether what it did must stay.
     pub fn commits(self) -> bool {
         matches!(self, Ending::Commits | Ending::IgnoresRefusedCommit)
     }
 
-    /// One in `failing` fails.
-    pub fn random(failing: u32, rng: &mut Rng) -> Ending {
+    /// One in `failing` fails, in one of these ways.
+    fn among(endings: &[Ending], failing: u32, rng: &mut Rng) -> Ending {
         match rng.u32(..failing.max(1) * 4) {
-            0..4 => Ending::FAILING[rng.usize(..Ending::FAILING.len())],
+            0..4 => endings[rng.usize(..endings.len())],
             4 => Ending::IgnoresRefusedCommit,
             _ => Ending::Commits,
         }
+    }
+
+    /// One in `failing` fails.
+    pub fn random(failing: u32, rng: &mut Rng) -> Ending {
+        Ending::among(&Ending::FAILING, failing, rng)
     }
 }
 
@@ -94,6 +115,11 @@ pub struct Gave {
     pub number: i64,
     /// What it saw.
     pub saw: Vec<i64>,
+}
+
+impl Gave {
+    /// The number of a transaction that did not ask for it: it is looked up in the end.
+    pub const LATER: i64 = 0;
 }
 
 /// Why a closure stopped.
@@ -136,6 +162,12 @@ impl Plan {
         Plan { id, ops, ending: Ending::random(failing, rng) }
     }
 
+    /// Any interactive transaction; one in `failing` fails.
+    pub fn random_interactive(id: i64, failing: u32, rng: &mut Rng) -> Plan {
+        let ending = Ending::among(&Ending::INTERACTIVE, failing, rng);
+        Plan { id, ops: Op::random_interactive(rng), ending }
+    }
+
     /// Runs as a closure of the engine, or of what stands in for it.
     ///
     /// # Errors
@@ -156,6 +188,61 @@ impl Plan {
         self.ending.act(tx, clock)?;
         Ok(Gave { number, saw })
     }
+
+    /// Runs in an interactive transaction up to its commit, which decides about its number; tells
+    /// what it saw.
+    ///
+    /// # Errors
+    /// Those that its plan asks for, and the engine's.
+    ///
+    /// # Panics
+    /// When its plan says so.
+    pub fn interact(&self, tx: &impl Sql, clock: &HandClock) -> Result<Vec<i64>, Stopped> {
+        let mut saw = Vec::new();
+        self.interact_half(tx, Half::First, &mut saw)?;
+        self.interact_half(tx, Half::Second, &mut saw)?;
+        self.ending.act(tx, clock)?;
+        Ok(saw)
+    }
+
+    /// The steps before, or after, the middle of an interactive transaction. Some enter themselves
+    /// first, so that all that follows is theirs alone; others last, so that they only read until
+    /// their first own write.
+    ///
+    /// # Errors
+    /// Those that its plan asks for, and the engine's.
+    pub fn interact_half(
+        &self,
+        tx: &impl Sql,
+        half: Half,
+        saw: &mut Vec<i64>,
+    ) -> Result<(), Stopped> {
+        let (before, after) = self.ops.split_at(self.ops.len() / 2);
+        let is_entered_first = self.id % 2 == 0;
+        if half == Half::First && self.ending == Ending::OwnErrorBeforeWriting {
+            sql::last_number(tx)?;
+            return Err(Stopped::OnPurpose);
+        }
+        if half == Half::First && is_entered_first {
+            sql::enter(tx, self.id)?;
+        }
+        for op in if half == Half::First { before } else { after } {
+            sql::run(tx, op, self.id, saw)?;
+        }
+        if half == Half::Second && !is_entered_first {
+            sql::enter(tx, self.id)?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of an interactive transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// Up to the middle.
+    First,
+    /// From there to the end.
+    Second,
 }
 
 impl Ending {
@@ -180,10 +267,7 @@ impl Ending {
                 }
             }
             Ending::SwallowedRollback => {
-                let mut before = tx.prepared("INSERT INTO log(id) VALUES (-1)")?;
-                let refused = tx.change(rolls_back, &[]).is_err()
-                    // Outside of a transaction it would commit by itself.
-                    && before.execute(()).is_err()
+                let refused = tx.refuses_both(rolls_back, "INSERT INTO log(id) VALUES (-1)")?
                     && tx.change("INSERT INTO log(id) VALUES (-2)", &[]).is_err();
                 if !refused {
                     return Err(Error::aborted("a lost transaction went on").into());
@@ -223,6 +307,19 @@ impl Told {
 }
 
 impl Ending {
+    /// As [`Ending::judge`], of an interactive transaction: it says why it was rolled back, and a
+    /// commit by hand may find a conflict.
+    ///
+    /// # Errors
+    /// What it was told instead.
+    pub fn judge_interactive(self, told: &Told, may_conflict: bool) -> Result<(), String> {
+        match told {
+            Told::Refused(ErrorKind::Conflict, _) if may_conflict => Ok(()),
+            Told::Refused(ErrorKind::Constraint, _) if self == Ending::SwallowedRollback => Ok(()),
+            _ => self.judge(told),
+        }
+    }
+
     /// Whether a caller was told what it had to be told.
     ///
     /// # Errors

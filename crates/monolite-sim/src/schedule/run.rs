@@ -3,9 +3,9 @@
 use anyhow::Result;
 use monolite::ErrorKind;
 
-use super::{Ending, Gave, IoFault, Member, Schedule, Step, Told};
+use super::{Call, Ending, Gave, IoFault, Member, Plan, Schedule, Step, Told};
 use crate::checkers::serial::{self, Contents, Op, Record};
-use crate::load::find_untold;
+use crate::load::find_numbers;
 
 /// Something that runs transactions: the engine, or a stand-in with a known flaw.
 pub trait Subject {
@@ -14,6 +14,13 @@ pub trait Subject {
     /// # Errors
     /// When it cannot be done at all.
     fn batch(&mut self, members: &[Member], fault: Option<&IoFault>) -> Result<Vec<Told>>;
+
+    /// Begins an interactive transaction that a later batch will commit, and runs the first half of
+    /// its steps.
+    ///
+    /// # Errors
+    /// When it cannot be begun at all.
+    fn begin(&mut self, plan: &Plan) -> Result<()>;
 
     /// Runs a read; tells the last number that it contains and what it saw.
     ///
@@ -47,6 +54,8 @@ pub struct Ran {
     pub checked: u64,
     /// Writes that were acknowledged.
     pub acknowledged: u64,
+    /// Those among them that were interactive.
+    pub interactive: u64,
     /// Acknowledged writes that are gone.
     pub lost: u64,
     /// What a promise rules out, if anything.
@@ -57,7 +66,7 @@ pub struct Ran {
 pub fn execute(schedule: &Schedule, subject: &mut dyn Subject) -> Ran {
     let mut run = Run::default();
     for (at, step) in schedule.steps.iter().enumerate() {
-        if let Err(error) = run.step(step, subject) {
+        if let Err(error) = run.step(schedule, step, subject) {
             run.complaints.push(format!("step {at}: {error:#}"));
             break;
         }
@@ -71,6 +80,7 @@ pub fn execute(schedule: &Schedule, subject: &mut dyn Subject) -> Ran {
     Ran {
         checked: run.history.len() as u64,
         acknowledged: acknowledged as u64,
+        interactive: run.interactive,
         lost: run.lost,
         wrong,
     }
@@ -82,12 +92,19 @@ struct Run {
     complaints: Vec<String>,
     /// The highest number that anybody was told of.
     told: i64,
+    interactive: u64,
     lost: u64,
 }
 
 impl Run {
-    fn step(&mut self, step: &Step, subject: &mut dyn Subject) -> Result<()> {
+    fn step(&mut self, schedule: &Schedule, step: &Step, subject: &mut dyn Subject) -> Result<()> {
         match step {
+            Step::Begin { id } => {
+                // A schedule that was made smaller may not have it any more.
+                if let Some(plan) = schedule.plan(*id) {
+                    subject.begin(plan)?;
+                }
+            }
             Step::Batch { members, fault } => {
                 let floor = self.told;
                 let told = subject.batch(members, fault.as_ref())?;
@@ -109,7 +126,12 @@ impl Run {
 
     fn note(&mut self, member: &Member, told: Told, floor: i64, has_fault: bool) {
         let (id, ops, ending) = (member.plan.id, member.plan.ops.clone(), member.plan.ending);
-        let judged = if has_fault { judge_fault(ending, &told) } else { ending.judge(&told) };
+        let is_interactive = member.call == Call::Interactive;
+        let judged = match (has_fault, is_interactive) {
+            (true, _) => judge_fault(ending, &told),
+            (false, true) => ending.judge_interactive(&told, true),
+            (false, false) => ending.judge(&told),
+        };
         if let (Err(complaint), false) = (judged, member.is_dropped) {
             self.complaints.push(format!("transaction {id}: {complaint}"));
         }
@@ -123,6 +145,7 @@ impl Run {
         self.history.push(match told {
             Told::Committed(Gave { number, saw }) => {
                 self.told = self.told.max(number);
+                self.interactive += u64::from(is_interactive);
                 Record::Wrote { id, number, floor, ops, saw }
             }
             _ if is_open && ending.commits() => Record::Untold { id, number: None, floor, ops },
@@ -131,7 +154,7 @@ impl Run {
     }
 
     fn judge(&mut self, end: &Contents) -> Result<(), String> {
-        find_untold(&mut self.history, end);
+        find_numbers(&mut self.history, end);
         self.lost = count_lost(&self.history, end);
         serial::check(&self.history, end)
     }

@@ -2,7 +2,10 @@
 //! engine, or a plain connection that stands in for an engine.
 
 use monolite::rusqlite::types::ValueRef;
-use monolite::rusqlite::{self, CachedStatement, Connection, Statement, ToSql, params_from_iter};
+use monolite::rusqlite::{
+    self, CachedStatement, Connection, OptionalExtension as _, Row, Statement, ToSql,
+    params_from_iter,
+};
 use monolite::{Error, ErrorKind, Tx};
 
 use crate::checkers::serial::{Contents, Op};
@@ -65,14 +68,47 @@ pub trait Sql {
     /// Those of the statement.
     fn say(&self, sql: &str) -> Result<(), Error>;
 
-    /// Prepares a statement for later.
+    /// The values of the first row, as [`Sql::rows`]; the others are not read.
     ///
     /// # Errors
     /// Those of the statement.
-    fn prepared(&self, sql: &str) -> Result<Statement<'_>, Error>;
+    fn first(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error>;
+
+    /// The text in the first column of the first row, if there is one.
+    ///
+    /// # Errors
+    /// Those of the statement.
+    fn text(&self, sql: &str, parameter: i64) -> Result<Option<String>, Error>;
+
+    /// Runs a statement that rolls the transaction back, and then `later`, which is prepared
+    /// before it where that can be: whether both were refused.
+    ///
+    /// # Errors
+    /// When `later` cannot be prepared.
+    fn refuses_both(&self, rolls_back: &str, later: &str) -> Result<bool, Error>;
 
     /// The rowid of the last insert.
-    fn last_rowid(&self) -> i64;
+    ///
+    /// # Errors
+    /// When the transaction is over.
+    fn last_rowid(&self) -> Result<i64, Error>;
+
+    /// Opens, undoes or closes the savepoint of the same name.
+    ///
+    /// # Errors
+    /// When there is none, or the transaction is not an interactive one.
+    fn savepoint(&self, step: Savepoint) -> Result<(), Error>;
+}
+
+/// What can be done with a savepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Savepoint {
+    /// Opens another one.
+    Open,
+    /// Undoes what was done since the last one.
+    Undo,
+    /// Closes the last one.
+    Keep,
 }
 
 impl Sql for Tx<'_> {
@@ -88,12 +124,29 @@ impl Sql for Tx<'_> {
         self.execute_batch(sql)
     }
 
-    fn prepared(&self, sql: &str) -> Result<Statement<'_>, Error> {
-        self.prepare(sql)
+    fn first(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
+        let mut query = self.prepare_cached(sql)?;
+        let mut rows = query.query(params_from_iter(parameters))?;
+        Ok(rows.next()?.map(values).transpose()?.unwrap_or_default())
     }
 
-    fn last_rowid(&self) -> i64 {
-        self.last_insert_rowid()
+    fn text(&self, sql: &str, parameter: i64) -> Result<Option<String>, Error> {
+        let mut query = self.prepare_cached(sql)?;
+        Ok(query.query_row([parameter], |row| row.get(0)).optional()?)
+    }
+
+    fn refuses_both(&self, rolls_back: &str, later: &str) -> Result<bool, Error> {
+        // Outside of a transaction it would commit by itself.
+        let mut later = self.prepare(later)?;
+        Ok(self.change(rolls_back, &[]).is_err() && later.execute(()).is_err())
+    }
+
+    fn last_rowid(&self) -> Result<i64, Error> {
+        Ok(self.last_insert_rowid())
+    }
+
+    fn savepoint(&self, step: Savepoint) -> Result<(), Error> {
+        self.say(step.sql())
     }
 }
 
@@ -110,12 +163,40 @@ impl Sql for Connection {
         Ok(self.execute_batch(sql)?)
     }
 
-    fn prepared(&self, sql: &str) -> Result<Statement<'_>, Error> {
-        Ok(self.prepare(sql)?)
+    fn first(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
+        let mut query = self.prepare_cached(sql)?;
+        let mut rows = query.query(params_from_iter(parameters))?;
+        Ok(rows.next()?.map(values).transpose()?.unwrap_or_default())
     }
 
-    fn last_rowid(&self) -> i64 {
-        self.last_insert_rowid()
+    fn text(&self, sql: &str, parameter: i64) -> Result<Option<String>, Error> {
+        let mut query = self.prepare_cached(sql)?;
+        Ok(query.query_row([parameter], |row| row.get(0)).optional()?)
+    }
+
+    fn refuses_both(&self, rolls_back: &str, later: &str) -> Result<bool, Error> {
+        // Outside of a transaction it would commit by itself.
+        let mut later = self.prepare(later)?;
+        Ok(self.change(rolls_back, &[]).is_err() && later.execute(()).is_err())
+    }
+
+    fn last_rowid(&self) -> Result<i64, Error> {
+        Ok(self.last_insert_rowid())
+    }
+
+    fn savepoint(&self, step: Savepoint) -> Result<(), Error> {
+        self.say(step.sql())
+    }
+}
+
+impl Savepoint {
+    /// As a statement, which the engine refuses as SQL.
+    fn sql(self) -> &'static str {
+        match self {
+            Savepoint::Open => "SAVEPOINT s",
+            Savepoint::Undo => "ROLLBACK TO s",
+            Savepoint::Keep => "RELEASE s",
+        }
     }
 }
 
@@ -124,18 +205,23 @@ fn signed(count: usize) -> i64 {
 }
 
 fn flatten(mut query: CachedStatement<'_>, parameters: &[i64]) -> rusqlite::Result<Vec<i64>> {
-    let columns = query.column_count();
-    let mut values = Vec::new();
+    let mut all = Vec::new();
     let mut rows = query.query(params_from_iter(parameters))?;
     while let Some(row) = rows.next()? {
-        for column in 0..columns {
-            match row.get_ref(column)? {
-                ValueRef::Null => values.push(-1),
-                ValueRef::Blob(body) => {
-                    values.extend([signed(body.len()), Contents::digest(body)]);
-                }
-                value => values.push(value.as_i64()?),
-            }
+        all.extend(values(row)?);
+    }
+    Ok(all)
+}
+
+/// The values of a row as [`Sql::rows`] tells them.
+pub(super) fn values(row: &Row<'_>) -> rusqlite::Result<Vec<i64>> {
+    let columns = AsRef::<Statement<'_>>::as_ref(row).column_count();
+    let mut values = Vec::with_capacity(columns);
+    for column in 0..columns {
+        match row.get_ref(column)? {
+            ValueRef::Null => values.push(-1),
+            ValueRef::Blob(body) => values.extend([signed(body.len()), Contents::digest(body)]),
+            value => values.push(value.as_i64()?),
         }
     }
     Ok(values)
@@ -148,6 +234,14 @@ fn flatten(mut query: CachedStatement<'_>, parameters: &[i64]) -> rusqlite::Resu
 pub fn number(sql: &impl Sql, id: i64) -> Result<i64, Error> {
     let entered = sql.rows("INSERT INTO done(id) VALUES (?1) RETURNING n", &[id])?;
     Ok(entered.first().copied().unwrap_or(-1))
+}
+
+/// Enters a transaction into `done` and does not ask for its number, which the commit decides.
+///
+/// # Errors
+/// Those of the statement.
+pub fn enter(sql: &impl Sql, id: i64) -> Result<(), Error> {
+    sql.change("INSERT INTO done(id) VALUES (?1)", &[&id]).map(drop)
 }
 
 /// The number of the last transaction that a snapshot contains.
@@ -195,21 +289,49 @@ pub fn run(sql: &impl Sql, op: &Op, id: i64, saw: &mut Vec<i64>) -> Result<(), E
         }
         Op::Append { returning: false } => {
             sql.change("INSERT INTO log(id) VALUES (?1)", &[&id])?;
-            saw.push(sql.last_rowid());
+            saw.push(sql.last_rowid()?);
         }
         Op::Append { returning: true } => {
             saw.extend(sql.rows("INSERT INTO log(id) VALUES (?1) RETURNING at", &[id])?);
         }
+        Op::Note => saw.push(sql.change("INSERT INTO log(id) VALUES (?1)", &[&id])?),
         Op::Child { id, parent } => {
-            let told = match sql.change("INSERT INTO child VALUES (?1, ?2)", &[&id, &parent]) {
-                Err(error) if error.kind() == ErrorKind::Constraint => -1,
-                told => told?,
-            };
+            let insert = "INSERT INTO child VALUES (?1, ?2)";
+            saw.push(or_refused(sql.change(insert, &[&id, &parent]), ErrorKind::Constraint)?);
+        }
+        Op::Pay { from, to, amount } => {
+            let change = "UPDATE account SET balance = balance + ?1 WHERE id = ?2";
+            let paid = sql.change(change, &[&-amount, &from]);
+            let told = or_refused(paid, ErrorKind::Constraint)?;
+            if told == 1 {
+                sql.change(change, &[&amount, &to])?;
+            }
             saw.push(told);
+        }
+        Op::First { low } => {
+            let query = "SELECT key, value FROM item WHERE key >= ?1 ORDER BY key";
+            saw.extend(sql.first(query, &[low])?);
+        }
+        Op::Open => sql.savepoint(Savepoint::Open)?,
+        Op::Undo => {
+            let undone = sql.savepoint(Savepoint::Undo);
+            saw.push(or_refused(undone.map(|()| 1), ErrorKind::Invalid)?);
+        }
+        Op::Keep => {
+            let kept = sql.savepoint(Savepoint::Keep);
+            saw.push(or_refused(kept.map(|()| 1), ErrorKind::Invalid)?);
         }
         _ => saw.push(change(sql, op)?),
     }
     Ok(())
+}
+
+/// What a statement told, or -1 when it was refused for a reason of this kind.
+fn or_refused(told: Result<i64, Error>, kind: ErrorKind) -> Result<i64, Error> {
+    match told {
+        Err(error) if error.kind() == kind => Ok(-1),
+        told => told,
+    }
 }
 
 /// The statement of a step that is a question with rows for an answer.
@@ -262,6 +384,14 @@ fn change(sql: &impl Sql, op: &Op) -> Result<i64, Error> {
         Op::Fill { key, bytes, with } => {
             let body = crate::checkers::serial::filling(bytes, with);
             sql.change("INSERT OR REPLACE INTO large VALUES (?1, ?2)", &[&key, &body])
+        }
+        Op::Raise { key, by } => {
+            sql.change("UPDATE item SET value = value + ?2 WHERE key = ?1", &[&key, &by])
+        }
+        Op::Tick { word, by } => {
+            let upsert = "INSERT INTO count VALUES (?1, ?2) \
+                          ON CONFLICT (word) DO UPDATE SET n = n + excluded.n";
+            sql.change(upsert, &[&word, &by])
         }
         Op::Parent { id } => sql.change("INSERT OR IGNORE INTO parent VALUES (?1)", &[&id]),
         Op::Disown { id } => sql.change("DELETE FROM parent WHERE id = ?1", &[&id]),

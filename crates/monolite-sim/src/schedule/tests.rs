@@ -3,16 +3,19 @@
 
 use std::path::Path;
 
-use super::{Blindness, Ending, Engine, Mix, Naive, Schedule, Step, execute, shrink};
+use monolite::Durability;
+
+use super::{Blindness, Ending, Engine, Mix, Naive, Schedule, Step, Validation, execute, shrink};
 use crate::chance::Dice;
 
 const STORMY: Mix<'static> =
-    Mix { length: 150, failing: 5, endings: &Ending::FAILING, is_stormy: true };
+    Mix { length: 150, failing: 5, endings: &Ending::FAILING, is_stormy: true, interactive: 3 };
 const ROLLBACKS: Mix<'static> = Mix {
     length: 150,
     failing: 5,
     endings: &[Ending::OrRollback, Ending::RaiseRollback, Ending::OwnError],
     is_stormy: false,
+    interactive: 0,
 };
 
 fn wrong_with(blindness: Blindness, schedule: &Schedule, directory: &Path) -> Option<String> {
@@ -30,7 +33,24 @@ fn the_engine_passes_random_schedules_with_everything_going_wrong() {
         let mut engine = Engine::new(directory.path(), &schedule).unwrap();
         let ran = execute(&schedule, &mut engine);
         assert_eq!(ran.wrong, None, "schedule {}", schedule.seed);
-        assert!(ran.acknowledged > 0 && ran.lost == 0, "{ran:?}");
+        assert!(ran.interactive > 0 && ran.acknowledged > ran.interactive, "{ran:?}");
+        assert_eq!(ran.lost, 0, "{ran:?}");
+    }
+}
+
+#[test]
+fn interactive_transactions_without_validation_are_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let calm = Mix { is_stormy: false, ..STORMY };
+    for seed in 0..5 {
+        let schedule = Schedule::random(seed, &calm);
+        let run = |validation| {
+            let (at, synced) = (directory.path(), Durability::Synced);
+            let mut engine = Engine::with(at, &schedule, synced, validation).unwrap();
+            execute(&schedule, &mut engine)
+        };
+        assert_eq!(run(Validation::On).wrong, None, "seed {seed}");
+        assert!(run(Validation::Off).wrong.is_some(), "seed {seed}");
     }
 }
 

@@ -42,6 +42,8 @@ const SCHEDULE_LENGTH: u64 = 400;
 const FREE_LENGTH: u64 = 20_000;
 /// The same where each batch holds two transactions and waits for its own sync.
 const NARROW_LENGTH: u64 = 1_500;
+/// The same where clients pause between their statements.
+const INTERACTIVE_LENGTH: u64 = 10_000;
 /// How often a failing schedule is run again to make it smaller.
 const SHRINK_TRIES: usize = 400;
 /// Failing schedules that are made smaller; of a broken engine nearly all fail, of the same cause.
@@ -54,6 +56,8 @@ const ENOUGH: usize = 20;
 struct Case {
     checked: u64,
     acknowledged: u64,
+    /// Interactive transactions that were committed.
+    interactive: u64,
     lost: u64,
     wrong: Option<String>,
     kept: Option<Kept>,
@@ -71,15 +75,22 @@ enum Shape {
     Schedule,
     Load,
     NarrowLoad,
+    /// A load that is mostly interactive transactions.
+    Interactive,
     Lists,
 }
 
 impl Shape {
+    #[cfg(test)]
+    const ALL: [Shape; 5] =
+        [Shape::Schedule, Shape::Load, Shape::NarrowLoad, Shape::Interactive, Shape::Lists];
+
     /// Cases of a schedule are short and therefore many: about a tenth of the amount.
     fn draw(rng: &mut Rng) -> Shape {
         match rng.u32(..300) {
-            0..25 => Shape::Load,
-            25..30 => Shape::NarrowLoad,
+            0..20 => Shape::Load,
+            20..25 => Shape::NarrowLoad,
+            25..30 => Shape::Interactive,
             30..50 => Shape::Lists,
             _ => Shape::Schedule,
         }
@@ -90,6 +101,7 @@ impl Shape {
             Shape::Schedule => SCHEDULE_LENGTH,
             Shape::Load | Shape::Lists => FREE_LENGTH,
             Shape::NarrowLoad => NARROW_LENGTH,
+            Shape::Interactive => INTERACTIVE_LENGTH,
         }
     }
 }
@@ -97,7 +109,7 @@ impl Shape {
 pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(Check::History);
     controls::run(setting, &mut outcome)?;
-    let mut counts = [0; 4];
+    let (mut counts, mut interactive) = ([0; 5], 0);
     for number in 0.. {
         let left = amount.saturating_sub(outcome.attempted);
         if left == 0 || setting.watch.is_stopped() || outcome.findings.len() >= ENOUGH {
@@ -109,14 +121,16 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         let tries = if outcome.findings.len() < SHRUNK { SHRINK_TRIES } else { 0 };
         let case = shape.run(setting, shape.length().min(left), seed, tries, &mut rng)?;
         counts[shape as usize] += case.checked;
+        interactive += case.interactive;
         setting.watch.done(case.checked.min(left));
         enter(&mut outcome, case);
     }
-    let [schedules, loads, narrow, lists] = counts;
+    let [schedules, loads, narrow, paused, lists] = counts;
     outcome.notes.push(format!(
         "{schedules} transactions in replayable schedules with I/O errors and power cuts, \
-         {} with free-running clients, {lists} on lists",
-        loads + narrow
+         {} with free-running clients, {lists} on lists; {interactive} committed ones were \
+         interactive",
+        loads + narrow + paused
     ));
     Ok(outcome)
 }
@@ -151,8 +165,8 @@ pub fn replay(path: &Path) -> Result<Outcome> {
 
 impl Case {
     fn of(ran: Ran, kept: Kept) -> Case {
-        let Ran { checked, acknowledged, lost, wrong } = ran;
-        Case { checked, acknowledged, lost, wrong, kept: Some(kept) }
+        let Ran { checked, acknowledged, interactive, lost, wrong } = ran;
+        Case { checked, acknowledged, interactive, lost, wrong, kept: Some(kept) }
     }
 }
 
@@ -166,8 +180,11 @@ impl Shape {
         rng: &mut Rng,
     ) -> Result<Case> {
         match self {
-            Shape::Schedule => run_schedule(setting, length, rng.u64(..), shrink_tries),
-            Shape::Load | Shape::NarrowLoad => {
+            Shape::Schedule => {
+                let seed = rng.u64(..);
+                run_schedule(setting, length, seed, [0, 3, 10][rng.usize(..3)], shrink_tries)
+            }
+            Shape::Load | Shape::NarrowLoad | Shape::Interactive => {
                 let load = random_load(self, length, rng);
                 let path = setting.scratch().join("load.db");
                 let played = play(&load, &path)?;
@@ -185,12 +202,19 @@ impl Shape {
     }
 }
 
-fn run_schedule(setting: &Setting<'_>, length: u64, seed: u64, tries: usize) -> Result<Case> {
+fn run_schedule(
+    setting: &Setting<'_>,
+    length: u64,
+    seed: u64,
+    interactive: u32,
+    tries: usize,
+) -> Result<Case> {
     let mix = Mix {
         length: usize::try_from(length)?,
         failing: if seed.is_multiple_of(3) { 20 } else { 5 },
         endings: &Ending::FAILING,
         is_stormy: true,
+        interactive,
     };
     let schedule = Schedule::random(seed, &mix);
     let run = |schedule: &Schedule| -> Result<Ran> {
@@ -201,6 +225,7 @@ fn run_schedule(setting: &Setting<'_>, length: u64, seed: u64, tries: usize) -> 
         return Ok(Case {
             checked: ran.checked,
             acknowledged: ran.acknowledged,
+            interactive: ran.interactive,
             ..Case::default()
         });
     };
@@ -222,6 +247,7 @@ fn run_schedule(setting: &Setting<'_>, length: u64, seed: u64, tries: usize) -> 
 fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
     let (queue, max_batch, clients) = match shape {
         Shape::NarrowLoad => (3, 2, 6),
+        Shape::Interactive => (4_096, 10_000, 16),
         _ => [(16_384, 10_000, 8), (4_096, 500, 12), (64, 40, 16)][rng.usize(..3)],
     };
     let durability = if rng.u8(..6) == 0 { Durability::Buffered } else { Durability::Synced };
@@ -232,7 +258,9 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         .max_batch(max_batch)
         .durability(durability)
         .sharing(sharing)
-        .wal_limit_bytes(8 << 20);
+        .wal_limit_bytes(8 << 20)
+        .transaction_connections([1, 3, 64][rng.usize(..3)])
+        .transaction_attempts([1, 3, 10][rng.usize(..3)]);
     // A client reads once or twice for a dozen writes.
     let writes = usize::try_from(length).unwrap_or(usize::MAX) * 8 / 9 / clients;
     Load {
@@ -241,6 +269,7 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         writes: writes.max(1),
         failing: [4, 10, 50][rng.usize(..3)],
         dropped: [0, 10, 50][rng.usize(..3)],
+        interactive: if shape == Shape::Interactive { 95 } else { [0, 20, 70][rng.usize(..3)] },
         long_readers: rng.usize(..3),
         options,
     }
@@ -255,6 +284,7 @@ fn judge_load(played: &Played) -> Case {
     Case {
         checked: played.history.len() as u64,
         acknowledged: wrote as u64,
+        interactive: played.interactive + played.interactive_reads,
         lost: count_lost(&played.history, &played.end),
         wrong,
         kept: None,
@@ -276,18 +306,23 @@ fn judge_bank(played: &Played) -> Result<(), String> {
             }
             Record::Failed { .. } => continue,
         };
+        // What was undone has moved nothing.
+        is_complete &= !ops.contains(&Op::Undo);
         for op in ops {
             // What other steps saw is of varying length; behind one of those nothing is known.
             let Some(length) = width(op) else {
-                is_complete &= !ops.iter().any(|it| matches!(it, Op::Transfer { .. }));
+                is_complete &=
+                    !ops.iter().any(|it| matches!(it, Op::Transfer { .. } | Op::Pay { .. }));
                 break;
             };
             let (mine, rest) = saw.split_at_checked(length).ok_or("a result is too short")?;
             saw = rest;
             match *op {
                 Op::Transfer { from, to, .. } => {
-                    let account = |id| usize::try_from(id).map_err(|_| "a negative account");
                     bank.acknowledge(account(from)?, account(to)?, mine[0] - mine[1])?;
+                }
+                Op::Pay { from, to, amount } if mine[0] == 1 => {
+                    bank.acknowledge(account(from)?, account(to)?, amount)?;
                 }
                 Op::Total => bank.check_total(mine[0])?,
                 Op::Balances => bank.check_snapshot(mine)?,
@@ -301,13 +336,22 @@ fn judge_bank(played: &Played) -> Result<(), String> {
     bank.check_snapshot(played.end.balances())
 }
 
+fn account(id: i64) -> Result<usize, String> {
+    usize::try_from(id).map_err(|_| format!("account {id}"))
+}
+
 /// How many values a step tells, where that is always the same.
 fn width(op: &Op) -> Option<usize> {
     match op {
         Op::Transfer { .. } => Some(3),
         Op::Balances => usize::try_from(ACCOUNTS).ok(),
         Op::Log | Op::Tally => Some(2),
-        Op::Range { .. } | Op::Counts | Op::Filled { .. } | Op::Family { .. } => None,
+        Op::Range { .. }
+        | Op::Counts
+        | Op::Filled { .. }
+        | Op::Family { .. }
+        | Op::First { .. } => None,
+        Op::Open => Some(0),
         _ => Some(1),
     }
 }

@@ -15,6 +15,7 @@ use monolite::{Database, Durability, Options};
 use super::wrong::Wrong;
 use crate::child::{Child, Program, await_parent, say, variable};
 use crate::markers;
+use crate::schedule::{Interactive, Pace};
 
 /// The child's role.
 pub(super) const ROLE: &str = "writes numbered transactions";
@@ -31,6 +32,9 @@ const SINGLE: i64 = 4;
 
 /// Threads that write several before they wait for the first.
 const IN_BULK: i64 = 2;
+
+/// One in this many numbers of a thread that writes one at a time is an interactive transaction.
+const INTERACTIVE: i64 = 5;
 
 /// Transactions that such a thread writes before it waits.
 const BULK: usize = 16;
@@ -133,8 +137,17 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn write_all(self, mut ids: impl Iterator<Item = i64>, at_once: usize) {
+    fn write_all(self, ids: impl Iterator<Item = i64>, at_once: usize) {
+        let mut ids = ids.peekable();
         while !self.is_over.load(Ordering::Relaxed) {
+            if at_once == 1
+                && let Some(id) = ids.next_if(|id| id % INTERACTIVE == 0)
+            {
+                if let Err(error) = self.interact(id) {
+                    return say(&format!("failed {id}: {error}"));
+                }
+                continue;
+            }
             let writes: Vec<_> =
                 ids.by_ref().take(at_once).map(|id| (id, self.write(id))).collect();
             for (id, write) in writes {
@@ -146,6 +159,22 @@ impl Writer<'_> {
                 }
             }
         }
+    }
+
+    /// An interactive transaction whose application takes its time.
+    fn interact(self, id: i64) -> Result<(), monolite::Error> {
+        if self.says_early {
+            say(&format!("acknowledged {id}"));
+        }
+        let rng = fastrand::Rng::with_seed(id.cast_unsigned());
+        let pace = Pace { is_awaited: id % 2 == 0, longest_pause: 300, rng };
+        self.db.transact_blocking(|tx| {
+            markers::put_filled(&Interactive::new(tx, pace.clone()), id, self.filling)
+        })?;
+        if !self.says_early {
+            say(&format!("acknowledged {id}"));
+        }
+        Ok(())
     }
 
     fn write(self, id: i64) -> monolite::Write<()> {

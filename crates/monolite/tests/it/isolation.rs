@@ -29,7 +29,8 @@ fn holds_for(mut load: Load) {
 }
 
 fn load(clients: usize, writes: usize, failing: u32, options: Options) -> Load {
-    Load { seed: 0, clients, writes, failing, dropped: 0, long_readers: 0, options }
+    let (dropped, interactive, long_readers) = (0, 0, 0);
+    Load { seed: 0, clients, writes, failing, dropped, interactive, long_readers, options }
 }
 
 #[test]

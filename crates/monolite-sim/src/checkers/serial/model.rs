@@ -5,13 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::op::{ACCOUNTS, OPENING_BALANCE, Op};
 
 /// What a database should hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Who wrote each number, from 1.
     done: Vec<i64>,
+    log: Vec<i64>,
+    tables: Tables,
+    /// What undoing leads back to, of each open savepoint: the length of the log, and the rest.
+    savepoints: Vec<(usize, Tables)>,
+}
+
+/// The tables that stay small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tables {
     accounts: Vec<i64>,
     items: BTreeMap<i64, i64>,
-    log: Vec<i64>,
     words: BTreeMap<i64, i64>,
     /// Length and filling.
     large: BTreeMap<i64, (i64, u8)>,
@@ -22,14 +30,12 @@ pub struct State {
     deaths: i64,
 }
 
-impl Default for State {
-    fn default() -> State {
+impl Default for Tables {
+    fn default() -> Tables {
         let accounts = (0..ACCOUNTS).map(|_| OPENING_BALANCE).collect();
-        State {
-            done: Vec::new(),
+        Tables {
             accounts,
             items: BTreeMap::new(),
-            log: Vec::new(),
             words: BTreeMap::new(),
             large: BTreeMap::new(),
             parents: BTreeSet::new(),
@@ -143,6 +149,7 @@ impl State {
         self.done.push(id);
         let mut saw = Vec::new();
         ops.iter().for_each(|op| self.apply(op, id, &mut saw));
+        self.savepoints.clear();
         saw
     }
 
@@ -155,41 +162,41 @@ impl State {
 
     /// What the database should hold.
     pub fn contents(&self) -> Contents {
-        let large = self.large.iter().flat_map(|(key, (bytes, with))| {
+        let large = self.tables.large.iter().flat_map(|(key, (bytes, with))| {
             [*key, *bytes, Contents::digest(&filling(*bytes, *with))]
         });
         Contents::new(vec![
             numbered(&self.done),
-            self.accounts.clone(),
-            pairs(&self.items),
+            self.tables.accounts.clone(),
+            pairs(&self.tables.items),
             numbered(&self.log),
-            pairs(&self.words),
+            pairs(&self.tables.words),
             large.collect(),
-            self.parents.iter().copied().collect(),
-            pairs(&self.children),
-            vec![self.births, self.deaths],
+            self.tables.parents.iter().copied().collect(),
+            pairs(&self.tables.children),
+            vec![self.tables.births, self.tables.deaths],
         ])
     }
 
     fn apply(&mut self, op: &Op, id: i64, saw: &mut Vec<i64>) {
         match *op {
             Op::Transfer { from, to, most } => {
-                let balance = self.accounts[index(from)];
+                let balance = self.tables.accounts[index(from)];
                 let amount = most.min(balance);
-                self.accounts[index(from)] -= amount;
-                self.accounts[index(to)] += amount;
-                saw.extend([balance, balance - amount, self.accounts[index(to)]]);
+                self.tables.accounts[index(from)] -= amount;
+                self.tables.accounts[index(to)] += amount;
+                saw.extend([balance, balance - amount, self.tables.accounts[index(to)]]);
             }
-            Op::Add { key, value } => saw.push(add(&mut self.items, key, value)),
+            Op::Add { key, value } => saw.push(add(&mut self.tables.items, key, value)),
             Op::Insert { key, value } => {
-                let is_new = !self.items.contains_key(&key);
-                self.items.entry(key).or_insert(value);
+                let is_new = !self.tables.items.contains_key(&key);
+                self.tables.items.entry(key).or_insert(value);
                 saw.push(i64::from(is_new));
             }
-            Op::Delete { key } => saw.push(i64::from(self.items.remove(&key).is_some())),
+            Op::Delete { key } => saw.push(i64::from(self.tables.items.remove(&key).is_some())),
             Op::Blind { low, high, value } => {
                 let mut changed = 0;
-                for (_, item) in self.items.range_mut(low..=high.max(low)) {
+                for (_, item) in self.tables.items.range_mut(low..=high.max(low)) {
                     *item = value;
                     changed += 1;
                 }
@@ -197,42 +204,87 @@ impl State {
             }
             Op::Dependent { from, to } => {
                 let read = self.item(from);
-                self.items.insert(to, read + 1);
+                self.tables.items.insert(to, read + 1);
                 saw.push(read);
             }
             Op::Append { .. } => {
                 self.log.push(id);
                 saw.push(count(self.log.len()));
             }
-            Op::Count { word, by } => saw.push(add(&mut self.words, word, by)),
+            Op::Count { word, by } => saw.push(add(&mut self.tables.words, word, by)),
             Op::Fill { key, bytes, with } => {
-                self.large.insert(key, (bytes, with));
+                self.tables.large.insert(key, (bytes, with));
                 saw.push(1);
             }
             Op::Parent { .. } | Op::Child { .. } | Op::Disown { .. } => self.relate(op, saw),
+            Op::Open | Op::Undo | Op::Keep => self.mark(op, saw),
+            Op::Pay { .. } | Op::Raise { .. } | Op::Tick { .. } | Op::Note => {
+                saw.push(self.apply_blind(op, id));
+            }
             _ => self.see(op, saw),
         }
+    }
+
+    /// Applies a step that tells one number.
+    fn apply_blind(&mut self, op: &Op, id: i64) -> i64 {
+        match *op {
+            Op::Pay { from, to, amount } => {
+                if self.tables.accounts[index(from)] < amount {
+                    return -1;
+                }
+                self.tables.accounts[index(from)] -= amount;
+                self.tables.accounts[index(to)] += amount;
+            }
+            Op::Raise { key, by } => {
+                let Some(item) = self.tables.items.get_mut(&key) else { return 0 };
+                *item += by;
+            }
+            Op::Tick { word, by } => {
+                add(&mut self.tables.words, word, by);
+            }
+            _ => self.log.push(id),
+        }
+        1
+    }
+
+    fn mark(&mut self, op: &Op, saw: &mut Vec<i64>) {
+        let was_open = !self.savepoints.is_empty();
+        match op {
+            Op::Open => {
+                self.savepoints.push((self.log.len(), self.tables.clone()));
+                return;
+            }
+            Op::Undo => {
+                if let Some((length, tables)) = self.savepoints.last() {
+                    self.log.truncate(*length);
+                    self.tables = tables.clone();
+                }
+            }
+            _ => drop(self.savepoints.pop()),
+        }
+        saw.push(if was_open { 1 } else { -1 });
     }
 
     fn relate(&mut self, op: &Op, saw: &mut Vec<i64>) {
         match *op {
             Op::Parent { id } => {
-                let is_new = self.parents.insert(id);
-                self.births += i64::from(is_new);
+                let is_new = self.tables.parents.insert(id);
+                self.tables.births += i64::from(is_new);
                 saw.push(i64::from(is_new));
             }
             Op::Child { id, parent } => {
-                let fits = self.parents.contains(&parent) && !self.children.contains_key(&id);
+                let fits = self.tables.parents.contains(&parent)
+                    && !self.tables.children.contains_key(&id);
                 if fits {
-                    self.children.insert(id, parent);
+                    self.tables.children.insert(id, parent);
                 }
                 saw.push(if fits { 1 } else { -1 });
             }
             Op::Disown { id } => {
-                let before = self.children.len();
-                self.children.retain(|_, parent| *parent != id);
-                self.deaths += count(before - self.children.len());
-                saw.push(i64::from(self.parents.remove(&id)));
+                let before = self.tables.children.len();
+                self.tables.children.retain(|_, parent| *parent != id);
+                self.tables.deaths += count(before - self.tables.children.len());
+                saw.push(i64::from(self.tables.parents.remove(&id)));
             }
             _ => {}
         }
@@ -241,31 +293,34 @@ impl State {
     /// What a reading step tells.
     fn see(&self, op: &Op, saw: &mut Vec<i64>) {
         match *op {
-            Op::Total => saw.push(self.accounts.iter().sum()),
-            Op::Balances => saw.extend(&self.accounts),
+            Op::Total => saw.push(self.tables.accounts.iter().sum()),
+            Op::Balances => saw.extend(&self.tables.accounts),
             Op::Point { key } => saw.push(self.item(key)),
-            Op::Range { low, high } => saw.extend(pairs(self.items.range(low..=high.max(low)))),
-            Op::Max => saw.push(self.items.keys().next_back().copied().unwrap_or(-1)),
+            Op::Range { low, high } => {
+                saw.extend(pairs(self.tables.items.range(low..=high.max(low))))
+            }
+            Op::Max => saw.push(self.tables.items.keys().next_back().copied().unwrap_or(-1)),
             Op::Log => {
                 saw.extend([count(self.log.len()), self.log.last().copied().unwrap_or(-1)]);
             }
-            Op::Counts => saw.extend(pairs(&self.words)),
+            Op::Counts => saw.extend(pairs(&self.tables.words)),
             Op::Filled { key } => {
-                if let Some((bytes, with)) = self.large.get(&key) {
+                if let Some((bytes, with)) = self.tables.large.get(&key) {
                     saw.extend([*bytes, Contents::digest(&filling(*bytes, *with))]);
                 }
             }
             Op::Family { id } => {
-                let mine = self.children.iter().filter(|(_, parent)| **parent == id);
+                let mine = self.tables.children.iter().filter(|(_, parent)| **parent == id);
                 saw.extend(mine.map(|(child, _)| child));
             }
-            Op::Tally => saw.extend([self.births, self.deaths]),
+            Op::First { low } => saw.extend(pairs(self.tables.items.range(low..).take(1))),
+            Op::Tally => saw.extend([self.tables.births, self.tables.deaths]),
             _ => {}
         }
     }
 
     fn item(&self, key: i64) -> i64 {
-        self.items.get(&key).copied().unwrap_or(-1)
+        self.tables.items.get(&key).copied().unwrap_or(-1)
     }
 }
 

@@ -139,6 +139,45 @@ pub enum Op {
     },
     /// Reads what triggers counted.
     Tally,
+    /// Moves money without looking (blind): tells 1, or -1 where a constraint refuses the first
+    /// half; then the second is not tried.
+    Pay {
+        /// Account that pays.
+        from: i64,
+        /// Account that receives.
+        to: i64,
+        /// What is moved.
+        amount: i64,
+    },
+    /// Adds to an item, if there is one, without looking at it: tells how many rows changed.
+    Raise {
+        /// Of the item.
+        key: i64,
+        /// What is added.
+        by: i64,
+    },
+    /// Counts a word as [`Op::Count`] does, and does not ask for the count: tells how many rows
+    /// changed.
+    Tick {
+        /// Number of the word.
+        word: i64,
+        /// What is added.
+        by: i64,
+    },
+    /// Appends a line to the log and does not ask for its place: tells how many rows changed.
+    Note,
+    /// Reads the first item from a key on, and stops there although there may be more.
+    First {
+        /// The least key.
+        low: i64,
+    },
+    /// Opens a savepoint. Only interactive transactions can.
+    Open,
+    /// Undoes what was done since the last open savepoint, which stays open: tells 1, or -1 if none
+    /// is open.
+    Undo,
+    /// Closes the last open savepoint: tells 1, or -1 if none is open.
+    Keep,
 }
 
 impl Op {
@@ -156,6 +195,7 @@ impl Op {
                 | Op::Filled { .. }
                 | Op::Family { .. }
                 | Op::Tally
+                | Op::First { .. }
         )
     }
 
@@ -206,5 +246,43 @@ impl Op {
             18 => Op::Child { id: rng.i64(0..CHILDREN), parent: rng.i64(0..PARENTS) },
             _ => Op::Disown { id: rng.i64(0..PARENTS) },
         }
+    }
+
+    /// A step that writes and learns as little as possible, so that interactive transactions which
+    /// are made of these seldom conflict.
+    fn random_blind(rng: &mut Rng) -> Op {
+        let (key, by) = (rng.i64(0..ITEMS), rng.i64(1..100));
+        match rng.u8(..8) {
+            0..3 => {
+                let from = rng.i64(0..ACCOUNTS);
+                let to = (from + rng.i64(1..ACCOUNTS)) % ACCOUNTS;
+                Op::Pay { from, to, amount: rng.i64(0..150) }
+            }
+            3 => Op::Raise { key, by },
+            4..6 => Op::Tick { word: rng.i64(0..WORDS), by },
+            _ => Op::Note,
+        }
+    }
+
+    /// The steps of an interactive transaction: some of blind writes alone, some of any kind, and
+    /// some with savepoints.
+    pub fn random_interactive(rng: &mut Rng) -> Vec<Op> {
+        let blind = rng.u8(..8);
+        let count = rng.usize(1..6);
+        let step = |_| match rng.u8(..8) {
+            part if part < blind => Op::random_blind(rng),
+            7 if rng.bool() => Op::First { low: rng.i64(0..ITEMS) },
+            _ => Op::random(rng),
+        };
+        let mut ops: Vec<Op> = (0..count).map(step).collect();
+        while rng.u8(..4) == 0 {
+            let open = rng.usize(..=ops.len());
+            ops.insert(open, Op::Open);
+            for _ in 0..rng.u8(1..3) {
+                let end = rng.usize(open + 1..=ops.len());
+                ops.insert(end, if rng.bool() { Op::Undo } else { Op::Keep });
+            }
+        }
+        ops
     }
 }

@@ -7,11 +7,15 @@ use fastrand::Rng;
 use monolite::rusqlite::Connection;
 use monolite::{Durability, Error};
 
-use super::lists;
+use super::{Shape, judge_load, lists, random_load};
 use crate::checkers::cycles::seeded::{good, plant};
 use crate::checkers::cycles::{Fate, Kind, Step, Transaction, check};
-use crate::schedule::{Blindness, Ending, Engine, Mix, Naive, Ran, Schedule, execute};
+use crate::load::{Load, play};
+use crate::schedule::{Blindness, Ending, Engine, Mix, Naive, Ran, Schedule, Validation, execute};
 use crate::torture::{Outcome, Setting};
+
+/// Transactions of a control with free-running clients.
+const UNVALIDATED: u64 = 2_000;
 
 /// Schedules that a control may need until its flaw shows.
 const TRIES: u64 = 20;
@@ -51,6 +55,7 @@ fn naive_savepoints(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> 
         failing: 5,
         endings: &[Ending::OrRollback, Ending::RaiseRollback],
         is_stormy: false,
+        interactive: 0,
     };
     for (name, blindness) in [
         ("batching with naive savepoints, under OR ROLLBACK", Blindness::LostTransactions),
@@ -71,21 +76,47 @@ fn naive_savepoints(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> 
 
 /// The engine itself, told to acknowledge before the sync.
 fn lost_acknowledgements(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
-    let mix = Mix { length: 200, failing: 20, endings: &[Ending::OwnError], is_stormy: true };
+    let mix = Mix {
+        length: 200,
+        failing: 20,
+        endings: &[Ending::OwnError],
+        is_stormy: true,
+        interactive: 0,
+    };
     let (noticed, how) = until_noticed(setting, &mix, |schedule| {
-        let engine = Engine::with(setting.scratch(), schedule, Durability::Buffered);
+        let engine =
+            Engine::with(setting.scratch(), schedule, Durability::Buffered, Validation::On);
         Ok(execute(schedule, &mut engine?))
     })?;
     outcome.control("acknowledged before the sync, then the power is cut", noticed, how);
     Ok(())
 }
 
+/// The engine itself, told to commit interactive transactions whatever they saw: each way to judge
+/// a history must say so.
 fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    let endings = &[Ending::OwnError];
+    let mix = Mix { length: 200, failing: 20, endings, is_stormy: false, interactive: 2 };
+    let (noticed, how) = until_noticed(setting, &mix, |schedule| {
+        let synced = Durability::Synced;
+        let engine = Engine::with(setting.scratch(), schedule, synced, Validation::Off);
+        Ok(execute(schedule, &mut engine?))
+    })?;
+    outcome.control("validation switched off, in schedules", noticed, how);
+
+    let mut rng = Rng::with_seed(setting.case_seed(0));
     let path = setting.scratch().join("unvalidated.db");
-    let kinds = lists::without_validation(&path, 20)?;
+    let load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);
+    let options = load.options.clone().without_validation();
+    let case = judge_load(&play(&Load { options, ..load }, &path)?);
     crate::storage::remove(&path)?;
-    let name = "clients read in one transaction and write in another, without validation";
-    outcome.control(name, kinds.contains(&Kind::LostUpdate), format!("{kinds:?}"));
+    let how = case.wrong.as_deref().map_or_else(|| "nothing".to_owned(), brief);
+    outcome.control("validation switched off, under load", case.wrong.is_some(), how);
+
+    let kinds = lists::without_validation(&path, UNVALIDATED, &mut rng)?;
+    crate::storage::remove(&path)?;
+    let is_cycle = kinds.range(Kind::DirtyWrite..=Kind::AntiDependencyCycle).next().is_some();
+    outcome.control("validation switched off, on lists", is_cycle, format!("{kinds:?}"));
     Ok(())
 }
 

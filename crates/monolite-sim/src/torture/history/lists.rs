@@ -5,6 +5,9 @@
 //! A list is either rows of one table or one text, so that point and range reads, and blind and
 //! dependent writes, all take part. Clients use a window of lists that moves on as values are
 //! appended, so lists stay short. In the end every list is read once more.
+//!
+//! Some transactions are interactive: what they append and what they read is one transaction over
+//! a while, in the midst of those of others.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,15 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use fastrand::Rng;
-use monolite::{Database, Error, OptionalExtension as _, Options, Tx, Write};
+use monolite::{Database, Error, ErrorKind, Options, Tx, Write};
 
 use super::Case;
 use crate::checkers::cycles::{Fate, Kind, Step, Transaction, check};
 use crate::clock::HandClock;
 use crate::load::block_on;
-use crate::schedule::{Ending, SCHEMA, Stopped, TIME_LIMIT};
+use crate::schedule::sql::Sql;
+use crate::schedule::{Ending, Interactive, Pace, SCHEMA, Stopped, TIME_LIMIT};
 
 /// Lists in use at a time.
 const WINDOW: u64 = 12;
@@ -50,6 +54,7 @@ struct Shared {
     ticks: AtomicU64,
     started: AtomicU64,
     failing: u32,
+    interactive: AtomicU64,
     history: Mutex<Vec<Transaction>>,
     complaints: Mutex<Vec<String>>,
 }
@@ -63,11 +68,22 @@ struct Flying {
 
 /// Runs about `length` transactions on a new database at `path`; also returns their history.
 pub(super) fn run(path: &Path, length: u64, rng: &mut Rng) -> Result<(Case, Vec<Transaction>)> {
+    run_with(Options::new(), path, length, rng)
+}
+
+/// As [`run`], with the options that are not the load's own.
+pub(super) fn run_with(
+    options: Options,
+    path: &Path,
+    length: u64,
+    rng: &mut Rng,
+) -> Result<(Case, Vec<Transaction>)> {
     let clock = HandClock::new();
-    let options = Options::new()
+    let options = options
         .wal_limit_bytes(8 << 20)
         .max_batch([20, 10_000][rng.usize(..2)])
         .queue_capacity([8, 16_384][rng.usize(..2)])
+        .transaction_connections([1, 3, 64][rng.usize(..3)])
         .write_time_limit(TIME_LIMIT)
         .clock(Arc::clone(&clock) as _);
     let db = options.open(path)?;
@@ -79,6 +95,7 @@ pub(super) fn run(path: &Path, length: u64, rng: &mut Rng) -> Result<(Case, Vec<
         ticks: AtomicU64::new(1),
         started: AtomicU64::new(0),
         failing: [4, 10, 50][rng.usize(..3)],
+        interactive: AtomicU64::new(0),
         history: Mutex::default(),
         complaints: Mutex::default(),
     };
@@ -94,7 +111,8 @@ pub(super) fn run(path: &Path, length: u64, rng: &mut Rng) -> Result<(Case, Vec<
     shared.db.close()?;
     let history = shared.history.into_inner().unwrap_or_else(PoisonError::into_inner);
     let complaints = shared.complaints.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((judge(&history, complaints), history))
+    let interactive = shared.interactive.into_inner();
+    Ok((Case { interactive, ..judge(&history, complaints) }, history))
 }
 
 fn judge(history: &[Transaction], complaints: Vec<String>) -> Case {
@@ -106,6 +124,7 @@ fn judge(history: &[Transaction], complaints: Vec<String>) -> Case {
     Case {
         checked: history.len() as u64,
         acknowledged: history.iter().filter(is_ours).count() as u64,
+        interactive: 0,
         lost: lost as u64,
         wrong: (!all.is_empty()).then(|| all.join("\n")),
         kept: None,
@@ -133,10 +152,10 @@ impl Shared {
             let mut flying = Vec::new();
             for _ in 0..burst {
                 left = left.saturating_sub(1);
-                if rng.u8(..4) == 0 {
-                    self.read(&mut rng);
-                } else {
-                    flying.extend(self.submit(&mut value, &mut rng));
+                match rng.u8(..8) {
+                    0..2 => self.read(&mut rng),
+                    2..4 => self.interact(&mut value, &mut rng),
+                    _ => flying.extend(self.submit(&mut value, &mut rng)),
                 }
             }
             flying.into_iter().for_each(|it| self.land(it));
@@ -147,7 +166,7 @@ impl Shared {
         self.started.load(Ordering::Relaxed) / PACE + rng.u64(..WINDOW)
     }
 
-    fn submit(&self, value: &mut u64, rng: &mut Rng) -> Option<Flying> {
+    fn intend(&self, value: &mut u64, rng: &mut Rng) -> Intent {
         self.started.fetch_add(1, Ordering::Relaxed);
         let steps = (0..rng.u8(1..5)).map(|_| {
             let key = self.key(rng);
@@ -155,7 +174,54 @@ impl Shared {
             let append = Step::Append { key, value: *value };
             if rng.bool() { append } else { Step::Read { key, list: Vec::new() } }
         });
-        let intent: Intent = steps.collect();
+        steps.collect()
+    }
+
+    /// An interactive transaction, from its begin to its end.
+    fn interact(&self, value: &mut u64, rng: &mut Rng) {
+        let (intent, pace, begin) = (self.intend(value, rng), Pace::random(rng), self.tick());
+        if rng.u8(..20) == 0 {
+            return self.leave(begin, intent, pace, rng);
+        }
+        let gives_up = rng.u32(..self.failing) == 0;
+        let outcome = self.db.transact_blocking(|tx| {
+            let saw = perform(&Interactive::new(tx, pace.clone()), &intent)?;
+            if gives_up { Err(Stopped::OnPurpose) } else { Ok(saw) }
+        });
+        match outcome {
+            Ok(saw) => {
+                self.interactive.fetch_add(1, Ordering::Relaxed);
+                self.note(begin, Fate::Committed, saw);
+            }
+            Err(Stopped::OnPurpose) => self.note(begin, Fate::Failed, intent),
+            Err(Stopped::Engine(error)) => {
+                // Its snapshot stood in the way of the WAL, or its lease was over.
+                if error.kind() != ErrorKind::Timeout {
+                    self.complain(format!("interactive: {error}"));
+                }
+                self.note(begin, Fate::Failed, intent);
+            }
+        }
+    }
+
+    /// Commits an interactive transaction and does not listen, or leaves it open and goes.
+    fn leave(&self, begin: u64, intent: Intent, pace: Pace, rng: &mut Rng) {
+        let begun = self.db.transaction().map_err(Stopped::from);
+        let ran = begun.and_then(|tx| {
+            perform(&Interactive::new(&tx, pace), &intent)?;
+            Ok(tx)
+        });
+        match ran {
+            Ok(tx) if rng.bool() => {
+                drop(tx.commit());
+                self.note(begin, Fate::Unknown, intent);
+            }
+            _ => self.note(begin, Fate::Failed, intent),
+        }
+    }
+
+    fn submit(&self, value: &mut u64, rng: &mut Rng) -> Option<Flying> {
+        let intent = self.intend(value, rng);
         let ending = Ending::random(self.failing, rng);
         let begin = self.tick();
         let (mine, clock) = (intent.clone(), Arc::clone(&self.clock));
@@ -213,7 +279,7 @@ impl Shared {
         };
         match outcome {
             Ok(saw) => self.note(begin, Fate::Committed, saw),
-            Err(Stopped::Engine(error)) if error.kind() == monolite::ErrorKind::Timeout => {}
+            Err(Stopped::Engine(error)) if error.kind() == ErrorKind::Timeout => {}
             Err(error) => self.complain(format!("a read: {error:?}")),
         }
     }
@@ -236,22 +302,20 @@ impl Shared {
 }
 
 /// Runs the steps of a transaction, and tells what they read.
-pub(super) fn perform(tx: &Tx<'_>, intent: &[Step]) -> Result<Vec<Step>, Stopped> {
+fn perform(tx: &impl Sql, intent: &[Step]) -> Result<Vec<Step>, Stopped> {
     let mut saw = Vec::with_capacity(intent.len());
     for step in intent {
         saw.push(match step {
             Step::Append { key, value } => {
-                let sql = if is_text(*key) {
-                    "INSERT INTO list VALUES (?1, ?2) \
-                     ON CONFLICT (key) DO UPDATE SET body = body || ' ' || excluded.body"
+                let (is_text, key) = (is_text(*key), key.cast_signed());
+                if is_text {
+                    let sql = "INSERT INTO list VALUES (?1, ?2) \
+                               ON CONFLICT (key) DO UPDATE SET body = body || ' ' || excluded.body";
+                    tx.change(sql, &[&key, &value.to_string()])?;
                 } else {
-                    "INSERT INTO element \
-                     SELECT ?1, COALESCE(MAX(at), 0) + 1, ?2 FROM element WHERE key = ?1"
-                };
-                if is_text(*key) {
-                    tx.execute(sql, (key.cast_signed(), value.to_string()))?;
-                } else {
-                    tx.execute(sql, (key.cast_signed(), value.cast_signed()))?;
+                    let sql = "INSERT INTO element \
+                               SELECT ?1, COALESCE(MAX(at), 0) + 1, ?2 FROM element WHERE key = ?1";
+                    tx.change(sql, &[&key, &value.cast_signed()])?;
                 }
                 step.clone()
             }
@@ -265,50 +329,25 @@ fn is_text(key: u64) -> bool {
     !key.is_multiple_of(2)
 }
 
-fn read_list(tx: &Tx<'_>, key: u64) -> Result<Vec<u64>, Error> {
+fn read_list(tx: &impl Sql, key: u64) -> Result<Vec<u64>, Error> {
     if is_text(key) {
-        let sql = "SELECT body FROM list WHERE key = ?1";
-        let body: Option<String> =
-            tx.query_row(sql, [key.cast_signed()], |row| row.get(0)).optional()?;
+        let body = tx.text("SELECT body FROM list WHERE key = ?1", key.cast_signed())?;
         let words = body.as_deref().unwrap_or_default().split_ascii_whitespace();
         // What is no number was appended by nobody.
         return Ok(words.map(|word| word.parse().unwrap_or(u64::MAX)).collect());
     }
-    let mut query = tx.prepare_cached("SELECT value FROM element WHERE key = ?1 ORDER BY at")?;
-    let values = query.query_map([key.cast_signed()], |row| row.get::<_, i64>(0))?;
-    Ok(values.map(|value| value.map(i64::cast_unsigned)).collect::<Result<_, _>>()?)
+    let query = "SELECT value FROM element WHERE key = ?1 ORDER BY at";
+    let values = tx.rows(query, &[key.cast_signed()])?;
+    Ok(values.into_iter().map(i64::cast_unsigned).collect())
 }
 
-/// Clients that read in one transaction, decide, and write blindly in another, as if nothing had
-/// to be validated. What the checker says of them.
-pub(super) fn without_validation(path: &Path, rounds: u64) -> Result<BTreeSet<Kind>> {
-    let db = Options::new().open(path)?;
-    db.write(|tx| tx.execute_batch(SCHEMA)).wait()?;
-    db.write(|tx| tx.execute_batch(LISTS)).wait()?;
-    let mut history = Vec::new();
-    let mut tick = 0;
-    for round in 0..rounds {
-        let read = [Step::Read { key: round, list: Vec::new() }];
-        let look = || db.read(|tx| perform(tx, &read)).wait();
-        let mut both = Vec::new();
-        for client in 1..3 {
-            let mut steps = look().map_err(|error| anyhow::anyhow!("{error:?}"))?;
-            steps.push(Step::Append { key: round, value: round * 2 + client });
-            both.push(steps);
-        }
-        let begin = tick + 1;
-        for steps in both {
-            let append = steps[1..].to_vec();
-            let wrote = db.write(move |tx| perform(tx, &append)).wait();
-            ensure!(wrote.is_ok(), "the engine refused an append: {wrote:?}");
-            tick = begin + 2;
-            history.push(Transaction { begin, end: tick, fate: Fate::Committed, steps });
-        }
-        tick += 2;
-        let steps = look().map_err(|error| anyhow::anyhow!("{error:?}"))?;
-        history.push(Transaction { begin: tick, end: tick + 1, fate: Fate::Committed, steps });
-        tick += 2;
-    }
-    db.close().context("cannot close")?;
+/// What the checker says of free-running clients on an engine that does not compare what its
+/// interactive transactions saw.
+pub(super) fn without_validation(
+    path: &Path,
+    length: u64,
+    rng: &mut Rng,
+) -> Result<BTreeSet<Kind>> {
+    let (_, history) = run_with(Options::new().without_validation(), path, length, rng)?;
     Ok(check(&history).iter().map(|it| it.kind).collect())
 }

@@ -30,14 +30,14 @@ fn the_engine_passes_and_every_control_is_noticed() {
         let outcome = super::run(setting, 2_000).unwrap();
         assert!(outcome.is_kept(), "{outcome:#?}");
         assert!(outcome.attempted >= 2_000 && outcome.acknowledged > 500, "{outcome:#?}");
-        assert_eq!(outcome.controls.len(), 7);
+        assert_eq!(outcome.controls.len(), 9);
     });
 }
 
 #[test]
 fn each_kind_of_case_passes() {
     with_setting(|setting| {
-        for shape in [Shape::Schedule, Shape::Load, Shape::NarrowLoad, Shape::Lists] {
+        for shape in Shape::ALL {
             let mut rng = Rng::with_seed(setting.seed);
             let case = shape.run(setting, 1_000, setting.seed, 0, &mut rng).unwrap();
             assert!(case.wrong.is_none(), "{shape:?}: {case:?}");
@@ -52,7 +52,7 @@ fn each_kind_of_case_passes() {
 fn schedules_with_a_failed_sync_after_the_wal_was_cut_pass() {
     for seed in [4948923416886147055, 8963433677815130180, 3718113888223506095] {
         with_setting(|setting| {
-            let case = super::run_schedule(setting, super::SCHEDULE_LENGTH, seed, 0).unwrap();
+            let case = super::run_schedule(setting, super::SCHEDULE_LENGTH, seed, 0, 0).unwrap();
             assert!(case.wrong.is_none(), "{seed}: {case:?}");
         });
     }
@@ -61,7 +61,8 @@ fn schedules_with_a_failed_sync_after_the_wal_was_cut_pass() {
 #[test]
 fn a_kept_schedule_can_be_replayed() {
     let directory = tempfile::tempdir().unwrap();
-    let mix = Mix { length: 100, failing: 5, endings: &Ending::FAILING, is_stormy: true };
+    let mix =
+        Mix { length: 100, failing: 5, endings: &Ending::FAILING, is_stormy: true, interactive: 4 };
     let path = directory.path().join("schedule.jsonl");
     Schedule::random(3, &mix).save(&path).unwrap();
     let outcome = replay(&path).unwrap();

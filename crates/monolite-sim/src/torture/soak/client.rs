@@ -17,6 +17,7 @@ use monolite::{Database, Error, ErrorKind, Options, Sharing};
 use super::ledger::{SCHEMA, TOTAL, Work};
 use super::{FILE, LIVES, SAYS, SEED, SHARING, WAL_LIMIT_BYTES};
 use crate::child::{await_parent, say, variable};
+use crate::schedule::Pace;
 
 /// Threads that write one transaction at a time.
 const SINGLE: i64 = 8;
@@ -151,12 +152,15 @@ impl Soak<'_> {
                     if self.says_early {
                         say(&format!("a {client} {number}"));
                     }
-                    let write = if choice < 6 {
-                        self.db.write_once(move |tx| work.run(tx))
-                    } else {
-                        self.db.write(move |tx| work.run(tx))
+                    let wrote = match choice {
+                        2..6 => self.db.write_once(move |tx| work.run(tx)).wait(),
+                        6..10 => {
+                            let pace = Pace { longest_pause: 2_000, ..Pace::random(rng) };
+                            self.db.transact_blocking(|tx| work.interact(tx, pace.clone()))
+                        }
+                        _ => self.db.write(move |tx| work.run(tx)).wait(),
                     };
-                    if is_done(write.wait())? {
+                    if is_done(wrote)? {
                         if !self.says_early {
                             say(&format!("a {client} {number}"));
                         }

@@ -15,9 +15,11 @@ use std::path::Path;
 
 use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
-use monolite::{Error, Tx, rusqlite};
+use monolite::{Error, Transaction, rusqlite};
 
 use super::super::wrong::Wrong;
+use crate::schedule::sql::Sql;
+use crate::schedule::{Interactive, Pace};
 
 /// Numbers that a client leaves in the file, which bounds its size.
 pub(super) const WINDOW: i64 = 2_000;
@@ -75,28 +77,37 @@ impl Work {
         }
     }
 
-    pub(super) fn run(&self, tx: &Tx<'_>) -> Result<(), Error> {
-        let (client, number) = (self.client, self.number);
+    pub(super) fn run(&self, tx: &impl Sql) -> Result<(), Error> {
+        let Work { client, number, from, to, amount, .. } = *self;
         let filling = vec![7_u8; self.filling];
         let part = "INSERT INTO part VALUES (?1, ?2, ?3, ?4)";
-        tx.execute(part, (client, number, 1, &filling))?;
+        tx.change(part, &[&client, &number, &1, &filling])?;
         let pay = "UPDATE account SET balance = balance + ?2, moves = moves + 1 WHERE id = ?1";
-        tx.execute(pay, (self.from, -self.amount))?;
-        tx.execute("INSERT INTO whole VALUES (?1, ?2)", (client, number))?;
-        tx.execute(part, (client, number, 2, &filling))?;
-        tx.execute(part, (client, number, 3, &filling))?;
-        tx.execute(pay, (self.to, self.amount))?;
+        tx.change(pay, &[&from, &-amount])?;
+        tx.change("INSERT INTO whole VALUES (?1, ?2)", &[&client, &number])?;
+        tx.change(part, &[&client, &number, &2, &filling])?;
+        tx.change(part, &[&client, &number, &3, &filling])?;
+        tx.change(pay, &[&to, &amount])?;
         if self.big > 0 {
             let (id, bytes) = (client * 16 + number % 16, i64::try_from(self.big).unwrap_or(1));
-            tx.execute("INSERT OR REPLACE INTO big VALUES (?1, zeroblob(?2))", (id, bytes))?;
+            let put = "INSERT OR REPLACE INTO big VALUES (?1, zeroblob(?2))";
+            tx.change(put, &[&id, &bytes])?;
         }
         let old = number - WINDOW;
-        tx.execute("DELETE FROM whole WHERE client = ?1 AND number <= ?2", (client, old))?;
-        tx.execute("DELETE FROM part WHERE client = ?1 AND number <= ?2", (client, old))?;
+        tx.change("DELETE FROM whole WHERE client = ?1 AND number <= ?2", &[&client, &old])?;
+        tx.change("DELETE FROM part WHERE client = ?1 AND number <= ?2", &[&client, &old])?;
         let done = "INSERT INTO client VALUES (?1, ?2, 1) ON CONFLICT (id)
                     DO UPDATE SET latest = max(latest, ?2), done = done + 1";
-        tx.execute(done, (client, number))?;
+        tx.change(done, &[&client, &number])?;
         Ok(())
+    }
+
+    /// Runs as an interactive transaction whose application takes its time, and looks at the
+    /// account that pays before it decides.
+    pub(super) fn interact(&self, tx: &Transaction, pace: Pace) -> Result<(), Error> {
+        let tx = Interactive::new(tx, pace);
+        tx.rows("SELECT balance FROM account WHERE id = ?1", &[self.from])?;
+        self.run(&tx)
     }
 }
 

@@ -1,0 +1,47 @@
+//! Interactive transactions under load: every answer is that of a serial order, and would not be
+//! without validation.
+
+use monolite::Options;
+
+use super::{Load, Played, play};
+use crate::chance::Dice;
+use crate::checkers::serial;
+
+/// Few connections, so that transactions move to new snapshots; a small WAL, so that checkpoints
+/// go on.
+fn played(seed: u64, options: Options) -> Played {
+    let directory = tempfile::tempdir().unwrap();
+    let load = Load {
+        seed,
+        clients: 8,
+        writes: 400,
+        failing: 10,
+        dropped: 20,
+        interactive: 90,
+        long_readers: 1,
+        options: options
+            .wal_limit_bytes(8 << 20)
+            .transaction_connections(3)
+            .transaction_attempts(2),
+    };
+    play(&load, &directory.path().join("load.db")).unwrap()
+}
+
+#[test]
+fn interactive_transactions_see_what_a_serial_order_gives() {
+    let seed = Dice::new().seed();
+    let played = played(seed, Options::new());
+    assert_eq!(played.complaints, Vec::<String>::new(), "seed {seed}");
+    assert_eq!(serial::check(&played.history, &played.end), Ok(()), "seed {seed}");
+    assert!(played.interactive > 800 && played.interactive_reads > 100, "{played:#?}");
+    let stats = &played.stats;
+    assert!(stats.transactions_replayed > 800 && stats.transaction_conflicts > 10, "{stats:#?}");
+    assert!(stats.transactions_resumed > 10 && stats.transactions_leased > 0, "{stats:#?}");
+}
+
+#[test]
+fn interactive_transactions_without_validation_are_noticed() {
+    let played = played(3, Options::new().without_validation());
+    let wrong = serial::check(&played.history, &played.end).unwrap_err();
+    assert!(wrong.contains("Wrote") && wrong.contains("expected"), "{wrong}");
+}
