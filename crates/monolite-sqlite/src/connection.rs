@@ -487,6 +487,25 @@ impl Connection {
         })?
     }
 
+    /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so
+    /// that nobody else finds them in the same transaction.
+    ///
+    /// # Errors
+    /// Those of `body`, and those of SQLite.
+    pub fn closing_user_savepoints<E: From<rusqlite::Error>>(
+        &self,
+        body: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Closing an outer one closes those inside it. A user cannot name it, see above.
+        let run = |sql: &str| {
+            self.signals.as_engine(|| self.with_statement(sql, |statement| statement.raw_execute()))
+        };
+        run("SAVEPOINT monolite_user")??;
+        body()?;
+        run("RELEASE monolite_user")??;
+        Ok(())
+    }
+
     /// Makes `last_insert_rowid()` 0, as on a connection that has inserted nothing.
     pub fn forget_last_insert(&self) {
         // SAFETY: the handle is open for as long as `self`, and used by this thread alone.

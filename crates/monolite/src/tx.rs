@@ -201,6 +201,11 @@ impl<'c> Tx<'c> {
         Ok(self.connection.user_savepoint(verb, name)?)
     }
 
+    /// Runs `body`, and closes the savepoints of its user that it has left open.
+    pub(crate) fn closing_user_savepoints(&self, body: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.connection.closing_user_savepoints(body)
+    }
+
     /// Whether the transaction is still open, which a statement may have ended.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.is_in_transaction()

@@ -468,7 +468,10 @@ impl Replay {
         let changes = self.engine.reads.sessions.changes();
         let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
         let extent = if is_unchanged { Extent::Writes } else { Extent::All };
-        let replayed = self.steps.replay(tx, extent, self.engine.limits.validation);
+        let replay = || self.steps.replay(tx, extent, self.engine.limits.validation);
+        // The next member of the batch must not find a savepoint of this one.
+        let has_savepoints = self.steps.have_savepoints();
+        let replayed = if has_savepoints { tx.closing_user_savepoints(replay) } else { replay() };
         if !std::mem::replace(&mut self.is_counted, true) {
             let recorder = &self.engine.recorder;
             let path = match extent {

@@ -322,6 +322,7 @@ pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
     reads: usize,
+    has_savepoints: bool,
 }
 
 impl Steps {
@@ -336,7 +337,13 @@ impl Steps {
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
         self.reads += usize::from(step.only_reads);
+        self.has_savepoints |= matches!(step.request.action, Action::Savepoint);
         self.steps.push(step);
+    }
+
+    /// Whether a savepoint may be open after them.
+    pub(crate) fn have_savepoints(&self) -> bool {
+        self.has_savepoints
     }
 
     /// Whether there are steps that only read.

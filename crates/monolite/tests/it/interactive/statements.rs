@@ -3,6 +3,7 @@
 use monolite::{ErrorKind, OptionalExtension, Options, named_params, params};
 
 use super::{ADD, BALANCE, SET, accounts, balance};
+use crate::patience::as_one_batch;
 
 #[test]
 fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_its_commit() {
@@ -147,4 +148,23 @@ fn statements_can_be_awaited_and_the_transaction_moved_between_threads() {
         tx.commit().await.unwrap();
     });
     assert_eq!((balance(&db, 1), balance(&db, 2), balance(&db, 3)), (101, 101, 101));
+}
+
+/// A savepoint that a transaction had left open was there for the next one in its batch, which then
+/// met a conflict with nothing, and undid the first one's writes before it was noticed.
+#[test]
+fn a_savepoint_that_was_left_open_ends_with_its_transaction() {
+    let (_directory, db) = accounts(Options::new());
+    let (first, second) = (db.transaction().unwrap(), db.transaction().unwrap());
+    first.savepoint("s").wait().unwrap();
+    first.execute(ADD, (1, 5)).wait().unwrap();
+    let refused = second.rollback_to("s").wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    second.execute(ADD, (2, 5)).wait().unwrap();
+    let commits = as_one_batch(&db, || [first.commit(), second.commit()]);
+    for commit in commits {
+        commit.wait().unwrap();
+    }
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (105, 105));
+    assert_eq!(db.stats().transaction_conflicts, 0);
 }
