@@ -15,9 +15,9 @@
 use crate::dataset::Dataset;
 use crate::drivers::{Candidate, Outcome, Round, Store, Work};
 use crate::ledger::Ledger;
-use crate::machine;
+use crate::machine::{self, CpuTime};
 use crate::progress::{Interrupt, Progress};
-use crate::report::record::{Cell, Measurement, RoundFigures, Verification};
+use crate::report::record::{Cell, Contention, Measurement, RoundFigures, Verification};
 use crate::statistics::{Latencies, Spread};
 use crate::workload::{Draw, Transfer, draw_transfers};
 use anyhow::{Context, Result, ensure};
@@ -174,6 +174,9 @@ pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
     let profile = candidate.profile();
     let mut latencies = Latencies::default();
     rounds.iter().for_each(|round| latencies.merge(&round.latencies));
+    let mut contention = Contention::default();
+    rounds.iter().for_each(|round| contention.add(&round.contention));
+    let cpu = rounds.iter().filter_map(|round| round.cpu).reduce(CpuTime::plus);
     let figures: Vec<RoundFigures> = rounds.iter().map(RoundFigures::of).collect();
     let measurement = Measurement {
         per_second: Spread::of(figures.iter().map(|round| round.per_second)),
@@ -183,6 +186,8 @@ pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
         retries: rounds.iter().map(|round| round.retries).sum(),
         wal_bytes_max: rounds.iter().map(|round| round.wal_bytes_max).max().unwrap_or(0),
         checkpoints: rounds.iter().map(|round| round.checkpoints).sum(),
+        contention,
+        cpu,
         notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
         rounds: figures,
     };

@@ -105,6 +105,57 @@ pub fn settle(path: &Path) -> Result<()> {
     rustix::fs::syncfs(&file).context("cannot sync the file system")
 }
 
+/// CPU that this process has used, or used in a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTime {
+    /// By all threads of the process.
+    pub process_ns: u64,
+    /// By the thread of the engine that writes; counted in ticks of the kernel's clock.
+    pub writer_ns: u64,
+}
+
+impl CpuTime {
+    /// Returns what was used since `earlier`.
+    pub fn since(self, earlier: CpuTime) -> CpuTime {
+        CpuTime {
+            process_ns: self.process_ns.saturating_sub(earlier.process_ns),
+            writer_ns: self.writer_ns.saturating_sub(earlier.writer_ns),
+        }
+    }
+
+    /// Returns both together.
+    pub fn plus(self, other: CpuTime) -> CpuTime {
+        CpuTime {
+            process_ns: self.process_ns + other.process_ns,
+            writer_ns: self.writer_ns + other.writer_ns,
+        }
+    }
+}
+
+/// Name of the engine's thread that writes.
+const WRITER_THREAD: &str = "monolite-write";
+
+/// Returns the CPU time of this process and of the engine's writer in it, so far.
+pub fn cpu_time() -> CpuTime {
+    let process = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let process_ns = process.tv_sec.cast_unsigned() * 1_000_000_000 + process.tv_nsec as u64;
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let ticks: u64 = texts.filter_map(|text| thread_ticks(&text, WRITER_THREAD)).sum();
+    let writer_ns = ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    CpuTime { process_ns, writer_ns }
+}
+
+/// Returns user and system time of a thread from its `stat`, if it has this name.
+fn thread_ticks(stat: &str, name: &str) -> Option<u64> {
+    let (before, after) = stat.rsplit_once(')')?;
+    (before.split_once('(')?.1 == name).then_some(())?;
+    // utime and stime are fields 14 and 15, and the name is field 2.
+    let mut fields = after.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
 /// Returns the most memory this process has held so far.
 pub fn peak_memory_bytes() -> u64 {
     kibibytes(&field("/proc/self/status", "VmHWM"))
@@ -149,6 +200,20 @@ mod tests {
         assert_eq!(mounted(text, "0:22"), Some(("tmpfs".into(), "tmpfs".into())));
         assert_eq!(mounted(text, "8:1"), Some(("/dev/sda1".into(), "ext4".into())));
         assert_eq!(mounted(text, "9:9"), None);
+    }
+
+    #[test]
+    fn ticks_of_a_thread_are_found_by_its_name() {
+        let stat = "7 (monolite-write) S 1 2 3 4 5 6 7 8 9 10 250 31 0 0 20 0 9 0 99 1 1";
+        assert_eq!(thread_ticks(stat, WRITER_THREAD), Some(281));
+        assert_eq!(thread_ticks(stat, "monolite-sync"), None);
+    }
+
+    #[test]
+    fn this_process_has_used_cpu() {
+        let begin = cpu_time();
+        while cpu_time().since(begin).process_ns == 0 {}
+        assert_eq!(cpu_time().since(begin).writer_ns, 0);
     }
 
     #[test]

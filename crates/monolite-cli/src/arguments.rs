@@ -39,7 +39,13 @@ Loads accounts, then measures every candidate in turn, round after round, on the
 SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by one), and a private \
 PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
 counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
-by account. The default run takes about 7 minutes with PostgreSQL on 2 cores, --quick less than one.
+by account. The default run takes about 20 minutes with PostgreSQL on 2 cores, --quick some two.
+
+Beside bursts, waiting clients and reads, there are transactions in the middle of which the \
+application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
+held meanwhile, and PostgreSQL with pools of 8, 64 and 256. --only delay/ runs them with updates \
+computed in SQL, --only decide/ with balances that the application reads and writes, --only \
+mixed/, sleepers/ and cost/ the rest of what interactive transactions promise.
 
 The loaded accounts stay in --data and are used again by the next run. Ctrl-C stops cleanly.";
 
@@ -84,6 +90,10 @@ pub(crate) struct Tps {
     /// Leave PostgreSQL out
     #[arg(long)]
     pub(crate) no_postgres: bool,
+
+    /// Clients of interactive transactions, a line for each number [default: 64,512,2000]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = whole_number)]
+    pub(crate) clients: Option<Vec<u64>>,
 
     /// Write a record of the run into DIR/DATE-tps: README.md, raw.json, summary.md
     #[arg(long, value_name = "DIR")]

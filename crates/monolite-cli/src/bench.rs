@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
 use monolite_bench::report::files;
-use monolite_bench::tps::{self, TpsOptions};
+use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -67,7 +67,12 @@ fn tps(arguments: &Tps) -> Result<()> {
 fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
     let data = arguments.data.clone();
     let base = if arguments.quick { TpsOptions::quick(data) } else { TpsOptions::full(data) };
+    let clients = arguments.clients.clone();
     TpsOptions {
+        interactive: InteractiveOptions {
+            clients: clients.unwrap_or(base.interactive.clients),
+            ..base.interactive
+        },
         rows: arguments.rows.unwrap_or(base.rows),
         rounds: arguments.rounds.unwrap_or(base.rounds),
         transactions: arguments.transactions.unwrap_or(base.transactions),

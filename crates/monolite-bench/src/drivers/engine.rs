@@ -51,7 +51,7 @@ impl Settings {
         ]
     }
 
-    fn open(self, database: &Path) -> Result<Database> {
+    pub(super) fn open(self, database: &Path) -> Result<Database> {
         let durability = match self.durability {
             Durability::Durable => monolite::Durability::Synced,
             Durability::Buffered => monolite::Durability::Buffered,
@@ -69,7 +69,7 @@ impl Settings {
 
 /// Why a transfer was not done.
 #[derive(Debug)]
-enum TransferError {
+pub(super) enum TransferError {
     /// It was to fail.
     OnPurpose,
     /// An account does not exist.
@@ -86,13 +86,13 @@ impl From<monolite::Error> for TransferError {
 
 /// Whether a transfer goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Succeeds,
     /// The application gives up after the first update.
     Fails,
 }
 
-type TransferHandle = Write<(), TransferError>;
+pub(super) type TransferHandle = Write<(), TransferError>;
 
 fn perform(tx: &Tx<'_>, transfer: Transfer, fate: Fate) -> Result<(), TransferError> {
     let withdrawn = tx.execute(WITHDRAW_SQL, (transfer.amount, transfer.from))?;
@@ -103,7 +103,7 @@ fn perform(tx: &Tx<'_>, transfer: Transfer, fate: Fate) -> Result<(), TransferEr
     if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
 }
 
-fn submit(db: &Database, transfer: Transfer, fate: Fate) -> TransferHandle {
+pub(super) fn submit(db: &Database, transfer: Transfer, fate: Fate) -> TransferHandle {
     db.write(move |tx| perform(tx, transfer, fate))
 }
 
@@ -118,7 +118,7 @@ fn count(round: &mut Round, fate: Fate, answer: Result<(), TransferError>) -> Re
     Ok(())
 }
 
-fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
+pub(super) fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
     let transfers = work.warm_up();
     for chunk in transfers.chunks(QUEUE_CAPACITY / 2) {
         let handles: Vec<_> = chunk.iter().map(|t| submit(db, *t, Fate::Succeeds)).collect();
@@ -129,7 +129,7 @@ fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
     Ok(transfers.len() as u64)
 }
 
-fn close(db: &Database, round: &mut Round) -> Result<()> {
+pub(super) fn close(db: &Database, round: &mut Round) -> Result<()> {
     let stats = db.stats();
     round.wal_bytes_max = stats.wal_bytes_max;
     round.checkpoints = stats.checkpoints_completed;

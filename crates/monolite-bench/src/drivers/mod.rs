@@ -3,15 +3,22 @@
 pub mod appends;
 pub mod engine;
 pub mod held;
+pub mod interactive;
+pub mod mixed;
 pub mod postgres;
 pub mod raw;
+pub mod script;
+pub mod sleepers;
 pub mod sustained;
 
+use crate::machine::CpuTime;
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
+use crate::report::record::Contention;
 use crate::statistics::Latencies;
 use crate::workload::Transfer;
 use anyhow::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a candidate works in a round.
@@ -86,7 +93,21 @@ pub struct Goal {
 impl Goal {
     /// Whether operation number `next` is one too many.
     pub fn reached(&self, next: u64) -> bool {
-        next >= self.count || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        next >= self.count || self.is_late()
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Takes the next operation for one of many clients, until the round is over; one at least.
+    /// Those taken are the first ones, without a gap, however many clients there are.
+    pub fn take(&self, next: &AtomicU64) -> Option<u64> {
+        if self.is_late() && next.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        (index < self.count).then_some(index)
     }
 }
 
@@ -103,6 +124,10 @@ pub struct Round {
     pub failed: u64,
     /// Attempts that had to be repeated.
     pub retries: u64,
+    /// How the transactions got in each other's way otherwise.
+    pub contention: Contention,
+    /// CPU that it took, where that was measured.
+    pub cpu: Option<CpuTime>,
     /// Time from the first submission to the last acknowledgement.
     pub elapsed: Duration,
     /// Latency of an operation, from submission to acknowledgement.
@@ -113,6 +138,42 @@ pub struct Round {
     pub checkpoints: u64,
     /// What else is to be known of the round.
     pub note: Option<String>,
+}
+
+/// What one of many clients did in a round.
+///
+/// It keeps its latencies as they are: a histogram for each of thousands of clients would take its
+/// memory, and most of the time that is measured, from the candidate.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Latency of each acknowledged operation.
+    pub latencies: Vec<Duration>,
+    /// Attempts that had to be repeated.
+    pub retries: u64,
+    /// Rests in the busy handler of raw SQLite.
+    pub busy_waits: u64,
+}
+
+impl Part {
+    /// Adds an acknowledged operation that began at `start`.
+    pub fn acknowledged(&mut self, start: Instant) {
+        self.latencies.push(start.elapsed());
+    }
+}
+
+impl Round {
+    /// The round that these clients did together, one operation per latency.
+    pub fn of(parts: &[Part], elapsed: Duration) -> Round {
+        let mut round = Round { elapsed, ..Round::default() };
+        for part in parts {
+            part.latencies.iter().for_each(|latency| round.latencies.record(*latency));
+            round.operations += part.latencies.len() as u64;
+            round.retries += part.retries;
+            round.contention.busy_waits += part.busy_waits;
+        }
+        round.taken = round.operations;
+        round
+    }
 }
 
 /// What a candidate is.

@@ -4,6 +4,7 @@
 //! handed over between threads and nobody waits for an answer. With [`Isolation::None`] a failing
 //! transaction could not be undone alone: that is a ceiling, not something one could use.
 
+use super::script::{SET_SQL, Script, Workload, changes, decide};
 use super::{Candidate, Goal, Outcome, Profile, Round, Work};
 use crate::raw_connection;
 use crate::statistics::{BURST_SAMPLE, Latencies};
@@ -95,6 +96,8 @@ pub(super) struct Statements<'c> {
     release: Statement<'c>,
     withdraw: Statement<'c>,
     deposit: Statement<'c>,
+    balance: Statement<'c>,
+    set: Statement<'c>,
 }
 
 impl<'c> Statements<'c> {
@@ -106,6 +109,8 @@ impl<'c> Statements<'c> {
             release: connection.prepare("RELEASE member")?,
             withdraw: connection.prepare(WITHDRAW_SQL)?,
             deposit: connection.prepare(DEPOSIT_SQL)?,
+            balance: connection.prepare(BALANCE_SQL)?,
+            set: connection.prepare(SET_SQL)?,
         })
     }
 
@@ -122,7 +127,7 @@ impl<'c> Statements<'c> {
             if isolation == Isolation::Savepoint {
                 self.savepoint.execute([])?;
             }
-            self.transfer(transfer, || ())?;
+            self.transfer(transfer)?;
             if isolation == Isolation::Savepoint {
                 self.release.execute([])?;
             }
@@ -131,19 +136,58 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    /// Runs both updates with the application's code between them.
-    fn transfer(&mut self, transfer: &Transfer, application: impl FnOnce()) -> Result<()> {
-        let withdrawn = self.withdraw.execute((transfer.amount, transfer.from))?;
-        application();
-        let deposited = self.deposit.execute((transfer.amount, transfer.to))?;
-        ensure!(withdrawn == 1 && deposited == 1, "{transfer:?} changed no row");
+    fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
+        self.withdraw(*transfer)?;
+        self.deposit(*transfer)
+    }
+
+    fn withdraw(&mut self, Transfer { from, amount, .. }: Transfer) -> Result<()> {
+        ensure!(self.withdraw.execute((amount, from))? == 1, "there is no account {from}");
         Ok(())
     }
 
-    /// Runs one transfer in a transaction of its own, which is held while `application` runs.
-    pub(super) fn held(&mut self, transfer: &Transfer, application: impl FnOnce()) -> Result<()> {
+    fn deposit(&mut self, Transfer { to, amount, .. }: Transfer) -> Result<()> {
+        ensure!(self.deposit.execute((amount, to))? == 1, "there is no account {to}");
+        Ok(())
+    }
+
+    fn balance(&mut self, id: i64) -> Result<i64> {
+        Ok(self.balance.query_row([id], |row| row.get(0))?)
+    }
+
+    /// Runs one transfer in a transaction of its own, which is held while the application takes its
+    /// time in `pause`.
+    pub(super) fn held(
+        &mut self,
+        transfer: Transfer,
+        script: &Script,
+        pause: impl Fn(),
+    ) -> Result<()> {
         self.begin.execute([])?;
-        self.transfer(transfer, application)?;
+        match script.workload {
+            Workload::Blind => {
+                self.withdraw(transfer)?;
+                pause();
+                if script.third_statement {
+                    self.balance(transfer.to)?;
+                    pause();
+                }
+                self.deposit(transfer)?;
+            }
+            Workload::Decide => {
+                let sides = changes(transfer);
+                let first = self.balance(sides[0].id)?;
+                if script.third_statement {
+                    pause();
+                }
+                let balances = [first, self.balance(sides[1].id)?];
+                pause();
+                for (side, balance) in sides.iter().zip(decide(sides, balances)) {
+                    let changed = self.set.execute((balance, side.id))?;
+                    ensure!(changed == 1, "there is no account {}", side.id);
+                }
+            }
+        }
         self.commit.execute([])?;
         Ok(())
     }

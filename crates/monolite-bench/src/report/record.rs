@@ -7,7 +7,7 @@
 use crate::dataset::{Identity, Origin};
 use crate::device::DeviceProbe;
 use crate::drivers::{Profile, Round};
-use crate::machine::Machine;
+use crate::machine::{CpuTime, Machine};
 use crate::raw_connection::Durability;
 use crate::statistics::{Percentiles, Spread};
 use crate::workload::{HotSet, Skew};
@@ -105,7 +105,7 @@ pub struct Cell {
 #[serde(rename_all = "lowercase")]
 pub enum CellOutcome {
     /// The figures.
-    Measured(Measurement),
+    Measured(Box<Measurement>),
     /// Why there are none.
     Missing(String),
 }
@@ -117,7 +117,7 @@ impl Cell {
             id: profile.id.clone(),
             name: profile.name.clone(),
             durability: profile.durability,
-            outcome: CellOutcome::Measured(measurement),
+            outcome: CellOutcome::Measured(Box::new(measurement)),
         }
     }
 
@@ -157,11 +157,44 @@ pub struct Measurement {
     pub wal_bytes_max: u64,
     /// Checkpoints in all rounds after which the WAL began anew, where they can be counted.
     pub checkpoints: u64,
+    /// How transactions got in each other's way otherwise, in all rounds.
+    #[serde(default, skip_serializing_if = "Contention::is_none")]
+    pub contention: Contention,
+    /// CPU used in all rounds, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuTime>,
     /// What else is to be known, of each counted round.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Each counted round.
     pub rounds: Vec<RoundFigures>,
+}
+
+/// How interactive transactions got in each other's way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contention {
+    /// Commits that the engine's writer replayed and compared.
+    pub replayed: u64,
+    /// Statements before which a transaction of the engine moved to a newer snapshot.
+    pub resumed: u64,
+    /// Transactions that had the engine's writer to themselves.
+    pub leased: u64,
+    /// Rests in the busy handler of raw SQLite.
+    pub busy_waits: u64,
+}
+
+impl Contention {
+    fn is_none(&self) -> bool {
+        *self == Contention::default()
+    }
+
+    /// Adds another client's or round's.
+    pub fn add(&mut self, other: &Contention) {
+        self.replayed += other.replayed;
+        self.resumed += other.resumed;
+        self.leased += other.leased;
+        self.busy_waits += other.busy_waits;
+    }
 }
 
 /// The figures of one round.
@@ -175,6 +208,18 @@ pub struct RoundFigures {
     pub per_second: f64,
     /// Awaited reads a second.
     pub reads_per_second: f64,
+}
+
+impl Measurement {
+    /// Acknowledged operations of all counted rounds.
+    pub fn operations(&self) -> u64 {
+        self.rounds.iter().map(|round| round.operations).sum()
+    }
+
+    /// Share of all attempts that had to be repeated.
+    pub fn repeated(&self) -> f64 {
+        self.retries as f64 / (self.operations() + self.retries).max(1) as f64
+    }
 }
 
 impl RoundFigures {

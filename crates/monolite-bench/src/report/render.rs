@@ -110,6 +110,11 @@ pub fn ratio(ratio: f64) -> String {
     if ratio >= 10.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") }
 }
 
+/// Writes a share, as `12.3 %`.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +127,7 @@ mod tests {
         assert_eq!(nanoseconds(1_234), "1.23 µs");
         assert_eq!(nanoseconds(45_600_000), "45.6 ms");
         assert_eq!(bytes(64 << 20), "64.0 MiB");
+        assert_eq!(percent(0.1234), "12.3 %");
         assert_eq!((ratio(0.853), ratio(43.21)), ("0.85".into(), "43.2".into()));
     }
 

@@ -1,6 +1,8 @@
 //! The tables of a report, computed from the record alone.
 
-use super::names::{APPENDS, DELAYS};
+mod interactive;
+
+use super::names::APPENDS;
 use super::record::{Cell, CellOutcome, TpsRecord};
 use super::render::{self, Table, bytes, count, nanoseconds, ratio, spread};
 use crate::published;
@@ -11,7 +13,9 @@ pub fn all(record: &TpsRecord) -> Vec<Table> {
     let mut tables = vec![headlines(record)];
     tables.extend(Durability::ALL.map(|durability| burst(record, durability)));
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
-    tables.extend([reads(record), delays(record), sustained(record), published_figures()]);
+    tables.push(reads(record));
+    tables.extend(interactive::all(record));
+    tables.extend([sustained(record), published_figures()]);
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -26,7 +30,6 @@ struct Headline {
 /// Returns the ratios that matter.
 pub fn headlines(record: &TpsRecord) -> Table {
     let rate = |id: &str| record.rate(id);
-    let share = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
     let ours = rate("burst/durable/monolite");
     let raw = rate("burst/durable/raw-batch");
     let latency = |id: &str| Some(record.cell(id)?.measurement()?.latency.p50_ns as f64);
@@ -84,7 +87,12 @@ pub fn headlines(record: &TpsRecord) -> Table {
         .iter()
         .filter_map(|line| Some(vec![line.name.into(), line.over.into(), ratio(line.value?)]))
         .collect();
+    table.rows.extend(interactive::headlines(record));
     table
+}
+
+fn share(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a? / b?)
 }
 
 /// Returns the best rate of PostgreSQL with the same durable setting, read committed, no delay.
@@ -177,43 +185,6 @@ fn reads(record: &TpsRecord) -> Table {
         row.push(raw.map_or("".into(), |raw| ratio(measurement.per_second.median / raw)));
         row.extend(percentiles(cell));
         table.rows.push(row);
-    }
-    table
-}
-
-fn delays(record: &TpsRecord) -> Table {
-    let mut header = vec!["durable, tx/s"];
-    header.extend(DELAYS.iter().map(|(_, title)| *title));
-    let mut table =
-        Table::new("The application takes its time between the two updates, durable", &header);
-    let mut lines: Vec<(&str, &str)> = Vec::new();
-    for cell in &record.cells {
-        let line = cell.id.strip_prefix("delay/durable/").and_then(|id| id.split_once('/'));
-        if let Some((line, _)) = line
-            && !lines.iter().any(|(known, _)| *known == line)
-        {
-            lines.push((line, &cell.name));
-        }
-    }
-    for (line, name) in lines {
-        let mut row = vec![name.to_owned()];
-        let mut retries = 0;
-        for (column, _) in DELAYS {
-            let cell = record.cell(&format!("delay/durable/{line}/{column}"));
-            retries += cell.and_then(Cell::measurement).map_or(0, |cell| cell.retries);
-            row.push(match cell.map(|cell| &cell.outcome) {
-                Some(CellOutcome::Measured(cell)) => count(cell.per_second.median),
-                Some(CellOutcome::Missing(reason)) => reason.clone(),
-                None => "".into(),
-            });
-        }
-        table.rows.push(row);
-        if retries > 0 {
-            table.notes.push(format!("{name}: {} retries in all", count(retries as f64)));
-        }
-    }
-    if !table.rows.is_empty() {
-        add_reason(record, &mut table);
     }
     table
 }

@@ -1,20 +1,23 @@
-//! The groups of candidates, in the order they run: burst, closed loop, reads, delays.
+//! The groups of candidates, in the order they run: burst, closed loop, reads, then those of
+//! interactive transactions.
 //!
 //! Candidates of a group are interleaved, so what is compared belongs into one group.
+
+mod interactive;
 
 use super::TpsOptions;
 use crate::drivers::appends::Appends;
 use crate::drivers::engine::{EngineBurst, EngineClients, EngineReads, Settings};
-use crate::drivers::held::HeldTransfers;
 use crate::drivers::postgres::Postgres;
-use crate::drivers::postgres::transfers::{PostgresTransfers, Script};
+use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
 use crate::drivers::raw::{Isolation, RawReads, RawTransfers};
+use crate::drivers::script::{Script, Workload};
 use crate::drivers::sustained::SustainedBurst;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::{self, CHECKPOINT_MOST, CHECKPOINT_SHARE, Durability};
 use crate::raw_connection::{READER_CACHE_BYTES, WRITER_CACHE_BYTES};
-use crate::report::names::{APPENDS, DELAYS};
+use crate::report::names::APPENDS;
 use crate::report::record::Cell;
 use anyhow::Result;
 use std::path::Path;
@@ -46,15 +49,12 @@ const READS_PER_TRANSACTION: u64 = 2;
 /// Transfers drawn at most for a round that is measured by time; it begins again after the last.
 const TIMED_TRANSFERS: usize = 200_000;
 
-/// Transfers drawn for a round with delays, of which only some thousands are done.
-const DELAYED_TRANSFERS: usize = 20_000;
+/// Transfers drawn for a round with delays.
+const DELAYED_TRANSFERS: usize = 50_000;
 
 /// Transactions of the burst without checkpoints: half of what fills the 128 MiB at which the
 /// engine begins to copy the WAL.
 const SHORT_BURST: u64 = 150_000;
-
-/// Why the interactive transactions have no figures.
-const NOT_BUILT: &str = "not built yet";
 
 type Candidates<'g> = Vec<Box<dyn Candidate + 'g>>;
 
@@ -79,38 +79,13 @@ pub fn raw_settings(options: &TpsOptions, durability: Durability) -> raw_connect
 
 /// Whether any cell of PostgreSQL is asked for.
 pub fn wants_postgres(options: &TpsOptions) -> bool {
-    let bursts = Durability::ALL
+    let mut bursts = Durability::ALL
         .iter()
         .flat_map(|durability| POOLS.map(|pool| format!("burst/{durability}/postgres-{pool}")));
-    let delays = postgres_lines()
-        .into_iter()
-        .flat_map(|line| DELAYS.map(|(column, _)| format!("delay/durable/{}/{column}", line.key)));
-    bursts.chain(delays).any(|id| selected(options, &id))
+    bursts.any(|id| selected(options, &id)) || interactive::wants_postgres(options)
 }
 
 const POOLS: [usize; 2] = [8, 64];
-
-/// A line of the delay table.
-struct PostgresLine {
-    key: String,
-    name: String,
-    pool: usize,
-    isolation: IsolationLevel,
-}
-
-fn postgres_lines() -> Vec<PostgresLine> {
-    let levels = [
-        ("rc", "read committed", IsolationLevel::ReadCommitted),
-        ("ser", "serializable", IsolationLevel::Serializable),
-    ];
-    let line = |pool, (key, name, isolation)| PostgresLine {
-        key: format!("postgres-{pool}-{key}"),
-        name: format!("PostgreSQL, pool {pool}, {name}"),
-        pool,
-        isolation,
-    };
-    POOLS.into_iter().flat_map(|pool| levels.map(|level| line(pool, level))).collect()
-}
 
 fn selected(options: &TpsOptions, id: &str) -> bool {
     options.only.as_ref().is_none_or(|filter| id.contains(filter.as_str()))
@@ -135,8 +110,7 @@ impl<'g> Groups<'g> {
             cells.extend(self.measure(bench, &group, transfers, candidates)?);
         }
         cells.extend(self.measure(bench, "point reads", burst, self.reads())?);
-        let transfers = burst.min(DELAYED_TRANSFERS);
-        cells.extend(self.measure(bench, "delays", transfers, self.delays())?);
+        cells.extend(self.interactive(bench)?);
         if let Some(time) = self.options.sustained {
             let rounds = std::mem::replace(&mut bench.rounds, 1);
             let group = self.sustained(time);
@@ -144,6 +118,22 @@ impl<'g> Groups<'g> {
             bench.rounds = rounds;
         }
         cells.extend(self.missing());
+        Ok(cells)
+    }
+
+    fn interactive(&self, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
+        let transfers = (self.options.transactions as usize).min(DELAYED_TRANSFERS);
+        let groups = [
+            ("interactive, blind", self.delays(Workload::Blind)),
+            ("interactive, decide", self.delays(Workload::Decide)),
+            ("interactive, mixed", self.mixed()),
+            ("interactive, sleepers", self.sleepers()),
+            ("interactive, cost", self.costs()),
+        ];
+        let mut cells = Vec::new();
+        for (group, candidates) in groups {
+            cells.extend(self.measure(bench, group, transfers, candidates)?);
+        }
         Ok(cells)
     }
 
@@ -240,22 +230,21 @@ impl<'g> Groups<'g> {
         for pool in self.postgres.iter().flat_map(|_| POOLS) {
             let name = format!("PostgreSQL, pool {pool}, read committed");
             let profile = profile(&format!("postgres-{pool}"), &name, self.timed());
-            let isolation = IsolationLevel::ReadCommitted;
-            let script = Script { isolation, delay: Duration::ZERO, third_statement: false };
-            group.extend(self.postgres(profile, pool, script));
+            group.extend(self.postgres(profile, pool));
         }
         group
     }
 
-    fn postgres(
-        &self,
-        profile: Profile,
-        pool: usize,
-        script: Script,
-    ) -> Option<Box<dyn Candidate + 'g>> {
-        let profile = Profile { store: Store::Server, ..profile };
-        let postgres = self.postgres?;
-        Some(Box::new(PostgresTransfers { profile, postgres, pool, script }))
+    fn postgres(&self, profile: Profile, pool: usize) -> Option<Box<dyn Candidate + 'g>> {
+        let workload = Workload::Blind;
+        Some(Box::new(PostgresTransfers {
+            profile: Profile { store: Store::Server, ..profile },
+            postgres: self.postgres?,
+            pool,
+            isolation: IsolationLevel::ReadCommitted,
+            reading: Reading::Plain,
+            script: Script { workload, delay: Duration::ZERO, third_statement: false },
+        }))
     }
 
     fn closed_loop(&self, durability: Durability) -> Candidates<'g> {
@@ -312,38 +301,8 @@ impl<'g> Groups<'g> {
         ]
     }
 
-    fn delays(&self) -> Candidates<'g> {
-        let mut group: Candidates<'g> = Vec::new();
-        for line in postgres_lines() {
-            for (column, _) in DELAYS {
-                let profile = self.delayed(&line.key, &line.name, column);
-                let script = Script {
-                    isolation: line.isolation,
-                    delay: delay_of(column),
-                    third_statement: column.ends_with("third"),
-                };
-                group.extend(self.postgres(profile, line.pool, script));
-            }
-        }
-        for (column, _) in DELAYS.iter().filter(|(column, _)| !column.ends_with("third")) {
-            let profile = self.delayed("held", "raw, BEGIN IMMEDIATE held", column);
-            let settings = raw_settings(self.options, profile.durability);
-            let (database, delay) = (self.database.to_owned(), delay_of(column));
-            group.push(Box::new(HeldTransfers { profile, database, settings, delay }));
-        }
-        group
-    }
-
-    fn delayed(&self, line: &str, name: &str, column: &str) -> Profile {
-        let id = format!("delay/durable/{line}/{column}");
-        // There are many of these cells, and they are steady.
-        let extent = Extent::Time(self.options.timed_round * 2 / 3);
-        self.profile(id, name, Durability::Durable, extent)
-    }
-
     /// The cells that cannot be measured, with the reason.
     fn missing(&self) -> Vec<Cell> {
-        let durable = Durability::Durable;
         let mut missing = Vec::new();
         if self.postgres.is_none() {
             for (durability, pool) in
@@ -354,21 +313,8 @@ impl<'g> Groups<'g> {
                 missing.push(Cell::missing(&id, &name, durability, "missing"));
             }
         }
-        for (column, _) in DELAYS {
-            for line in postgres_lines().iter().filter(|_| self.postgres.is_none()) {
-                let id = format!("delay/durable/{}/{column}", line.key);
-                missing.push(Cell::missing(&id, &line.name, durable, "missing"));
-            }
-            let id = format!("delay/durable/interactive/{column}");
-            let name = "monolite, interactive transactions";
-            missing.push(Cell::missing(&id, name, durable, NOT_BUILT));
-        }
+        missing.extend(self.missing_delays());
         missing.retain(|cell| selected(self.options, &cell.id));
         missing
     }
-}
-
-fn delay_of(column: &str) -> Duration {
-    let digits: String = column.chars().take_while(char::is_ascii_digit).collect();
-    Duration::from_millis(digits.parse().expect("a column begins with its milliseconds"))
 }

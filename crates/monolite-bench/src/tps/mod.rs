@@ -22,6 +22,7 @@ use crate::ledger::Ledger;
 use crate::machine::{self, Machine};
 use crate::progress::{Interrupt, Interrupted, Progress};
 use crate::raw_connection::{Durability, WRITER_CACHE_BYTES};
+use crate::report::names::DELAYS;
 use crate::report::record::{Data, RECORD_VERSION, Setup, TpsRecord, Verification};
 use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
 use anyhow::{Result, ensure};
@@ -33,6 +34,37 @@ use std::time::{Duration, Instant};
 /// connections too, so that they fall into the timed window of a burst of 300,000 transactions. Raw
 /// batches write about 85 MiB in it; at the default's 256 MiB nobody would checkpoint at all.
 pub const WAL_LIMIT_BYTES: u64 = 256 << 20;
+
+/// Interactive transactions that the engine lets be open, by default.
+const MOST_CLIENTS: u64 = 10_000;
+
+/// How much of the interactive groups to run.
+#[derive(Clone, Debug)]
+pub struct InteractiveOptions {
+    /// Clients of the engine, a line of the tables for each number.
+    pub clients: Vec<u64>,
+    /// Connections of PostgreSQL's pools.
+    pub pools: Vec<usize>,
+    /// Keys of [`DELAYS`].
+    pub columns: Vec<&'static str>,
+}
+
+impl InteractiveOptions {
+    /// All of it. At 10 ms and on two cores, 64 clients are fewer than the engine can serve, 512
+    /// about as many, and 2,000 more.
+    fn full() -> InteractiveOptions {
+        InteractiveOptions {
+            clients: vec![64, 512, 2_000],
+            pools: vec![8, 64, 256],
+            columns: DELAYS.map(|(column, _)| column).to_vec(),
+        }
+    }
+
+    /// The ends of it.
+    fn quick() -> InteractiveOptions {
+        InteractiveOptions { clients: vec![512], pools: vec![8, 64], columns: vec!["0ms", "10ms"] }
+    }
+}
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -53,6 +85,8 @@ pub struct TpsOptions {
     pub timed_round: Duration,
     /// Where PostgreSQL comes from.
     pub postgres: Source,
+    /// How much of the interactive groups to run.
+    pub interactive: InteractiveOptions,
     /// Only cells whose name contains this.
     pub only: Option<String>,
     /// Length of the sustained burst; left out when there is none.
@@ -75,6 +109,7 @@ impl TpsOptions {
             transactions: 300_000,
             timed_round: Duration::from_millis(1_200),
             postgres: Source::Private,
+            interactive: InteractiveOptions::full(),
             only: None,
             sustained: None,
             wal_limit_bytes: WAL_LIMIT_BYTES,
@@ -89,6 +124,7 @@ impl TpsOptions {
             rounds: 1,
             transactions: 60_000,
             timed_round: Duration::from_millis(200),
+            interactive: InteractiveOptions::quick(),
             ..TpsOptions::full(data)
         }
     }
@@ -98,6 +134,10 @@ impl TpsOptions {
         ensure!(self.rows <= 2_000_000_000, "--rows must be at most 2,000,000,000");
         ensure!(self.rounds >= 1, "--rounds must be at least 1");
         ensure!(self.transactions >= 100, "--transactions must be at least 100");
+        ensure!(
+            self.interactive.clients.iter().all(|clients| (1..=MOST_CLIENTS).contains(clients)),
+            "--clients must be from 1 to {MOST_CLIENTS}"
+        );
         ensure!(self.wal_limit_bytes >= 8 << 20, "--wal-limit-mib must be at least 8");
         Ok(())
     }

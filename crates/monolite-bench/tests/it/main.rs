@@ -5,7 +5,7 @@
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Silent};
 use monolite_bench::report::record::CellOutcome;
-use monolite_bench::tps::{TpsOptions, run};
+use monolite_bench::tps::{InteractiveOptions, TpsOptions, run};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +15,11 @@ fn tiny(data: &Path) -> TpsOptions {
         transactions: 2_000,
         timed_round: Duration::from_millis(10),
         postgres: Source::None,
+        interactive: InteractiveOptions {
+            clients: vec![8],
+            pools: vec![8],
+            columns: vec!["0ms", "10ms", "10ms-third"],
+        },
         ..TpsOptions::quick(data.to_owned())
     }
 }
@@ -27,9 +32,7 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
         match &cell.outcome {
             CellOutcome::Measured(cell) => assert!(cell.per_second.median > 0.0, "{cell:?}"),
             CellOutcome::Missing(reason) => {
-                let expected =
-                    if cell.id.contains("postgres") { "missing" } else { "not built yet" };
-                assert_eq!(reason, expected, "{}", cell.id);
+                assert!(cell.id.contains("postgres") && reason == "missing", "{}", cell.id);
             }
         }
     }
@@ -37,6 +40,12 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
     assert_eq!((failing.rounds[0].operations, failing.failed), (1_980, 20));
     let reading = record.cell("burst/durable/monolite-reads").unwrap().measurement().unwrap();
     assert!(reading.reads_per_second.median > 2.9 * reading.per_second.median);
+    let engine = record.cell("delay/durable/interactive-8/10ms").unwrap().measurement().unwrap();
+    assert_eq!(engine.contention.replayed, engine.operations() + engine.retries);
+    let asleep = record.cell("sleepers/durable/128-2000").unwrap().measurement().unwrap();
+    assert!(asleep.notes[0].contains("statements of sleepers"), "{:?}", asleep.notes);
+    let cost = record.cell("cost/durable/transact-16").unwrap().measurement().unwrap();
+    assert!(cost.cpu.unwrap().process_ns > 0);
     assert_eq!(record.limits.len(), 8);
     assert!(record.verifications.iter().any(|check| check.check.starts_with("sum of all")));
     assert_eq!(record.setup.postgres_missing.as_deref(), Some("left out by --no-postgres"));

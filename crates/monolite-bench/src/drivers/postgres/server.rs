@@ -133,7 +133,8 @@ fn settings(socket: &Path, memory_bytes: u64) -> Vec<String> {
         "listen_addresses=".into(),
         format!("unix_socket_directories={}", socket.display()),
         format!("shared_buffers={buffers_mib}MB"),
-        "max_connections=300".into(),
+        // Pools of 8, 64 and 256, durable, and two of them buffered, are kept open.
+        "max_connections=450".into(),
         "fsync=on".into(),
         "synchronous_commit=on".into(),
         "full_page_writes=on".into(),

@@ -1,38 +1,38 @@
 //! Transfers against PostgreSQL from a pool of connections, as a server application would do them.
 //!
 //! One task per connection of the pool: take a connection, `START TRANSACTION`, the first update,
-//! the application's delay, the second update, `COMMIT`, each awaited. Statements are prepared once
-//! per connection. A serialization failure or a deadlock is answered by doing the transaction
-//! again, and counted.
+//! the application's delay, the second update, `COMMIT`, each awaited; or what else
+//! [`crate::drivers::script`] says. Statements are prepared once per connection. A serialization
+//! failure or a deadlock is answered by doing the transaction again, and counted.
 
 use super::Postgres;
-use crate::drivers::{Candidate, Goal, Outcome, Profile, Round, Work};
-use crate::statistics::Latencies;
+use crate::drivers::script::{Script, Workload, changes, decide};
+use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::workload::Transfer;
 use anyhow::{Result, ensure};
-use deadpool_postgres::Pool;
+use deadpool_postgres::{Client, Pool, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use tokio_postgres::IsolationLevel;
+use std::time::Instant;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{IsolationLevel, Statement};
 
 const WITHDRAW: &str = "UPDATE account SET balance = balance - $1 WHERE id = $2";
 const DEPOSIT: &str = "UPDATE account SET balance = balance + $1 WHERE id = $2";
 const BALANCE: &str = "SELECT balance FROM account WHERE id = $1";
+const LOCKED_BALANCE: &str = "SELECT balance FROM account WHERE id = $1 FOR UPDATE";
+const SET: &str = "UPDATE account SET balance = $1 WHERE id = $2";
 
 /// Transfers per connection before the clock starts: enough that each has connected and prepared.
 const WARM_UP_PER_CONNECTION: u64 = 4;
 
-/// What a transfer looks like from the application.
-#[derive(Clone, Copy, Debug)]
-pub struct Script {
-    /// READ COMMITTED or SERIALIZABLE.
-    pub isolation: IsolationLevel,
-    /// Between two statements.
-    pub delay: Duration,
-    /// Whether the balance is read between the updates, with another delay after it.
-    pub third_statement: bool,
+/// How a balance is read on which the application decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// `SELECT`; safe in SERIALIZABLE alone.
+    Plain,
+    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
+    ForUpdate,
 }
 
 /// Transfers from a pool.
@@ -43,6 +43,10 @@ pub struct PostgresTransfers<'p> {
     pub postgres: &'p Postgres,
     /// Connections.
     pub pool: usize,
+    /// READ COMMITTED or SERIALIZABLE.
+    pub isolation: IsolationLevel,
+    /// Of balances on which the application decides.
+    pub reading: Reading,
     /// Each transaction.
     pub script: Script,
 }
@@ -55,8 +59,14 @@ impl Candidate for PostgresTransfers<'_> {
     fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
         let pool = self.postgres.pool(self.pool, self.profile.durability)?;
         let transfers: Arc<[Transfer]> = work.transfers.into();
-        let shared = Shared { pool, transfers, next: AtomicU64::default(), script: self.script };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared {
+            pool,
+            transfers,
+            next: AtomicU64::default(),
+            isolation: self.isolation,
+            reading: self.reading,
+            script: self.script,
+        });
         let warm_up = Goal { count: self.pool as u64 * WARM_UP_PER_CONNECTION, deadline: None };
         let round = self.postgres.runtime.block_on(async {
             self.drive(&shared, warm_up, work).await?;
@@ -75,29 +85,23 @@ impl PostgresTransfers<'_> {
             .map(|_| {
                 let (shared, interrupt) = (Arc::clone(shared), work.interrupt.clone());
                 tokio::spawn(async move {
-                    let mut part = Round::default();
-                    loop {
-                        let index = shared.next.fetch_add(1, Ordering::Relaxed);
-                        if goal.reached(index) || interrupt.requested() {
-                            return Ok(part);
-                        }
+                    let mut part = Part::default();
+                    while let Some(index) = goal.take(&shared.next) {
+                        interrupt.check()?;
                         let start = Instant::now();
                         part.retries += shared.transfer(index).await?;
-                        part.latencies.record(start.elapsed());
-                        part.operations += 1;
+                        part.acknowledged(start);
                     }
+                    Ok(part)
                 })
             })
             .collect();
-        let (mut round, mut latencies) = (Round::default(), Latencies::default());
+        let mut parts = Vec::with_capacity(self.pool);
         for task in tasks {
-            let part: Result<Round> = task.await?;
-            let part = part?;
-            round.operations += part.operations;
-            round.retries += part.retries;
-            latencies.merge(&part.latencies);
+            let part: Result<Part> = task.await?;
+            parts.push(part?);
         }
-        Ok(Round { elapsed: begin.elapsed(), taken: round.operations, latencies, ..round })
+        Ok(Round::of(&parts, begin.elapsed()))
     }
 }
 
@@ -105,6 +109,8 @@ struct Shared {
     pool: Pool,
     transfers: Arc<[Transfer]>,
     next: AtomicU64,
+    isolation: IsolationLevel,
+    reading: Reading,
     script: Script,
 }
 
@@ -123,29 +129,90 @@ impl Shared {
 
     async fn attempt(&self, transfer: Transfer) -> Result<()> {
         let mut client = self.pool.get().await?;
-        let withdraw = client.prepare_cached(WITHDRAW).await?;
-        let deposit = client.prepare_cached(DEPOSIT).await?;
-        let balance = client.prepare_cached(BALANCE).await?;
-        let (from, to) = (i32::try_from(transfer.from)?, i32::try_from(transfer.to)?);
-        let amount = i32::try_from(transfer.amount)?;
-        let isolation = self.script.isolation;
-        let transaction = client.build_transaction().isolation_level(isolation).start().await?;
-        let withdrawn = transaction.execute(&withdraw, &[&amount, &from]).await?;
-        self.delay().await;
-        if self.script.third_statement {
-            let _: i32 = transaction.query_one(&balance, &[&to]).await?.get(0);
-            self.delay().await;
+        let statements = Statements::prepare(&client, self.reading).await?;
+        let start = client.build_transaction().isolation_level(self.isolation).start();
+        let held = Held { statements, transaction: start.await? };
+        match self.script.workload {
+            Workload::Blind => self.blind(&held, transfer).await?,
+            Workload::Decide => self.decided(&held, transfer).await?,
         }
-        let deposited = transaction.execute(&deposit, &[&amount, &to]).await?;
-        transaction.commit().await?;
-        ensure!(withdrawn == 1 && deposited == 1, "{transfer:?} changed no row");
+        held.transaction.commit().await?;
         Ok(())
     }
 
-    async fn delay(&self) {
+    async fn blind(&self, held: &Held<'_>, transfer: Transfer) -> Result<()> {
+        let Transfer { from, to, amount } = transfer;
+        held.change(&held.statements.withdraw, amount, from).await?;
+        self.pause().await;
+        if self.script.third_statement {
+            held.balance(to).await?;
+            self.pause().await;
+        }
+        held.change(&held.statements.deposit, amount, to).await
+    }
+
+    async fn decided(&self, held: &Held<'_>, transfer: Transfer) -> Result<()> {
+        let sides = changes(transfer);
+        let first = held.balance(sides[0].id).await?;
+        if self.script.third_statement {
+            self.pause().await;
+        }
+        let balances = [first, held.balance(sides[1].id).await?];
+        self.pause().await;
+        for (side, balance) in sides.iter().zip(decide(sides, balances)) {
+            held.change(&held.statements.set, balance, side.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn pause(&self) {
         if !self.script.delay.is_zero() {
             tokio::time::sleep(self.script.delay).await;
         }
+    }
+}
+
+/// The prepared statements of a connection, which keeps them.
+struct Statements {
+    withdraw: Statement,
+    deposit: Statement,
+    balance: Statement,
+    set: Statement,
+}
+
+impl Statements {
+    async fn prepare(client: &Client, reading: Reading) -> Result<Statements> {
+        let balance = match reading {
+            Reading::Plain => BALANCE,
+            Reading::ForUpdate => LOCKED_BALANCE,
+        };
+        Ok(Statements {
+            withdraw: client.prepare_cached(WITHDRAW).await?,
+            deposit: client.prepare_cached(DEPOSIT).await?,
+            balance: client.prepare_cached(balance).await?,
+            set: client.prepare_cached(SET).await?,
+        })
+    }
+}
+
+/// A transaction on a connection of the pool.
+struct Held<'c> {
+    statements: Statements,
+    transaction: Transaction<'c>,
+}
+
+impl Held<'_> {
+    async fn change(&self, statement: &Statement, amount: i64, id: i64) -> Result<()> {
+        let (amount, id) = (i32::try_from(amount)?, i32::try_from(id)?);
+        let changed = self.transaction.execute(statement, &[&amount, &id]).await?;
+        ensure!(changed == 1, "there is no account {id}");
+        Ok(())
+    }
+
+    async fn balance(&self, id: i64) -> Result<i64> {
+        let id = i32::try_from(id)?;
+        let row = self.transaction.query_one(&self.statements.balance, &[&id]).await?;
+        Ok(i64::from(row.get::<_, i32>(0)))
     }
 }
 

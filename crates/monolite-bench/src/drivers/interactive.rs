@@ -1,0 +1,224 @@
+//! The engine's interactive transactions, with the application's time in the middle of them.
+//!
+//! # Algorithm
+//! Each client is a task of a tokio runtime with one thread for each core. It takes the next
+//! transfer, runs it in `Database::transact`, awaits every statement and every rest, and takes the
+//! next one when the transfer is acknowledged. Before the clock starts the transfers of the warm-up
+//! fill the writer's cache, and every client runs a transaction that moves nothing, so that the
+//! connections are open and their statements prepared.
+//!
+//! The same clients can run the same transfers in `Database::write`, for what that costs.
+
+use super::engine::{Fate, Settings, TransferError, close, submit, warm_up};
+use super::script::{SET_SQL, Script, Workload, changes, decide};
+use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use crate::machine::cpu_time;
+use crate::progress::Interrupt;
+use crate::report::record::Contention;
+use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
+use anyhow::{Result, anyhow};
+use monolite::{Database, Stats, Transaction};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+/// By which call a client does its transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `Database::transact`.
+    Transact,
+    /// `Database::write`, both updates in its closure and nothing between them.
+    Write,
+}
+
+/// Transfers by many waiting clients.
+#[derive(Debug)]
+pub struct InteractiveTransfers {
+    /// What it is.
+    pub profile: Profile,
+    /// The data set.
+    pub database: PathBuf,
+    /// Of the engine.
+    pub settings: Settings,
+    /// Tasks.
+    pub clients: u64,
+    /// What each calls.
+    pub call: Call,
+    /// Each transaction; of no effect on [`Call::Write`].
+    pub script: Script,
+}
+
+impl Candidate for InteractiveTransfers {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let db = self.open()?;
+        let runtime = runtime()?;
+        let warmed = self.warm_up(&db, &runtime, work)?;
+        let mut round = self.measure(&db, &runtime, work)?;
+        close(&db, &mut round)?;
+        Ok(Outcome { round, warmed })
+    }
+}
+
+impl InteractiveTransfers {
+    /// Opens the engine on the data set.
+    pub(super) fn open(&self) -> Result<Database> {
+        self.settings.open(&self.database)
+    }
+
+    /// Fills caches and opens connections.
+    pub(super) fn warm_up(&self, db: &Database, runtime: &Runtime, work: &Work<'_>) -> Result<u64> {
+        let warmed = warm_up(db, work)?;
+        let nothing = |transfer: &Transfer| Transfer { amount: 0, ..*transfer };
+        let work = Work {
+            transfers: &work.transfers.iter().map(nothing).collect::<Vec<_>>(),
+            share: work.share,
+            interrupt: work.interrupt,
+        };
+        let once = Goal { count: self.clients, deadline: None };
+        runtime.block_on(self.drive(db, &work, once))?;
+        Ok(warmed)
+    }
+
+    /// Works through the round.
+    pub(super) fn measure(
+        &self,
+        db: &Database,
+        runtime: &Runtime,
+        work: &Work<'_>,
+    ) -> Result<Round> {
+        let (before, cpu) = (db.stats(), cpu_time());
+        let begin = Instant::now();
+        let goal = work.goal(self.profile.extent);
+        let parts = runtime.block_on(self.drive(db, work, goal))?;
+        let elapsed = begin.elapsed();
+        let cpu = Some(cpu_time().since(cpu));
+        let contention = contention(&before, &db.stats());
+        Ok(Round { contention, cpu, ..Round::of(&parts, elapsed) })
+    }
+
+    async fn drive(&self, db: &Database, work: &Work<'_>, goal: Goal) -> Result<Vec<Part>> {
+        let session = Arc::new(Session {
+            db: db.clone(),
+            transfers: work.transfers.into(),
+            next: AtomicU64::new(0),
+            goal,
+            interrupt: work.interrupt.clone(),
+            call: self.call,
+            script: self.script,
+        });
+        let client = |_| tokio::spawn(Arc::clone(&session).client());
+        let clients: Vec<_> = (0..self.clients).map(client).collect();
+        let mut parts = Vec::with_capacity(clients.len());
+        for client in clients {
+            parts.push(client.await??);
+        }
+        Ok(parts)
+    }
+}
+
+/// Starts the runtime of the clients.
+pub(super) fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().enable_time().build()?)
+}
+
+/// Returns what happened between two looks at the engine.
+pub(super) fn contention(before: &Stats, after: &Stats) -> Contention {
+    Contention {
+        replayed: after.transactions_replayed - before.transactions_replayed,
+        resumed: after.transactions_resumed - before.transactions_resumed,
+        leased: after.transactions_leased - before.transactions_leased,
+        busy_waits: 0,
+    }
+}
+
+struct Session {
+    db: Database,
+    transfers: Arc<[Transfer]>,
+    next: AtomicU64,
+    goal: Goal,
+    interrupt: Interrupt,
+    call: Call,
+    script: Script,
+}
+
+impl Session {
+    async fn client(self: Arc<Session>) -> Result<Part> {
+        let mut part = Part::default();
+        while let Some(index) = self.goal.take(&self.next) {
+            self.interrupt.check()?;
+            let transfer = self.transfers[(index % self.transfers.len() as u64) as usize];
+            let start = Instant::now();
+            let attempts = self.transfer(transfer).await.map_err(|error| match error {
+                TransferError::Engine(error) => anyhow!(error).context("a transfer failed"),
+                other => anyhow!("{transfer:?} was answered {other:?}"),
+            })?;
+            part.acknowledged(start);
+            part.retries += u64::from(attempts) - 1;
+        }
+        Ok(part)
+    }
+
+    /// Returns how many attempts it took.
+    async fn transfer(&self, transfer: Transfer) -> Result<u32, TransferError> {
+        if self.call == Call::Write {
+            return submit(&self.db, transfer, Fate::Succeeds).await.map(|()| 1);
+        }
+        let script = self.script;
+        let run = |tx: Transaction| async move {
+            match script.workload {
+                Workload::Blind => blind(&tx, transfer, script).await?,
+                Workload::Decide => decided(&tx, transfer, script).await?,
+            }
+            Ok(tx.attempt())
+        };
+        self.db.transact(run).await
+    }
+}
+
+async fn blind(tx: &Transaction, transfer: Transfer, script: Script) -> Result<(), TransferError> {
+    let withdrawn = tx.execute(WITHDRAW_SQL, (transfer.amount, transfer.from)).await?;
+    pause(script.delay).await;
+    if script.third_statement {
+        balance(tx, transfer.to).await?;
+        pause(script.delay).await;
+    }
+    let deposited = tx.execute(DEPOSIT_SQL, (transfer.amount, transfer.to)).await?;
+    if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
+}
+
+async fn decided(
+    tx: &Transaction,
+    transfer: Transfer,
+    script: Script,
+) -> Result<(), TransferError> {
+    let sides = changes(transfer);
+    let first = balance(tx, sides[0].id).await?;
+    if script.third_statement {
+        pause(script.delay).await;
+    }
+    let balances = [first, balance(tx, sides[1].id).await?];
+    pause(script.delay).await;
+    for (side, balance) in sides.iter().zip(decide(sides, balances)) {
+        if tx.execute(SET_SQL, (balance, side.id)).await? != 1 {
+            return Err(TransferError::NoAccount);
+        }
+    }
+    Ok(())
+}
+
+async fn balance(tx: &Transaction, id: i64) -> Result<i64, TransferError> {
+    Ok(tx.query_row(BALANCE_SQL, [id], |row| row.get(0)).await?)
+}
+
+/// Takes the application's time.
+pub(super) async fn pause(delay: Duration) {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+}

@@ -1,0 +1,87 @@
+//! What an application does in the middle of a transfer, the same for every database.
+//!
+//! - *Blind* is the transaction as published: two updates that compute the new balance in SQL, and
+//!   the application's time between them. With a third statement, the second account's balance is
+//!   read between them, with the application's time after it as well.
+//! - *Decide* is what an application does that cannot say its rule in SQL: it reads both balances,
+//!   takes its time to decide, and writes two balances that it computed. With a third statement it
+//!   also takes its time between the two reads. The account with the smaller id is read and written
+//!   first, as an application would do against deadlocks.
+
+use crate::workload::Transfer;
+use std::time::Duration;
+
+/// Writes a balance that the application computed.
+pub const SET_SQL: &str = "UPDATE account SET balance = ?1 WHERE id = ?2";
+
+/// Who computes the new balances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// The database.
+    Blind,
+    /// The application, from the balances that it read.
+    Decide,
+}
+
+impl Workload {
+    /// Both, in the order of the report.
+    pub const ALL: [Workload; 2] = [Workload::Blind, Workload::Decide];
+
+    /// Returns the beginning of a cell's name.
+    pub fn key(self) -> &'static str {
+        match self {
+            Workload::Blind => "delay",
+            Workload::Decide => "decide",
+        }
+    }
+}
+
+/// A transfer as the application drives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Script {
+    /// Who computes.
+    pub workload: Workload,
+    /// The application's time between two statements.
+    pub delay: Duration,
+    /// Whether there is one more place at which it takes its time, see the header.
+    pub third_statement: bool,
+}
+
+/// An account and the amount that is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The account.
+    pub id: i64,
+    /// What is added; negative where it is taken.
+    pub amount: i64,
+}
+
+/// Returns both sides of a transfer, the account with the smaller id first.
+pub fn changes(transfer: Transfer) -> [Change; 2] {
+    let from = Change { id: transfer.from, amount: -transfer.amount };
+    let to = Change { id: transfer.to, amount: transfer.amount };
+    if from.id <= to.id { [from, to] } else { [to, from] }
+}
+
+/// The application's decision: the new balances, from those that were read. Nothing moves where
+/// the money does not suffice, or within one account.
+pub fn decide(changes: [Change; 2], balances: [i64; 2]) -> [i64; 2] {
+    let decided = [balances[0] + changes[0].amount, balances[1] + changes[1].amount];
+    let suffices = decided.iter().all(|balance| *balance >= 0);
+    if suffices && changes[0].id != changes[1].id { decided } else { balances }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smaller_id_comes_first_and_the_money_stays() {
+        let sides = changes(Transfer { from: 7, to: 3, amount: 5 });
+        assert_eq!(sides, [Change { id: 3, amount: 5 }, Change { id: 7, amount: -5 }]);
+        assert_eq!(decide(sides, [10, 10]), [15, 5]);
+        assert_eq!(decide(sides, [10, 4]), [10, 4]);
+        let alone = changes(Transfer { from: 3, to: 3, amount: 5 });
+        assert_eq!(decide(alone, [10, 10]), [10, 10]);
+    }
+}
