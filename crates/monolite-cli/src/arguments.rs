@@ -39,7 +39,7 @@ Loads accounts, then measures every candidate in turn, round after round, on the
 SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by one), and a private \
 PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
 counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
-by account. The default run takes about 20 minutes with PostgreSQL on 2 cores, --quick some two.
+by account. The default run takes about 25 minutes with PostgreSQL on 2 cores, --quick about one.
 
 Beside bursts, waiting clients and reads, there are transactions in the middle of which the \
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
