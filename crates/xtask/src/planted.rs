@@ -32,7 +32,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 6] = [
+const BUGS: [Bug; 7] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/sync.rs",
@@ -100,6 +100,14 @@ const BUGS: [Bug; 6] = [
             "            if (seen.rows, seen.ended) != (step.seen.rows, step.seen.ended)
                 && validation == Validation::On
             {",
+        )],
+    },
+    Bug {
+        name: "some pages are forgotten in the read set of an interactive transaction",
+        file: "crates/monolite-sqlite/src/pcache.rs",
+        changes: &[(
+            "        if cache.is_recording && pgno != 1 && !broken::forgets_read(pgno) {",
+            "        if cache.is_recording && pgno != 1 && pgno % 3 != 0 {",
         )],
     },
 ];

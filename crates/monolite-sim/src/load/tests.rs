@@ -35,7 +35,8 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
     assert_eq!(serial::check(&played.history, &played.end), Ok(()), "seed {seed}");
     assert!(played.interactive > 800 && played.interactive_reads > 100, "{played:#?}");
     let stats = &played.stats;
-    assert!(stats.transactions_replayed > 800 && stats.transaction_conflicts > 10, "{stats:#?}");
+    assert!(stats.transactions_unchanged > 10 && stats.transactions_replayed > 100, "{stats:#?}");
+    assert!(stats.transaction_conflicts > 10, "{stats:#?}");
     assert!(stats.transactions_resumed > 10 && stats.transactions_leased > 0, "{stats:#?}");
 }
 

@@ -88,10 +88,10 @@ impl Shape {
     /// Cases of a schedule are short and therefore many: about a tenth of the amount.
     fn draw(rng: &mut Rng) -> Shape {
         match rng.u32(..300) {
-            0..20 => Shape::Load,
-            20..25 => Shape::NarrowLoad,
-            25..30 => Shape::Interactive,
-            30..50 => Shape::Lists,
+            0..15 => Shape::Load,
+            15..20 => Shape::NarrowLoad,
+            20..35 => Shape::Interactive,
+            35..50 => Shape::Lists,
             _ => Shape::Schedule,
         }
     }
@@ -269,7 +269,7 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         writes: writes.max(1),
         failing: [4, 10, 50][rng.usize(..3)],
         dropped: [0, 10, 50][rng.usize(..3)],
-        interactive: if shape == Shape::Interactive { 95 } else { [0, 20, 70][rng.usize(..3)] },
+        interactive: if shape == Shape::Interactive { 99 } else { [0, 20, 70][rng.usize(..3)] },
         long_readers: rng.usize(..3),
         options,
     }
