@@ -114,6 +114,8 @@ pub fn check_all_there(acknowledged: &BTreeSet<i64>, found: &BTreeSet<i64>) -> R
 
 #[test]
 fn a_partial_transaction_is_noticed() -> Result<()> {
+    // Tests in this process look at what only Monolite sets up.
+    monolite_sqlite::initialize().unwrap();
     let connection = Connection::open_in_memory()?;
     let notices = || whole_ones(&connection).unwrap_err().to_string().contains("1 partial");
     assert!(whole_ones(&connection)?.is_empty());

@@ -259,8 +259,11 @@ pub fn sqlite_version() -> &'static str {
 /// error, and the others are run all the same.
 ///
 /// # Errors
-/// When a directory cannot be created.
+/// When a directory cannot be created, or SQLite is too old.
 pub fn run(plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>> {
+    // Controls open SQLite without the engine. If one were first, the engine would lack its page
+    // cache, and validate every interactive transaction by running all of it again.
+    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
     let mut outcomes = Vec::new();
     for (check, amount) in &plan.checks {
         if watch.is_stopped() {

@@ -37,6 +37,7 @@ impl Naive {
     /// # Errors
     /// Those of SQLite.
     pub fn new(path: &Path, blindness: Blindness) -> Result<Naive> {
+        monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
         let connection = Connection::open(path).context("cannot open the stand-in's database")?;
         connection.execute_batch("PRAGMA journal_mode = wal; PRAGMA synchronous = off")?;
         connection.execute_batch("PRAGMA foreign_keys = on")?;

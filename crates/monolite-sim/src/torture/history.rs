@@ -58,6 +58,8 @@ struct Case {
     acknowledged: u64,
     /// Interactive transactions that were committed.
     interactive: u64,
+    /// Those of a load whose reads were not run again, since no page of them had changed.
+    unchanged: u64,
     lost: u64,
     wrong: Option<String>,
     kept: Option<Kept>,
@@ -109,7 +111,7 @@ impl Shape {
 pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(Check::History);
     controls::run(setting, &mut outcome)?;
-    let (mut counts, mut interactive) = ([0; 5], 0);
+    let (mut counts, mut interactive, mut unchanged) = ([0; 5], 0, 0);
     for number in 0.. {
         let left = amount.saturating_sub(outcome.attempted);
         if left == 0 || setting.watch.is_stopped() || outcome.findings.len() >= ENOUGH {
@@ -122,6 +124,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         let case = shape.run(setting, shape.length().min(left), seed, tries, &mut rng)?;
         counts[shape as usize] += case.checked;
         interactive += case.interactive;
+        unchanged += case.unchanged;
         setting.watch.done(case.checked.min(left));
         enter(&mut outcome, case);
     }
@@ -129,7 +132,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     outcome.notes.push(format!(
         "{schedules} transactions in replayable schedules with I/O errors and power cuts, \
          {} with free-running clients, {lists} on lists; {interactive} committed ones were \
-         interactive",
+         interactive, and {unchanged} replayed their writes alone",
         loads + narrow + paused
     ));
     Ok(outcome)
@@ -166,7 +169,8 @@ pub fn replay(path: &Path) -> Result<Outcome> {
 impl Case {
     fn of(ran: Ran, kept: Kept) -> Case {
         let Ran { checked, acknowledged, interactive, lost, wrong } = ran;
-        Case { checked, acknowledged, interactive, lost, wrong, kept: Some(kept) }
+        let kept = Some(kept);
+        Case { checked, acknowledged, interactive, lost, wrong, kept, ..Case::default() }
     }
 }
 
@@ -285,6 +289,7 @@ fn judge_load(played: &Played) -> Case {
         checked: played.history.len() as u64,
         acknowledged: wrote as u64,
         interactive: played.interactive + played.interactive_reads,
+        unchanged: played.stats.transactions_unchanged,
         lost: count_lost(&played.history, &played.end),
         wrong,
         kept: None,

@@ -264,9 +264,14 @@ impl Op {
         }
     }
 
-    /// The steps of an interactive transaction: some of blind writes alone, some of any kind, and
-    /// some with savepoints.
+    /// The steps of an interactive transaction: some read and then write, some write blindly
+    /// alone, some are of any kind, and some have savepoints.
     pub fn random_interactive(rng: &mut Rng) -> Vec<Op> {
+        if rng.u8(..3) == 0 {
+            let (reads, writes) = (rng.usize(1..3), rng.usize(1..3));
+            let step = |at| if at < reads { Op::random_read(rng) } else { Op::random_blind(rng) };
+            return (0..reads + writes).map(step).collect();
+        }
         let blind = rng.u8(..8);
         let count = rng.usize(1..6);
         let step = |_| match rng.u8(..8) {

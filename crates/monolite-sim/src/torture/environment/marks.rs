@@ -59,6 +59,8 @@ pub(super) fn look_through(connection: &Connection) -> Result<Found> {
 
 #[test]
 fn a_partial_transaction_is_noticed() {
+    // Tests in this process look at what only Monolite sets up.
+    monolite_sqlite::initialize().unwrap();
     let connection = Connection::open_in_memory().unwrap();
     create_plain(&connection).unwrap();
     assert_eq!(look_through(&connection).unwrap().partial, 0);

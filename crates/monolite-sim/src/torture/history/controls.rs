@@ -122,6 +122,7 @@ fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
 
 /// Readers on the writer's own connection see what is rolled back later.
 fn dirty_reads(outcome: &mut Outcome) -> Result<()> {
+    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
     let connection = Connection::open_in_memory()?;
     connection.execute_batch("CREATE TABLE element(value INTEGER PRIMARY KEY)")?;
     let mut history = Vec::new();

@@ -105,6 +105,7 @@ pub(super) fn run_with(
             scope.spawn(move || shared.client(number, length / CLIENTS + 1, rng));
         }
     });
+    let unchanged = shared.db.stats().transactions_unchanged;
     shared.db.close()?;
     let shared = Shared { db: Database::open(path)?, ..shared };
     shared.read_all()?;
@@ -112,7 +113,7 @@ pub(super) fn run_with(
     let history = shared.history.into_inner().unwrap_or_else(PoisonError::into_inner);
     let complaints = shared.complaints.into_inner().unwrap_or_else(PoisonError::into_inner);
     let interactive = shared.interactive.into_inner();
-    Ok((Case { interactive, ..judge(&history, complaints) }, history))
+    Ok((Case { interactive, unchanged, ..judge(&history, complaints) }, history))
 }
 
 fn judge(history: &[Transaction], complaints: Vec<String>) -> Case {
@@ -124,10 +125,9 @@ fn judge(history: &[Transaction], complaints: Vec<String>) -> Case {
     Case {
         checked: history.len() as u64,
         acknowledged: history.iter().filter(is_ours).count() as u64,
-        interactive: 0,
         lost: lost as u64,
         wrong: (!all.is_empty()).then(|| all.join("\n")),
-        kept: None,
+        ..Case::default()
     }
 }
 
