@@ -1,7 +1,7 @@
 //! Interactive transactions of mixed kinds on a small, hot database: how often they conflict.
 //!
 //! # Algorithm
-//! A transaction is 2 to 6 operations of [`Kind`], each equally likely, with the application's time
+//! A transaction is 2 to 6 operations of `Kind`, each equally likely, with the application's time
 //! after each, drawn before its first attempt. Half of the keys are drawn from [`HOT_ITEMS`] rows,
 //! the others from all [`ITEMS`]. Every client is a task, as in
 //! [`super::interactive`]. The database is made anew for every round in a directory of its own,
