@@ -69,7 +69,7 @@ pub(crate) struct Request {
 struct Seen {
     /// Rows that were read.
     rows: u64,
-    /// Whether the end of the rows was seen, too.
+    /// Whether it was seen, too, that no row comes after them, be it for an error.
     ended: bool,
     digest: u128,
 }
@@ -157,6 +157,8 @@ impl Observer {
     }
 
     fn error(&mut self, error: &Error) {
+        // Whoever reads these rows again has to go on until the error, not only to the last row.
+        self.ended = true;
         self.number(b'E', error.kind() as u64);
         self.number(b'e', u64::from(error.extended_code().unwrap_or(0).cast_unsigned()));
         self.tagged(b'm', error.to_string().as_bytes());

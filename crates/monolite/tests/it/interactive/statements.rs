@@ -168,3 +168,24 @@ fn a_savepoint_that_was_left_open_ends_with_its_transaction() {
     assert_eq!((balance(&db, 1), balance(&db, 2)), (105, 105));
     assert_eq!(db.stats().transaction_conflicts, 0);
 }
+
+/// What was read again stopped at the last row that had been seen, and never met the error.
+#[test]
+fn a_query_that_fails_after_some_rows_conflicts_with_nothing() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    let sql = "SELECT CASE id WHEN 3 THEN abs(-9223372036854775808) ELSE id END
+               FROM account ORDER BY id";
+    let mut seen = 0;
+    let failed = tx.query_map(sql, (), move |_| {
+        seen += 1;
+        assert!(seen < 3);
+        Ok(())
+    });
+    assert_eq!(failed.wait().unwrap_err().kind(), ErrorKind::Invalid);
+    tx.execute(ADD, (1, 5)).wait().unwrap();
+    // So that the query is run again.
+    db.write(|tx| tx.execute(ADD, (9, 1))).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!(balance(&db, 1), 105);
+}
