@@ -210,6 +210,7 @@ pub struct Connection {
     overdue: Arc<dyn Fn() -> bool + Send + Sync>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
+    busy_timeout: Duration,
     pub(crate) overlay: Option<OverlayState>,
     /// Whether its file's pages are all read through the page cache, once that was asked.
     pub(crate) is_trackable: Cell<Option<bool>>,
@@ -279,6 +280,7 @@ impl Connection {
             overdue,
             progress_interval,
             memory,
+            busy_timeout: settings.busy_timeout,
             overlay,
             is_trackable: Cell::new(None),
             virtual_tables: Cell::new(None),
@@ -550,7 +552,8 @@ impl Connection {
         }
     }
 
-    /// Runs a checkpoint of the main database.
+    /// Runs a checkpoint of the main database. One that restarts the WAL does not wait for readers:
+    /// the caller knows better which of them will go, and can send them away.
     ///
     /// # Durability
     /// SQLite syncs the WAL before it writes the database, and syncs the database when everything
@@ -566,6 +569,10 @@ impl Connection {
             CheckpointMode::Restart => ffi::SQLITE_CHECKPOINT_RESTART,
             CheckpointMode::Truncate => ffi::SQLITE_CHECKPOINT_TRUNCATE,
         };
+        let waits = mode != ffi::SQLITE_CHECKPOINT_RESTART || self.busy_timeout.is_zero();
+        if !waits {
+            self.raw().busy_timeout(Duration::ZERO)?;
+        }
         let (mut wal, mut copied): (c_int, c_int) = (0, 0);
         // SAFETY: the handle is open, the name is a static C string, both out-pointers are valid.
         let code = unsafe {
@@ -577,6 +584,9 @@ impl Connection {
                 &raw mut copied,
             )
         };
+        if !waits {
+            self.raw().busy_timeout(self.busy_timeout)?;
+        }
         let blocked = code & 0xff == ffi::SQLITE_BUSY || code & 0xff == ffi::SQLITE_LOCKED;
         if code != ffi::SQLITE_OK && !blocked {
             return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));

@@ -1,8 +1,10 @@
 //! The bounds of interactive transactions, each with its own clear error.
 
-use monolite::{ErrorKind, Options};
+use std::time::Duration;
 
-use super::{ADD, accounts, balance};
+use monolite::{ErrorKind, Options, Sharing};
+
+use super::{ADD, BALANCE, accounts, balance};
 
 #[test]
 fn no_more_are_open_than_may_be() {
@@ -66,4 +68,23 @@ fn options_out_of_range_are_refused_by_name() {
     refused(Options::new().transaction_connections(0), "transaction_connections");
     refused(Options::new().transaction_attempts(0), "transaction_attempts");
     refused(Options::new().lease_time_limit(std::time::Duration::ZERO), "lease_time_limit");
+}
+
+/// The writer waited inside of SQLite, for five seconds each time the WAL was to start anew, until
+/// a resting transaction would let go of its snapshot.
+#[test]
+fn a_resting_transaction_of_a_shared_database_holds_no_writer_up() {
+    let options = Options::new().sharing(Sharing::Shared).wal_limit_bytes(8 << 20);
+    let (_directory, db) = accounts(options);
+    db.write(|tx| tx.execute_batch("CREATE TABLE large(body BLOB)")).wait().unwrap();
+    let tx = db.transaction().unwrap();
+    for _ in 0..40 {
+        tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).wait().unwrap();
+        db.write(|tx| tx.execute("INSERT INTO large VALUES (zeroblob(500000))", ()))
+            .wait()
+            .unwrap();
+    }
+    assert!(db.stats().checkpoints_completed > 0);
+    let pause = Duration::from_nanos(db.stats().writer_pause_ns.max);
+    assert!(pause < Duration::from_secs(4), "{pause:?}");
 }
