@@ -166,7 +166,7 @@ unsafe extern "C" fn fetch(
         }
         let page = (cache.fetch)(cache.lower, pgno, how);
         if !page.is_null() {
-            *cache.pinned(page) = u8::from(!broken::forgets_pin(pgno));
+            *cache.pinned(page) = 1;
         }
         page
     }
@@ -300,7 +300,7 @@ impl<'c> MainCache<'c> {
             if !is_pinned {
                 (cache.unpin)(cache.lower, page, 0);
             }
-            is_pinned
+            is_pinned && !broken::forgets_pin(pgno)
         }
     }
 
@@ -329,7 +329,8 @@ pub(crate) mod broken {
     thread_local! {
         /// Every so many pages are left out of what is recorded; 0 for none.
         pub(crate) static READS: Cell<u32> = const { Cell::new(0) };
-        /// Every so many pages are not noted as pinned; 0 for none.
+        /// Of every so many pages it is denied that they are pinned; 0 for none. The notes stay
+        /// right: a page that SQLite uses must not be unpinned.
         pub(crate) static PINS: Cell<u32> = const { Cell::new(0) };
     }
 

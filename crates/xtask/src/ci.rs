@@ -27,6 +27,12 @@ struct Tally {
     skipped: u64,
 }
 
+/// Whether a line of `cargo test`'s output names a test that failed, or a test program that died.
+fn names_a_failure(line: &str) -> bool {
+    (line.starts_with("test ") && line.ends_with("FAILED"))
+        || line.contains("process didn't exit successfully")
+}
+
 /// A finished step of the gate.
 struct Step {
     name: &'static str,
@@ -73,7 +79,7 @@ fn step(name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> Step {
     Step { name, took, failure }
 }
 
-/// Prints the table of steps and, as the very last line, the sum of all tests.
+/// Prints the table of steps and at the end the sum of all tests, and what failed.
 fn report(steps: &[Step], tally: Tally) -> anyhow::Result<()> {
     println!("\n==> summary");
     for step in steps {
@@ -83,10 +89,12 @@ fn report(steps: &[Step], tally: Tally) -> anyhow::Result<()> {
     let total: Duration = steps.iter().map(|step| step.took).sum();
     println!("{:<16} {:<7} {:>7.1} s\n", "all", "", total.as_secs_f64());
     println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
-    let failed: Vec<&str> =
-        steps.iter().filter(|step| step.failure.is_some()).map(|step| step.name).collect();
+    let failed: Vec<String> = steps
+        .iter()
+        .filter_map(|step| step.failure.as_ref().map(|why| format!("{}: {why}", step.name)))
+        .collect();
     if !failed.is_empty() {
-        bail!("failed: {}", failed.join(", "));
+        bail!("failed:\n{}", failed.join("\n"));
     }
     if tally.passed == 0 {
         bail!("no test ran");
@@ -115,24 +123,31 @@ fn test(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     let skips = root.join("target/skipped-tests.txt");
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
-    let mut child = Command::new(cargo_path())
+    // Errors go into the same pipe, so that a program that died is seen between the others.
+    let (output, input) = std::io::pipe().context("cannot make a pipe")?;
+    let mut command = Command::new(cargo_path());
+    command
         .current_dir(root)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .env(SKIPS, &skips)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo test")?;
-    let output = child.stdout.take().context("stdout of cargo test is piped")?;
+        .stderr(input.try_clone().context("cannot share a pipe")?)
+        .stdout(input);
+    let mut child = command.spawn().context("cannot start cargo test")?;
+    drop(command); // Our ends of the pipe, which would keep it open.
+    let mut failures = Vec::new();
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
         tally.add(&line);
+        if names_a_failure(&line) {
+            failures.push(line.trim().to_owned());
+        }
     }
     let status = child.wait()?;
     tally.count_skips(&fs::read_to_string(&skips)?);
     if !status.success() || tally.failed > 0 {
-        bail!("{} tests failed ({status})", tally.failed);
+        bail!("{} tests failed ({status})\n{}", tally.failed, failures.join("\n"));
     }
     Ok(())
 }

@@ -347,5 +347,4 @@ fn whoever_sees_a_commit_finds_it_recorded() {
             (0..commits % 50 * 40).for_each(|_| std::hint::spin_loop());
         }
     });
-    assert!(commits > 200);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Step, Tally, report};
+use super::{Step, Tally, names_a_failure, report};
 
 const OK: &str = "test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; \
                   finished in 0.00s";
@@ -32,10 +32,19 @@ fn a_test_that_says_it_was_skipped_has_not_passed() {
 fn one_failed_step_fails_the_gate() {
     let tally = Tally { passed: 1, failed: 0, skipped: 0 };
     assert!(report(&[ended(None)], tally).is_ok());
-    assert!(report(&[ended(None), ended(Some("unformatted"))], tally).is_err());
+    let failed = report(&[ended(None), ended(Some("unformatted"))], tally).unwrap_err();
+    assert!(failed.to_string().contains("fmt: unformatted"), "{failed}");
 }
 
 #[test]
 fn a_gate_in_which_no_test_ran_fails() {
     assert!(report(&[ended(None)], Tally::default()).is_err());
+}
+
+#[test]
+fn failed_tests_and_programs_that_died_are_named() {
+    let died = "  process didn't exit successfully: `target/it-1234` (signal: 6, SIGABRT)";
+    assert!(names_a_failure("test some::name ... FAILED") && names_a_failure(died));
+    assert!(!names_a_failure("test some::name ... ok") && !names_a_failure(OK));
+    assert!(!names_a_failure(BAD), "the closing line names nothing");
 }
