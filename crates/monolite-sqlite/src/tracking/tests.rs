@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::vfs::{self, Direct, File, FileKind, Lower, LowerFile, Storage, Vfs, WalControl};
 use crate::{CheckpointMode, Connection, PageSet, Role, Settings};
@@ -318,12 +318,16 @@ fn read_tracked(reader: &Connection) -> (Vec<String>, PageSet) {
 fn whoever_sees_a_commit_finds_it_recorded() {
     let rig = Rig::new();
     let writer = rig.filled(SCHEMA);
+    // A reader that meets a half-written header of the wal-index takes the write lock for a moment,
+    // to see whether its writer has died.
+    writer.raw().busy_timeout(Duration::from_secs(10)).unwrap();
     let changes = rig.control.changes();
     let readers = [rig.open(Role::Reader), rig.open(Role::Reader)];
     let (ended, mut commits) = (AtomicUsize::new(0), 0);
     let read = |reader: Connection| {
-        let (mut same, mut other) = (0, 0);
+        let (mut same, mut other, start) = (0, 0, Instant::now());
         while same < 200 || other < 200 {
+            assert!(start.elapsed() < Duration::from_secs(60), "{same} the same, {other} others");
             let sequence = changes.sequence();
             let (before, pages) = read_tracked(&reader);
             let (after, _) = read_tracked(&reader);
