@@ -1,8 +1,9 @@
 //! What the VFS seam costs: the same work on SQLite's own `unix-excl`, on the seam with a storage
 //! that only passes on, and on the seam as production uses it.
 //!
-//! `cargo run --release --package monolite-sqlite --example vfs_cost [DIRECTORY]`; the figures are
-//! medians of interleaved rounds. `docs/decisions/vfs-seam.md` has those of a recorded run.
+//! `cargo run --release --package monolite-sqlite --example vfs_cost [DIRECTORY [ROUNDS]]`; the
+//! figures are medians of interleaved rounds. `docs/decisions/vfs-seam.md` has those of recorded
+//! runs, and how to count instructions instead, which other work on the machine cannot change.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -15,6 +16,7 @@ use monolite_sqlite::vfs::{
 };
 use rusqlite::{Connection, OpenFlags, Result};
 
+/// Unless the command line says otherwise.
 const ROUNDS: usize = 9;
 const ROWS: i64 = 200_000;
 
@@ -60,7 +62,9 @@ fn commit_rows(connection: &Connection, times: i64) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds for each of the repetitions of `work` on a fresh connection.
+/// Nanoseconds for each of the repetitions of `work` on a fresh connection. Not inlined, so that a
+/// profiler can tell one call from the next.
+#[inline(never)]
 fn measure(path: &Path, vfs: &str, work: &Work) -> Result<f64> {
     let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")?;
@@ -74,6 +78,7 @@ fn measure(path: &Path, vfs: &str, work: &Work) -> Result<f64> {
 fn main() -> Result<()> {
     monolite_sqlite::initialize().map_err(rusqlite::Error::InvalidParameterName)?;
     let directory = std::env::args_os().nth(1).unwrap_or_else(|| ".".into());
+    let rounds = std::env::args().nth(2).and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS);
     let path = Path::new(&directory).join("vfs-cost.db");
     let clear = || {
         for end in ["", "-wal", "-shm"] {
@@ -96,7 +101,7 @@ fn main() -> Result<()> {
     println!("{:<32} {:>10} {:>10} {:>10}", "ns each", "stock", "seam", "production");
     for work in &WORKS {
         let mut found = [const { Vec::new() }; 3];
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             for turn in 0..names.len() {
                 let which = (round + turn) % names.len();
                 found[which].push(measure(&path, names[which], work)?);
@@ -104,7 +109,7 @@ fn main() -> Result<()> {
         }
         let medians = found.map(|mut times| {
             times.sort_by(f64::total_cmp);
-            times[ROUNDS / 2]
+            times[rounds / 2]
         });
         let [stock, seam, production] = medians;
         println!("{:<32} {stock:>10.0} {seam:>10.0} {production:>10.0}", work.name);
