@@ -37,6 +37,8 @@ pub struct Bench<'a> {
     pub draw: Draw,
     /// Counted rounds.
     pub rounds: usize,
+    /// Transfers at most that warm the caches of a candidate.
+    pub warm_up_transfers: usize,
     /// Told what is going on.
     pub progress: &'a dyn Progress,
     /// Checked between rounds and within them.
@@ -107,7 +109,12 @@ impl Bench<'_> {
         }
         machine::settle(&self.dataset.path)?;
         let share = if number == 0 { DROPPED_SHARE } else { 1.0 };
-        let work = Work { transfers: drawn, share, interrupt: self.interrupt };
+        let work = Work {
+            transfers: drawn,
+            share,
+            warm_up_transfers: self.warm_up_transfers,
+            interrupt: self.interrupt,
+        };
         let outcome = candidate.run(&work).with_context(|| format!("{} failed", profile.id))?;
         self.interrupt.check()?;
         if local {

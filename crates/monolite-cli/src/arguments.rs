@@ -39,7 +39,7 @@ Loads accounts, then measures every candidate in turn, round after round, on the
 SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by one), and a private \
 PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
 counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
-by account. The default run takes about 25 minutes with PostgreSQL on 2 cores, --quick about one.
+by account. The default run takes about 25 minutes with PostgreSQL on 2 cores, --quick under one.
 
 Beside bursts, waiting clients and reads, there are transactions in the middle of which the \
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
@@ -55,7 +55,8 @@ pub(crate) struct Tps {
     #[arg(long, value_name = "N", value_parser = whole_number)]
     pub(crate) rows: Option<u64>,
 
-    /// Finish in under a minute: a million accounts, one short round; figures are rough
+    /// Finish in under a minute: a million accounts, one short round, a cell or two of each kind;
+    /// figures are rough
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -91,7 +92,8 @@ pub(crate) struct Tps {
     #[arg(long)]
     pub(crate) no_postgres: bool,
 
-    /// Clients of interactive transactions, a line for each number [default: 64,512,2000]
+    /// Clients of interactive transactions, a line for each number [default: 64,512,2000, or 512
+    /// with --quick]
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = whole_number)]
     pub(crate) clients: Option<Vec<u64>>,
 

@@ -75,11 +75,8 @@ impl InteractiveTransfers {
     pub(super) fn warm_up(&self, db: &Database, runtime: &Runtime, work: &Work<'_>) -> Result<u64> {
         let warmed = warm_up(db, work)?;
         let nothing = |transfer: &Transfer| Transfer { amount: 0, ..*transfer };
-        let work = Work {
-            transfers: &work.transfers.iter().map(nothing).collect::<Vec<_>>(),
-            share: work.share,
-            interrupt: work.interrupt,
-        };
+        let work =
+            Work { transfers: &work.transfers.iter().map(nothing).collect::<Vec<_>>(), ..*work };
         let once = Goal { count: self.clients, deadline: None };
         runtime.block_on(self.drive(db, &work, once))?;
         Ok(warmed)

@@ -48,6 +48,9 @@ pub struct Work<'a> {
     pub transfers: &'a [Transfer],
     /// Share of the candidate's extent to do: 1 in a counted round.
     pub share: f64,
+    /// Transfers at most that warm caches before the clock starts, after a database was opened:
+    /// they bring most of the hot pages into its cache.
+    pub warm_up_transfers: usize,
     /// Checked now and then.
     pub interrupt: &'a Interrupt,
 }
@@ -73,13 +76,9 @@ impl Work<'_> {
 
     /// Returns the transfers that warm caches before the clock starts.
     pub fn warm_up(&self) -> &[Transfer] {
-        &self.transfers[..self.transfers.len().min(WARM_UP_TRANSFERS)]
+        &self.transfers[..self.transfers.len().min(self.warm_up_transfers)]
     }
 }
-
-/// Transfers done before the clock starts, after a database was opened: they bring most of the hot
-/// pages into its cache.
-const WARM_UP_TRANSFERS: usize = 20_000;
 
 /// When a round ends.
 #[derive(Clone, Copy, Debug)]

@@ -30,9 +30,6 @@ pub const BATCH: u64 = 10_000;
 /// One in this many fails in the failing scenario.
 const FAILING: u64 = 100;
 
-/// Clients of the closed loop.
-pub const CLIENTS: [u64; 4] = [1, 16, 128, 1024];
-
 /// Logical clients of the scenario with reads. Enough that the writer's batches stay full while
 /// every client waits for its reads and its own acknowledgement.
 const READING_CLIENTS: u64 = 8_192;
@@ -258,7 +255,7 @@ impl<'g> Groups<'g> {
             let profile = Profile { store: Store::Nowhere, ..profile };
             group.push(Box::new(Appends { profile, dir: self.options.data.clone() }));
         }
-        for clients in CLIENTS {
+        for &clients in &self.options.waiting_clients {
             let raw = profile(format!("raw-batch-{clients}"), format!("raw, batches of {clients}"));
             let name = match clients {
                 1 => "monolite, 1 client (a thread)".to_owned(),

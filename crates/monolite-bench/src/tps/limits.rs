@@ -1,6 +1,5 @@
 //! What the machine allows waiting clients at most.
 
-use super::groups::CLIENTS;
 use crate::device::DeviceProbe;
 use crate::raw_connection::Durability;
 use crate::report::names::APPENDS;
@@ -11,10 +10,14 @@ use crate::report::record::{Cell, PhysicalLimit};
 /// A client that waits cannot have two transactions under way, so N clients complete at most N in
 /// the time of one sync; and nobody is faster than raw SQLite committing N at a time with nothing
 /// between them.
-pub(super) fn physical_limits(cells: &[Cell], device: &DeviceProbe) -> Vec<PhysicalLimit> {
+pub(super) fn physical_limits(
+    cells: &[Cell],
+    device: &DeviceProbe,
+    waiting_clients: &[u64],
+) -> Vec<PhysicalLimit> {
     let mut limits = Vec::new();
     for durability in Durability::ALL {
-        for clients in CLIENTS {
+        for &clients in waiting_clients {
             limits.extend(limit(cells, device, durability, clients));
         }
     }

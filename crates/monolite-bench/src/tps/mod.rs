@@ -45,6 +45,15 @@ pub struct InteractiveOptions {
     pub clients: Vec<u64>,
     /// Connections of PostgreSQL's pools.
     pub pools: Vec<usize>,
+    /// Clients of raw SQLite, a thread each. One shows all the throughput there is; more show what
+    /// waiting for each other costs.
+    pub holders: Vec<u64>,
+    /// Clients of the mixed workload.
+    pub mixed: Vec<u64>,
+    /// Clients that write beside sleepers.
+    pub writers: Vec<u64>,
+    /// Clients of the transactions whose CPU time is measured.
+    pub costs: Vec<u64>,
     /// Keys of [`DELAYS`].
     pub columns: Vec<&'static str>,
 }
@@ -56,13 +65,25 @@ impl InteractiveOptions {
         InteractiveOptions {
             clients: vec![64, 512, 2_000],
             pools: vec![8, 64, 256],
+            holders: vec![1, 16],
+            mixed: vec![12, 64, 256],
+            writers: vec![128, 1_024],
+            costs: vec![16, 128],
             columns: DELAYS.map(|(column, _)| column).to_vec(),
         }
     }
 
-    /// The ends of it.
+    /// A cell of each kind, and both pools: which of them is better depends on the isolation.
     fn quick() -> InteractiveOptions {
-        InteractiveOptions { clients: vec![512], pools: vec![8, 64], columns: vec!["0ms", "10ms"] }
+        InteractiveOptions {
+            clients: vec![512],
+            pools: vec![8, 64],
+            holders: vec![1],
+            mixed: vec![12],
+            writers: vec![128],
+            costs: vec![128],
+            columns: vec!["0ms", "10ms"],
+        }
     }
 }
 
@@ -83,6 +104,10 @@ pub struct TpsOptions {
     pub transactions: u64,
     /// Length of a round that is measured by time.
     pub timed_round: Duration,
+    /// Transfers at most that warm a candidate's caches before each of its rounds.
+    pub warm_up_transfers: usize,
+    /// Clients of the closed loop.
+    pub waiting_clients: Vec<u64>,
     /// Where PostgreSQL comes from.
     pub postgres: Source,
     /// How much of the interactive groups to run.
@@ -108,6 +133,8 @@ impl TpsOptions {
             rounds: 3,
             transactions: 300_000,
             timed_round: Duration::from_millis(1_200),
+            warm_up_transfers: 20_000,
+            waiting_clients: vec![1, 16, 128, 1024],
             postgres: Source::Private,
             interactive: InteractiveOptions::full(),
             only: None,
@@ -117,13 +144,16 @@ impl TpsOptions {
         }
     }
 
-    /// The run that takes less than a minute: fewer rows, one counted round, short ones.
+    /// The run that takes less than a minute: fewer rows, one counted round, short ones, and of
+    /// each kind one cell or two.
     pub fn quick(data: PathBuf) -> TpsOptions {
         TpsOptions {
             rows: 1_000_000,
             rounds: 1,
             transactions: 60_000,
             timed_round: Duration::from_millis(200),
+            warm_up_transfers: 5_000,
+            waiting_clients: vec![1, 128],
             interactive: InteractiveOptions::quick(),
             ..TpsOptions::full(data)
         }
@@ -169,6 +199,7 @@ pub fn run(
         dataset: &dataset,
         draw: Draw::new(options.skew, options.rows),
         rounds: options.rounds,
+        warm_up_transfers: options.warm_up_transfers,
         progress,
         interrupt,
         ledger: Ledger::default(),
@@ -190,7 +221,7 @@ pub fn run(
         machine,
         setup,
         data: describe_data(options, &dataset),
-        limits: limits::physical_limits(&cells, &probe),
+        limits: limits::physical_limits(&cells, &probe, &options.waiting_clients),
         device: probe,
         cells,
         verifications,

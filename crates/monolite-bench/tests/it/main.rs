@@ -19,6 +19,7 @@ fn tiny(data: &Path) -> TpsOptions {
             clients: vec![8],
             pools: vec![8],
             columns: vec!["0ms", "10ms", "10ms-third"],
+            ..TpsOptions::quick(data.to_owned()).interactive
         },
         ..TpsOptions::quick(data.to_owned())
     }
@@ -44,9 +45,9 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
     assert_eq!(engine.contention.replayed, engine.operations() + engine.retries);
     let asleep = record.cell("sleepers/durable/128-2000").unwrap().measurement().unwrap();
     assert!(asleep.notes[0].contains("statements of sleepers"), "{:?}", asleep.notes);
-    let cost = record.cell("cost/durable/transact-16").unwrap().measurement().unwrap();
+    let cost = record.cell("cost/durable/transact-128").unwrap().measurement().unwrap();
     assert!(cost.cpu.unwrap().process_ns > 0);
-    assert_eq!(record.limits.len(), 8);
+    assert_eq!(record.limits.len(), 4);
     assert!(record.verifications.iter().any(|check| check.check.starts_with("sum of all")));
     assert_eq!(record.setup.postgres_missing.as_deref(), Some("left out by --no-postgres"));
     // The data set is left in order, so that the next run can use it.

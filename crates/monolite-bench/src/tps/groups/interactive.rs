@@ -14,12 +14,8 @@ use crate::tps::{InteractiveOptions, TpsOptions};
 use std::time::Duration;
 use tokio_postgres::IsolationLevel;
 
-/// Clients of raw SQLite, a thread each. One shows all the throughput there is; the others what
-/// waiting for each other costs.
-const HOLDERS: [u64; 2] = [1, 16];
-
-/// Clients of the mixed workload: those with which it was tried first, and more.
-const MIXED_CLIENTS: [u64; 3] = [12, 64, 256];
+/// Clients of the mixed workload whose appends return rowids: those with which it was tried first.
+const ROWID_CLIENTS: u64 = 12;
 
 /// The application's time after each operation of the mixed workload.
 const MIXED_DELAY: Duration = Duration::from_millis(1);
@@ -27,14 +23,8 @@ const MIXED_DELAY: Duration = Duration::from_millis(1);
 /// Transactions that are open and asleep.
 const SLEEPERS: u64 = 2_000;
 
-/// Clients that write beside them.
-const WRITERS: [u64; 2] = [128, 1_024];
-
 /// Rounds beside sleepers are longer by this: each sleeps for a second.
 const SLEEPING_ROUNDS: u32 = 4;
-
-/// Clients of the transactions whose CPU time is measured.
-const COST_CLIENTS: [u64; 2] = [16, 128];
 
 /// A line of the delay tables.
 struct Line {
@@ -57,7 +47,7 @@ fn lines(options: &InteractiveOptions, workload: Workload) -> Vec<Line> {
         driver: Driver::Engine { clients },
     };
     let mut lines: Vec<Line> = options.clients.iter().map(engine).collect();
-    lines.extend(HOLDERS.map(|clients| Line {
+    lines.extend(options.holders.iter().map(|&clients| Line {
         key: format!("held-{clients}"),
         name: format!("raw, BEGIN IMMEDIATE held, {clients} clients"),
         driver: Driver::Held { clients },
@@ -191,15 +181,15 @@ impl<'g> Groups<'g> {
                 returning,
             })
         };
-        let columns = MIXED_CLIENTS.map(|clients| candidate(clients, Returning::Columns));
-        let rowids = candidate(MIXED_CLIENTS[0], Returning::Rowid);
-        columns.into_iter().chain([rowids]).collect()
+        let clients = self.options.interactive.mixed.iter();
+        let columns = clients.map(|&clients| candidate(clients, Returning::Columns));
+        columns.chain([candidate(ROWID_CLIENTS, Returning::Rowid)]).collect()
     }
 
     /// Plain writes without and with transactions that sleep.
     pub(super) fn sleepers(&self) -> Candidates<'g> {
         let mut group: Candidates<'g> = Vec::new();
-        for clients in WRITERS {
+        for &clients in &self.options.interactive.writers {
             for sleepers in [0, SLEEPERS] {
                 let id = format!("sleepers/durable/{clients}-{sleepers}");
                 let name = format!("monolite, {clients} clients that write, {sleepers} asleep");
@@ -217,7 +207,7 @@ impl<'g> Groups<'g> {
     pub(super) fn costs(&self) -> Candidates<'g> {
         let mut group: Candidates<'g> = Vec::new();
         let calls = [(Call::Write, "write"), (Call::Transact, "transact")];
-        for clients in COST_CLIENTS {
+        for &clients in &self.options.interactive.costs {
             for (call, key) in calls {
                 let id = format!("cost/durable/{key}-{clients}");
                 let name = format!("monolite, {key}, {clients} clients");
