@@ -194,6 +194,7 @@ pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
         wal_bytes_max: rounds.iter().map(|round| round.wal_bytes_max).max().unwrap_or(0),
         checkpoints: rounds.iter().map(|round| round.checkpoints).sum(),
         contention,
+        unchanged_share: contention.unchanged_share(),
         cpu,
         notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
         rounds: figures,

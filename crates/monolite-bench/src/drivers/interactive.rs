@@ -128,6 +128,8 @@ pub(super) fn runtime() -> Result<Runtime> {
 pub(super) fn contention(before: &Stats, after: &Stats) -> Contention {
     Contention {
         replayed: after.transactions_replayed - before.transactions_replayed,
+        unchanged: after.transactions_unchanged - before.transactions_unchanged,
+        read_only: after.transactions_read_only - before.transactions_read_only,
         resumed: after.transactions_resumed - before.transactions_resumed,
         leased: after.transactions_leased - before.transactions_leased,
         busy_waits: 0,
@@ -217,5 +219,34 @@ async fn balance(tx: &Transaction, id: i64) -> Result<i64, TransferError> {
 pub(super) async fn pause(delay: Duration) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_commit_is_counted_since_the_earlier_look() {
+        let look = |by: u64| Stats {
+            transactions_replayed: 10 * by,
+            transactions_unchanged: 20 * by,
+            transactions_read_only: 30 * by,
+            transactions_leased: 40 * by,
+            transactions_resumed: 50 * by,
+            ..Stats::default()
+        };
+        let found = contention(&look(1), &look(3));
+        let expected = Contention {
+            replayed: 20,
+            unchanged: 40,
+            read_only: 60,
+            leased: 80,
+            resumed: 100,
+            busy_waits: 0,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(found.unchanged_share(), Some(0.2));
+        assert_eq!(contention(&look(1), &look(1)).unchanged_share(), None);
     }
 }

@@ -160,6 +160,9 @@ pub struct Measurement {
     /// How transactions got in each other's way otherwise, in all rounds.
     #[serde(default, skip_serializing_if = "Contention::is_none")]
     pub contention: Contention,
+    /// [`Contention::unchanged_share`] in all rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchanged_share: Option<f64>,
     /// CPU used in all rounds, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTime>,
@@ -173,8 +176,14 @@ pub struct Measurement {
 /// How interactive transactions got in each other's way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contention {
-    /// Commits that the engine's writer replayed and compared.
+    /// Commits of which the engine's writer replayed and compared everything.
     pub replayed: u64,
+    /// Commits of which it replayed the writes alone: no page that they had read was changed.
+    #[serde(default)]
+    pub unchanged: u64,
+    /// Commits of the engine that changed nothing.
+    #[serde(default)]
+    pub read_only: u64,
     /// Statements before which a transaction of the engine moved to a newer snapshot.
     pub resumed: u64,
     /// Transactions that had the engine's writer to themselves.
@@ -188,9 +197,19 @@ impl Contention {
         *self == Contention::default()
     }
 
+    /// Share of the engine's commits, those that ended in a conflict among them, whose reads the
+    /// page check found valid, so that the writer replayed none of them. `None` where the engine's
+    /// interactive transactions have committed nothing.
+    pub fn unchanged_share(&self) -> Option<f64> {
+        let commits = self.replayed + self.unchanged + self.read_only + self.leased;
+        (commits > 0).then(|| self.unchanged as f64 / commits as f64)
+    }
+
     /// Adds another client's or round's.
     pub fn add(&mut self, other: &Contention) {
         self.replayed += other.replayed;
+        self.unchanged += other.unchanged;
+        self.read_only += other.read_only;
         self.resumed += other.resumed;
         self.leased += other.leased;
         self.busy_waits += other.busy_waits;

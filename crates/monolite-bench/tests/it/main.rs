@@ -43,6 +43,11 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
     assert!(reading.reads_per_second.median > 2.9 * reading.per_second.median);
     let engine = record.cell("delay/durable/interactive-8/10ms").unwrap().measurement().unwrap();
     assert_eq!(engine.contention.replayed, engine.operations() + engine.retries);
+    assert_eq!(engine.unchanged_share, Some(0.0));
+    let decided = record.cell("decide/durable/interactive-8/10ms").unwrap().measurement().unwrap();
+    let found = decided.contention;
+    assert!(found.replayed + found.unchanged + found.leased >= decided.operations(), "{found:?}");
+    assert_eq!(decided.unchanged_share, found.unchanged_share());
     let asleep = record.cell("sleepers/durable/128-2000").unwrap().measurement().unwrap();
     assert!(asleep.notes[0].contains("statements of sleepers"), "{:?}", asleep.notes);
     let cost = record.cell("cost/durable/transact-128").unwrap().measurement().unwrap();

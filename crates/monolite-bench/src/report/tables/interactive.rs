@@ -175,7 +175,18 @@ fn matrix(
 
 /// What the engine and raw SQLite count beside their transactions.
 fn contention(record: &TpsRecord, workload: Workload, title: &str) -> Table {
-    let header = ["", "transactions", "repeated", "resumed", "replayed", "leases", "busy waits"];
+    let header = [
+        "",
+        "transactions",
+        "repeated",
+        "resumed",
+        "replayed",
+        "unchanged",
+        "read only",
+        "leases",
+        "unchanged of these",
+        "busy waits",
+    ];
     let mut table = Table::new(title, &header);
     for cell in &record.cells {
         let Some((line, column)) = place(cell, workload) else { continue };
@@ -188,8 +199,10 @@ fn contention(record: &TpsRecord, workload: Workload, title: &str) -> Table {
     }
     table.notes.push(
         "resumed: statements before which a transaction moved to a newer snapshot; replayed: \
-         commits that the writer replayed and compared; leases: transactions that had the writer \
-         to themselves; busy waits: rests of raw SQLite's busy handler"
+         commits of which the writer replayed and compared everything; unchanged: those of which \
+         it replayed the writes alone, because the page check found what they had read unchanged; \
+         read only: those that changed nothing; leases: transactions that had the writer to \
+         themselves; busy waits: rests of raw SQLite's busy handler"
             .into(),
     );
     table
@@ -202,12 +215,19 @@ fn contention_row(name: &str, figures: &Measurement) -> Vec<String> {
         figures.retries,
         found.resumed,
         found.replayed,
+        found.unchanged,
+        found.read_only,
         found.leased,
-        found.busy_waits,
     ];
     let mut row = vec![name.to_owned()];
     row.extend(numbers.map(|number| count(number as f64)));
+    row.extend([unchanged(figures), count(found.busy_waits as f64)]);
     row
+}
+
+/// Share of commits whose reads the page check found valid; empty where nothing was checked.
+fn unchanged(figures: &Measurement) -> String {
+    figures.unchanged_share.map(percent).unwrap_or_default()
 }
 
 fn measured<'r>(
@@ -221,18 +241,33 @@ fn measured<'r>(
 fn mixed(record: &TpsRecord) -> Table {
     let title = "Mixed transactions of 2 to 6 operations with 1 ms after each, half of the \
                  accesses on 50 rows of 4,000, durable";
-    let header =
-        ["", "tx/s (min–max)", "attempts in conflict", "resumed", "leases", "p50", "p99", "max"];
+    let header = [
+        "",
+        "tx/s (min–max)",
+        "attempts in conflict",
+        "resumed",
+        "unchanged",
+        "leases",
+        "p50",
+        "p99",
+        "max",
+    ];
     let mut table = Table::new(title, &header);
     for (cell, figures) in measured(record, "mixed/") {
         let mut row = vec![cell.name.clone(), spread(figures.per_second)];
         row.push(percent(figures.repeated()));
         row.push(count(figures.contention.resumed as f64));
+        row.push(unchanged(figures));
         row.push(count(figures.contention.leased as f64));
         let latency = &figures.latency;
         row.extend([latency.p50_ns, latency.p99_ns, latency.max_ns].map(nanoseconds));
         table.rows.push(row);
     }
+    table.notes.push(
+        "unchanged: share of the commits of which the writer replayed the writes alone, because \
+         the page check found what they had read unchanged"
+            .into(),
+    );
     table.notes.push(
         "rowids returned: appends with RETURNING ask for the new id, which conflicts with every \
          append in between; the others ask for columns that they gave"
