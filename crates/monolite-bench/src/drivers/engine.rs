@@ -67,6 +67,18 @@ impl Settings {
     }
 }
 
+/// Has the engine initialise SQLite for this process, as it does in a program that opens its first
+/// database with it. Where a raw connection is first, the engine cannot see which pages a
+/// transaction reads, and its writer replays the reads of every commit.
+///
+/// # Errors
+/// Those of the engine, and of making a temporary directory.
+pub fn initialize_sqlite() -> Result<()> {
+    let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let db = Database::open(dir.path().join("first.db")).context("cannot open the engine")?;
+    db.close().context("cannot close the engine")
+}
+
 /// Why a transfer was not done.
 #[derive(Debug)]
 pub(super) enum TransferError {

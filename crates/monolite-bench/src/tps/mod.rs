@@ -1,7 +1,8 @@
 //! `bench tps`: transfers between many accounts, on raw SQLite, on the engine and on PostgreSQL.
 //!
 //! # Algorithm
-//! 1. Load the data set or recognise it, measure the device, bring the file into the page cache.
+//! 1. Have the engine initialise SQLite, before there is a raw connection. Load the data set or
+//!    recognise it, measure the device, bring the file into the page cache.
 //! 2. Start and load PostgreSQL, unless there is none or nothing of it was asked for.
 //! 3. Run the groups of [`groups`], each interleaved by [`crate::harness`], which verifies the
 //!    money.
@@ -185,6 +186,7 @@ pub fn run(
 ) -> Result<TpsRecord> {
     options.check()?;
     let begin = Instant::now();
+    engine::initialize_sqlite()?;
     let dataset =
         Dataset::prepare(&options.data, options.schema, options.rows, progress, interrupt)?;
     progress.begin("measuring the device", None);

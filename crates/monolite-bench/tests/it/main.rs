@@ -16,7 +16,7 @@ fn tiny(data: &Path) -> TpsOptions {
         timed_round: Duration::from_millis(10),
         postgres: Source::None,
         interactive: InteractiveOptions {
-            clients: vec![8],
+            clients: vec![1, 8],
             pools: vec![8],
             columns: vec!["0ms", "10ms", "10ms-third"],
             ..TpsOptions::quick(data.to_owned()).interactive
@@ -48,6 +48,9 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
     let found = decided.contention;
     assert!(found.replayed + found.unchanged + found.leased >= decided.operations(), "{found:?}");
     assert_eq!(decided.unchanged_share, found.unchanged_share());
+    // Nobody changes what a client alone has read.
+    let alone = record.cell("decide/durable/interactive-1/10ms").unwrap().measurement().unwrap();
+    assert_eq!(alone.contention.unchanged, alone.operations());
     let asleep = record.cell("sleepers/durable/128-2000").unwrap().measurement().unwrap();
     assert!(asleep.notes[0].contains("statements of sleepers"), "{:?}", asleep.notes);
     let cost = record.cell("cost/durable/transact-128").unwrap().measurement().unwrap();
