@@ -5,6 +5,10 @@
 //! in one turn, so the lock is taken once per batch on its side. The consumer is signalled only
 //! when it sleeps, so a busy one costs its producers no system call.
 //!
+//! Of several consumers one at a time is on its way out of its sleep: items that come meanwhile
+//! signal nobody. When it takes an item and more are left, it signals the next before it works. So
+//! short work is done by few consumers that stay awake, and long work still finds them all.
+//!
 //! Between two lonely items the consumer may sleep and be woken in less time than either takes. So
 //! it notices how long it slept: after a short sleep it spins for up to [`SPIN`] before the next
 //! one, and a spin that saw nothing is not repeated until another short sleep.
@@ -53,6 +57,8 @@ struct State<T> {
     waiting_producers: BTreeMap<Ticket, Waker>,
     next_ticket: u64,
     consumer_sleeps: u32,
+    /// A consumer was signalled and has not come back from its sleep yet.
+    wakes_up: bool,
     kicked: bool,
     closed: bool,
     last_sleep_was_short: bool,
@@ -76,6 +82,7 @@ impl<T> Queue<T> {
             waiting_producers: BTreeMap::new(),
             next_ticket: 0,
             consumer_sleeps: 0,
+            wakes_up: false,
             kicked: false,
             closed: false,
             last_sleep_was_short: false,
@@ -154,12 +161,17 @@ impl<T> Queue<T> {
             self.full.store(true, Ordering::Relaxed);
         }
         self.events.fetch_add(1, Ordering::Release);
-        let sleeps = state.consumer_sleeps > 0;
+        self.wake_one(state);
+        Ok(())
+    }
+
+    /// Wakes a consumer if one sleeps and none is on its way already.
+    fn wake_one(&self, mut state: MutexGuard<'_, State<T>>) {
+        let wakes = state.consumer_sleeps > 0 && !std::mem::replace(&mut state.wakes_up, true);
         drop(state);
-        if sleeps {
+        if wakes {
             self.not_empty.notify_one();
         }
-        Ok(())
     }
 
     /// Gives up waiting for room.
@@ -214,6 +226,7 @@ impl<T> Queue<T> {
             let (woken, timed_out) = self.sleep(state, patience);
             state = woken;
             state.consumer_sleeps -= 1;
+            state.wakes_up = false;
             state.last_sleep_was_short = start.elapsed() < SPIN;
             if timed_out && state.items.is_empty() && !state.closed {
                 state.kicked = false;
@@ -231,7 +244,11 @@ impl<T> Queue<T> {
             self.full.store(false, Ordering::Relaxed);
         }
         let wakers = wake_list(&mut state.waiting_producers, room);
-        drop(state);
+        if state.items.is_empty() {
+            drop(state)
+        } else {
+            self.wake_one(state)
+        }
         wakers.into_iter().for_each(Waker::wake);
         Taken::Items
     }
@@ -318,4 +335,47 @@ fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
     }
     queue.close();
     consumer.join().unwrap();
+}
+
+#[test]
+fn consumers_that_sleep_are_all_found_by_items_that_wait_for_each_other() {
+    use std::sync::mpsc;
+    const CONSUMERS: usize = 4;
+    let queue = Queue::new(8);
+    let (started, starts) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..CONSUMERS {
+            let (queue, started) = (&queue, started.clone());
+            scope.spawn(move || {
+                let mut items = VecDeque::new();
+                while queue.take(1, &mut items, None) != Taken::Closed {
+                    items.drain(..).for_each(|go_on: mpsc::Receiver<()>| {
+                        started.send(()).unwrap();
+                        // Ends with the round.
+                        assert!(go_on.recv().is_err());
+                    });
+                }
+            });
+        }
+        let mut outcome = Ok(());
+        for round in 0..300 {
+            if round % 3 == 0 {
+                // Long enough for all to be asleep.
+                std::thread::sleep(SPIN * 4);
+            }
+            let mut ends = Vec::new();
+            for _ in 0..CONSUMERS {
+                let (end, go_on) = mpsc::channel();
+                assert!(queue.push(go_on).is_ok());
+                ends.push(end);
+            }
+            let wait = |_| starts.recv_timeout(Duration::from_secs(20));
+            outcome = (0..CONSUMERS).try_for_each(wait);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        queue.close();
+        assert_eq!(outcome, Ok(()), "an item was left although consumers slept");
+    });
 }

@@ -195,6 +195,9 @@ struct Pool {
     opening: usize,
     next: u64,
     closed: bool,
+    /// Threads that sleep until a session is free or gone. (A signal is a system call, also when
+    /// nobody waits for it.)
+    waiting: usize,
 }
 
 impl Pool {
@@ -283,7 +286,22 @@ impl Sessions {
                 session.end();
                 return self.hold(session, false, is_first);
             }
-            pool = self.freed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            pool = self.wait(pool);
+        }
+    }
+
+    fn wait<'p>(&self, mut pool: MutexGuard<'p, Pool>) -> MutexGuard<'p, Pool> {
+        pool.waiting += 1;
+        let mut pool = self.freed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        pool.waiting -= 1;
+        pool
+    }
+
+    fn signal(&self, pool: MutexGuard<'_, Pool>) {
+        let is_awaited = pool.waiting > 0;
+        drop(pool);
+        if is_awaited {
+            self.freed.notify_all();
         }
     }
 
@@ -294,8 +312,7 @@ impl Sessions {
         if let Ok(session) = &opened {
             pool.watches.push(Arc::clone(&session.watch));
         }
-        drop(pool);
-        self.freed.notify_one();
+        self.signal(pool);
         opened
     }
 
@@ -359,16 +376,15 @@ impl Sessions {
 
     fn vacate(&self, session: Box<Session>) {
         let mut pool = self.pool();
-        let closed_meanwhile = pool.closed.then_some(());
-        match closed_meanwhile {
-            None => pool.vacant.push(session),
-            Some(()) => {
-                pool.watches.retain(|watch| !Arc::ptr_eq(watch, &session.watch));
-                drop(pool);
-                drop(session);
-            }
+        if pool.closed {
+            pool.watches.retain(|watch| !Arc::ptr_eq(watch, &session.watch));
+            drop(pool);
+            drop(session);
+            pool = self.pool();
+        } else {
+            pool.vacant.push(session);
         }
-        self.freed.notify_all();
+        self.signal(pool);
     }
 
     /// Ends the snapshots of transactions that have rested for longer than `age`, and tells how
@@ -417,10 +433,9 @@ impl Sessions {
             if pool.watches.is_empty() && pool.opening == 0 {
                 break;
             }
-            pool = self.freed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            pool = self.wait(pool);
         }
-        drop(pool);
-        self.freed.notify_all();
+        self.signal(pool);
         self.pins.close();
     }
 }
@@ -456,8 +471,7 @@ impl Held<'_> {
         let place = Parked(pool.next);
         pool.next += 1;
         pool.parked.insert(place, Waiting { session, since });
-        drop(pool);
-        self.sessions.freed.notify_one();
+        self.sessions.signal(pool);
         Left::Parked(place)
     }
 }
