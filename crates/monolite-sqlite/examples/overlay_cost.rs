@@ -4,7 +4,8 @@
 //! `cargo run --release --package monolite-sqlite --example overlay_cost [DIRECTORY]`; each figure
 //! is the median of its step in microseconds. Nothing in a step waits for anybody, and a step that
 //! lost the core is no median. "warm" is without a commit by others between two transactions,
-//! "after a commit" with one before each. A snapshot that is more than 256 frames younger than the
+//! "after a commit" with one before each; "kept" is on connections that keep the pages which no
+//! commit has changed, as the engine's do. A snapshot that is more than 256 frames younger than the
 //! overlay's last one has the whole hash table copied. `docs/decisions/overlays.md` has the figures
 //! of a recorded run.
 #![forbid(unsafe_code)]
@@ -24,7 +25,7 @@ const ROWS: i64 = 100_000;
 const TIMES: i64 = 10_000;
 const STEPS: [&str; 6] = ["guard", "snapshot", "begin_on", "UPDATE", "rollback", "guard ends"];
 
-fn settings(vfs: &Vfs, cache_kib: u64) -> Settings {
+fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Settings {
     Settings {
         vfs: vfs.name().into(),
         cache_kib,
@@ -33,6 +34,7 @@ fn settings(vfs: &Vfs, cache_kib: u64) -> Settings {
         reserved_bytes: RESERVED_BYTES,
         overdue: Arc::new(|| false),
         untrusted: None,
+        control,
     }
 }
 
@@ -64,10 +66,16 @@ fn transact(guard: &Connection, overlay: &Connection, id: i64) -> Result<[Instan
     Ok([start, began, taken, shown, changed, undone, Instant::now()])
 }
 
-struct Bench {
-    writer: Connection,
+/// A guard and its overlay.
+struct Pair {
     guard: Connection,
     overlay: Connection,
+}
+
+struct Bench {
+    writer: Connection,
+    emptied: Pair,
+    kept: Pair,
 }
 
 impl Bench {
@@ -79,24 +87,24 @@ impl Bench {
 
     /// Prints the steps of a transaction, with `commits` by the writer before each, and the WAL
     /// between `frames` and twice as long.
-    fn measure(&self, name: &str, commits: i64, frames: i64) -> Result<()> {
+    fn measure(&self, name: &str, pair: &Pair, commits: i64, frames: i64) -> Result<()> {
         let mut steps = [const { Vec::new() }; STEPS.len()];
         self.fill_wal(frames)?;
         let times = if commits > 1 { TIMES / 50 } else { TIMES };
         for number in 0..times {
             if commits * number % frames > frames - 1 - commits {
                 self.fill_wal(frames)?;
-                transact(&self.guard, &self.overlay, number)?;
+                transact(&pair.guard, &pair.overlay, number)?;
             }
             for commit in 0..commits {
                 self.commit((number + commit) * 7_919 % ROWS)?;
             }
-            let done_at = transact(&self.guard, &self.overlay, number * 104_729 % ROWS)?;
+            let done_at = transact(&pair.guard, &pair.overlay, number * 104_729 % ROWS)?;
             for (step, pair) in steps.iter_mut().zip(done_at.windows(2)) {
                 step.push((pair[1] - pair[0]).as_nanos() as u64);
             }
         }
-        print!("{name:<34}");
+        print!("{name:<40}");
         let mut total = 0.0;
         for step in &mut steps {
             step.sort_unstable();
@@ -124,12 +132,13 @@ fn main() -> Result<()> {
         }
     };
     clear();
-    let direct = Direct::new(Arc::new(WalControl::default()));
+    let control = Arc::new(WalControl::default());
+    let direct = Direct::new(Arc::clone(&control));
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Verify));
     let storage = Arc::new(Checksummed::new(Arc::new(direct), checksums));
     let vfs = Vfs::register(Lower::UnixExcl, storage.clone())?;
     let overlay_vfs = Vfs::register_overlay(storage)?;
-    let writer = Connection::open(&path, Role::Writer, &settings(&vfs, 64 << 10))?;
+    let writer = Connection::open(&path, Role::Writer, &settings(&vfs, 64 << 10, None))?;
     writer.begin_immediate()?;
     writer.raw().execute_batch(&format!(
         "CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, note TEXT) STRICT;
@@ -138,18 +147,27 @@ fn main() -> Result<()> {
          INSERT INTO account SELECT value, 0, hex(zeroblob(40)) FROM number"
     ))?;
     writer.commit()?;
-    let guard = Connection::open(&path, Role::Reader, &settings(&vfs, 4 << 10))?;
-    let overlay = Connection::open(&path, Role::Overlay, &settings(&overlay_vfs, 4 << 10))?;
-    test_overlay(&guard, &overlay).expect("overlays are available");
-    let bench = Bench { writer, guard, overlay };
-    print!("{:<34}", "µs each");
+    let pair = |control: Option<Arc<WalControl>>| -> Result<Pair> {
+        let readers = settings(&vfs, 4 << 10, control.clone());
+        let guard = Connection::open(&path, Role::Reader, &readers)?;
+        let overlays = settings(&overlay_vfs, 4 << 10, control);
+        let overlay = Connection::open(&path, Role::Overlay, &overlays)?;
+        test_overlay(&guard, &overlay).expect("overlays are available");
+        Ok(Pair { guard, overlay })
+    };
+    let bench = Bench { writer, emptied: pair(None)?, kept: pair(Some(control))? };
+    print!("{:<40}", "µs each");
     STEPS.iter().for_each(|step| print!(" {step:>10}"));
     println!(" {:>10}", "sum");
     for frames in [10, 3_000, 10_000] {
-        bench.measure(&format!("warm, {frames} frames"), 0, frames)?;
-        bench.measure(&format!("after a commit, {frames} frames"), 1, frames)?;
+        for (pair, kept) in [(&bench.emptied, ""), (&bench.kept, ", kept")] {
+            bench.measure(&format!("warm, {frames} frames{kept}"), pair, 0, frames)?;
+            bench.measure(&format!("after a commit, {frames} frames{kept}"), pair, 1, frames)?;
+        }
     }
-    bench.measure("after 300 commits, 3000 frames", 300, 3_000)?;
+    for (pair, kept) in [(&bench.emptied, ""), (&bench.kept, ", kept")] {
+        bench.measure(&format!("after 300 commits, 3000 frames{kept}"), pair, 300, 3_000)?;
+    }
     drop(bench);
     clear();
     Ok(())

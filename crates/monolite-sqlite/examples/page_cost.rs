@@ -78,6 +78,7 @@ impl Rig {
             reserved_bytes: 0,
             overdue: Arc::new(|| false),
             untrusted: None,
+            control: None,
         };
         let writer = Connection::open(path, Role::Writer, &settings)?;
         let reader = Connection::open(path, Role::Reader, &settings)?;

@@ -30,12 +30,14 @@ use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionStat
 
 use crate::memory::Budget;
 use crate::overlay::{self, OverlayState};
+use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::rules;
 use crate::statements::{Own, Prepared};
 use crate::surroundings;
 use crate::tracking;
 use crate::untrusted::{self, Untrusted};
+use crate::vfs::WalControl;
 
 /// What a connection is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,13 @@ pub enum Role {
     /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
     /// of [`crate::vfs::Vfs::register_overlay`], see [`Connection::begin_on`].
     Overlay,
+}
+
+impl Role {
+    /// Whether its transactions never change the database.
+    fn only_reads(self) -> bool {
+        matches!(self, Role::Reader | Role::Overlay)
+    }
 }
 
 /// How connections of one database are opened.
@@ -68,6 +77,9 @@ pub struct Settings {
     pub overdue: Arc<dyn Fn() -> bool + Send + Sync>,
     /// For connections that run SQL from an untrusted source.
     pub untrusted: Option<Untrusted>,
+    /// The record of all changes to the database, if no other process writes to it: lets readers
+    /// and overlays keep the pages in their cache that no commit has changed.
+    pub control: Option<Arc<WalControl>>,
 }
 
 /// Instructions between two calls of [`Settings::overdue`].
@@ -216,6 +228,10 @@ pub struct Connection {
     pub(crate) is_trackable: Cell<Option<bool>>,
     /// A schema cookie, and whether that schema has virtual tables.
     pub(crate) virtual_tables: Cell<Option<(u32, bool)>>,
+    control: Option<Arc<WalControl>>,
+    keeps_pages: bool,
+    /// The number of a commit that the open transaction sees, with all before it.
+    sequence: Cell<u64>,
 }
 
 /// What transactions on a connection may allocate.
@@ -284,6 +300,10 @@ impl Connection {
             overlay,
             is_trackable: Cell::new(None),
             virtual_tables: Cell::new(None),
+            control: settings.control.clone().filter(|_| role.only_reads()),
+            // They would count as memory that the last transaction has left behind.
+            keeps_pages: !is_untrusted,
+            sequence: Cell::new(0),
         };
         connection.watch_progress()?;
         Ok(connection)
@@ -383,7 +403,28 @@ impl Connection {
     /// `SQLITE_MISUSE` on an overlay.
     pub fn begin_deferred(&self) -> Result<()> {
         self.refuse_to_overlay("BEGIN")?;
+        if let Some(control) = &self.control {
+            // Read before the snapshot is taken, so that this has all commits up to it.
+            self.keep_pages(control.changes().sequence());
+        }
         self.engine(Own::Begin)
+    }
+
+    /// Keeps the pages in the cache that were not changed, if the connection may do so. The next
+    /// snapshot has to contain all commits up to `sequence`.
+    pub(crate) fn keep_pages(&self, sequence: u64) {
+        self.sequence.set(sequence);
+        if let Some(control) = self.control.as_ref().filter(|_| self.keeps_pages)
+            && let Some(mut cache) = MainCache::of(self.raw())
+        {
+            cache.keep_until_changed(control, sequence);
+        }
+    }
+
+    /// The number of a commit that the open transaction sees, with all before it; 0 when that is
+    /// not known.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.get()
     }
 
     /// Takes the snapshot of the open read transaction now, rather than with its first statement.

@@ -66,9 +66,11 @@ impl Connection {
         if self.overlay.is_some() {
             return None;
         }
-        let mut snapshot = None;
-        ask(self.raw(), Request::Snapshot(&mut snapshot)).ok()?;
-        snapshot
+        let mut taken = None;
+        ask(self.raw(), Request::Snapshot(&mut taken)).ok()?;
+        let mut snapshot = taken?;
+        snapshot.sequence = self.sequence();
+        Some(snapshot)
     }
 
     /// Begins a transaction on `snapshot`: this overlay sees it and what it writes itself, and
@@ -87,6 +89,7 @@ impl Connection {
             return Err(misuse("only an overlay can begin on a snapshot"));
         };
         ask(self.raw(), Request::Show(Some(snapshot)))?;
+        self.keep_pages(snapshot.sequence);
         self.engine(Own::BeginImmediate)?;
         self.set_cache_size(state).inspect_err(|_| {
             let _ = self.rollback();

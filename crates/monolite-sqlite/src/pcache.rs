@@ -1,10 +1,10 @@
 //! Owns a wrapper around SQLite's page cache that sees which pages a connection fetches and which
-//! ones it keeps pinned.
+//! ones it keeps pinned, and that keeps pages from one snapshot to the next.
 //!
 //! # Format
 //! What SQLite takes for its cache handle is a [`Cache`] of ours, which has that of the cache
-//! underneath. Each page has [`OWN_BYTES`] more than SQLite asked for at the end of its `pExtra`;
-//! the first of them says whether the page is pinned.
+//! underneath. Each page has [`OWN_BYTES`] more than SQLite asked for at the end of its `pExtra`: a
+//! [`Note`].
 //!
 //! # Algorithm
 //! - The pager asks the cache for every page that it uses, whether it has it in use already or not
@@ -16,10 +16,20 @@
 //! - Which cache is that of a connection's main database? `sqlite3_db_release_memory` calls
 //!   `xShrink` on each of its caches, main first. A thread that only wants to know has [`PROBE`]
 //!   set, and then nothing is released.
+//! - SQLite empties the cache when a read transaction begins and anything was committed since the
+//!   last one (`pagerBeginReadTransaction`). A connection that has said which commits its next
+//!   snapshot contains at least ([`MainCache::keep_until_changed`]) keeps its pages instead; each
+//!   is looked up in the record of changes when it is fetched for the first time on the new
+//!   snapshot, and dropped if a commit may have changed it since the older of the two snapshots.
+//!   So a page whose content differs is never handed out, whichever snapshot is the newer one.
 //!
 //! # Invariants
 //! - The wrapper is installed before SQLite has created any cache, so every handle is one of ours.
 //! - A `Cache` is used under the mutex of its connection, by SQLite and by [`MainCache`] alike.
+//! - Only the emptying at the beginning of a transaction is withheld, never one after an error: the
+//!   first fetch of the transaction ends the permission.
+//! - No page is in use or changed when a transaction begins, so every page that is kept can be
+//!   dropped.
 //!
 //! # Not here
 //! Reads that go around the page cache: `vfs::Published` and the VFS seam keep SQLite from them.
@@ -28,14 +38,26 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
 use crate::pages::Recorder;
+use crate::vfs::WalControl;
 
 /// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
-const OWN_BYTES: usize = 8;
+const OWN_BYTES: usize = size_of::<Note>();
+
+const _: () = assert!(OWN_BYTES.is_multiple_of(8) && align_of::<Note>() <= 8);
+
+/// What we know of a page that is in a cache.
+struct Note {
+    /// [`Cache::epoch`] when it was last fetched.
+    epoch: u64,
+    /// The newest [`Cache::sequence`] of the snapshots that have this content.
+    sequence: u64,
+    is_pinned: bool,
+}
 
 type Fetch = unsafe extern "C" fn(*mut sqlite3_pcache, c_uint, c_int) -> *mut sqlite3_pcache_page;
 type Unpin = unsafe extern "C" fn(*mut sqlite3_pcache, *mut sqlite3_pcache_page, c_int);
@@ -108,18 +130,68 @@ struct Cache {
     /// Those of `lower()`, where the two frequent calls find them without another look-up.
     fetch: Fetch,
     unpin: Unpin,
-    /// Where in `pExtra` the byte is that says whether the page is pinned.
-    pinned_at: usize,
+    /// Where in `pExtra` the [`Note`] is.
+    note_at: usize,
     is_recording: bool,
     recorder: Recorder,
+    /// Counts the snapshots for which pages were kept.
+    epoch: u64,
+    /// Number of a commit that the current snapshot contains, with all before it.
+    sequence: u64,
+    /// That of the next snapshot, from when pages may be kept until the next call decides.
+    upcoming: Option<u64>,
+    control: Option<Arc<WalControl>>,
 }
 
 impl Cache {
+    /// Where the note of `page` is; written by the first fetch of the page.
+    ///
     /// # Safety
     /// `page` must be a page of this cache.
-    unsafe fn pinned(&self, page: *mut sqlite3_pcache_page) -> *mut u8 {
-        // SAFETY: a page of this cache has `OWN_BYTES` at this place, see `create`.
-        unsafe { (*page).pExtra.cast::<u8>().add(self.pinned_at) }
+    unsafe fn note(&self, page: *mut sqlite3_pcache_page) -> *mut Note {
+        // SAFETY: a page of this cache has `OWN_BYTES` at this place, see `create`; it is aligned
+        // to 8, as `pExtra` is.
+        unsafe { (*page).pExtra.byte_add(self.note_at).cast::<Note>() }
+    }
+
+    /// Whether a page that was kept has the content that the current snapshot has.
+    fn is_unchanged(&self, note: &Note, pgno: c_uint) -> bool {
+        let oldest = note.sequence.min(self.sequence);
+        let control = self.control.as_ref();
+        control.is_some_and(|it| !it.changes().changed_since(pgno, oldest))
+            || broken::keeps_changed(pgno)
+    }
+
+    /// A page as SQLite asked for it, null if there is none.
+    ///
+    /// # Safety
+    /// SQLite's own rules for `xFetch`.
+    unsafe fn fetch_current(&mut self, pgno: c_uint, how: c_int) -> *mut sqlite3_pcache_page {
+        // SAFETY: the page is of this cache. One of an older epoch is not in use (see the
+        // invariants), so nobody else has pinned it and it can be dropped.
+        unsafe {
+            let mut page = (self.fetch)(self.lower, pgno, how);
+            if page.is_null() {
+                return page;
+            }
+            // SQLite's own mark of a page that has just been added.
+            if !(*page).pExtra.cast::<*const u8>().read().is_null() {
+                let note = &mut *self.note(page);
+                if note.epoch == self.epoch || self.is_unchanged(note, pgno) {
+                    let sequence = note.sequence.max(self.sequence);
+                    *note = Note { epoch: self.epoch, sequence, is_pinned: true };
+                    return page;
+                }
+                (self.unpin)(self.lower, page, 1);
+                page = (self.fetch)(self.lower, pgno, how);
+                if page.is_null() {
+                    return page;
+                }
+            }
+            let note = Note { epoch: self.epoch, sequence: self.sequence, is_pinned: true };
+            self.note(page).write(note);
+            page
+        }
     }
 }
 
@@ -132,14 +204,24 @@ unsafe fn ours<'a>(cache: *mut sqlite3_pcache) -> &'a mut Cache {
 
 unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut sqlite3_pcache {
     let Lower { create, fetch, unpin, .. } = *lower();
-    let pinned_at = (extra as usize).next_multiple_of(OWN_BYTES);
+    let note_at = (extra as usize).next_multiple_of(align_of::<Note>());
     // SAFETY: SQLite's arguments are handed on, with room for our bytes.
-    let lower = unsafe { create(page, (pinned_at + OWN_BYTES) as c_int, purgeable) };
+    let lower = unsafe { create(page, (note_at + OWN_BYTES) as c_int, purgeable) };
     if lower.is_null() {
         return ptr::null_mut();
     }
-    let recorder = Recorder::default();
-    let cache = Cache { lower, fetch, unpin, pinned_at, is_recording: false, recorder };
+    let cache = Cache {
+        lower,
+        fetch,
+        unpin,
+        note_at,
+        is_recording: false,
+        recorder: Recorder::default(),
+        epoch: 0,
+        sequence: 0,
+        upcoming: None,
+        control: None,
+    };
     Box::into_raw(Box::new(cache)).cast()
 }
 
@@ -164,11 +246,11 @@ unsafe extern "C" fn fetch(
         if cache.is_recording && pgno != 1 && !broken::forgets_read(pgno) {
             cache.recorder.insert(pgno);
         }
-        let page = (cache.fetch)(cache.lower, pgno, how);
-        if !page.is_null() {
-            *cache.pinned(page) = 1;
+        if let Some(sequence) = cache.upcoming.take() {
+            // The snapshot is the one before, which so contains these commits, too.
+            cache.sequence = cache.sequence.max(sequence);
         }
-        page
+        cache.fetch_current(pgno, how)
     }
 }
 
@@ -180,7 +262,7 @@ unsafe extern "C" fn unpin(
     // SAFETY: SQLite passes a cache of ours and a page of it.
     unsafe {
         let cache = ours(cache);
-        *cache.pinned(page) = 0;
+        (*cache.note(page)).is_pinned = false;
         (cache.unpin)(cache.lower, page, discard);
     }
 }
@@ -197,7 +279,16 @@ unsafe extern "C" fn rekey(
 
 unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
     // SAFETY: SQLite passes a cache of ours.
-    unsafe { (lower().truncate)(ours(cache).lower, from) }
+    let cache = unsafe { ours(cache) };
+    match cache.upcoming.take() {
+        // All pages, without page 1 having to stay for somebody who uses it.
+        Some(sequence) if from <= 1 => {
+            cache.epoch += 1;
+            cache.sequence = sequence;
+        }
+        // SAFETY: as above.
+        _ => unsafe { (lower().truncate)(cache.lower, from) },
+    }
 }
 
 unsafe extern "C" fn destroy(cache: *mut sqlite3_pcache) {
@@ -273,6 +364,15 @@ impl<'c> MainCache<'c> {
         unsafe { self.cache.as_mut() }
     }
 
+    /// Keeps the pages that no commit has changed when the next transaction begins. Its snapshot
+    /// has to contain every commit up to number `sequence` of the record in `control`, which has to
+    /// have every commit to this database. To be called before the transaction's first statement.
+    pub(crate) fn keep_until_changed(&mut self, control: &Arc<WalControl>, sequence: u64) {
+        let cache = self.cache();
+        cache.upcoming = Some(sequence);
+        cache.control.get_or_insert_with(|| Arc::clone(control));
+    }
+
     /// Records the pages that are fetched from now on, up to `limit` of them.
     pub(crate) fn start_recording(&mut self, limit: usize) {
         let cache = self.cache();
@@ -296,7 +396,7 @@ impl<'c> MainCache<'c> {
             if page.is_null() {
                 return false;
             }
-            let is_pinned = *cache.pinned(page) != 0;
+            let is_pinned = (*cache.note(page)).is_pinned;
             if !is_pinned {
                 (cache.unpin)(cache.lower, page, 0);
             }
@@ -332,6 +432,8 @@ pub(crate) mod broken {
         /// Of every so many pages it is denied that they are pinned; 0 for none. The notes stay
         /// right: a page that SQLite uses must not be unpinned.
         pub(crate) static PINS: Cell<u32> = const { Cell::new(0) };
+        /// Every so many pages are kept although they have changed; 0 for none.
+        pub(crate) static KEPT: Cell<u32> = const { Cell::new(0) };
     }
 
     pub(super) fn forgets_read(pgno: u32) -> bool {
@@ -340,6 +442,10 @@ pub(crate) mod broken {
 
     pub(super) fn forgets_pin(pgno: u32) -> bool {
         pgno.checked_rem(PINS.get()) == Some(0)
+    }
+
+    pub(super) fn keeps_changed(pgno: u32) -> bool {
+        pgno.checked_rem(KEPT.get()) == Some(0)
     }
 }
 
@@ -350,6 +456,10 @@ mod broken {
     }
 
     pub(super) fn forgets_pin(_pgno: u32) -> bool {
+        false
+    }
+
+    pub(super) fn keeps_changed(_pgno: u32) -> bool {
         false
     }
 }

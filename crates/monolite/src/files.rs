@@ -53,8 +53,8 @@ const SHARED_BUSY: Duration = Duration::from_secs(5);
 /// Page cache of the checkpointer, which reads pages from the WAL past any cache.
 const CHECKPOINTER_CACHE_KIB: u64 = 256;
 
-/// Page cache of a connection for interactive transactions. A new snapshot empties it, so it holds
-/// what a few statements need; changed pages are held beside it.
+/// Page cache of a connection for interactive transactions. It holds the inner pages of the
+/// tables in use, and what a few statements need; changed pages are held beside it.
 const SESSION_CACHE_KIB: u64 = 2_048;
 
 /// What must outlive every connection, in the order of its end.
@@ -117,7 +117,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         Sharing::Exclusive => Some(Vfs::register_overlay(Arc::clone(&storage))?),
         Sharing::Shared => None,
     };
-    let opener = Opener::new(options, &path, &vfs, temporary.is_none());
+    let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
     let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
         opener.writer(patience)?;
     if options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES) {
@@ -189,9 +189,10 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     let options = &Options { untrusted: None, ..options.clone() };
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Stamp));
     // The WAL is only read here.
-    let storage = storage_of(options, &Arc::default(), &checksums);
+    let wal = Arc::default();
+    let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(Lower::UnixExcl, Arc::clone(&storage))?;
-    let opener = Opener::new(options, &path, &vfs, true);
+    let opener = Opener::new(options, &path, &vfs, &wal, true);
     let recovered = opener.writer(Duration::ZERO)?;
     recovered.connection.rewrite(RESERVED_BYTES).map_err(|error| opener.name(error.into()))?;
     drop(recovered);
@@ -225,12 +226,17 @@ struct Opener {
     path: PathBuf,
     /// The name of the VFS.
     vfs: String,
+    /// What records all changes, if only this process makes any.
+    control: Option<Arc<WalControl>>,
     sync: bool,
 }
 
 impl Opener {
-    fn new(options: &Options, path: &Path, vfs: &Vfs, sync: bool) -> Opener {
-        Opener { options: options.clone(), path: path.into(), vfs: vfs.name().into(), sync }
+    fn new(options: &Options, path: &Path, vfs: &Vfs, wal: &Arc<WalControl>, sync: bool) -> Opener {
+        let is_exclusive = options.sharing == Sharing::Exclusive;
+        let control = is_exclusive.then(|| Arc::clone(wal));
+        let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
+        Opener { options, path, vfs, control, sync }
     }
 
     fn open(&self, role: Role, cache_kib: u64) -> Result<(Connection, Arc<Deadline>)> {
@@ -256,6 +262,7 @@ impl Opener {
             reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
             overdue: Arc::new(move || watched.is_past()),
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
+            control: self.control.clone(),
         };
         Ok((Connection::open(&self.path, role, &settings)?, deadline))
     }

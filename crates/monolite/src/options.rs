@@ -151,8 +151,8 @@ impl Options {
     }
 
     /// Page cache of each reader in bytes: 64 KiB to 64 GiB. Default: 16 MiB. A larger cache saves
-    /// reads of a database that rarely changes; a commit empties it, which costs time in
-    /// proportion to its size.
+    /// reads of pages that no commit has changed since. With [`Sharing::Shared`] or
+    /// [`Options::untrusted`] each commit empties it.
     #[must_use]
     pub fn reader_cache_bytes(mut self, bytes: u64) -> Options {
         self.reader_cache_bytes = bytes;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::vfs::{self, Direct, File, FileKind, Lower, LowerFile, Storage, Vfs, WalControl};
 use crate::{CheckpointMode, Connection, PageSet, Role, Settings};
 
+mod kept;
 mod soundness;
 
 /// More pages than any of these transactions reads.
@@ -64,6 +65,15 @@ impl Rig {
     }
 
     fn open(&self, role: Role) -> Connection {
+        self.open_with(role, None)
+    }
+
+    /// A connection that keeps pages from one snapshot to the next.
+    fn open_keeping(&self, role: Role) -> Connection {
+        self.open_with(role, Some(Arc::clone(&self.control)))
+    }
+
+    fn open_with(&self, role: Role, control: Option<Arc<WalControl>>) -> Connection {
         let vfs = if role == Role::Overlay { &self.overlay_vfs } else { &self.vfs };
         let settings = Settings {
             vfs: vfs.name().into(),
@@ -73,6 +83,7 @@ impl Rig {
             reserved_bytes: 0,
             overdue: Arc::new(|| false),
             untrusted: None,
+            control,
         };
         Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()
     }

@@ -88,6 +88,8 @@ pub struct Snapshot {
     releases: Arc<AtomicU64>,
     /// That count while the lock is held.
     held_at: u64,
+    /// The number of a commit that it contains, with all before it; 0 when that is not known.
+    pub(crate) sequence: u64,
 }
 
 impl Snapshot {
@@ -98,6 +100,12 @@ impl Snapshot {
         // What was read before must not be read after the load.
         fence(SeqCst);
         self.releases.load(SeqCst) == self.held_at
+    }
+
+    /// [`Changes::sequence`](super::Changes::sequence) before it was taken; 0 when its connection
+    /// knows of no record of changes.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// Whether the WAL has parts of it. If not, everything is in the database file.
@@ -185,6 +193,7 @@ impl Tracker {
             index: index.as_ptr().addr(),
             releases: Arc::clone(&self.releases),
             held_at: self.releases.load(Relaxed),
+            sequence: 0,
         })
     }
 

@@ -17,7 +17,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use monolite_sqlite::vfs::{Snapshot, WalControl};
+use monolite_sqlite::vfs::Snapshot;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,8 +32,6 @@ pub(crate) struct Pin {
     pub(crate) snapshot: Snapshot,
     /// Batches that it contains.
     pub(crate) committed: u64,
-    /// [`Changes::sequence`](monolite_sqlite::vfs::Changes::sequence) before it was taken.
-    pub(crate) sequence: u64,
     pub(crate) taken: Duration,
     /// The connection in whose read transaction it is; taken out by the drop.
     reader: Mutex<Option<Reader>>,
@@ -81,18 +79,12 @@ pub(crate) struct Pins {
     open: OpenReader,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
-    changes: Arc<WalControl>,
 }
 
 impl Pins {
-    pub(crate) fn new(
-        open: OpenReader,
-        clock: Arc<dyn Clock>,
-        progress: Arc<Progress>,
-        changes: Arc<WalControl>,
-    ) -> Pins {
+    pub(crate) fn new(open: OpenReader, clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Pins {
         let (latest, vacant) = (Mutex::new(None), Arc::default());
-        Pins { latest, vacant, open, clock, progress, changes }
+        Pins { latest, vacant, open, clock, progress }
     }
 
     fn latest(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
@@ -131,13 +123,11 @@ impl Pins {
         };
         let reader = idle.map_or_else(|| (self.open)(), Ok)?;
         let committed = self.progress.committed();
-        // Before the snapshot, so that a race can only take a page for changed.
-        let sequence = self.changes.changes().sequence();
         reader.connection.begin_deferred()?;
         reader.connection.pin_snapshot()?;
         let snapshot = reader.connection.snapshot().ok_or_else(no_snapshot)?;
         let (taken, home) = (self.clock.now(), Arc::clone(&self.vacant));
-        Ok(Pin { snapshot, committed, sequence, taken, reader: Mutex::new(Some(reader)), home })
+        Ok(Pin { snapshot, committed, taken, reader: Mutex::new(Some(reader)), home })
     }
 
     /// Lets go of the latest snapshot, which ends when nobody uses it.

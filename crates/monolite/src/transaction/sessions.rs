@@ -127,7 +127,7 @@ impl Session {
     /// What the transaction has read on its snapshot, and with `own_writes` also behind its own
     /// writes; `None` when that is not known.
     fn read_set(&self, own_writes: bool) -> Option<ReadSet> {
-        let sequence = self.pin.borrow().as_ref()?.sequence;
+        let sequence = self.pin.borrow().as_ref()?.snapshot.sequence();
         let pages = match (self.read_first.take(), own_writes) {
             (Some(first), false) => vec![first?],
             (Some(first), true) => vec![first?, self.reader.connection.take_pages()?],
@@ -243,7 +243,7 @@ impl Sessions {
         let (pool, freed) = (Mutex::default(), Condvar::new());
         let open = Arc::clone(&opener.reader);
         let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
-        let pins = Pins::new(open, time, told, Arc::clone(&changes));
+        let pins = Pins::new(open, time, told);
         Sessions { pool, freed, pins, opener, most, age, clock, progress, changes }
     }
 

@@ -21,10 +21,10 @@ use crate::Savepoint;
 use crate::pcache::broken;
 
 /// A xorshift generator: any non-zero state will do.
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -41,7 +41,7 @@ fn text(characters: u64, id: u64) -> String {
 /// Ids are drawn from so few that changes often meet what was read.
 const IDS: u64 = 600;
 
-fn query(random: &mut Random) -> String {
+pub(super) fn query(random: &mut Random) -> String {
     let (id, other) = (random.below(IDS), random.below(IDS));
     match random.below(12) {
         0 | 1 => format!("SELECT * FROM t WHERE id = {id}"),
@@ -58,7 +58,7 @@ fn query(random: &mut Random) -> String {
     }
 }
 
-fn change(random: &mut Random) -> String {
+pub(super) fn change(random: &mut Random) -> String {
     let (id, other) = (random.below(IDS), random.below(IDS));
     let long = 10 + random.below(900);
     match random.below(13) {
@@ -88,7 +88,7 @@ fn change(random: &mut Random) -> String {
     }
 }
 
-fn execute(writer: &Connection, sql: &str) {
+pub(super) fn execute(writer: &Connection, sql: &str) {
     let execute = |statement: &mut Statement<'_>| statement.execute([]).unwrap();
     writer.with_statement(sql, execute).unwrap();
 }
@@ -138,12 +138,12 @@ struct Seen {
     pages_pinned: u64,
 }
 
-struct Run {
-    rig: Rig,
+pub(super) struct Run {
+    pub(super) rig: Rig,
     writer: Connection,
     reader: Connection,
     overlay: Connection,
-    random: Random,
+    pub(super) random: Random,
     vacuum: &'static str,
     seen: Seen,
 }
@@ -156,7 +156,7 @@ struct Read {
 }
 
 impl Run {
-    fn new(seed: u64) -> Run {
+    pub(super) fn new(seed: u64) -> Run {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         (0..8).for_each(|_| _ = random.below(2));
         let rig = Rig::new();
@@ -166,7 +166,8 @@ impl Run {
         drop(first);
         let writer =
             rig.filled(&format!("{SCHEMA} DELETE FROM t WHERE id > {IDS}; DELETE FROM w;"));
-        let (reader, overlay) = (rig.open(Role::Reader), rig.open(Role::Overlay));
+        // What they kept of earlier snapshots must not show.
+        let [reader, overlay] = [Role::Reader, Role::Overlay].map(|role| rig.open_keeping(role));
         Run { rig, writer, reader, overlay, random, vacuum, seen: Seen::default() }
     }
 
@@ -202,7 +203,7 @@ impl Run {
         if writes { &self.overlay } else { &self.reader }
     }
 
-    fn foreign_commits(&mut self) {
+    pub(super) fn foreign_commits(&mut self) {
         for _ in 0..self.random.below(4) {
             self.writer.begin_immediate().unwrap();
             self.changes();
