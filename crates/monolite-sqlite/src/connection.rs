@@ -413,6 +413,10 @@ impl Connection {
     /// Keeps the pages in the cache that were not changed, if the connection may do so. The next
     /// snapshot has to contain all commits up to `sequence`.
     pub(crate) fn keep_pages(&self, sequence: u64) {
+        // A snapshot that is open already may be older.
+        if self.raw().transaction_state(Some(MAIN_DB)) != Ok(TransactionState::None) {
+            return;
+        }
         self.sequence.set(sequence);
         if let Some(control) = self.control.as_ref().filter(|_| self.keeps_pages)
             && let Some(mut cache) = MainCache::of(self.raw())

@@ -138,3 +138,22 @@ fn pages_that_no_commit_has_changed_are_not_read_again() {
         write(&writer, &format!("UPDATE t SET v = 'new' WHERE id = {round} + 1"));
     }
 }
+
+#[test]
+fn a_beginning_that_is_refused_makes_no_page_newer() {
+    let rig = Rig::new();
+    let writer = rig.filled(SCHEMA);
+    let keeping = rig.open_keeping(Role::Reader);
+    let read = || rows(&keeping, "SELECT v FROM t WHERE id = 1");
+    for round in 0..3 {
+        keeping.begin_deferred().unwrap();
+        let before = read();
+        write(&writer, &format!("UPDATE t SET v = 'new {round}' WHERE id = 1"));
+        assert!(keeping.begin_deferred().is_err(), "a transaction is open");
+        assert_eq!(read(), before);
+        keeping.rollback().unwrap();
+        keeping.begin_deferred().unwrap();
+        assert_ne!(read(), before, "round {round}");
+        keeping.rollback().unwrap();
+    }
+}
