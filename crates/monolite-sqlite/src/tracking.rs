@@ -1,4 +1,4 @@
-//! Owns what a connection says about pages: those that its transaction has read, and whether they
+//! Owns what a connection says about pages: those that its transaction has read, and which of them
 //! were changed in the transaction that it has open.
 //!
 //! # Algorithm
@@ -21,8 +21,8 @@
 //! to it has read the page with that reference, which has changed.
 //!
 //! # Not here
-//! Values of functions (`random()`, the clock, `changes()`, functions of the application): their
-//! caller has to see to them. Changes by other transactions: [`crate::vfs::Changes`].
+//! Values of functions (`random()`, the clock, functions of the application): their caller has to
+//! see to them. Changes by other transactions: [`crate::vfs::Changes`].
 
 use rusqlite::hooks::AuthAction;
 use rusqlite::{MAIN_DB, Result, TransactionState, ffi};
@@ -73,6 +73,20 @@ impl Connection {
             return None;
         }
         Some(PageSet::new(pages, cookie))
+    }
+
+    /// Those of `pages`, which [`Connection::take_pages`] gave, that the open transaction may have
+    /// changed; to be called before the end of the transaction, while no statement is running.
+    /// `None` when that is not known.
+    ///
+    /// If the pages were tracked from the beginning of the transaction, a statement that uses none
+    /// of these on the same snapshot does without the transaction what it would have done in it:
+    /// every page that it follows has the content that it would have there. (Which free pages it
+    /// takes into use may differ, and no result hangs on that.)
+    pub fn changed_pages(&self, pages: &PageSet) -> Option<Vec<u32>> {
+        let mut cache = MainCache::of(self.raw())?;
+        let changed = |pgno: &u32| cache.is_pinned(*pgno);
+        Some(pages.pages().iter().copied().filter(changed).collect())
     }
 
     /// Whether the transaction that this connection has open may have changed one of `pages`, or
@@ -136,6 +150,9 @@ impl Connection {
 /// Tables of SQLite itself that show something else than their rows.
 const INTROSPECTING: &[&str] = &["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode"];
 
+/// Functions that tell what the statements before have done on this connection.
+const HISTORIC: &[&str] = &["changes", "total_changes", "last_insert_rowid"];
+
 /// Whether a statement with this `action` on `database` has inputs that are not pages of the main
 /// database, or changes the schema.
 pub(crate) fn beyond_pages(action: &AuthAction<'_>, database: Option<&str>) -> bool {
@@ -149,9 +166,12 @@ pub(crate) fn beyond_pages(action: &AuthAction<'_>, database: Option<&str>) -> b
             | AuthAction::Update { table_name, .. } => {
                 table_name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"))
             }
-            AuthAction::Read { table_name, .. } => {
-                INTROSPECTING.iter().any(|name| table_name.eq_ignore_ascii_case(name))
-            }
+            AuthAction::Read { table_name, .. } => is_one_of(INTROSPECTING, table_name),
+            AuthAction::Function { function_name } => is_one_of(HISTORIC, function_name),
             _ => false,
         }
+}
+
+fn is_one_of(names: &[&str], name: &str) -> bool {
+    names.iter().any(|one| one.eq_ignore_ascii_case(name))
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::vfs::{self, Direct, File, FileKind, Lower, LowerFile, Storage, Vfs, WalControl};
 use crate::{CheckpointMode, Connection, PageSet, Role, Settings};
 
+mod independent;
 mod kept;
 mod soundness;
 

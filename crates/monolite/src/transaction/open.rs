@@ -7,7 +7,8 @@
 //!    everything it saw still holds, or it learns of its conflict early.
 //! 2. Where the session is no overlay, statements run in the writer from the first write on, behind
 //!    the replayed steps and in a savepoint that is rolled back ([`Open::try_in_writer`]).
-//! 3. What was done and seen becomes a step, and the session is parked.
+//! 3. What was done and seen becomes a step, and the session is parked. A change that uses no page
+//!    that its transaction has changed needs none of the steps replayed ([`Open::change_without`]).
 //! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
 //!    ([`Replay`]). If no page that the transaction has read was changed since its snapshot, steps
 //!    that only read are left out: their answers are the same. A transaction that wrote nothing is
@@ -26,10 +27,12 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use monolite_sqlite::rusqlite::Row;
+
 use super::keys::{Committed, Key, find};
 use super::lease::Lease;
-use super::sessions::{Held, Left, Parked, ReadSet};
-use super::steps::{Action, Done, Extent, Reader, Request, Steps, Validation, perform};
+use super::sessions::{Held, Left, Memory, Parked, ReadSet, Start};
+use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, Validation, perform};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
@@ -88,6 +91,8 @@ struct State {
     has_read_own: bool,
     /// The pages it has read do not say everything about its answers.
     is_opaque: bool,
+    /// A change of it could not do without those before it.
+    has_dependent_changes: bool,
     left: Left,
     /// A statement is running; seen by the next one only when it panicked.
     running: bool,
@@ -99,7 +104,7 @@ impl State {
     fn unpark(&mut self) -> Option<Parked> {
         match std::mem::replace(&mut self.left, Left::Gone(None)) {
             Left::Parked(parked) => Some(parked),
-            Left::Gone(_) => None,
+            Left::Gone(_) | Left::Wrote(_) => None,
         }
     }
 
@@ -131,6 +136,7 @@ impl Open {
             is_in_writer: false,
             has_read_own: false,
             is_opaque: false,
+            has_dependent_changes: false,
             left: Left::Gone(None),
             running: false,
             lease,
@@ -266,6 +272,9 @@ impl Open {
         if state.is_in_writer {
             return self.try_in_writer(state, request, reader);
         }
+        if let Some(done) = self.change_without(state, &request)? {
+            return Ok((done, reader));
+        }
         let held = self.resume(state)?;
         let is_read = match request.action {
             Action::Change | Action::Query => held.session().only_reads(&request.text),
@@ -285,18 +294,52 @@ impl Open {
         state.wrote |= !is_read;
         if let Some(step) = &done.step {
             state.is_opaque |= step.is_opaque();
-            let is_useful =
-                state.wrote && (is_read || state.steps.have_reads()) && !state.is_opaque;
-            let own_writes = is_useful.then_some(state.has_read_own);
-            state.left = held.leave(self.engine.open.load(Ordering::Relaxed), own_writes);
+            let memory = if !state.wrote || state.is_opaque {
+                Memory::Nothing
+            } else if is_read || state.steps.have_reads() {
+                Memory::ReadSet { own_writes: state.has_read_own }
+            } else if state.steps.are_changes() && step.is_change() && !state.has_dependent_changes
+            {
+                Memory::WriteSet
+            } else {
+                Memory::Nothing
+            };
+            state.left = held.leave(self.engine.open.load(Ordering::Relaxed), memory);
         }
         Ok((done, reader))
+    }
+
+    /// Runs a statement that changes rows on the snapshot of those before it, but without them.
+    /// `None`, and nothing is done, when it could tell the difference, because it uses pages that
+    /// they have changed; when it was not run to its end; or when the snapshot is gone.
+    fn change_without(&self, state: &mut State, request: &Request) -> Result<Option<Done>> {
+        let wrote = match (&mut state.left, &request.action) {
+            (left @ Left::Wrote(_), Action::Change) => std::mem::replace(left, Left::Gone(None)),
+            _ => return Ok(None),
+        };
+        let Left::Wrote(wrote) = wrote else { return Ok(None) };
+        let Some(held) = self.engine.reads.sessions.take_without(&wrote)? else { return Ok(None) };
+        if held.session().only_reads(&request.text) {
+            return Ok(None);
+        }
+        // Until it has succeeded.
+        state.has_dependent_changes = true;
+        let no_rows = &mut |_: &Row<'_>| Ok(More::Enough);
+        let most_bytes = self.engine.limits.transaction_max_bytes;
+        let body = |tx: &Tx<'_>| perform(tx, request.clone(), most_bytes, no_rows);
+        let done = held.run(self.statement_limit(), body);
+        let Ok(done) = done else { return Ok(None) };
+        let Some(left) = held.leave_without(wrote) else { return Ok(None) };
+        self.engine.recorder.independent_statements.add(1);
+        (state.left, state.has_dependent_changes) = (left, false);
+        Ok(Some(done))
     }
 
     /// A session on which everything that the transaction did is done.
     fn resume(&self, state: &mut State) -> Result<Held<'_>> {
         let is_first = state.steps.len() == 0;
-        let held = self.engine.reads.sessions.take(state.unpark(), is_first)?;
+        let start = if is_first { Start::First } else { Start::Later };
+        let held = self.engine.reads.sessions.take(state.unpark(), start)?;
         if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
             let validation = self.engine.limits.validation;
@@ -426,6 +469,7 @@ impl Open {
                 None
             }
             Left::Gone(read_set) => read_set.filter(|_| is_useful),
+            Left::Wrote(_) => None,
         }
     }
 

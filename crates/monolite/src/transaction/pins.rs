@@ -8,13 +8,15 @@
 //! that was handed out before it. So a snapshot is taken once for each commit at most, and not for
 //! each statement, and overlays that go on with the snapshot they had find their page cache as they
 //! left it.
-//! A pin ends with the last transaction that uses it, once it is not the latest any more.
+//! A pin ends with the last transaction that uses it, once it is not the latest any more. A
+//! transaction that rests between two statements may keep one ([`Kept`]) until it is taken away.
 //!
 //! # Threads and locks
 //! `latest` is held while a snapshot is taken, some microseconds: whoever else needs one waits for
-//! that very snapshot. `vacant` is held for a few instructions, also under `latest`.
+//! that very snapshot. All other locks are held for a few instructions, `vacant` also under
+//! `latest`, none under another of them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::Snapshot;
@@ -36,6 +38,22 @@ pub(crate) struct Pin {
     /// The connection in whose read transaction it is; taken out by the drop.
     reader: Mutex<Option<Reader>>,
     home: Arc<Vacant>,
+    /// What transactions that keep this pin have of it.
+    kept: Mutex<Weak<Kept>>,
+}
+
+/// A pin that stays for resting transactions as long as nobody takes it away.
+pub(crate) struct Kept(Mutex<Option<Arc<Pin>>>);
+
+impl Kept {
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pin, if it was not taken away and its snapshot is no older than `age` at `now`.
+    pub(crate) fn pin(&self, now: Duration, age: Duration) -> Option<Arc<Pin>> {
+        self.slot().as_ref().filter(|pin| now.saturating_sub(pin.taken) <= age).cloned()
+    }
 }
 
 impl Drop for Pin {
@@ -75,6 +93,7 @@ impl Vacant {
 /// All pinned snapshots of a database.
 pub(crate) struct Pins {
     latest: Mutex<Option<Arc<Pin>>>,
+    kept: Mutex<Vec<Weak<Kept>>>,
     vacant: Arc<Vacant>,
     open: OpenReader,
     clock: Arc<dyn Clock>,
@@ -83,8 +102,8 @@ pub(crate) struct Pins {
 
 impl Pins {
     pub(crate) fn new(open: OpenReader, clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Pins {
-        let (latest, vacant) = (Mutex::new(None), Arc::default());
-        Pins { latest, vacant, open, clock, progress }
+        let (latest, kept, vacant) = (Mutex::new(None), Mutex::default(), Arc::default());
+        Pins { latest, kept, vacant, open, clock, progress }
     }
 
     fn latest(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
@@ -127,18 +146,43 @@ impl Pins {
         reader.connection.pin_snapshot()?;
         let snapshot = reader.connection.snapshot().ok_or_else(no_snapshot)?;
         let (taken, home) = (self.clock.now(), Arc::clone(&self.vacant));
-        Ok(Pin { snapshot, committed, taken, reader: Mutex::new(Some(reader)), home })
+        let (reader, kept) = (Mutex::new(Some(reader)), Mutex::default());
+        Ok(Pin { snapshot, committed, taken, reader, home, kept })
     }
 
-    /// Lets go of the latest snapshot, which ends when nobody uses it.
-    pub(crate) fn release(&self) {
+    /// Keeps `pin` for a transaction that rests.
+    pub(crate) fn keep(&self, pin: &Arc<Pin>) -> Arc<Kept> {
+        let mut own = pin.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = own.upgrade() {
+            return kept;
+        }
+        let kept = Arc::new(Kept(Mutex::new(Some(Arc::clone(pin)))));
+        *own = Arc::downgrade(&kept);
+        drop(own);
+        let mut all = self.kept();
+        all.retain(|kept| kept.strong_count() > 0);
+        all.push(Arc::downgrade(&kept));
+        kept
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Weak<Kept>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of the latest snapshot and of those that resting transactions keep and that are
+    /// older than `age`; each ends when nobody uses it.
+    pub(crate) fn release(&self, age: Duration) {
         let latest = self.latest().take();
-        drop(latest);
+        let now = self.clock.now();
+        let kept: Vec<_> = self.kept().iter().filter_map(Weak::upgrade).collect();
+        let old = |pin: &mut Arc<Pin>| now.saturating_sub(pin.taken) >= age;
+        let old: Vec<_> = kept.iter().filter_map(|kept| kept.slot().take_if(old)).collect();
+        drop((latest, old));
     }
 
     /// Closes the connections that have no snapshot, and refuses new ones.
     pub(crate) fn close(&self) {
-        self.release();
+        self.release(Duration::ZERO);
         let mut connections = self.vacant.connections();
         connections.is_closed = true;
         let idle = std::mem::take(&mut connections.idle);

@@ -15,20 +15,23 @@
 //!    taking the first would take from everybody in turn.
 //! 5. While more transactions are open than there are sessions, nothing is parked: most would be
 //!    taken away, and the few sessions that serve all of them keep warm page caches.
+//! 6. A transaction that has only changed rows keeps its snapshot then, and the numbers of the
+//!    pages that it changed ([`WriteSet`]). Its next change can run on that snapshot without those
+//!    before it: if it uses none of these pages, it does what it would have done behind them.
 //!
 //! # Threads and locks
 //! `pool` is held for a few instructions; nothing is opened, begun or ended under it, but at the
 //! close.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use monolite_sqlite::PageSet;
 use monolite_sqlite::vfs::{Changes, WalControl};
 
-use super::pins::{OpenReader, Pin, Pins};
+use super::pins::{Kept, OpenReader, Pin, Pins};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -77,6 +80,32 @@ impl ReadSet {
     }
 }
 
+/// What a transaction has changed that did nothing but change rows, on a snapshot that it keeps.
+pub(crate) struct WriteSet {
+    kept: Arc<Kept>,
+    pages: BTreeSet<u32>,
+}
+
+/// Where a statement begins.
+pub(crate) enum Start {
+    /// The first of its transaction: everything that was committed before is in its snapshot.
+    First,
+    Later,
+    On(Arc<Pin>),
+}
+
+/// What is to be remembered of a session that is not parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Nothing,
+    /// What was read, with `own_writes` also behind the transaction's own writes.
+    ReadSet {
+        own_writes: bool,
+    },
+    /// What was changed: that is all the transaction did.
+    WriteSet,
+}
+
 impl Session {
     /// Whether the transaction's own writes can run here.
     pub(crate) fn is_overlay(&self) -> bool {
@@ -91,8 +120,9 @@ impl Session {
 
     /// Takes the snapshot of `pin`.
     fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
-        self.reader.connection.track_pages(MOST_PAGES);
         self.reader.connection.begin_on(&pin.snapshot)?;
+        // Nothing but the schema has been read before.
+        self.reader.connection.track_pages(MOST_PAGES);
         self.reader.connection.forget_last_insert();
         self.watch.take_snapshot(pin.committed, pin.taken);
         self.pin.replace(Some(pin));
@@ -134,6 +164,14 @@ impl Session {
             (None, _) => vec![self.reader.connection.take_pages()?],
         };
         Some(ReadSet { pages, sequence })
+    }
+
+    /// The pages that were used on this snapshot, and which of them were changed; `None` when these
+    /// are not known to be all.
+    fn changed(&self) -> Option<(PageSet, Vec<u32>)> {
+        let used = self.reader.connection.take_pages()?;
+        let changed = self.reader.connection.changed_pages(&used)?;
+        Some((used, changed))
     }
 
     /// Runs `body` for `limit` at most.
@@ -178,6 +216,8 @@ pub(crate) enum Left {
     Parked(Parked),
     /// Nothing but the pages it had read, where they are known.
     Gone(Option<ReadSet>),
+    /// Nothing but what it has changed.
+    Wrote(WriteSet),
 }
 
 struct Waiting {
@@ -256,7 +296,7 @@ impl Sessions {
     ///
     /// # Errors
     /// `Closed`; those of opening a connection and of beginning.
-    pub(crate) fn take(&self, parked: Option<Parked>, is_first: bool) -> Result<Held<'_>> {
+    pub(crate) fn take(&self, parked: Option<Parked>, start: Start) -> Result<Held<'_>> {
         let now = self.clock.now();
         let mut pool = self.pool();
         if let Some(waiting) = parked.and_then(|parked| pool.parked.remove(&parked)) {
@@ -265,7 +305,7 @@ impl Sessions {
             if !is_warm {
                 waiting.session.end();
             }
-            return self.hold(waiting.session, is_warm, is_first);
+            return self.hold(waiting.session, is_warm, start);
         }
         loop {
             if pool.closed {
@@ -273,18 +313,18 @@ impl Sessions {
             }
             if let Some(session) = pool.vacant.pop() {
                 drop(pool);
-                return self.hold(session, false, is_first);
+                return self.hold(session, false, start);
             }
             if pool.watches.len() + pool.opening < self.most {
                 pool.opening += 1;
                 drop(pool);
                 let session = self.open_one()?;
-                return self.hold(session, false, is_first);
+                return self.hold(session, false, start);
             }
             if let Some(session) = pool.take_away(now, self.age) {
                 drop(pool);
                 session.end();
-                return self.hold(session, false, is_first);
+                return self.hold(session, false, start);
             }
             pool = self.wait(pool);
         }
@@ -330,17 +370,30 @@ impl Sessions {
         }))
     }
 
-    fn hold(&self, session: Box<Session>, is_warm: bool, is_first: bool) -> Result<Held<'_>> {
+    fn hold(&self, session: Box<Session>, is_warm: bool, start: Start) -> Result<Held<'_>> {
         let held = Held { sessions: self, session: Some(session), is_warm };
         let session = held.session();
         let now = self.clock.now();
         match (is_warm, session.is_overlay) {
             (true, _) => {}
-            (false, true) => session.begin_on(self.pins.pin(is_first, self.age)?)?,
+            (false, true) => session.begin_on(match start {
+                Start::On(pin) => pin,
+                Start::First => self.pins.pin(true, self.age)?,
+                Start::Later => self.pins.pin(false, self.age)?,
+            })?,
             (false, false) => session.begin(&self.progress, now)?,
         }
         session.watch.begin(now);
         Ok(held)
+    }
+
+    /// A session on the snapshot of `wrote`, without the changes; `None` when that is gone.
+    ///
+    /// # Errors
+    /// As [`Sessions::take`].
+    pub(crate) fn take_without(&self, wrote: &WriteSet) -> Result<Option<Held<'_>>> {
+        let pin = wrote.kept.pin(self.clock.now(), self.age);
+        pin.map(|pin| self.take(None, Start::On(pin))).transpose()
     }
 
     /// Ends the snapshot of a transaction that is over.
@@ -366,6 +419,15 @@ impl Sessions {
     /// Which pages were changed when.
     pub(crate) fn changes(&self) -> &Changes {
         self.changes.changes()
+    }
+
+    fn wrote(&self, session: &Session) -> Left {
+        let pin = session.pin.borrow();
+        let changed = pin.as_ref().and_then(|pin| Some((pin, session.changed()?.1)));
+        changed.map_or(Left::Gone(None), |(pin, pages)| {
+            let (kept, pages) = (self.pins.keep(pin), pages.into_iter().collect());
+            Left::Wrote(WriteSet { kept, pages })
+        })
     }
 
     fn leave(&self, session: Box<Session>, left: Left) -> Left {
@@ -395,7 +457,7 @@ impl Sessions {
             session.end();
             self.vacate(session);
         }
-        self.pins.release();
+        self.pins.release(age);
         let exposed = self.progress.exposed();
         self.pool().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
     }
@@ -451,16 +513,20 @@ impl Held<'_> {
     }
 
     /// Leaves the session for a transaction that is one of `open`: with its snapshot, or, when
-    /// those are too many, with what it has read for `own_writes` as in [`Sessions::read_set`].
-    pub(crate) fn leave(mut self, open: usize, own_writes: Option<bool>) -> Left {
+    /// those are too many, with `memory` of it.
+    pub(crate) fn leave(mut self, open: usize, memory: Memory) -> Left {
         let mut session = self.session.take().expect("a session is left once");
         if session.watch.end() {
             session.restore_after_revocation();
             return self.sessions.leave(session, Left::Gone(None));
         }
         if open > self.sessions.most {
-            let read_set = own_writes.and_then(|own_writes| session.read_set(own_writes));
-            return self.sessions.leave(session, Left::Gone(read_set));
+            let left = match memory {
+                Memory::Nothing => Left::Gone(None),
+                Memory::ReadSet { own_writes } => Left::Gone(session.read_set(own_writes)),
+                Memory::WriteSet => self.sessions.wrote(&session),
+            };
+            return self.sessions.leave(session, left);
         }
         let since = self.sessions.clock.now();
         let mut pool = self.sessions.pool();
@@ -473,6 +539,20 @@ impl Held<'_> {
         pool.parked.insert(place, Waiting { session, since });
         self.sessions.signal(pool);
         Left::Parked(place)
+    }
+}
+
+impl Held<'_> {
+    /// Leaves the session after a change that ran without those of `wrote`; `None` when it has used
+    /// pages that they have changed, or may have, so that it has to be done behind them.
+    pub(crate) fn leave_without(self, mut wrote: WriteSet) -> Option<Left> {
+        let (used, changed) = self.session().changed()?;
+        if used.pages().iter().any(|pgno| wrote.pages.contains(pgno)) {
+            return None;
+        }
+        wrote.pages.extend(changed);
+        // The session ends with `self`: on it, the changes before are missing.
+        Some(Left::Wrote(wrote))
     }
 }
 

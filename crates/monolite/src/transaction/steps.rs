@@ -98,6 +98,11 @@ impl Step {
         matches!(self.request.action, Action::Batch)
     }
 
+    /// Whether it is one statement that changes rows and shows none.
+    pub(crate) fn is_change(&self) -> bool {
+        matches!(self.request.action, Action::Change) && !self.only_reads
+    }
+
     fn bytes(&self) -> usize {
         STEP_BYTES + self.request.text.len() + self.request.parameters.bytes()
     }
@@ -266,11 +271,18 @@ fn statement(
 ) -> (Result<i64>, bool) {
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
+    let total = tx.total_changes();
     let ran = tx.with_statement(sql, |statement| -> Result<i64> {
         observer.only_reads = statement.readonly();
         parameters.bind(statement)?;
         match action {
-            Action::Change => Ok(i64::try_from(statement.raw_execute()?).unwrap_or(i64::MAX)),
+            Action::Change => {
+                let changed = statement.raw_execute()?;
+                // One that changes no rows leaves the number of the statement before, on whatever
+                // connection that was.
+                let changed = if tx.total_changes() == total { 0 } else { changed };
+                Ok(i64::try_from(changed).unwrap_or(i64::MAX))
+            }
             _ => {
                 refused = read(statement, observer, show)?;
                 Ok(0)
@@ -324,6 +336,7 @@ pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
     reads: usize,
+    changes: usize,
     has_savepoints: bool,
 }
 
@@ -339,6 +352,7 @@ impl Steps {
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
         self.reads += usize::from(step.only_reads);
+        self.changes += usize::from(step.is_change());
         self.has_savepoints |= matches!(step.request.action, Action::Savepoint);
         self.steps.push(step);
     }
@@ -351,6 +365,11 @@ impl Steps {
     /// Whether there are steps that only read.
     pub(crate) fn have_reads(&self) -> bool {
         self.reads > 0
+    }
+
+    /// Whether each is one statement that changes rows and shows none.
+    pub(crate) fn are_changes(&self) -> bool {
+        self.changes == self.steps.len()
     }
 
     /// Does again what `extent` says, and compares.
