@@ -9,7 +9,8 @@
 //! each statement, and overlays that go on with the snapshot they had find their page cache as they
 //! left it.
 //! A pin ends with the last transaction that uses it, once it is not the latest any more. A
-//! transaction that rests between two statements may keep one ([`Kept`]) until it is taken away.
+//! transaction that rests between two statements may keep one ([`Kept`]) until it is taken away:
+//! for its age, for a checkpoint, or because too many others are kept, each by a connection.
 //!
 //! # Threads and locks
 //! `latest` is held while a snapshot is taken, some microseconds: whoever else needs one waits for
@@ -93,7 +94,9 @@ impl Vacant {
 /// All pinned snapshots of a database.
 pub(crate) struct Pins {
     latest: Mutex<Option<Arc<Pin>>>,
+    /// In the order in which they were kept first.
     kept: Mutex<Vec<Weak<Kept>>>,
+    most_kept: usize,
     vacant: Arc<Vacant>,
     open: OpenReader,
     clock: Arc<dyn Clock>,
@@ -101,9 +104,14 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    pub(crate) fn new(open: OpenReader, clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Pins {
+    pub(crate) fn new(
+        open: OpenReader,
+        most_kept: usize,
+        clock: Arc<dyn Clock>,
+        progress: Arc<Progress>,
+    ) -> Pins {
         let (latest, kept, vacant) = (Mutex::new(None), Mutex::default(), Arc::default());
-        Pins { latest, kept, vacant, open, clock, progress }
+        Pins { latest, kept, most_kept, vacant, open, clock, progress }
     }
 
     fn latest(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
@@ -150,7 +158,8 @@ impl Pins {
         Ok(Pin { snapshot, committed, taken, reader, home, kept })
     }
 
-    /// Keeps `pin` for a transaction that rests.
+    /// Keeps `pin` for a transaction that rests; takes away the one that was kept first if there
+    /// are too many.
     pub(crate) fn keep(&self, pin: &Arc<Pin>) -> Arc<Kept> {
         let mut own = pin.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = own.upgrade() {
@@ -161,7 +170,11 @@ impl Pins {
         drop(own);
         let mut all = self.kept();
         all.retain(|kept| kept.strong_count() > 0);
+        let is_full = all.len() >= self.most_kept;
+        let first = if is_full { all.remove(0).upgrade() } else { None };
         all.push(Arc::downgrade(&kept));
+        drop(all);
+        drop(first.and_then(|first| first.slot().take()));
         kept
     }
 

@@ -283,7 +283,7 @@ impl Sessions {
         let (pool, freed) = (Mutex::default(), Condvar::new());
         let open = Arc::clone(&opener.reader);
         let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
-        let pins = Pins::new(open, time, told);
+        let pins = Pins::new(open, most, time, told);
         Sessions { pool, freed, pins, opener, most, age, clock, progress, changes }
     }
 
@@ -540,9 +540,7 @@ impl Held<'_> {
         self.sessions.signal(pool);
         Left::Parked(place)
     }
-}
 
-impl Held<'_> {
     /// Leaves the session after a change that ran without those of `wrote`; `None` when it has used
     /// pages that they have changed, or may have, so that it has to be done behind them.
     pub(crate) fn leave_without(self, mut wrote: WriteSet) -> Option<Left> {

@@ -7,10 +7,11 @@ use monolite::{Database, ErrorKind, Options, Transaction};
 
 use super::{ADD, accounts, balance};
 
-/// Transactions whose connection serves others between any two of their statements.
-fn crowded() -> (tempfile::TempDir, Database, Transaction) {
-    let (directory, db) = accounts(Options::new().transaction_connections(1));
-    let idle = db.transaction().unwrap();
+/// As many idle transactions as there are connections: those of others serve somebody else between
+/// any two of their statements.
+fn crowded(connections: usize) -> (tempfile::TempDir, Database, Vec<Transaction>) {
+    let (directory, db) = accounts(Options::new().transaction_connections(connections));
+    let idle = (0..connections).map(|_| db.transaction().unwrap()).collect();
     (directory, db, idle)
 }
 
@@ -28,7 +29,7 @@ const ENTRY: &str = "INSERT INTO entry(text) VALUES ('x')";
 
 #[test]
 fn a_change_of_other_pages_needs_no_replay() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     assert_eq!(tx.execute(ADD, (1, 5)).wait().unwrap(), 1);
     assert_eq!(change(&tx, ENTRY), 1);
@@ -43,7 +44,7 @@ fn a_change_of_other_pages_needs_no_replay() {
 
 #[test]
 fn a_change_of_the_same_pages_sees_those_before_it() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, "UPDATE account SET balance = 7 WHERE id = 3");
     assert_eq!(change(&tx, "UPDATE account SET balance = 8 WHERE balance = 7"), 1);
@@ -57,7 +58,7 @@ fn a_change_of_the_same_pages_sees_those_before_it() {
 
 #[test]
 fn pages_of_an_independent_change_count_for_the_next() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, ENTRY);
     change(&tx, "UPDATE account SET balance = 7 WHERE id = 3");
@@ -70,7 +71,7 @@ fn pages_of_an_independent_change_count_for_the_next() {
 
 #[test]
 fn an_error_is_one_only_behind_the_changes_before() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, "DELETE FROM account WHERE id = 3");
     // Without the deletion it would end the transaction.
@@ -84,7 +85,7 @@ fn an_error_is_one_only_behind_the_changes_before() {
 
 #[test]
 fn functions_tell_of_the_changes_before() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, "UPDATE account SET balance = 7 WHERE id < 4");
     change(&tx, "INSERT INTO entry(id, text) VALUES (40 + changes(), 'x')");
@@ -101,7 +102,7 @@ fn functions_tell_of_the_changes_before() {
 
 #[test]
 fn a_schema_of_ones_own_is_there_for_the_next_change() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     assert_eq!(change(&tx, "CREATE TABLE own(x)"), 0);
     assert_eq!(change(&tx, "INSERT INTO own VALUES (1), (2)"), 2);
@@ -112,7 +113,7 @@ fn a_schema_of_ones_own_is_there_for_the_next_change() {
 
 #[test]
 fn words_of_a_full_text_index_are_there_for_the_next_change() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     db.write(|tx| tx.execute_batch("CREATE VIRTUAL TABLE word USING fts5(x)")).wait().unwrap();
     let tx = db.transaction().unwrap();
     change(&tx, "INSERT INTO word VALUES ('an apple')");
@@ -123,7 +124,7 @@ fn words_of_a_full_text_index_are_there_for_the_next_change() {
 
 #[test]
 fn what_an_independent_change_answered_is_compared_at_commit() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, ENTRY);
     assert_eq!(change(&tx, "UPDATE account SET balance = 7 WHERE balance = 100"), 10);
@@ -135,7 +136,7 @@ fn what_an_independent_change_answered_is_compared_at_commit() {
 
 #[test]
 fn an_independent_change_stays_on_the_snapshot_of_the_first() {
-    let (_directory, db, _idle) = crowded();
+    let (_directory, db, _idle) = crowded(2);
     let tx = db.transaction().unwrap();
     change(&tx, ENTRY);
     db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
@@ -180,4 +181,24 @@ fn a_snapshot_that_has_become_too_old_is_not_used_again() {
     change(&tx, "UPDATE account SET balance = 7 WHERE id = 3");
     assert_eq!(ways(&db), (0, 1));
     tx.commit().wait().unwrap();
+}
+
+#[test]
+fn no_more_snapshots_are_kept_than_there_are_connections() {
+    let (_directory, db, _idle) = crowded(2);
+    let begin = |_| {
+        db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
+        let tx = db.transaction().unwrap();
+        change(&tx, ENTRY);
+        tx
+    };
+    let open: Vec<Transaction> = (0..9).map(begin).collect();
+    for tx in &open {
+        change(tx, "UPDATE account SET balance = 7 WHERE id = 3");
+    }
+    assert_eq!(ways(&db), (2, 7));
+    for tx in open {
+        tx.commit().wait().unwrap();
+    }
+    assert_eq!(balance(&db, 3), 7);
 }
