@@ -94,7 +94,6 @@ impl Vacant {
 /// All pinned snapshots of a database.
 pub(crate) struct Pins {
     latest: Mutex<Option<Arc<Pin>>>,
-    /// In the order in which they were kept first.
     kept: Mutex<Vec<Weak<Kept>>>,
     most_kept: usize,
     vacant: Arc<Vacant>,
@@ -158,8 +157,8 @@ impl Pins {
         Ok(Pin { snapshot, committed, taken, reader, home, kept })
     }
 
-    /// Keeps `pin` for a transaction that rests; takes away the one that was kept first if there
-    /// are too many.
+    /// Keeps `pin` for a transaction that rests; if there are too many, takes away the one that the
+    /// fewest transactions keep.
     pub(crate) fn keep(&self, pin: &Arc<Pin>) -> Arc<Kept> {
         let mut own = pin.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = own.upgrade() {
@@ -170,11 +169,12 @@ impl Pins {
         drop(own);
         let mut all = self.kept();
         all.retain(|kept| kept.strong_count() > 0);
+        let least = (0..all.len()).min_by_key(|at| all[*at].strong_count());
         let is_full = all.len() >= self.most_kept;
-        let first = if is_full { all.remove(0).upgrade() } else { None };
+        let least = least.filter(|_| is_full).and_then(|at| all.remove(at).upgrade());
         all.push(Arc::downgrade(&kept));
         drop(all);
-        drop(first.and_then(|first| first.slot().take()));
+        drop(least.and_then(|least| least.slot().take()));
         kept
     }
 
