@@ -229,18 +229,21 @@ fn more_pages_than_the_limit_are_unknown() {
     assert!(reader.take_pages().is_some());
 }
 
+/// Whether the pages say everything about a transaction of `sql`.
+fn is_tracked(writer: &Connection, sql: &str) -> bool {
+    writer.begin_immediate().unwrap();
+    assert!(writer.track_pages(LIMIT));
+    rows(writer, sql);
+    let taken = writer.take_pages().is_some();
+    writer.rollback().unwrap();
+    taken
+}
+
 #[test]
 fn other_inputs_than_pages_make_a_transaction_untrackable() {
     let rig = Rig::new();
     let writer = rig.filled(SCHEMA);
-    let is_tracked = |sql: &str| {
-        writer.begin_immediate().unwrap();
-        assert!(writer.track_pages(LIMIT));
-        rows(&writer, sql);
-        let taken = writer.take_pages().is_some();
-        writer.rollback().unwrap();
-        taken
-    };
+    let is_tracked = |sql: &str| is_tracked(&writer, sql);
     for round in ["prepared now", "prepared before"] {
         for sql in [
             "PRAGMA user_version",

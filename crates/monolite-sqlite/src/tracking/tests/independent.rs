@@ -115,14 +115,7 @@ fn what_hangs_on_the_statements_before_is_not_tracked() {
              INSERT INTO log VALUES(last_insert_rowid());
          END;",
     );
-    let is_tracked = |sql: &str| {
-        writer.begin_immediate().unwrap();
-        assert!(writer.track_pages(LIMIT));
-        rows(&writer, sql);
-        let taken = writer.take_pages().is_some();
-        writer.rollback().unwrap();
-        taken
-    };
+    let is_tracked = |sql: &str| is_tracked(&writer, sql);
     for _ in 0..2 {
         assert!(!is_tracked("INSERT INTO log VALUES(changes())"));
         assert!(!is_tracked("INSERT INTO log SELECT Last_Insert_Rowid()"));
