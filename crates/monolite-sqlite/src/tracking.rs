@@ -12,10 +12,11 @@
 //! 2. Of page 1 queries use the schema cookie alone: `sqlite_schema`, whose root it is, does not
 //!    change without it. Change counter, size and free list are no input of a query, but of
 //!    pragmas, so a transaction that uses a pragma cannot be tracked.
-//! 3. Other inputs than pages of the main database make a transaction untrackable. The authorizer
-//!    notices them when a statement is prepared (`beyond_pages`), and `statements` remembers it
-//!    with the statement; a schema with a virtual table, whose module may keep what it likes in
-//!    memory, is untrackable as a whole.
+//! 3. Other inputs than pages of the main database make a transaction untrackable: other schemas,
+//!    pragmas, functions that tell of the statements before. The authorizer notices them when a
+//!    statement is prepared (`beyond_pages`), and `statements` remembers it with the statement; a
+//!    schema with a virtual table, whose module may keep what it likes in memory, is untrackable as
+//!    a whole.
 //!
 //! A page that is freed and used again for something else is no gap: whoever followed a reference
 //! to it has read the page with that reference, which has changed.
@@ -60,9 +61,10 @@ impl Connection {
     /// before the end of the transaction, while no statement is running.
     ///
     /// `None` when they do not say everything about the results of the transaction: there were more
-    /// than the limit, something else than pages of the main database was read (a pragma, a virtual
-    /// table, another schema), the schema was changed, or no transaction is open. Only statements
-    /// that were run by [`Connection::with_statement`] are looked at for this.
+    /// than the limit, something else than pages of the main database was read (a pragma,
+    /// `changes()`, a virtual table, another schema), the schema was changed, or no transaction is
+    /// open. Only statements that were run by [`Connection::with_statement`] are looked at for
+    /// this.
     pub fn take_pages(&self) -> Option<PageSet> {
         let (pages, cookie) = {
             let mut cache = MainCache::of(self.raw())?;

@@ -202,3 +202,22 @@ fn no_more_snapshots_are_kept_than_there_are_connections() {
     }
     assert_eq!(balance(&db, 3), 7);
 }
+
+#[test]
+fn the_snapshot_that_most_transactions_keep_stays() {
+    let (_directory, db, _idle) = crowded(2);
+    let begin = || {
+        let tx = db.transaction().unwrap();
+        change(&tx, ENTRY);
+        tx
+    };
+    let mut open = vec![begin(), begin()];
+    for _ in 0..5 {
+        db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
+        open.push(begin());
+    }
+    for tx in &open {
+        change(tx, "UPDATE account SET balance = 7 WHERE id = 3");
+    }
+    assert_eq!(ways(&db), (3, 4), "the first two, and the last");
+}
