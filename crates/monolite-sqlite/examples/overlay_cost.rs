@@ -132,7 +132,7 @@ fn main() -> Result<()> {
         }
     };
     clear();
-    let control = Arc::new(WalControl::default());
+    let control = Arc::new(WalControl::keeping_frames(u64::MAX));
     let direct = Direct::new(Arc::clone(&control));
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Verify));
     let storage = Arc::new(Checksummed::new(Arc::new(direct), checksums));

@@ -63,7 +63,7 @@ struct Rig {
 
 impl Rig {
     fn open(path: &Path) -> Result<Rig> {
-        let control = Arc::new(WalControl::default());
+        let control = Arc::new(WalControl::keeping_frames(u64::MAX));
         let direct = Direct::new(Arc::clone(&control));
         Rig::over(path, Arc::new(direct), control)
     }

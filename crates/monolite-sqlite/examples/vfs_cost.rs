@@ -95,7 +95,7 @@ fn main() -> Result<()> {
     ))?;
     connection.close().map_err(|(_, error)| error)?;
     let seam = Vfs::register(Lower::UnixExcl, Arc::new(PassOn))?;
-    let wal = Arc::new(WalControl::new(1 << 30));
+    let wal = Arc::new(WalControl::keeping_frames(1 << 30));
     let production = Vfs::register(Lower::UnixExcl, Arc::new(Direct::new(wal)))?;
     let names = ["unix-excl", seam.name(), production.name()];
     println!("{:<32} {:>10} {:>10} {:>10}", "ns each", "stock", "seam", "production");

@@ -23,9 +23,9 @@
 //! opening a file takes a lock.
 //!
 //! # Not here
-//! The gathering of WAL frames is in [`gather`](self::Gather), the record of changed pages in
-//! [`changes`](self::Changes); the C side is in `shim` (SQLite
-//! calls us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
+//! The gathering of WAL frames is in [`gather`](self::Gather), their copies for readers in
+//! `recent`, the record of changed pages in [`changes`](self::Changes); the C side is in `shim`
+//! (SQLite calls us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -41,6 +41,7 @@ mod control;
 mod gather;
 mod lower;
 mod overlay;
+mod recent;
 mod shim;
 mod snapshot;
 #[cfg(test)]

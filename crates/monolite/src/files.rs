@@ -104,7 +104,10 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         None => canonical(path)?,
     };
     let registration = Registration::new(&path)?;
-    let wal = Arc::new(WalControl::new(options.wal_limit_bytes));
+    let wal = Arc::new(match options.sharing {
+        Sharing::Exclusive => WalControl::keeping_frames(options.wal_limit_bytes),
+        Sharing::Shared => WalControl::new(options.wal_limit_bytes),
+    });
     let lower = match options.sharing {
         Sharing::Exclusive => Lower::UnixExcl,
         Sharing::Shared => Lower::Unix,

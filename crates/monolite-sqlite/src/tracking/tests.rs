@@ -56,7 +56,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let control = Arc::new(WalControl::default());
+        let control = Arc::new(WalControl::keeping_frames(u64::MAX));
         let read = Arc::<Mutex<BTreeSet<u32>>>::default();
         let direct = Direct::new(Arc::clone(&control));
         let storage = Arc::new(Noting { direct, read: Arc::clone(&read) });

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use super::Changes;
+use super::recent::RecentFrames;
 
 /// Why the limit refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ const NO_HIT: u8 = u8::MAX;
 /// The WAL's limit and figures, shared by the engine and every WAL file of a database.
 ///
 /// All figures are in bytes. They are hints between threads and order nothing else (`Relaxed`);
-/// [`Changes`] has rules of its own.
+/// [`Changes`] and the recent frames have rules of their own.
 #[derive(Debug)]
 pub struct WalControl {
     limit_bytes: AtomicU64,
@@ -27,6 +28,7 @@ pub struct WalControl {
     wal_bytes: AtomicU64,
     wal_bytes_max: AtomicU64,
     changes: Changes,
+    recent: Option<RecentFrames>,
 }
 
 impl Default for WalControl {
@@ -44,7 +46,14 @@ impl WalControl {
             wal_bytes: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
             changes: Changes::default(),
+            recent: None,
         }
+    }
+
+    /// As [`WalControl::new`], for a WAL that no other process writes to: up to 8 MiB of the frames
+    /// written last are kept in memory, and reading one of them is no system call.
+    pub fn keeping_frames(limit_bytes: u64) -> WalControl {
+        WalControl { recent: Some(RecentFrames::default()), ..WalControl::new(limit_bytes) }
     }
 
     /// The size beyond which no frame is written.
@@ -83,6 +92,11 @@ impl WalControl {
     /// Which commit changed which page last.
     pub fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// The frames that were written last, if they are kept.
+    pub(super) fn recent(&self) -> Option<&RecentFrames> {
+        self.recent.as_ref()
     }
 
     pub(super) fn note_limit_hit(&self, hit: LimitHit) {

@@ -18,6 +18,8 @@
 //! 5. Before that flush, the commit and the page numbers of its frames are given to
 //!    [`Changes`](super::Changes): nobody can see the commit yet.
 //! 6. Reads that overlap the held range, and every size, sync and truncate, flush first.
+//! 7. What was flushed is kept for readers where [`WalControl`] says so (`recent`), and forgotten
+//!    before something else is written there.
 //!
 //! # Invariants
 //! - When a commit is published nothing is held: its last write flushed, or failed.
@@ -87,6 +89,7 @@ pub(super) enum Rule {
     KeepAppendPoint,
     KeepAfterFailedRead,
     DropAfterFailedWrite,
+    ForgetOverwritten,
 }
 
 impl<F: File> Gather<F> {
@@ -144,8 +147,10 @@ impl<F: File> Gather<F> {
         }
         // Taken out, so that a panic below drops them: it fails the transaction.
         let mut held = std::mem::take(&mut self.held);
+        self.forget_recent(self.held_at);
         let written = self.inner.write(lower, &held, self.held_at);
         if written.is_ok() {
+            self.control.recent().inspect(|recent| recent.keep(&held, self.held_at));
             self.control.note_file_end(self.held_at + held.len() as u64);
         }
         if written.is_ok() || self.breaks(Rule::KeepAfterFailedRead) {
@@ -155,8 +160,16 @@ impl<F: File> Gather<F> {
         written
     }
 
+    /// The file is about to change at `at`.
+    fn forget_recent(&self, at: u64) {
+        if !self.breaks(Rule::ForgetOverwritten) {
+            self.control.recent().inspect(|recent| recent.forget(at));
+        }
+    }
+
     fn write_through(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         self.flush(lower)?;
+        self.forget_recent(at);
         self.inner.write(lower, data, at)?;
         self.control.note_file_end(at + data.len() as u64);
         Ok(())
@@ -260,7 +273,10 @@ impl<F: File> File for Gather<F> {
                 self.flush(lower)?;
             }
         }
-        self.inner.read(lower, buf, at)
+        match self.control.recent() {
+            Some(recent) if recent.read(buf, at) => Ok(()),
+            _ => self.inner.read(lower, buf, at),
+        }
     }
 
     /// # Errors
@@ -281,6 +297,7 @@ impl<F: File> File for Gather<F> {
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
         self.forget_ended_transaction(lower);
         self.flush(lower)?;
+        self.forget_recent(size);
         self.inner.truncate(lower, size)?;
         self.control.note_truncate(size);
         Ok(())

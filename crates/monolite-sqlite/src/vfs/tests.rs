@@ -21,6 +21,7 @@ struct Probe {
     ungathered: AtomicBool,
     broken: Mutex<Option<Rule>>,
     wal_writes: AtomicU64,
+    wal_reads: AtomicU64,
     wal_syncs: AtomicU64,
     database_syncs: AtomicU64,
     shm_locks: AtomicU64,
@@ -103,6 +104,9 @@ impl File for ProbedFile {
         if buf.len() > 65_536 {
             self.probe.long_reads.fetch_add(1, SeqCst);
         }
+        if self.kind == FileKind::Wal {
+            self.probe.wal_reads.fetch_add(1, SeqCst);
+        }
         lower.read(buf, at)
     }
 
@@ -147,7 +151,7 @@ struct Rig {
 
 impl Rig {
     fn new(lower: Lower) -> Rig {
-        let control = Arc::new(WalControl::default());
+        let control = Arc::new(WalControl::keeping_frames(u64::MAX));
         let probe = Arc::new(Probe::default());
         let storage = Probed { wal: Arc::clone(&control), probe: Arc::clone(&probe) };
         let vfs = Vfs::register(lower, Arc::new(storage)).unwrap();
@@ -253,6 +257,31 @@ fn a_file_without_checksums_is_searched_for_some_once() {
         assert_eq!(count(&reader).unwrap(), 1);
     }
     assert_eq!(rig.probe.long_reads.load(SeqCst), 1);
+}
+
+#[test]
+fn frames_written_a_moment_ago_are_read_without_the_file() {
+    let rig = Rig::new(Lower::UnixExcl);
+    let (writer, reader) = (rig.open_with_table(), rig.open());
+    insert(&writer, 10).unwrap();
+    let before = rig.probe.wal_reads.load(SeqCst);
+    assert_eq!(count(&reader).unwrap(), 10);
+    assert_eq!(rig.probe.wal_reads.load(SeqCst), before);
+
+    // A load is not kept, nor does it take the place of what is.
+    insert(&writer, 1_000).unwrap();
+    assert_eq!(count(&reader).unwrap(), 1_010);
+    assert!(rig.probe.wal_reads.load(SeqCst) > before + 900);
+
+    // Where other processes write, nothing may be kept.
+    let probed = Probed { wal: Arc::default(), probe: Arc::clone(&rig.probe) };
+    let rig = Rig { vfs: Vfs::register(Lower::Unix, Arc::new(probed)).unwrap(), ..rig };
+    drop((writer, reader));
+    let (writer, reader) = (rig.open(), rig.open());
+    insert(&writer, 10).unwrap();
+    let before = rig.probe.wal_reads.load(SeqCst);
+    assert_eq!(count(&reader).unwrap(), 1_020);
+    assert!(rig.probe.wal_reads.load(SeqCst) > before);
 }
 
 #[test]
@@ -624,6 +653,7 @@ fn the_model_notices_every_broken_rule() {
         Rule::FlushAtCommit,
         Rule::KeepAppendPoint,
         Rule::KeepAfterFailedRead,
+        Rule::ForgetOverwritten,
     ];
     for rule in rules {
         assert!(

@@ -10,7 +10,7 @@ use monolite_sqlite::{Connection, Role, Settings};
 #[test]
 fn pages_are_not_tracked_when_another_library_was_first() {
     let _first = rusqlite::Connection::open_in_memory().unwrap();
-    let direct = Direct::new(Arc::new(WalControl::default()));
+    let direct = Direct::new(Arc::new(WalControl::keeping_frames(u64::MAX)));
     let vfs = Vfs::register(Lower::UnixExcl, Arc::new(direct)).unwrap();
     let settings = Settings {
         vfs: vfs.name().into(),

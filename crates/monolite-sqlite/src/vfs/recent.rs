@@ -1,0 +1,152 @@
+//! Owns a copy of the WAL frames that were written last: most reads of a page from the WAL are of
+//! one that has just been committed, and become a copy within the process instead of a system call.
+//!
+//! # Algorithm
+//! What a [`Gather`](super::Gather) has flushed is kept as one *piece*: a range of the file and its
+//! bytes. The pieces follow one another in the file, with gaps where something was written past the
+//! gather; the oldest goes when they have more than [`RECENT_BYTES`] together. A read that lies in
+//! one piece is answered from it, and any other by the file.
+//!
+//! # Invariants
+//! - A piece is byte for byte what its range of the file has. Before anything is written or cut
+//!   off, the pieces that end behind that place are forgotten; a piece is kept once its write has
+//!   succeeded. This holds only while no other process writes to the WAL.
+//! - Who may still read a frame is decided as without this module, by locks and pins: a piece that
+//!   is read while it is forgotten is a frame that is read while it is overwritten.
+//!
+//! # Threads and locks
+//! The lock is held to look a piece up and to change the list; bytes are copied without it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the pieces have together at most. At the highest rate of commits that was measured, 25,000
+/// frames a second, that is the last 80 milliseconds.
+const RECENT_BYTES: usize = 8 << 20;
+
+/// Larger commits are not kept: they are loads, and the next one would take their place.
+const PIECE_BYTES: usize = RECENT_BYTES / 4;
+
+/// The frames that were written last.
+#[derive(Debug, Default)]
+pub(super) struct RecentFrames {
+    pieces: Mutex<Pieces>,
+}
+
+/// In the order of their places in the file.
+#[derive(Debug, Default)]
+struct Pieces {
+    kept: VecDeque<Piece>,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    at: u64,
+    bytes: Arc<[u8]>,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+}
+
+impl RecentFrames {
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what was written at `at`, where [`RecentFrames::forget`] was called before.
+    pub(super) fn keep(&self, frames: &[u8], at: u64) {
+        if frames.len() > PIECE_BYTES {
+            return;
+        }
+        let piece = Piece { at, bytes: frames.into() };
+        let mut oldest = Vec::new();
+        let mut pieces = self.pieces();
+        pieces.bytes += frames.len();
+        pieces.kept.push_back(piece);
+        while pieces.bytes > RECENT_BYTES {
+            let Some(piece) = pieces.kept.pop_front() else { break };
+            pieces.bytes -= piece.bytes.len();
+            oldest.push(piece);
+        }
+    }
+
+    /// Forgets what is in the file at `at` and behind it.
+    pub(super) fn forget(&self, at: u64) {
+        let mut pieces = self.pieces();
+        let stays = pieces.kept.partition_point(|piece| piece.end() <= at);
+        let gone = pieces.kept.split_off(stays);
+        pieces.bytes -= gone.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+    }
+
+    /// Fills `buf` with what the file has at `at`; `false`, and `buf` is as it was, when that is
+    /// not known here.
+    pub(super) fn read(&self, buf: &mut [u8], at: u64) -> bool {
+        let piece = {
+            let pieces = self.pieces();
+            let behind = pieces.kept.partition_point(|piece| piece.at <= at);
+            behind.checked_sub(1).map(|last| pieces.kept[last].clone())
+        };
+        let Some(piece) = piece else { return false };
+        let from = (at - piece.at) as usize;
+        let Some(found) = piece.bytes.get(from..from + buf.len()) else { return false };
+        buf.copy_from_slice(found);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found of the bytes in `place`.
+    fn read(recent: &RecentFrames, place: std::ops::Range<u64>) -> Option<Vec<u8>> {
+        let mut buf = vec![0; (place.end - place.start) as usize];
+        recent.read(&mut buf, place.start).then_some(buf)
+    }
+
+    #[test]
+    fn only_what_lies_in_one_piece_is_found() {
+        let recent = RecentFrames::default();
+        recent.keep(&[1, 2, 3, 4], 100);
+        recent.keep(&[5, 6], 104);
+        recent.keep(&[7], 200);
+        assert_eq!(read(&recent, 101..103), Some(vec![2, 3]));
+        assert_eq!(read(&recent, 100..104), Some(vec![1, 2, 3, 4]));
+        assert_eq!(read(&recent, 104..106), Some(vec![5, 6]));
+        assert_eq!(read(&recent, 200..201), Some(vec![7]));
+        for place in [99..101, 103..105, 106..107, 200..202, 0..4] {
+            assert_eq!(read(&recent, place.clone()), None, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn everything_behind_a_change_is_forgotten() {
+        let kept = |at| {
+            let recent = RecentFrames::default();
+            (0..4).for_each(|n| recent.keep(&[n; 10], u64::from(n) * 10));
+            recent.forget(at);
+            let pieces = recent.pieces();
+            assert_eq!(pieces.bytes, pieces.kept.len() * 10);
+            drop(pieces);
+            (0..4).take_while(|n| read(&recent, n * 10..n * 10 + 10).is_some()).count()
+        };
+        assert_eq!([0, 1, 10, 19, 20, 39, 40].map(kept), [0, 0, 1, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_oldest_piece_goes_first_and_a_load_is_not_kept() {
+        let recent = RecentFrames::default();
+        let piece = vec![1; PIECE_BYTES];
+        let at = |n: usize| (n * PIECE_BYTES) as u64;
+        (0..5).for_each(|n| recent.keep(&piece, at(n)));
+        recent.keep(&vec![1; PIECE_BYTES + 1], at(5));
+        let found: Vec<_> =
+            (0..6).filter(|n| read(&recent, at(*n)..at(*n) + 1).is_some()).collect();
+        assert_eq!(found, [1, 2, 3, 4]);
+        assert_eq!(recent.pieces().bytes, RECENT_BYTES);
+    }
+}
