@@ -10,9 +10,9 @@
 //! - An overlay never commits, and begins transactions on a snapshot only.
 //!
 //! # Threads and locks
-//! A connection is used by one thread at a time. Readers and overlays are opened in SQLite's
-//! serialized mode, because a [`Revoker`] may end their snapshot from another thread; writer and
-//! checkpointer are not, and pay for no mutex.
+//! A connection is used by one thread at a time. Readers are opened in SQLite's serialized mode,
+//! because a [`Revoker`] may end their snapshot from another thread; the others are not, and pay
+//! for no mutex.
 //!
 //! # Not here
 //! What only overlays do: `overlay`.
@@ -57,6 +57,11 @@ impl Role {
     /// Whether its transactions never change the database.
     fn only_reads(self) -> bool {
         matches!(self, Role::Reader | Role::Overlay)
+    }
+
+    /// Whether other threads may call SQLite with its connection.
+    fn is_serialized(self) -> bool {
+        self == Role::Reader
     }
 }
 
@@ -282,7 +287,7 @@ impl Connection {
         let is_untrusted = settings.untrusted.is_some();
         let signals = Arc::new(Signals { is_untrusted, ..Signals::default() });
         install_hooks(&mut inner, &signals, &settings.overdue)?;
-        let revoker = Revoker::new(&inner, Arc::clone(&signals));
+        let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
         let overdue = Arc::clone(&settings.overdue);
         let prepared = Prepared::new(inner);
         let progress_interval =
@@ -317,12 +322,16 @@ impl Connection {
     /// Hands the prepared statement of `sql` to `run`; it is kept for the next time.
     ///
     /// # Errors
-    /// Those of preparing it.
+    /// Those of preparing it; `SQLITE_INTERRUPT` when the connection's snapshot was revoked.
     pub fn with_statement<R>(
         &self,
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>) -> R,
     ) -> Result<R> {
+        if self.signals.is_revoked() {
+            let code = ffi::Error::new(ffi::SQLITE_INTERRUPT);
+            return Err(rusqlite::Error::SqliteFailure(code, None));
+        }
         self.prepared.with(sql, &self.signals, run)
     }
 
@@ -372,11 +381,11 @@ impl Connection {
         self.prepared.connection_mut().progress_handler(
             self.progress_interval,
             Some(move || {
-                let stop = overdue();
-                if stop {
+                let is_late = overdue();
+                if is_late {
                     signals.interrupted.store(true, Ordering::Relaxed);
                 }
-                stop
+                is_late || signals.is_revoked()
             }),
         )
     }
@@ -679,10 +688,13 @@ fn open_flags(role: Role) -> OpenFlags {
     // A reader is opened read-write, too: a read-only descriptor could not take part in
     // process-private locking. `query_only` keeps it from writing.
     let common = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let mutex = match role.is_serialized() {
+        true => OpenFlags::SQLITE_OPEN_FULL_MUTEX,
+        false => OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    };
     match role {
-        Role::Writer => common | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        Role::Reader | Role::Overlay => common | OpenFlags::SQLITE_OPEN_FULL_MUTEX,
-        Role::Checkpointer => common | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        Role::Writer => common | mutex | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Reader | Role::Overlay | Role::Checkpointer => common | mutex,
     }
 }
 

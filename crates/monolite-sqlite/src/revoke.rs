@@ -11,6 +11,10 @@
 //! 3. From now on every statement of that user is interrupted at its first instruction, so that
 //!    nothing can be read from a newer snapshot and be mistaken for the old one.
 //!
+//! An overlay is only marked. It cannot move to another snapshot, and what it pins is let go by its
+//! user, who has to end soon: the running statement at the next call of its progress handler, any
+//! other before it begins. So it needs no mutex, and its statements pay for none.
+//!
 //! # Threads and locks
 //! The pointer is guarded by a mutex that `Connection::drop` takes before it closes the connection.
 
@@ -27,7 +31,7 @@ use crate::connection::Signals;
 pub enum Revocation {
     /// The snapshot is gone.
     Ended,
-    /// A statement was running; the snapshot ends when its user takes the next step.
+    /// A statement may be running; the snapshot ends with what its user does next.
     Interrupted,
     /// The connection is closed.
     Closed,
@@ -44,14 +48,20 @@ unsafe impl Send for Handle {}
 #[derive(Clone)]
 pub struct Revoker {
     handle: Arc<Mutex<Option<Handle>>>,
+    /// Whether the connection has a mutex that other threads can enter.
+    is_serialized: bool,
     signals: Arc<Signals>,
 }
 
 impl Revoker {
-    pub(crate) fn new(connection: &rusqlite::Connection, signals: Arc<Signals>) -> Revoker {
+    pub(crate) fn new(
+        connection: &rusqlite::Connection,
+        is_serialized: bool,
+        signals: Arc<Signals>,
+    ) -> Revoker {
         // SAFETY: the pointer is used only until `disconnect`, which runs before the close.
         let handle = NonNull::new(unsafe { connection.handle() }).map(Handle);
-        Revoker { handle: Arc::new(Mutex::new(handle)), signals }
+        Revoker { handle: Arc::new(Mutex::new(handle)), is_serialized, signals }
     }
 
     pub(crate) fn disconnect(&self) {
@@ -68,6 +78,9 @@ impl Revoker {
         let db = handle.0.as_ptr();
         // Before the interrupt, so that its victim finds the reason.
         self.signals.mark_revoked();
+        if !self.is_serialized {
+            return Revocation::Interrupted;
+        }
         // SAFETY: interrupting is allowed from any thread while the connection is open, which the
         // guard ensures. It makes a long-running step end, so that the mutex becomes free.
         unsafe { ffi::sqlite3_interrupt(db) };

@@ -34,7 +34,7 @@ impl Rig {
     fn over(lower: Lower, reserved_bytes: u8) -> Rig {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("test.db");
-        let direct = Direct::new(Arc::new(WalControl::default()));
+        let direct = Direct::new(Arc::new(WalControl::keeping_frames(u64::MAX)));
         let checksums = Arc::new(PageChecksums::new(ChecksumUse::Verify));
         let storage = Arc::new(Checksummed::new(Arc::new(direct), checksums));
         let vfs = Vfs::register(lower, storage.clone()).unwrap();
@@ -470,10 +470,19 @@ fn an_overlay_is_revoked_from_another_thread() {
     run(&overlay, "UPDATE account SET balance = 1").unwrap();
     let revoker = overlay.revoker();
     let outcome = std::thread::spawn(move || revoker.revoke()).join().unwrap();
-    assert_eq!(outcome, crate::Revocation::Ended);
-    assert!(overlay.signals().is_revoked() && !overlay.is_in_transaction());
-    assert!(run(&overlay, "SELECT * FROM account").is_err());
+    assert_eq!(outcome, crate::Revocation::Interrupted);
+    assert!(overlay.signals().is_revoked());
+    let interrupted = |error: &rusqlite::Error| extended_code(error) == ffi::SQLITE_INTERRUPT;
+    let refused = overlay.with_statement("SELECT * FROM account", |_| ()).unwrap_err();
+    assert!(interrupted(&refused), "{refused}");
+    // One that had begun by then.
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                   SELECT count(*) FROM n";
+    let ended = overlay.raw().query_row(endless, [], |_| Ok(())).unwrap_err();
+    assert!(interrupted(&ended), "{ended}");
+    assert!(!overlay.signals().take_interrupted(), "it was not late");
     overlay.restore_after_revocation().unwrap();
+    assert!(!overlay.is_in_transaction());
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     assert_eq!(balance(&overlay, 1), Some(100));
     // The guard's revocation takes the pin away.
