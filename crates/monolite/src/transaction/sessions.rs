@@ -24,7 +24,7 @@
 //! close.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ impl ReadSet {
 /// What a transaction has changed that did nothing but change rows, on a snapshot that it keeps.
 pub(crate) struct WriteSet {
     kept: Arc<Kept>,
-    pages: BTreeSet<u32>,
+    /// In ascending order.
+    pages: Vec<u32>,
 }
 
 /// Where a statement begins.
@@ -424,9 +425,9 @@ impl Sessions {
     fn wrote(&self, session: &Session) -> Left {
         let pin = session.pin.borrow();
         let changed = pin.as_ref().and_then(|pin| Some((pin, session.changed()?.1)));
-        changed.map_or(Left::Gone(None), |(pin, pages)| {
-            let (kept, pages) = (self.pins.keep(pin), pages.into_iter().collect());
-            Left::Wrote(WriteSet { kept, pages })
+        changed.map_or(Left::Gone(None), |(pin, mut pages)| {
+            pages.sort_unstable();
+            Left::Wrote(WriteSet { kept: self.pins.keep(pin), pages })
         })
     }
 
@@ -545,10 +546,11 @@ impl Held<'_> {
     /// pages that they have changed, or may have, so that it has to be done behind them.
     pub(crate) fn leave_without(self, mut wrote: WriteSet) -> Option<Left> {
         let (used, changed) = self.session().changed()?;
-        if used.pages().iter().any(|pgno| wrote.pages.contains(pgno)) {
+        if used.pages().iter().any(|pgno| wrote.pages.binary_search(pgno).is_ok()) {
             return None;
         }
         wrote.pages.extend(changed);
+        wrote.pages.sort_unstable();
         // The session ends with `self`: on it, the changes before are missing.
         Some(Left::Wrote(wrote))
     }
