@@ -11,7 +11,10 @@
 //!    committed meanwhile.
 //! 2. It syncs the database file, so that the last sync finds little to do.
 //! 3. When little is left it asks the **writer** to finish between two batches
-//!    ([`Checkpoints::finish`]): copy the tail, sync, and let the next commit restart the WAL.
+//!    ([`Checkpoints::finish`]): copy the tail, sync, wait a moment for the reads that are under
+//!    way, and let the next commit restart the WAL. Reads that begin meanwhile need nothing of it.
+//!    One checkpoint is under way at a time; what was in the way of it has to last while the WAL
+//!    grows by an eighth more.
 //! 4. A reader with an old snapshot stops both copying and restart. From half of the limit on it
 //!    is given [`GRACE`], from three quarters on only [`SHORT`]; then its snapshot is revoked.
 //! 5. The writer starts no batch without room for one ([`Room::reserve`]): it waits, finishing
@@ -56,15 +59,24 @@ const TAIL_FRAMES: u32 = 1_000;
 /// Passes in the background before the writer is asked to finish whatever is left.
 const MOST_PASSES: u32 = 6;
 
+/// The WAL grows by this part of the size at which it is copied before what a read prevented is
+/// tried again: each time the writer waits for reads.
+const RETRY_PARTS: u64 = 8;
+
 /// How long the checkpointer rests before it tries again what a reader stopped.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// How long the writer waits for running reads to leave the WAL before it goes on appending.
-const READER_GAP: Duration = Duration::from_millis(2);
+const READER_GAP: Duration = Duration::from_millis(10);
+
+/// How often it looks. It sleeps meanwhile: the reads need a core to end on.
+const READER_POLL: Duration = Duration::from_micros(50);
 
 #[derive(Default)]
 struct Signal {
     wanted: bool,
+    /// A checkpoint that was wanted is being copied, or waits for the writer to finish it.
+    under_way: bool,
     stop: bool,
 }
 
@@ -75,6 +87,8 @@ pub(crate) struct Checkpoints {
     finish_wanted: AtomicBool,
     /// Size of the WAL when it was copied whole, so that the next commit restarts it.
     restartable_at: AtomicU64,
+    /// Size of the WAL when a read last kept it from that; 0 since it was copied whole.
+    blocked_at: AtomicU64,
     wal: Arc<WalControl>,
     limit: u64,
     /// How long the writer waits for room.
@@ -96,6 +110,7 @@ impl Checkpoints {
             changed: Condvar::new(),
             finish_wanted: AtomicBool::new(false),
             restartable_at: AtomicU64::new(u64::MAX),
+            blocked_at: AtomicU64::new(0),
             wal,
             limit: options.wal_limit_bytes,
             patience: options.write_time_limit,
@@ -120,15 +135,19 @@ impl Checkpoints {
         if self.wal.wal_bytes() != self.restartable_at.load(Ordering::Relaxed) {
             self.restartable_at.store(u64::MAX, Ordering::Relaxed);
         }
-        if self.wal_bytes() >= START_BYTES.min(self.limit / 4) {
+        let start = START_BYTES.min(self.limit / 4);
+        let blocked_at = self.blocked_at.load(Ordering::Relaxed);
+        let again = if blocked_at == 0 { start } else { blocked_at + start / RETRY_PARTS };
+        if self.wal_bytes() >= start.max(again) {
             self.request();
         }
     }
 
-    /// Wakes the checkpointer whatever the size.
+    /// Wakes the checkpointer whatever the size, if it has nothing to do. Whoever asks in vain asks
+    /// again after the next batch: what is under way may restart the WAL.
     pub(crate) fn request(&self) {
         let mut signal = self.signal();
-        if !signal.wanted {
+        if !signal.wanted && !signal.under_way {
             signal.wanted = true;
             self.changed.notify_one();
         }
@@ -152,21 +171,36 @@ impl Checkpoints {
     pub(crate) fn finish(&self, writer: &Connection) -> Result<Checkpoint> {
         self.finish_wanted.store(false, Ordering::Release);
         let start = self.clock.now();
-        let mut done = writer.checkpoint(CheckpointMode::Restart)?;
-        while done.blocked && self.clock.now() - start < READER_GAP {
-            self.reads.release_idle(Duration::ZERO);
-            std::thread::yield_now();
-            done = writer.checkpoint(CheckpointMode::Restart)?;
-        }
+        let done = self.restart(writer);
+        self.signal().under_way = false;
+        let done = done?;
+        let bytes = self.wal.wal_bytes();
         if done.is_complete() && !done.blocked {
-            self.restartable_at.store(self.wal.wal_bytes(), Ordering::Relaxed);
+            self.restartable_at.store(bytes, Ordering::Relaxed);
+            self.blocked_at.store(0, Ordering::Relaxed);
             self.recorder.checkpoints_completed.add(1);
+        } else {
+            self.blocked_at.store(bytes, Ordering::Relaxed);
         }
         self.recorder.writer_pause.record_time(self.clock.now() - start);
         Ok(done)
     }
 
-    /// Whether an eighth of the limit is free.
+    fn restart(&self, writer: &Connection) -> Result<Checkpoint> {
+        let mut done = writer.checkpoint(CheckpointMode::Restart)?;
+        // The tail is copied; the time that this took is not taken from the reads'.
+        let copied = self.clock.now();
+        while done.blocked && self.clock.now() - copied < READER_GAP {
+            let pinned = self.reads.release_idle(Duration::ZERO);
+            if pinned.is_some_and(|pinned| pinned.oldest > SHORT) {
+                break;
+            }
+            std::thread::sleep(READER_POLL);
+            done = writer.checkpoint(CheckpointMode::Restart)?;
+        }
+        Ok(done)
+    }
+
     /// Ends the snapshots that nobody is using, and that of an interactive transaction before its
     /// age when the WAL is half full.
     fn release_idle(&self) -> Option<Pinned> {
@@ -174,6 +208,7 @@ impl Checkpoints {
         self.reads.release_idle(if is_early { Duration::ZERO } else { self.reads.sessions.age() })
     }
 
+    /// Whether an eighth of the limit is free.
     fn has_room(&self) -> bool {
         self.wal_bytes() + self.limit / 8 <= self.limit
     }
@@ -232,14 +267,18 @@ impl Checkpointer {
     /// Runs until [`Checkpoints::stop`].
     pub(crate) fn run(self) {
         while self.wait_for_work() {
-            if self.progress.is_poisoned() {
-                continue;
-            }
-            if let Err(error) = self.copy()
+            let copied = if self.progress.is_poisoned() { Ok(false) } else { self.copy() };
+            if let Err(error) = &copied
                 && error.is_failed_sync()
             {
                 self.progress.poison(format!("a checkpoint could not be synced ({error})"));
                 self.queue.close();
+            }
+            if matches!(copied, Ok(true)) {
+                self.checkpoints.finish_wanted.store(true, Ordering::Release);
+                self.queue.kick();
+            } else {
+                self.checkpoints.signal().under_way = false;
             }
         }
     }
@@ -249,13 +288,13 @@ impl Checkpointer {
         while !signal.wanted && !signal.stop {
             signal = self.checkpoints.changed.wait(signal).unwrap_or_else(PoisonError::into_inner);
         }
-        signal.wanted = false;
+        (signal.wanted, signal.under_way) = (false, true);
         !signal.stop
     }
 
-    /// Copies in passes until little is left, then has the writer finish; gives up for now when a
-    /// reader's old snapshot is what is in the way.
-    fn copy(&self) -> Result<()> {
+    /// Copies in passes until the writer can finish; `false` when a reader's old snapshot is what
+    /// is in the way.
+    fn copy(&self) -> Result<bool> {
         for _ in 0..MOST_PASSES {
             let pinned = self.checkpoints.release_idle();
             let done = self.pass()?;
@@ -264,13 +303,11 @@ impl Checkpointer {
             }
             if let Some(pinned) = pinned {
                 self.press(pinned.oldest);
-                return Ok(());
+                return Ok(false);
             }
         }
         sync_database(self.connection.raw())?;
-        self.checkpoints.finish_wanted.store(true, Ordering::Release);
-        self.queue.kick();
-        Ok(())
+        Ok(true)
     }
 
     fn pass(&self) -> Result<Checkpoint> {

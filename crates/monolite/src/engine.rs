@@ -382,7 +382,7 @@ impl WriteLoop {
             inbox.extend(members.drain(..).map(Entry::new));
             if self.checkpoints.is_finish_wanted() {
                 self.finish_checkpoint(&writer);
-            } else if taken == Taken::Nothing {
+            } else if taken == Taken::TimedOut {
                 self.checkpoints.request();
             }
             while !inbox.is_empty() {

@@ -46,8 +46,10 @@ pub(crate) struct Ticket(u64);
 pub(crate) enum Taken {
     /// Items were taken.
     Items,
-    /// [`Queue::kick`] was called, or the time is over; there may be no items.
-    Nothing,
+    /// [`Queue::kick`] was called, possibly before the last call of [`Queue::take`]; no items.
+    Kicked,
+    /// The time is over; no items.
+    TimedOut,
     /// The queue is closed and empty.
     Closed,
 }
@@ -199,7 +201,7 @@ impl<T> Queue<T> {
                 break;
             }
             if std::mem::take(&mut state.kicked) {
-                return Taken::Nothing;
+                return Taken::Kicked;
             }
             if state.closed {
                 return Taken::Closed;
@@ -230,7 +232,7 @@ impl<T> Queue<T> {
             state.last_sleep_was_short = start.elapsed() < SPIN;
             if timed_out && state.items.is_empty() && !state.closed {
                 state.kicked = false;
-                return Taken::Nothing;
+                return Taken::TimedOut;
             }
         }
         let count = state.items.len().min(most);
@@ -335,6 +337,18 @@ fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
     }
     queue.close();
     consumer.join().unwrap();
+}
+
+#[test]
+fn a_kick_is_told_from_the_end_of_the_patience() {
+    let queue = Queue::new(8);
+    let mut items = VecDeque::new();
+    let patience = Some(Duration::from_millis(1));
+    assert!(queue.push(1).is_ok());
+    queue.kick();
+    assert_eq!(queue.take(8, &mut items, patience), Taken::Items);
+    assert_eq!(queue.take(8, &mut items, patience), Taken::Kicked);
+    assert_eq!(queue.take(8, &mut items, patience), Taken::TimedOut);
 }
 
 #[test]
