@@ -51,7 +51,7 @@ fn read(connection: &Connection, id: i64) -> Result<i64> {
 /// One transaction; notes when each step was done.
 fn transact(guard: &Connection, overlay: &Connection, id: i64) -> Result<[Instant; 7]> {
     let start = Instant::now();
-    guard.begin_deferred()?;
+    guard.begin_read()?;
     read(guard, id)?;
     let began = Instant::now();
     let snapshot = guard.snapshot().expect("the guard has read");
@@ -137,7 +137,7 @@ fn main() -> Result<()> {
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Verify));
     let storage = Arc::new(Checksummed::new(Arc::new(direct), checksums));
     let vfs = Vfs::register(Lower::UnixExcl, storage.clone())?;
-    let overlay_vfs = Vfs::register_overlay(storage)?;
+    let overlay_vfs = vfs.register_overlays(storage)?;
     let writer = Connection::open(&path, Role::Writer, &settings(&vfs, 64 << 10, None))?;
     writer.begin_immediate()?;
     writer.raw().execute_batch(&format!(

@@ -87,7 +87,7 @@ impl Rig {
 
     /// Reads in an open transaction, which are tracked in groups of ten, or not.
     fn reads(&self, sql: &str, rows: i64, tracks: bool) -> Result<f64> {
-        self.reader.begin_deferred()?;
+        self.reader.begin_read()?;
         let figure = time(if rows == ROWS { 100_000 } else { 10_000 }, |number| {
             if tracks && number % 10 == 0 {
                 self.reader.take_pages();
@@ -120,7 +120,7 @@ impl Rig {
     }
 
     fn pages(&self, first: i64, count: i64) -> Result<PageSet> {
-        self.reader.begin_deferred()?;
+        self.reader.begin_read()?;
         self.reader.track_pages(LIMIT);
         (first..first + count).try_for_each(|id| read(&self.reader, READ, spread(id)))?;
         let pages = self.reader.take_pages();

@@ -8,6 +8,9 @@
 //!   authorizer refuses them to everyone else, see [`crate::Signals`].
 //! - The writer never spills dirty pages before commit, so the WAL is append-only.
 //! - An overlay never commits, and begins transactions on a snapshot only.
+//! - A transaction begins with the schema and the statistics of its snapshot in memory. SQLite by
+//!   itself compares them when a statement is run and not when it is prepared, so one that is new
+//!   would be prepared against those that the connection happened to have.
 //!
 //! # Threads and locks
 //! A connection is used by one thread at a time. Readers are opened in SQLite's serialized mode,
@@ -20,22 +23,21 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::hooks::{AuthContext, Authorization};
+use rusqlite::hooks::AuthContext;
 use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
 use crate::memory::Budget;
 use crate::overlay::{self, OverlayState};
 use crate::pcache::MainCache;
+use crate::counts::Counts;
 use crate::revoke::Revoker;
-use crate::rules;
+use crate::signals::{Signals, Traits};
 use crate::statements::{Own, Prepared};
 use crate::surroundings;
-use crate::tracking;
 use crate::untrusted::{self, Untrusted};
 use crate::vfs::WalControl;
 
@@ -95,91 +97,6 @@ const PROGRESS_INTERVAL: c_int = 1_000;
 /// Prepared statements kept by a connection; more than most applications have.
 const STATEMENT_CACHE: usize = 256;
 
-/// Flags through which a connection's hooks and the engine talk to each other.
-#[derive(Default)]
-pub struct Signals {
-    is_untrusted: bool,
-    engine_statement: AtomicBool,
-    may_commit: AtomicBool,
-    interrupted: AtomicBool,
-    revoked: AtomicBool,
-    beyond_pages: AtomicBool,
-    denial: Mutex<Option<String>>,
-}
-
-impl Signals {
-    /// Whether a statement was interrupted by [`Settings::overdue`] since the last call.
-    pub fn take_interrupted(&self) -> bool {
-        self.interrupted.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether the connection's snapshot was revoked, see [`Revoker`].
-    pub fn is_revoked(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
-    }
-
-    /// Takes the reason of the authorizer's last refusal.
-    pub fn take_denial(&self) -> Option<String> {
-        self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether a statement had other inputs than pages since this was last asked, see
-    /// [`Connection::take_pages`].
-    pub(crate) fn take_beyond_pages(&self) -> bool {
-        // Not a swap, which costs ten times as much: the connection's user alone is here.
-        let had = self.beyond_pages.load(Ordering::Relaxed);
-        self.beyond_pages.store(false, Ordering::Relaxed);
-        had
-    }
-
-    pub(crate) fn mark_beyond_pages(&self) {
-        self.beyond_pages.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn mark_revoked(&self) {
-        self.revoked.store(true, Ordering::Release);
-    }
-
-    /// Lets the engine's own statements pass the authorizer while `run` runs.
-    pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.engine_statement.store(true, Ordering::Relaxed);
-        let result = run();
-        self.engine_statement.store(false, Ordering::Relaxed);
-        result
-    }
-
-    /// Lets the commit hook pass a commit while `run` runs.
-    pub(crate) fn allowing_commit<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.may_commit.store(true, Ordering::Relaxed);
-        let result = run();
-        self.may_commit.store(false, Ordering::Relaxed);
-        result
-    }
-
-    fn authorize(&self, context: &AuthContext<'_>, overdue: &dyn Fn() -> bool) -> Authorization {
-        if self.engine_statement.load(Ordering::Relaxed) {
-            return Authorization::Allow;
-        }
-        // A long text of short statements ends none of them late.
-        if self.is_untrusted && overdue() {
-            self.interrupted.store(true, Ordering::Relaxed);
-            return Authorization::Deny;
-        }
-        if tracking::beyond_pages(&context.action, context.database_name) {
-            self.mark_beyond_pages();
-        }
-        let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
-        let general = || rules::refusal(&context.action, context.database_name);
-        match general().or_else(|| untrusted(&context.action)) {
-            None => Authorization::Allow,
-            Some(reason) => {
-                *self.denial.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
-                Authorization::Deny
-            }
-        }
-    }
-}
-
 /// Which checkpoint to run, see <https://sqlite.org/c3ref/wal_checkpoint_v2.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointMode {
@@ -218,12 +135,24 @@ pub enum Savepoint {
     Member,
 }
 
+/// What is done with a savepoint of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserSavepoint {
+    /// Opens it.
+    Open,
+    /// Undoes everything since it was opened, and keeps it open.
+    Undo,
+    /// Closes it and those inside it, and keeps what was done.
+    Close,
+}
+
 /// A connection opened for one [`Role`].
 pub struct Connection {
     // `drop` clears the pointer in it before the connection closes.
     revoker: Revoker,
     prepared: Prepared,
     signals: Arc<Signals>,
+    counts: Arc<Counts>,
     overdue: Arc<dyn Fn() -> bool + Send + Sync>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
@@ -281,11 +210,12 @@ impl Connection {
         }
         set_pragmas(&inner, role, settings)?;
         surroundings::replace_on(&inner)?;
+        let counts = Counts::install(&inner)?;
         if let Some(profile) = &settings.untrusted {
             untrusted::apply(&inner, profile)?;
         }
         let is_untrusted = settings.untrusted.is_some();
-        let signals = Arc::new(Signals { is_untrusted, ..Signals::default() });
+        let signals = Arc::new(Signals::new(is_untrusted));
         install_hooks(&mut inner, &signals, &settings.overdue)?;
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
         let overdue = Arc::clone(&settings.overdue);
@@ -298,6 +228,7 @@ impl Connection {
             revoker,
             prepared,
             signals,
+            counts,
             overdue,
             progress_interval,
             memory,
@@ -327,6 +258,18 @@ impl Connection {
         &self,
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>) -> R,
+    ) -> Result<R> {
+        self.with_statement_and_traits(sql, |statement, _| run(statement))
+    }
+
+    /// As [`Connection::with_statement`]; says also what the statement is like.
+    ///
+    /// # Errors
+    /// As [`Connection::with_statement`].
+    pub fn with_statement_and_traits<R>(
+        &self,
+        sql: &str,
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         if self.signals.is_revoked() {
             let code = ffi::Error::new(ffi::SQLITE_INTERRUPT);
@@ -372,7 +315,7 @@ impl Connection {
     /// Those of SQLite.
     pub fn restore_after_revocation(&mut self) -> Result<()> {
         self.watch_progress()?;
-        self.signals.revoked.store(false, Ordering::Release);
+        self.signals.forget_revocation();
         if self.is_in_transaction() { self.rollback() } else { Ok(()) }
     }
 
@@ -383,7 +326,7 @@ impl Connection {
             Some(move || {
                 let is_late = overdue();
                 if is_late {
-                    signals.interrupted.store(true, Ordering::Relaxed);
+                    signals.mark_interrupted();
                 }
                 is_late || signals.is_revoked()
             }),
@@ -395,28 +338,85 @@ impl Connection {
         !self.raw().is_autocommit()
     }
 
-    /// `BEGIN IMMEDIATE`: takes the write lock.
+    /// `BEGIN IMMEDIATE`: takes the write lock and the snapshot.
     ///
     /// # Errors
-    /// Those of SQLite, busy when another process writes.
+    /// Those of SQLite, busy when another process writes; no transaction is open then.
     /// `SQLITE_MISUSE` on an overlay.
     pub fn begin_immediate(&self) -> Result<()> {
         self.refuse_to_overlay("BEGIN")?;
-        self.engine(Own::BeginImmediate)
+        self.begin(Own::BeginImmediate)
     }
 
-    /// `BEGIN`: the first statement takes the snapshot.
+    /// `BEGIN`, and takes the snapshot.
     ///
     /// # Errors
-    /// Those of SQLite.
-    /// `SQLITE_MISUSE` on an overlay.
-    pub fn begin_deferred(&self) -> Result<()> {
+    /// Those of SQLite; no transaction is open then. `SQLITE_MISUSE` on an overlay.
+    pub fn begin_read(&self) -> Result<()> {
         self.refuse_to_overlay("BEGIN")?;
         if let Some(control) = &self.control {
             // Read before the snapshot is taken, so that this has all commits up to it.
             self.keep_pages(control.changes().sequence());
         }
-        self.engine(Own::Begin)
+        self.begin(Own::Begin)
+    }
+
+    pub(crate) fn begin(&self, own: Own) -> Result<()> {
+        self.engine(own)?;
+        self.counts.start(self.raw());
+        self.verify_schema().inspect_err(|_| {
+            // Its failure leaves the transaction open, and the next BEGIN reports it.
+            let _ = self.rollback();
+        })
+    }
+
+    /// Has SQLite compare the schema in its memory with that of the open transaction, and read it
+    /// again if they differ. The version in the file tells; a statement that fails half-way puts
+    /// that back, and leaves what it had changed in memory.
+    fn verify_schema(&self) -> Result<()> {
+        self.engine(Own::Verify)
+    }
+
+    /// Makes good what statements have left behind that changed the schema or the statistics, also
+    /// those that failed. To be called before the next statement is prepared.
+    ///
+    /// SQLite tells no other connection of new statistics, and does not take them back in memory
+    /// when the transaction that made them is undone. So they get a new schema version: everybody
+    /// reads schema and statistics again.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn settle_schema(&self) -> Result<()> {
+        let traits = self.signals.take(Traits::SCHEMA | Traits::STATISTICS);
+        if traits.is_empty() || !self.is_in_transaction() {
+            return Ok(());
+        }
+        let raise = traits.has(Traits::STATISTICS) && self.may_write();
+        let raised =
+            if raise { self.signals.as_engine(|| raise_schema_version(self.raw())) } else { Ok(()) };
+        raised.and_then(|()| self.verify_schema()).inspect_err(|_| self.signals.add(traits))
+    }
+
+    fn may_write(&self) -> bool {
+        self.raw().transaction_state(Some(MAIN_DB)) == Ok(TransactionState::Write)
+    }
+
+    /// What [`Connection::settle_schema`] has to make good now.
+    pub fn unsettled(&self) -> Traits {
+        let traits = self.signals.take(Traits::SCHEMA | Traits::STATISTICS);
+        self.signals.add(traits);
+        traits
+    }
+
+    /// Has the next [`Connection::settle_schema`] make good `traits`, too: those of a statement
+    /// that may have run without the engine.
+    pub fn unsettle(&self, traits: Traits) {
+        self.signals.add(traits);
+    }
+
+    /// Forgets the statements that `rusqlite` keeps, whose runs the authorizer does not see.
+    pub fn forget_cached_statements(&self) {
+        self.raw().flush_prepared_statement_cache();
     }
 
     /// Keeps the pages in the cache that were not changed, if the connection may do so. The next
@@ -438,14 +438,6 @@ impl Connection {
     /// not known.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.get()
-    }
-
-    /// Takes the snapshot of the open read transaction now, rather than with its first statement.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn pin_snapshot(&self) -> Result<()> {
-        self.engine(Own::Pin)
     }
 
     /// `COMMIT`, the only way to it.
@@ -531,16 +523,19 @@ impl Connection {
         self.end_statements_if_busy(|| self.engine(own))
     }
 
-    /// Runs `verb` (`SAVEPOINT`, `ROLLBACK TO`, `RELEASE`) for the savepoint that a user calls
-    /// `name`, which is apart from the engine's own.
+    /// Does `what` with the savepoint of a user that is inside of `depth` others. Its name is the
+    /// engine's, and no user can say it.
     ///
     /// # Errors
-    /// Those of SQLite: no such savepoint.
-    pub fn user_savepoint(&self, verb: &str, name: &str) -> Result<()> {
-        let sql = format!("{verb} \"user {}\"", name.replace('"', "\"\""));
-        self.signals.as_engine(|| {
-            self.with_statement(&sql, |statement| statement.raw_execute().map(|_| ()))
-        })?
+    /// Those of SQLite.
+    pub fn user_savepoint(&self, what: UserSavepoint, depth: usize) -> Result<()> {
+        let verb = match what {
+            UserSavepoint::Open => "SAVEPOINT",
+            UserSavepoint::Undo => "ROLLBACK TO",
+            UserSavepoint::Close => "RELEASE",
+        };
+        let sql = format!("{verb} monolite_user_{depth}");
+        self.signals.as_engine(|| self.raw().execute_batch(&sql))
     }
 
     /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so
@@ -552,20 +547,26 @@ impl Connection {
         &self,
         body: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        // Closing an outer one closes those inside it. A user cannot name it, see above.
-        let run = |sql: &str| {
-            self.signals.as_engine(|| self.with_statement(sql, |statement| statement.raw_execute()))
-        };
-        run("SAVEPOINT monolite_user")??;
+        // Closing an outer one closes those inside it.
+        self.engine(Own::OpenUser)?;
         body()?;
-        run("RELEASE monolite_user")??;
-        Ok(())
+        Ok(self.engine(Own::CloseUser)?)
     }
 
-    /// Makes `last_insert_rowid()` 0, as on a connection that has inserted nothing.
-    pub fn forget_last_insert(&self) {
-        // SAFETY: the handle is open for as long as `self`, and used by this thread alone.
-        unsafe { ffi::sqlite3_set_last_insert_rowid(self.raw().handle(), 0) };
+    /// Has SQL's `changes()`, `total_changes()` and `last_insert_rowid()` tell nothing of the
+    /// statements before, as on a connection that has changed nothing.
+    pub fn start_counts(&self) {
+        self.counts.start(self.raw());
+    }
+
+    /// Rows changed by the last statement that changed any since [`Connection::start_counts`].
+    pub fn changes(&self) -> u64 {
+        self.counts.changes(self.raw())
+    }
+
+    /// Rows changed since [`Connection::start_counts`].
+    pub fn total_changes(&self) -> u64 {
+        self.counts.total_changes(self.raw())
     }
 
     pub(crate) fn engine(&self, own: Own) -> Result<()> {
@@ -710,6 +711,18 @@ fn harden(connection: &rusqlite::Connection) -> Result<()> {
     Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
 }
 
+/// Gives the schema of the open write transaction another version, with which every connection,
+/// this one too, reads it again.
+fn raise_schema_version(connection: &rusqlite::Connection) -> Result<()> {
+    let version: u32 = connection.pragma_query_value(None, "schema_version", |row| row.get(0))?;
+    // Refused to everybody in defensive mode.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
+    let next = version.wrapping_add(1).cast_signed();
+    let raised = connection.pragma_update(None, "schema_version", next);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    raised
+}
+
 /// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with
 /// `bytes` that it does not use.
 fn reserve_bytes(connection: &rusqlite::Connection, bytes: u8) -> Result<()> {
@@ -762,7 +775,7 @@ fn install_hooks(
     overdue: &Arc<dyn Fn() -> bool + Send + Sync>,
 ) -> Result<()> {
     let flags = Arc::clone(signals);
-    connection.commit_hook(Some(move || !flags.may_commit.load(Ordering::Relaxed)))?;
+    connection.commit_hook(Some(move || !flags.may_commit()))?;
     let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
     connection
         .authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context, &*overdue)))?;

@@ -10,6 +10,7 @@
 
 pub mod allocations;
 mod connection;
+mod counts;
 mod fletcher;
 mod functions;
 mod holder;
@@ -19,6 +20,7 @@ mod pages;
 mod pcache;
 mod revoke;
 mod rules;
+mod signals;
 mod statements;
 mod surroundings;
 mod tracking;
@@ -27,13 +29,16 @@ mod version;
 pub mod vfs;
 pub mod wal;
 
-pub use connection::{Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Signals};
+pub use connection::{
+    Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, UserSavepoint,
+};
 pub use holder::lock_holder;
 pub use memory::Budget;
 pub use overlay::test_overlay;
 pub use pages::PageSet;
 pub use revoke::{Revocation, Revoker};
 pub use rusqlite;
+pub use signals::{Signals, Traits};
 pub use surroundings::Surroundings;
 pub use untrusted::Untrusted;
 pub use version::{MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize};

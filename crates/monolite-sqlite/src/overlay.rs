@@ -42,7 +42,7 @@ impl OverlayState {
 /// Makes sure that `connection` was opened with the VFS of overlays.
 pub(crate) fn check_vfs(connection: &rusqlite::Connection) -> Result<()> {
     ask(connection, Request::Show(None))
-        .map_err(|_| misuse("an overlay has to be opened with the VFS of `Vfs::register_overlay`"))
+        .map_err(|_| misuse("an overlay has to be opened with the VFS of `Vfs::register_overlays`"))
 }
 
 fn misuse(text: impl Into<String>) -> rusqlite::Error {
@@ -60,7 +60,7 @@ impl Connection {
 
     /// What the read transaction of this connection sees, for overlays to see it too.
     ///
-    /// `None` when no transaction has read yet, on an overlay, and where overlays cannot be: over
+    /// `None` when no transaction is open, on an overlay, and where overlays cannot be: over
     /// [`crate::vfs::Lower::Unix`], or a VFS that is not ours.
     pub fn snapshot(&self) -> Option<Snapshot> {
         if self.overlay.is_some() {
@@ -90,7 +90,7 @@ impl Connection {
         };
         ask(self.raw(), Request::Show(Some(snapshot)))?;
         self.keep_pages(snapshot.sequence);
-        self.engine(Own::BeginImmediate)?;
+        self.begin(Own::BeginImmediate)?;
         self.set_cache_size(state).inspect_err(|_| {
             let _ = self.rollback();
         })
@@ -121,7 +121,7 @@ impl Connection {
 /// way.
 pub fn test_overlay(guard: &Connection, overlay: &Connection) -> std::result::Result<(), String> {
     let said = |error: rusqlite::Error| format!("overlays cannot be used: {error}");
-    guard.begin_deferred().map_err(said)?;
+    guard.begin_read().map_err(said)?;
     let outcome = test_on(guard, overlay);
     let ended = overlay.rollback().and(guard.rollback()).map_err(said);
     outcome.and(ended)

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::ffi;
 
-use crate::connection::Signals;
+use crate::signals::Signals;
 
 /// What a revocation achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

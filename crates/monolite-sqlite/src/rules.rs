@@ -40,22 +40,66 @@ const REPORTING: &[&str] = &[
 /// Pragmas that are part of the database's contents: transactional, hence allowed to change.
 const CONTENT: &[&str] = &["user_version", "application_id"];
 
-/// Pragmas that may be asked and not set: the engine owns the value.
-const READ_ONLY: &[&str] = &[
+/// Pragmas that may be asked and not set, and where the value comes from.
+const READ_ONLY: &[(&str, &str)] = &[
+    ("analysis_limit", "the engine reads whole indexes for ANALYZE"),
+    ("auto_vacuum", OF_THE_FILE),
+    ("cache_size", "see the options reader_cache_bytes and writer_cache_bytes"),
+    ("encoding", OF_THE_FILE),
+    ("foreign_keys", "foreign keys are always enforced; declare one DEFERRABLE to check it late"),
+    ("journal_mode", "the engine needs the WAL"),
+    ("max_page_count", OF_THE_FILE),
+    ("page_size", OF_THE_FILE),
+    ("query_only", "use Database::read to be kept from writing"),
+    ("schema_version", "SQLite counts it"),
+    ("synchronous", "see the option durability"),
+    ("temp_store", "temporary data is kept in memory"),
+    ("wal_autocheckpoint", "the engine checkpoints by itself, see the option wal_limit_bytes"),
+];
+
+const OF_THE_FILE: &str = "it belongs to the file; set it with plain SQLite while the database is \
+                           not open here";
+
+/// Pragmas that are refused whole, and what to do instead. Any other one that is in no list would
+/// change the connection for everybody who uses it afterwards.
+const REFUSED: &[(&str, &str)] = &[
+    ("busy_timeout", "nobody waits for a lock here; see the options with a time limit"),
+    ("case_sensitive_like", "use GLOB, or compare with a collation"),
+    ("defer_foreign_keys", "declare the foreign key DEFERRABLE INITIALLY DEFERRED"),
+    ("locking_mode", "see the option sharing"),
+    ("mmap_size", "the engine reads pages through its own caches, see reader_cache_bytes"),
+    ("recursive_triggers", "triggers do not fire themselves here"),
+    ("wal_checkpoint", "the engine checkpoints by itself, see the option wal_limit_bytes"),
+    ("writable_schema", "the schema is changed with CREATE, ALTER and DROP"),
+];
+
+/// Pragmas that report on the connection or the file and say nothing about the data: on another
+/// connection, or a moment later, they say something else.
+const REPORTS: &[&str] = &[
     "analysis_limit",
-    "auto_vacuum",
     "cache_size",
-    "encoding",
-    "foreign_keys",
+    "data_version",
+    "freelist_count",
     "journal_mode",
     "max_page_count",
-    "page_size",
+    "page_count",
     "query_only",
-    "schema_version",
     "synchronous",
     "temp_store",
     "wal_autocheckpoint",
 ];
+
+/// Whether `action` is a pragma that reports on the connection or the file.
+pub(crate) fn is_report(action: &AuthAction<'_>) -> bool {
+    match action {
+        AuthAction::Pragma { pragma_name, pragma_value: None } => is_one_of(REPORTS, pragma_name),
+        _ => false,
+    }
+}
+
+fn is_one_of(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
 
 /// Says why `action` on `database` is refused inside a transaction, or `None` where it is allowed.
 pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option<String> {
@@ -78,6 +122,11 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
             Some(temporary())
         }
         AuthAction::Transaction { operation } => Some(transaction(*operation)),
+        AuthAction::Savepoint { savepoint_name: "fts3", .. } => Some(
+            "the command optimize of FTS3 and FTS4 is refused: it needs a savepoint of its own, \
+             and those belong to the engine; use FTS5, or the command merge"
+                .into(),
+        ),
         AuthAction::Savepoint { .. } => Some(
             "SAVEPOINT, RELEASE and ROLLBACK TO belong to the engine inside a transaction; return \
              an error from the closure to undo all of it, or use the savepoints of an interactive \
@@ -123,14 +172,21 @@ fn transaction(operation: TransactionOperation) -> String {
 }
 
 fn pragma(name: &str, value: Option<&str>) -> Option<String> {
-    let is_in = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
-    if is_in(REPORTING) || is_in(CONTENT) || (is_in(READ_ONLY) && value.is_none()) {
+    let advice = |list: &[(&str, &'static str)]| {
+        list.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, advice)| *advice)
+    };
+    if is_one_of(REPORTING, name) || is_one_of(CONTENT, name) {
         return None;
     }
-    Some(format!(
-        "PRAGMA {name} is refused: the engine owns the settings of its connections; see the \
-         documentation of monolite::Options"
-    ))
+    if let Some(advice) = advice(READ_ONLY) {
+        let cannot = || format!("PRAGMA {name} cannot be set inside a transaction: {advice}");
+        return value.map(|_| cannot());
+    }
+    let advice = advice(REFUSED).unwrap_or(
+        "it would change the connection for everybody who uses it afterwards, and no option of \
+         monolite::Options sets it",
+    );
+    Some(format!("PRAGMA {name} is refused inside a transaction: {advice}"))
 }
 
 #[cfg(test)]

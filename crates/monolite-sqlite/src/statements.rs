@@ -7,8 +7,11 @@
 //! the 4 µs of a transaction with two updates). When the table is full it is emptied.
 //!
 //! # Invariants
-//! - The engine's statements are kept apart: were they found by their text, a member could run
-//!   `COMMIT` without the authorizer being asked.
+//! - The engine's statements are kept apart, those for savepoints too: were they found by their
+//!   text, a member could run `COMMIT` without the authorizer being asked.
+//! - A statement that changes the schema or the statistics is not kept, so the authorizer sees it
+//!   each time, and whoever has to act upon such a change is told of each. Nor is one that explains
+//!   another: it is not run, and so SQLite does not notice that its plan is out of date.
 //! - Statements are finalized before their connection is closed.
 
 use std::cell::RefCell;
@@ -17,7 +20,7 @@ use std::ptr::NonNull;
 use hashbrown::HashMap;
 use rusqlite::{Result, Statement};
 
-use crate::connection::Signals;
+use crate::signals::{Signals, Traits};
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
@@ -27,7 +30,7 @@ const KEPT: usize = 256;
 pub(crate) enum Own {
     BeginImmediate,
     Begin,
-    Pin,
+    Verify,
     Commit,
     Rollback,
     OpenGroup,
@@ -36,17 +39,19 @@ pub(crate) enum Own {
     OpenMember,
     UndoMember,
     CloseMember,
+    OpenUser,
+    CloseUser,
 }
 
 impl Own {
-    const COUNT: usize = Own::CloseMember as usize + 1;
+    const COUNT: usize = Own::CloseUser as usize + 1;
 
     fn sql(self) -> &'static str {
         match self {
             Own::BeginImmediate => "BEGIN IMMEDIATE",
             Own::Begin => "BEGIN",
-            // Gives no row, and takes the snapshot all the same.
-            Own::Pin => "SELECT 1 FROM sqlite_schema WHERE 0",
+            // Gives no row, takes the snapshot all the same, and has SQLite compare its schema.
+            Own::Verify => "SELECT 1 FROM sqlite_schema WHERE 0",
             Own::Commit => "COMMIT",
             Own::Rollback => "ROLLBACK",
             Own::OpenGroup => "SAVEPOINT monolite_group",
@@ -55,6 +60,8 @@ impl Own {
             Own::OpenMember => "SAVEPOINT monolite_member",
             Own::UndoMember => "ROLLBACK TO monolite_member",
             Own::CloseMember => "RELEASE monolite_member",
+            Own::OpenUser => "SAVEPOINT monolite_user",
+            Own::CloseUser => "RELEASE monolite_user",
         }
     }
 }
@@ -62,20 +69,27 @@ impl Own {
 /// A statement of a user.
 struct Kept {
     statement: Statement<'static>,
-    /// Whether its results depend on more than pages, as the authorizer said when it was prepared.
-    is_beyond_pages: bool,
+    /// What the authorizer said when it was prepared.
+    traits: Traits,
 }
 
 impl Kept {
-    fn run<R>(&mut self, signals: &Signals, run: impl FnOnce(&mut Statement<'_>) -> R) -> R {
-        let was_beyond_pages = signals.take_beyond_pages();
-        let result = run(&mut *Cleared(&mut self.statement).0);
+    fn run<R>(
+        &mut self,
+        signals: &Signals,
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
+    ) -> R {
+        let before = signals.take_all();
+        let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         // SQLite prepares a statement again when the schema has changed.
-        self.is_beyond_pages |= signals.take_beyond_pages();
-        if self.is_beyond_pages || was_beyond_pages {
-            signals.mark_beyond_pages();
-        }
+        self.traits |= signals.take_all();
+        signals.add(before | self.traits);
         result
+    }
+
+    /// Whether it may be found again by its text.
+    fn may_stay(&self) -> bool {
+        !self.traits.has(Traits::SCHEMA | Traits::STATISTICS) && self.statement.is_explain() == 0
     }
 }
 
@@ -129,27 +143,36 @@ impl Prepared {
         &self,
         sql: &str,
         signals: &Signals,
-        run: impl FnOnce(&mut Statement<'_>) -> R,
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         // Borrowed already: called from inside of `run`, by a function that maps rows.
         let Ok(mut kept) = self.by_text.try_borrow_mut() else {
-            return self.connection().prepare(sql).map(|mut statement| run(&mut statement));
+            return Ok(self.prepare_kept(sql, signals)?.run(signals, run));
         };
         if let Some(statement) = kept.get_mut(sql) {
-            return Ok(statement.run(signals, run));
+            let result = statement.run(signals, run);
+            if !statement.may_stay() {
+                kept.remove(sql);
+            }
+            return Ok(result);
+        }
+        let mut prepared = self.prepare_kept(sql, signals)?;
+        if !prepared.may_stay() {
+            return Ok(prepared.run(signals, run));
         }
         if kept.len() >= KEPT {
             kept.clear();
         }
-        let was_beyond_pages = signals.take_beyond_pages();
-        let prepared = self.prepare(sql);
-        let is_beyond_pages = signals.take_beyond_pages();
-        if was_beyond_pages {
-            signals.mark_beyond_pages();
-        }
-        let prepared = Kept { statement: prepared?, is_beyond_pages };
         let statement = kept.entry(sql.into()).insert(prepared).into_mut();
         Ok(statement.run(signals, run))
+    }
+
+    fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
+        let before = signals.take_all();
+        let prepared = self.prepare(sql);
+        let traits = signals.take_all();
+        signals.add(before | traits);
+        Ok(Kept { statement: prepared?, traits })
     }
 
     /// Runs one of the engine's own statements.

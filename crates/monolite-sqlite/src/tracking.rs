@@ -31,6 +31,7 @@ use rusqlite::{MAIN_DB, Result, TransactionState, ffi};
 use crate::connection::Connection;
 use crate::pages::PageSet;
 use crate::pcache::MainCache;
+use crate::signals::Traits;
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,7 @@ impl Connection {
         let Some(mut cache) = MainCache::of(self.raw()) else { return false };
         let is_trackable = self.is_trackable(&cache);
         if is_trackable {
-            self.signals().take_beyond_pages();
+            self.signals().take(Traits::BEYOND_PAGES);
             cache.start_recording(limit);
         }
         is_trackable
@@ -71,7 +72,8 @@ impl Connection {
             let pages = cache.stop_recording();
             (pages?, self.cookie(&mut cache)?)
         };
-        if self.signals().take_beyond_pages() || self.has_virtual_table(cookie).ok()? {
+        let is_beyond = !self.signals().take(Traits::BEYOND_PAGES).is_empty();
+        if is_beyond || self.has_virtual_table(cookie).ok()? {
             return None;
         }
         Some(PageSet::new(pages, cookie))
@@ -172,6 +174,33 @@ pub(crate) fn beyond_pages(action: &AuthAction<'_>, database: Option<&str>) -> b
             AuthAction::Function { function_name } => is_one_of(HISTORIC, function_name),
             _ => false,
         }
+}
+
+/// Whether a statement with this `action` changes the schema.
+pub(crate) fn changes_schema(action: &AuthAction<'_>) -> bool {
+    match action {
+        AuthAction::AlterTable { .. } => true,
+        // Every CREATE and DROP is reported with what it does to its entry.
+        AuthAction::Insert { table_name }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Update { table_name, .. } => {
+            is_one_of(&["sqlite_schema", "sqlite_master"], table_name)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a statement with this `action` changes the tables by which queries are planned.
+pub(crate) fn changes_statistics(action: &AuthAction<'_>) -> bool {
+    match action {
+        AuthAction::Analyze { .. } => true,
+        AuthAction::Insert { table_name }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Update { table_name, .. } => {
+            table_name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_stat"))
+        }
+        _ => false,
+    }
 }
 
 fn is_one_of(names: &[&str], name: &str) -> bool {

@@ -24,8 +24,9 @@
 //!
 //! # Not here
 //! The gathering of WAL frames is in [`gather`](self::Gather), their copies for readers in
-//! `recent`, the record of changed pages in [`changes`](self::Changes); the C side is in `shim`
-//! (SQLite calls us) and `lower` (we call SQLite), which hold all `unsafe` of this module.
+//! `recent`, the record of changed pages in [`changes`](self::Changes), the locks of a database that
+//! is one process's alone in `locks`; the C side is in `shim` (SQLite calls us) and `lower` (we call
+//! SQLite), which hold all `unsafe` of this module.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -39,6 +40,7 @@ mod changes;
 mod checksums;
 mod control;
 mod gather;
+mod locks;
 mod lower;
 mod overlay;
 mod recent;
@@ -325,7 +327,7 @@ pub trait File: Send {
     ///
     /// # Errors
     /// `SQLITE_NOTFOUND` where the file is not that of an overlay; otherwise see
-    /// [`Vfs::register_overlay`].
+    /// [`Vfs::register_overlays`].
     fn show(&mut self, _lower: &mut LowerFile, _snapshot: Option<&Snapshot>) -> Result {
         Err(IoError::NOT_FOUND)
     }
@@ -394,16 +396,16 @@ impl Vfs {
         Ok(Vfs { slot: shim::Registered::new(lower, storage)? })
     }
 
-    /// Registers a VFS for the overlays ([`crate::Role::Overlay`]) of a database whose other
-    /// connections use a VFS over [`Lower::UnixExcl`] with the same `storage`. Initializes SQLite.
+    /// Registers a VFS for the overlays ([`crate::Role::Overlay`]) of the database that this one,
+    /// over [`Lower::UnixExcl`], is for; `storage` is that of this one.
     ///
     /// Its files read what those of `storage` do. They refuse every change, and reading after the
     /// snapshot is not pinned any more.
     ///
     /// # Errors
     /// As for [`Vfs::register`].
-    pub fn register_overlay(storage: Arc<dyn Storage>) -> rusqlite::Result<Vfs> {
-        Vfs::register(Lower::UnixExcl, Arc::new(overlay::Overlays::new(storage)))
+    pub fn register_overlays(&self, storage: Arc<dyn Storage>) -> rusqlite::Result<Vfs> {
+        Ok(Vfs { slot: self.slot.beside(Arc::new(overlay::Overlays::new(storage)))? })
     }
 
     /// The name to open connections with.

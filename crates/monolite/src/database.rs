@@ -146,7 +146,7 @@ impl Database {
     /// # Errors
     /// `Overloaded` when as many are open as the option `max_transactions` allows.
     pub fn transaction(&self) -> Result<Transaction> {
-        Ok(Transaction::new(Open::begin(self.engine.transactions(), None)?))
+        Ok(Transaction::new(Open::begin(self.engine.transactions())?))
     }
 
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a

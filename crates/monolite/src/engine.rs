@@ -321,8 +321,11 @@ fn read_side(
     );
     let sessions = Sessions::new(
         sessions,
-        options.transaction_connections,
-        options.transaction_snapshot_age,
+        (
+            options.transaction_connections,
+            options.transaction_snapshot_age,
+            options.read_time_limit,
+        ),
         Arc::clone(&options.clock),
         Arc::clone(progress),
         Arc::clone(wal),

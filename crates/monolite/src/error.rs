@@ -83,6 +83,16 @@ impl Error {
         matches!(self.0.source, Some(rusqlite::Error::QueryReturnedNoRows))
     }
 
+    /// What SQLite said, where it is the cause, and not where in the text of the statement: that is
+    /// said of a statement that is prepared and not of one that was prepared before.
+    pub(crate) fn said(&self) -> &str {
+        match &self.0.source {
+            Some(rusqlite::Error::SqliteFailure(_, Some(text))) => text,
+            Some(rusqlite::Error::SqlInputError { msg, .. }) => msg,
+            _ => &self.0.message,
+        }
+    }
+
     /// The same verdict for one more caller.
     pub(crate) fn repeated(&self) -> Error {
         Error::new(self.kind(), self.to_string())
@@ -147,8 +157,9 @@ impl fmt::Debug for Error {
 }
 
 impl StdError for Error {
+    /// What is behind SQLite's error, if anything is: its own words are in the message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|e| e as _)
+        self.0.source.as_ref().and_then(StdError::source)
     }
 }
 

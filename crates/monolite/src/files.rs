@@ -117,7 +117,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(lower, Arc::clone(&storage))?;
     let overlays = match options.sharing {
-        Sharing::Exclusive => Some(Vfs::register_overlay(Arc::clone(&storage))?),
+        Sharing::Exclusive => Some(vfs.register_overlays(Arc::clone(&storage))?),
         Sharing::Shared => None,
     };
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());

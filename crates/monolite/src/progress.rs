@@ -7,9 +7,14 @@
 //!   tells: whoever has a snapshot labelled `committed` asks whether another reader may be ahead.
 //! - A caller is answered only after `durable` reached its batch. Hence a reader that sees
 //!   `committed` sees every acknowledged write.
+//! - What `exposed` tells after a snapshot was taken is the latest batch that it may contain.
+//!
+//! # Threads and locks
+//! The lock is held for a few instructions; who waits for a batch is told without it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,9 +23,24 @@ pub(crate) struct Progress {
     committing: AtomicU64,
     exposed: AtomicU64,
     committed: AtomicU64,
-    durable: Mutex<u64>,
+    durable: Mutex<Durable>,
     advanced: Condvar,
     poison: OnceLock<String>,
+}
+
+/// How far the disk is, and who wants to be told.
+#[derive(Default)]
+struct Durable {
+    number: u64,
+    waiting: Vec<(u64, Tell)>,
+}
+
+type Tell = Box<dyn FnOnce(Result<()>) + Send>;
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Durable").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 impl Progress {
@@ -54,10 +74,19 @@ impl Progress {
         self.committing.load(Ordering::Acquire)
     }
 
+    fn durable(&self) -> MutexGuard<'_, Durable> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Everything up to batch `number` is as durable as the options ask for.
     pub(crate) fn finish_sync(&self, number: u64) {
-        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = number;
+        let mut durable = self.durable();
+        durable.number = number;
+        let (told, waiting) = durable.waiting.drain(..).partition(|(of, _)| *of <= number);
+        durable.waiting = waiting;
+        drop(durable);
         self.advanced.notify_all();
+        tell(told, || Ok(()));
     }
 
     /// Blocks until batch `number` is durable.
@@ -65,20 +94,39 @@ impl Progress {
     /// # Errors
     /// `Poisoned` when that will not happen.
     pub(crate) fn wait_durable(&self, number: u64) -> Result<()> {
-        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
-        while *durable < number {
+        let mut durable = self.durable();
+        while durable.number < number {
             self.check_poison()?;
             durable = self.advanced.wait(durable).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
     }
 
+    /// Calls `told` when batch `number` is durable, now or later on another thread, or with
+    /// `Poisoned` when that will not happen.
+    pub(crate) fn when_durable(
+        &self,
+        number: u64,
+        told: impl FnOnce(Result<()>) + Send + 'static,
+    ) {
+        let mut durable = self.durable();
+        let verdict = if durable.number >= number { Ok(()) } else { self.check_poison() };
+        if durable.number < number && verdict.is_ok() {
+            durable.waiting.push((number, Box::new(told)));
+            return;
+        }
+        drop(durable);
+        told(verdict);
+    }
+
     /// Stops all acknowledgements for good; the first reason stays.
     pub(crate) fn poison(&self, reason: String) {
-        let durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut durable = self.durable();
         let _ = self.poison.set(reason);
+        let waiting = std::mem::take(&mut durable.waiting);
         drop(durable);
         self.advanced.notify_all();
+        tell(waiting, || self.check_poison());
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -90,6 +138,10 @@ impl Progress {
     pub(crate) fn check_poison(&self) -> Result<()> {
         self.poison.get().map_or(Ok(()), |reason| Err(poisoned(reason)))
     }
+}
+
+fn tell(waiting: Vec<(u64, Tell)>, verdict: impl Fn() -> Result<()>) {
+    waiting.into_iter().for_each(|(_, tell)| tell(verdict()));
 }
 
 fn poisoned(reason: &str) -> Error {

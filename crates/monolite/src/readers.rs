@@ -207,7 +207,7 @@ impl Seat {
             return Ok(());
         }
         self.end_snapshot(&slot.watch);
-        self.reader.as_ref().ok_or_else(closed)?.connection.begin_deferred()?;
+        self.reader.as_ref().ok_or_else(closed)?.connection.begin_read()?;
         self.snapshot = Some(current);
         slot.watch.take_snapshot(current.committed, now);
         Ok(())

@@ -1,14 +1,16 @@
 //! Owns the handle of an interactive transaction, and the handle of a statement in it.
 //!
 //! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
-//! is done again and compared, [`sessions`] and [`pins`] where its statements run, [`transact`] the
-//! retries, [`lease`] the last of them, [`keys`] the commits that can be repeated.
+//! is done again and compared, [`session`], [`sessions`] and [`pins`] where its statements run,
+//! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`lease`] the last of them, [`keys`] the commits that can be repeated.
 
 mod keys;
 mod lease;
 mod open;
 mod parameters;
 mod pins;
+mod savepoints;
+mod session;
 mod sessions;
 mod steps;
 mod transact;
@@ -19,7 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use monolite_sqlite::rusqlite;
+use monolite_sqlite::{UserSavepoint, rusqlite};
 use rusqlite::Row;
 
 use crate::completion::Outcome;
@@ -161,28 +163,36 @@ impl Transaction {
         self.run(request, NoRows, |number, _| Ok(number))
     }
 
-    /// Opens a savepoint. Savepoints nest; a name that is used again hides the one before.
+    /// Opens a savepoint. Savepoints nest; a name that is used again hides the one before. As in
+    /// SQL, `a` and `A` are one name.
     ///
     /// # Errors
     /// See [`Execution::wait`].
     pub fn savepoint(&self, name: &str) -> Execution<'_, ()> {
-        self.run(request(Action::Savepoint, name, ().into_parameters()), NoRows, |_, _| Ok(()))
+        self.run_savepoint(UserSavepoint::Open, name)
     }
 
     /// Undoes everything since the savepoint was opened, and keeps it open.
     ///
     /// # Errors
-    /// See [`Execution::wait`]; `Invalid` when there is no such savepoint.
+    /// See [`Execution::wait`]; `Invalid` when there is no such savepoint, and the transaction can
+    /// go on.
     pub fn rollback_to(&self, name: &str) -> Execution<'_, ()> {
-        self.run(request(Action::RollbackTo, name, ().into_parameters()), NoRows, |_, _| Ok(()))
+        self.run_savepoint(UserSavepoint::Undo, name)
     }
 
     /// Closes the savepoint and those inside it, and keeps what was done.
     ///
     /// # Errors
-    /// See [`Execution::wait`]; `Invalid` when there is no such savepoint.
+    /// As [`Transaction::rollback_to`].
     pub fn release(&self, name: &str) -> Execution<'_, ()> {
-        self.run(request(Action::Release, name, ().into_parameters()), NoRows, |_, _| Ok(()))
+        self.run_savepoint(UserSavepoint::Close, name)
+    }
+
+    fn run_savepoint(&self, what: UserSavepoint, name: &str) -> Execution<'_, ()> {
+        // Its place among those that are open is known when it runs.
+        let request = request(Action::Savepoint(what, 0), name, ().into_parameters());
+        self.run(request, NoRows, |_, _| Ok(()))
     }
 
     /// Commits: has the writer do everything again, compare, and keep it.

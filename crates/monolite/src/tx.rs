@@ -6,10 +6,12 @@
 //!   every further statement is refused: it would run, and commit, outside of any transaction.
 //! - `may_have_written` is true after any statement that could write, so that the writer knows
 //!   whether a failed closure must be undone.
+//! - A statement is prepared against the schema and the statistics that the transaction has: what
+//!   one before it has left behind in memory is made good first ([`Tx::settle`]).
 
 use std::cell::{Cell, RefCell};
 
-use monolite_sqlite::{Connection, PageSet, rusqlite};
+use monolite_sqlite::{Connection, PageSet, Traits, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Params, Row, Statement};
 
@@ -29,7 +31,11 @@ const REMEMBERED_SQL: usize = 512;
 pub struct Tx<'c> {
     connection: &'c Connection,
     attempt: u32,
+    /// Whether nothing has run before it in this transaction of SQLite.
+    is_first: bool,
     may_have_written: Cell<bool>,
+    /// What those statements are like that were handed out and may run at any time.
+    handed_out: Cell<Traits>,
     last_sql: &'c RefCell<String>,
 }
 
@@ -39,7 +45,18 @@ impl<'c> Tx<'c> {
         attempt: u32,
         last_sql: &'c RefCell<String>,
     ) -> Tx<'c> {
-        Tx { connection, attempt, may_have_written: Cell::new(false), last_sql }
+        let (may_have_written, handed_out) = (Cell::new(false), Cell::default());
+        Tx { connection, attempt, is_first: false, may_have_written, handed_out, last_sql }
+    }
+
+    /// As it is when nothing has run before it in this transaction of SQLite.
+    pub(crate) fn first(self) -> Tx<'c> {
+        Tx { is_first: true, ..self }
+    }
+
+    /// Whether nothing has run before it in this transaction of SQLite, as far as is known.
+    pub(crate) fn is_first(&self) -> bool {
+        self.is_first
     }
 
     pub(crate) fn may_have_written(&self) -> bool {
@@ -61,7 +78,11 @@ impl<'c> Tx<'c> {
     /// `Constraint`, `Invalid` (wrong SQL or parameters, a statement that belongs to the engine),
     /// `Timeout`, `Storage`, `Corrupt`.
     pub fn execute<P: Params>(&self, sql: &str, params: P) -> Result<usize> {
-        self.with_statement(sql, |statement| Ok(statement.execute(params)?))
+        let total = self.total_changes();
+        let run = |statement: &mut Statement<'_>| statement.execute(params);
+        let changed = self.run_statement(sql, run)?;
+        // One that changes no rows leaves the number of the statement before.
+        Ok(if self.total_changes() == total { 0 } else { changed })
     }
 
     /// Runs several statements separated by semicolons, without parameters.
@@ -83,7 +104,7 @@ impl<'c> Tx<'c> {
         P: Params,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        self.with_statement(sql, |statement| Ok(statement.query_row(params, f)?))
+        self.run_statement(sql, |statement| statement.query_row(params, f))
     }
 
     /// Runs a query that must return exactly one row, and maps it.
@@ -95,7 +116,7 @@ impl<'c> Tx<'c> {
         P: Params,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        self.with_statement(sql, |statement| Ok(statement.query_one(params, f)?))
+        self.run_statement(sql, |statement| statement.query_one(params, f))
     }
 
     /// As [`Tx::query_row`], with a mapping that may fail with an error of its own.
@@ -109,8 +130,8 @@ impl<'c> Tx<'c> {
         E: From<Error>,
     {
         self.with_statement(sql, |statement| {
-            let mut rows = statement.query(params).map_err(Error::from)?;
-            match rows.next().map_err(Error::from)? {
+            let mut rows = statement.query(params).map_err(|error| self.explain(error))?;
+            match rows.next().map_err(|error| self.explain(error))? {
                 Some(row) => f(row),
                 None => Err(E::from(rusqlite::Error::QueryReturnedNoRows.into())),
             }
@@ -124,7 +145,7 @@ impl<'c> Tx<'c> {
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
         self.enter(sql)?;
         let statement = self.connection.raw().prepare(sql).map_err(|e| self.explain(e))?;
-        self.note_writes(&statement);
+        self.note_handed_out(&statement);
         Ok(statement)
     }
 
@@ -134,26 +155,32 @@ impl<'c> Tx<'c> {
     /// As [`Tx::prepare`].
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'c>> {
         self.enter(sql)?;
-        let statement = self.connection.raw().prepare_cached(sql).map_err(|e| self.explain(e))?;
-        self.note_writes(&statement);
+        let prepare = || self.connection.raw().prepare_cached(sql).map_err(|e| self.explain(e));
+        let mut statement = prepare()?;
+        if statement.is_explain() != 0 {
+            // It may be from before a change of the schema, which SQLite does not notice in it.
+            statement.discard();
+            statement = prepare()?;
+        }
+        self.note_handed_out(&statement);
         Ok(statement)
     }
 
-    /// Rowid of the last row inserted on this connection.
-    ///
-    /// Another transaction may have inserted it: ask only after an insert of one's own.
+    /// Rowid of the last row that this transaction has inserted; 0 before it has inserted any.
     pub fn last_insert_rowid(&self) -> i64 {
         self.connection.raw().last_insert_rowid()
     }
 
-    /// Rows changed by the last statement that changed any.
+    /// Rows changed by the last statement of this transaction that changed any, as SQL's
+    /// `changes()`; 0 before there was one.
     pub fn changes(&self) -> u64 {
-        self.connection.raw().changes()
+        self.connection.changes()
     }
 
-    /// Rows changed on this connection since it was opened.
+    /// Rows that this transaction has changed, triggers and foreign keys included, as SQL's
+    /// `total_changes()`.
     pub fn total_changes(&self) -> u64 {
-        self.connection.raw().total_changes()
+        self.connection.total_changes()
     }
 
     /// Opens a blob of the main database for incremental reading or writing.
@@ -171,13 +198,16 @@ impl<'c> Tx<'c> {
         if !read_only {
             self.may_have_written.set(true);
         }
-        let open = || self.connection.raw().blob_open("main", table, column, rowid, read_only);
-        open().or_else(|_| {
-            // Opening a blob looks into the schema as the connection last saw it; a query brings
-            // it up to date.
-            self.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
-            open().map_err(|error| self.explain(error))
-        })
+        let opened = self.connection.raw().blob_open("main", table, column, rowid, read_only);
+        opened.map_err(|error| self.explain(error))
+    }
+
+    fn run_statement<T>(
+        &self,
+        sql: &str,
+        run: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        self.with_statement(sql, |statement| run(statement).map_err(|error| self.explain(error)))
     }
 
     pub(crate) fn with_statement<T, E: From<Error>>(
@@ -185,25 +215,55 @@ impl<'c> Tx<'c> {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.enter(sql)?;
-        let noted = |statement: &mut Statement<'_>| {
-            self.note_writes(statement);
-            run(statement)
-        };
-        self.connection.with_statement(sql, noted).map_err(|error| self.explain(error))?
+        self.with_statement_and_traits(sql, |statement, _| run(statement))
     }
 
-    /// Runs `verb` (`SAVEPOINT`, `ROLLBACK TO`, `RELEASE`) for a savepoint of an interactive
-    /// transaction.
-    pub(crate) fn user_savepoint(&self, verb: &str, name: &str) -> Result<()> {
-        self.enter(verb)?;
+    /// As [`Tx::with_statement`]; says also what the statement is like.
+    pub(crate) fn with_statement_and_traits<T, E: From<Error>>(
+        &self,
+        sql: &str,
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.enter(sql)?;
+        let noted = |statement: &mut Statement<'_>, traits| {
+            self.note_writes(statement);
+            run(statement, traits)
+        };
+        let ran = self.connection.with_statement_and_traits(sql, noted);
+        ran.map_err(|error| self.explain(error))?
+    }
+
+    /// Does `what` with the savepoint of an interactive transaction that is inside of `depth`
+    /// others.
+    pub(crate) fn user_savepoint(&self, what: UserSavepoint, depth: usize) -> Result<()> {
+        self.enter("a savepoint")?;
         self.may_have_written.set(true);
-        Ok(self.connection.user_savepoint(verb, name)?)
+        Ok(self.connection.user_savepoint(what, depth)?)
     }
 
     /// Runs `body`, and closes the savepoints of its user that it has left open.
     pub(crate) fn closing_user_savepoints(&self, body: impl FnOnce() -> Result<()>) -> Result<()> {
         self.connection.closing_user_savepoints(body)
+    }
+
+    /// Makes good what its statements have left behind of changes of the schema or the statistics,
+    /// also those that failed, for whoever prepares a statement next.
+    ///
+    /// # Errors
+    /// Those of SQLite. It is tried again before the next statement.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let handed_out = self.handed_out.get();
+        if !handed_out.is_empty() {
+            self.connection.unsettle(handed_out);
+        }
+        if self.connection.unsettled().is_empty() {
+            return Ok(());
+        }
+        self.may_have_written.set(true);
+        if !handed_out.is_empty() {
+            self.connection.forget_cached_statements();
+        }
+        Ok(self.connection.settle_schema()?)
     }
 
     /// Whether the transaction is still open, which a statement may have ended.
@@ -216,17 +276,13 @@ impl<'c> Tx<'c> {
         self.connection.batch_changed(pages)
     }
 
-    /// Forgets the rowid of the last insert, which was another transaction's.
-    pub(crate) fn forget_last_insert(&self) {
-        self.connection.forget_last_insert();
-    }
-
     fn enter(&self, sql: &str) -> Result<()> {
         if !self.is_open() {
             let message = "the transaction was rolled back by an earlier statement of it, so \
                            nothing more can run in it; return an error from the closure";
             return Err(Error::new(ErrorKind::Aborted, message));
         }
+        self.settle()?;
         let mut last = self.last_sql.borrow_mut();
         last.clear();
         last.push_str(truncated(sql));
@@ -239,9 +295,22 @@ impl<'c> Tx<'c> {
         }
     }
 
-    fn explain(&self, error: rusqlite::Error) -> Error {
-        Error::from(error).denied(self.connection.signals().take_denial())
+    fn note_handed_out(&self, statement: &Statement<'_>) {
+        self.note_writes(statement);
+        self.handed_out.set(self.handed_out.get() | self.connection.unsettled());
     }
+
+    /// The error of a statement, with the reason where the engine has refused something.
+    pub(crate) fn explain(&self, error: rusqlite::Error) -> Error {
+        let error = Error::from(error).denied(self.connection.signals().take_denial());
+        if error.to_string().starts_with("cannot VACUUM") { vacuum() } else { error }
+    }
+}
+
+fn vacuum() -> Error {
+    let message = "VACUUM is refused: it rewrites the whole file outside of every transaction; run \
+                   it with plain SQLite while the database is not open here";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn truncated(sql: &str) -> &str {

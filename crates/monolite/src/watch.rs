@@ -101,12 +101,17 @@ impl Watch {
         }
     }
 
+    /// How long the use under way has been going on.
+    pub(crate) fn running_for(&self, now: Duration) -> Option<Duration> {
+        let use_under_way = State::unpack(self.state.load(Ordering::Acquire))?;
+        Some(Duration::from_nanos(nanos(now).saturating_sub(use_under_way.began)))
+    }
+
     /// How long the use under way has been going on, if its snapshot lacks some of the batches up
     /// to `latest`.
     pub(crate) fn outdated_for(&self, latest: u64, now: Duration) -> Option<Duration> {
-        let use_under_way = State::unpack(self.state.load(Ordering::Acquire))?;
-        let is_outdated = self.snapshot.load(Ordering::Acquire) < latest;
-        is_outdated.then(|| Duration::from_nanos(nanos(now).saturating_sub(use_under_way.began)))
+        let time = self.running_for(now)?;
+        (self.snapshot.load(Ordering::Acquire) < latest).then_some(time)
     }
 
     /// Revokes a snapshot that lacks some of the batches up to `latest` and is in a use that

@@ -444,12 +444,13 @@ impl Writer {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
         self.deadline.set(self.now, self.time_limit);
-        let changes = self.connection.raw().total_changes();
+        self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
         let budget = self.connection.start_budget();
         let ran = entry.member.run(&tx);
         let is_starved = self.connection.end_budget(budget);
-        let wrote = tx.may_have_written() || self.connection.raw().total_changes() != changes;
+        let settled = tx.settle();
+        let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
         let time = self.now - started;
@@ -466,6 +467,10 @@ impl Writer {
             entry.overrule(self.late(time));
         } else if is_starved && ran == Ran::Failed {
             entry.overrule(starved());
+        } else if let Err(error) = settled
+            && ran == Ran::Succeeded
+        {
+            entry.overrule(error);
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
         } else if wrote && !entry.failed && self.has_deferred_violation() {

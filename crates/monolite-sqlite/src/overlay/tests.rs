@@ -38,7 +38,7 @@ impl Rig {
         let checksums = Arc::new(PageChecksums::new(ChecksumUse::Verify));
         let storage = Arc::new(Checksummed::new(Arc::new(direct), checksums));
         let vfs = Vfs::register(lower, storage.clone()).unwrap();
-        let overlay_vfs = Vfs::register_overlay(storage).unwrap();
+        let overlay_vfs = vfs.register_overlays(storage).unwrap();
         let settings = settings(&vfs, reserved_bytes);
         let writer = Connection::open(&path, Role::Writer, &settings).unwrap();
         let rig = Rig { writer, path, vfs, overlay_vfs, _directory: directory };
@@ -104,7 +104,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
 }
 
 fn begin(guard: &Connection) {
-    guard.begin_deferred().unwrap();
+    guard.begin_read().unwrap();
     balance(guard, 1);
 }
 
@@ -342,7 +342,7 @@ fn an_overlay_writes_nothing_even_when_told_to() {
     for refused in [
         overlay.commit(),
         overlay.begin_immediate(),
-        overlay.begin_deferred(),
+        overlay.begin_read(),
         overlay.checkpoint(CheckpointMode::Passive).map(|_| ()),
         overlay.rewrite(8),
         run(&overlay, "COMMIT"),
@@ -396,13 +396,11 @@ fn a_snapshot_of_another_database_or_a_busy_overlay_is_refused() {
 }
 
 #[test]
-fn only_a_transaction_that_has_read_has_a_snapshot() {
+fn only_a_transaction_has_a_snapshot() {
     let rig = Rig::new();
     let reader = rig.reader();
     assert!(reader.snapshot().is_none());
-    reader.begin_deferred().unwrap();
-    assert!(reader.snapshot().is_none());
-    balance(&reader, 1);
+    reader.begin_read().unwrap();
     assert!(reader.snapshot().is_some());
     reader.rollback().unwrap();
     assert!(reader.snapshot().is_none());
@@ -432,7 +430,7 @@ fn checksums_are_verified_in_an_overlay() {
         page[2_000] ^= 1;
     }
     std::fs::write(&rig.path, bytes).unwrap();
-    guard.begin_deferred().unwrap();
+    guard.begin_read().unwrap();
     count(&guard, "pragma_page_count");
     run(&guard, "SELECT 1 FROM sqlite_schema").unwrap();
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();

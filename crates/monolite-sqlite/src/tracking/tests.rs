@@ -61,7 +61,7 @@ impl Rig {
         let direct = Direct::new(Arc::clone(&control));
         let storage = Arc::new(Noting { direct, read: Arc::clone(&read) });
         let vfs = Vfs::register(Lower::UnixExcl, storage.clone()).unwrap();
-        let overlay_vfs = Vfs::register_overlay(storage).unwrap();
+        let overlay_vfs = vfs.register_overlays(storage).unwrap();
         Rig { control, read, vfs, overlay_vfs, directory: tempfile::tempdir().unwrap() }
     }
 
@@ -153,7 +153,7 @@ const QUERIES: &[&str] = &[
 
 /// What a transaction of `query` on `reader` fetched.
 fn fetched(reader: &Connection, query: &str) -> BTreeSet<u32> {
-    reader.begin_deferred().unwrap();
+    reader.begin_read().unwrap();
     assert!(reader.track_pages(LIMIT));
     rows(reader, query);
     let pages = reader.take_pages().unwrap();
@@ -201,7 +201,7 @@ fn nothing_is_recorded_before_or_after() {
     let rig = Rig::new();
     let _writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
-    reader.begin_deferred().unwrap();
+    reader.begin_read().unwrap();
     rows(&reader, "SELECT count(*) FROM t");
     assert_eq!(reader.take_pages(), None);
     assert!(reader.track_pages(LIMIT));
@@ -220,7 +220,7 @@ fn more_pages_than_the_limit_are_unknown() {
     let rig = Rig::new();
     let _writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
-    reader.begin_deferred().unwrap();
+    reader.begin_read().unwrap();
     assert!(reader.track_pages(20));
     rows(&reader, "SELECT count(v) FROM t");
     assert_eq!(reader.take_pages(), None);
@@ -267,7 +267,7 @@ fn a_virtual_table_makes_every_transaction_untrackable() {
     let writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
     let is_tracked = || {
-        reader.begin_deferred().unwrap();
+        reader.begin_read().unwrap();
         assert!(reader.track_pages(LIMIT));
         rows(&reader, "SELECT v FROM t WHERE id = 5");
         let taken = reader.take_pages().is_some();
@@ -303,7 +303,7 @@ fn a_schema_change_is_a_change() {
     let rig = Rig::new();
     let writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
-    reader.begin_deferred().unwrap();
+    reader.begin_read().unwrap();
     assert!(reader.track_pages(LIMIT));
     rows(&reader, "SELECT v FROM t WHERE id = 5");
     let pages = reader.take_pages().unwrap();
@@ -321,7 +321,7 @@ fn a_schema_change_is_a_change() {
 
 /// Reads a row at `sequence` or later: its value, and the pages that were read.
 fn read_tracked(reader: &Connection) -> (Vec<String>, PageSet) {
-    reader.begin_deferred().unwrap();
+    reader.begin_read().unwrap();
     assert!(reader.track_pages(LIMIT));
     let value = rows(reader, "SELECT v FROM t WHERE id = 1");
     let pages = reader.take_pages().unwrap();

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::ffi;
 
+use super::locks::{FileLock, LowerLock};
 use super::{IoError, Result, Snapshot};
 
 /// The most that is handed to the lower file in one write.
@@ -29,6 +30,8 @@ pub struct LowerFile {
     file: *mut ffi::sqlite3_file,
     /// Owned by the database file, shared with its WAL.
     ties: Option<Arc<Ties>>,
+    /// Of a database file that is this process's alone.
+    file_lock: Option<FileLock>,
 }
 
 /// What the database file of a connection and its WAL have in common.
@@ -73,12 +76,19 @@ fn signed(offset: u64) -> i64 {
 impl LowerFile {
     /// # Safety
     /// `file` must be open in a lower VFS, used by this value alone, and stay so until `close`.
-    pub(super) unsafe fn new(file: *mut ffi::sqlite3_file, ties: Option<Arc<Ties>>) -> LowerFile {
-        LowerFile { file, ties }
+    pub(super) unsafe fn new(
+        file: *mut ffi::sqlite3_file,
+        ties: Option<Arc<Ties>>,
+        file_lock: Option<FileLock>,
+    ) -> LowerFile {
+        LowerFile { file, ties, file_lock }
     }
 
     /// Closes the file, whose method table the caller no longer uses.
-    pub(super) fn close(self) -> c_int {
+    pub(super) fn close(mut self) -> c_int {
+        // What it holds among its own kind is not the file system's to give back. That its lower
+        // part cannot be unlocked shows in the close that follows.
+        let _ = self.unlock(LockLevel(ffi::SQLITE_LOCK_NONE));
         call!(self.xClose())
     }
 
@@ -136,7 +146,10 @@ impl LowerFile {
     /// # Errors
     /// `SQLITE_BUSY` when somebody else holds it, or the code of the failure.
     pub fn lock(&mut self, level: LockLevel) -> Result {
-        check(call!(self.xLock(level.0)))
+        let Some(mut file_lock) = self.file_lock.take() else { return LowerLock::lock(self, level) };
+        let locked = file_lock.lock(self, level);
+        self.file_lock = Some(file_lock);
+        locked
     }
 
     /// Lowers the lock on the file.
@@ -144,7 +157,12 @@ impl LowerFile {
     /// # Errors
     /// The SQLite result code of the failure.
     pub fn unlock(&mut self, level: LockLevel) -> Result {
-        check(call!(self.xUnlock(level.0)))
+        let Some(mut file_lock) = self.file_lock.take() else {
+            return LowerLock::unlock(self, level);
+        };
+        let unlocked = file_lock.unlock(self, level);
+        self.file_lock = Some(file_lock);
+        unlocked
     }
 
     /// Maps one region of the wal-index.
@@ -220,6 +238,10 @@ impl LowerFile {
     }
 
     pub(super) fn check_reserved_lock(&mut self, held: &mut c_int) -> c_int {
+        if let Some(file_lock) = &self.file_lock {
+            *held = c_int::from(file_lock.is_reserved());
+            return ffi::SQLITE_OK;
+        }
         call!(self.xCheckReservedLock(ptr::from_mut(held)))
     }
 
@@ -242,6 +264,17 @@ impl LowerFile {
     /// `page` must be null or come from a fetch of this file.
     pub(super) unsafe fn unfetch(&mut self, at: i64, page: *mut c_void) -> c_int {
         call!(self.xUnfetch(at, page))
+    }
+}
+
+/// The locks of the lower file itself.
+impl LowerLock for LowerFile {
+    fn lock(&mut self, level: LockLevel) -> Result {
+        check(call!(self.xLock(level.0)))
+    }
+
+    fn unlock(&mut self, level: LockLevel) -> Result {
+        check(call!(self.xUnlock(level.0)))
     }
 }
 

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::ffi;
 use rusqlite::ffi::{sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 
+use super::locks::{FileLock, Locks};
 use super::lower::Ties;
 use super::snapshot::{self, REQUEST, Request, Tracker};
 use super::{
@@ -42,8 +43,16 @@ struct Slot {
     /// Which one that is.
     kind: Lower,
     /// `None` once the registration was dropped.
-    storage: Mutex<Option<Arc<dyn Storage>>>,
+    served: Mutex<Option<Served>>,
     open_files: AtomicUsize,
+}
+
+/// What a registration serves.
+#[derive(Clone)]
+struct Served {
+    storage: Arc<dyn Storage>,
+    /// Of a database that is this process's alone.
+    locks: Option<Arc<Locks>>,
 }
 
 // SAFETY: both VFS pointers stay valid for ever. The lower one is read only; ours is changed by
@@ -62,13 +71,27 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Registered {
     pub(super) fn new(lower: Lower, storage: Arc<dyn Storage>) -> Result<Registered> {
+        let locks = match lower {
+            Lower::Unix => None,
+            Lower::UnixExcl => Some(Arc::default()),
+        };
+        Registered::serving(lower, Served { storage, locks })
+    }
+
+    /// One more on the same database, with other files.
+    pub(super) fn beside(&self, storage: Arc<dyn Storage>) -> Result<Registered> {
+        let locks = locked(&self.0.served).as_ref().and_then(|served| served.locks.clone());
+        Registered::serving(Lower::UnixExcl, Served { storage, locks })
+    }
+
+    fn serving(lower: Lower, served: Served) -> Result<Registered> {
         // SAFETY: the name is a C string.
         let vfs = unsafe { ffi::sqlite3_vfs_find(lower.name().as_ptr()) };
         if vfs.is_null() {
             return Err(IoError::CANT_OPEN);
         }
         let slot = free_slot(vfs).unwrap_or_else(|| new_slot(vfs, lower));
-        *locked(&slot.storage) = Some(storage);
+        *locked(&slot.served) = Some(served);
         // SAFETY: the VFS is complete and lives for ever, and so does its name.
         let code = unsafe { ffi::sqlite3_vfs_register(slot.vfs, 0) };
         match IoError::from_code(code) {
@@ -88,8 +111,8 @@ impl Drop for Registered {
         // SAFETY: the VFS was registered by `new`. It stays valid for connections that still use
         // it.
         unsafe { ffi::sqlite3_vfs_unregister(slot.vfs) };
-        let storage = locked(&slot.storage).take();
-        drop(storage);
+        let served = locked(&slot.served).take();
+        drop(served);
         if slot.open_files.load(Ordering::Acquire) == 0 {
             locked(&FREE_SLOTS).push(slot);
         }
@@ -131,7 +154,7 @@ fn new_slot(lower: *mut sqlite3_vfs, kind: Lower) -> &'static Slot {
         xNextSystemCall: None,
     }));
     let open_files = AtomicUsize::new(0);
-    let slot = Box::new(Slot { name, vfs, lower, kind, storage: Mutex::new(None), open_files });
+    let slot = Box::new(Slot { name, vfs, lower, kind, served: Mutex::new(None), open_files });
     let slot: &'static Slot = Box::leak(slot);
     // SAFETY: `vfs` was allocated above and SQLite does not know it yet.
     unsafe { (*vfs).pAppData = ptr::from_ref(slot).cast_mut().cast() };
@@ -234,13 +257,14 @@ unsafe fn open_file(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> Result {
-    let storage = locked(&slot.storage).clone().ok_or(IoError::CANT_OPEN)?;
+    let Served { storage, locks } = locked(&slot.served).clone().ok_or(IoError::CANT_OPEN)?;
     let kind = FileKind::from_open_flags(flags);
     // SAFETY: the caller vouches for `name` and `file`; SQLite reserved `szOsFile` bytes.
     let mut lower = unsafe {
         let lower_file = file.byte_add(LOWER_OFFSET);
         open_lower(slot.lower, name, lower_file, flags, out_flags)?;
-        LowerFile::new(lower_file, ties(kind, name))
+        let file_lock = locks.filter(|_| kind == FileKind::Database).map(FileLock::new);
+        LowerFile::new(lower_file, ties(kind, name), file_lock)
     };
     let opened = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: a name that is not null is a C string that SQLite keeps for the whole call.
@@ -530,8 +554,8 @@ unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_
         (slot, Deletion::new(slot.lower, CStr::from_ptr(name), sync))
     };
     guard(ffi::SQLITE_IOERR_DELETE, || {
-        let storage = locked(&slot.storage).clone();
-        storage.map_or_else(|| deletion.perform(), |storage| storage.delete(&deletion))
+        let served = locked(&slot.served).clone();
+        served.map_or_else(|| deletion.perform(), |served| served.storage.delete(&deletion))
     })
 }
 

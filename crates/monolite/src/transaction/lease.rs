@@ -137,7 +137,6 @@ impl Drop for Lease {
 
 /// The writer's side.
 fn serve(tx: &Tx<'_>, orders: &Receiver<Order>, limit: Duration) -> Result<Committed> {
-    tx.forget_last_insert();
     let end = Instant::now() + limit;
     loop {
         match orders.recv_timeout(end.saturating_duration_since(Instant::now())) {

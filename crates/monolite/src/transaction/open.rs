@@ -10,28 +10,34 @@
 //! 3. What was done and seen becomes a step, and the session is parked. A change that uses no page
 //!    that its transaction has changed needs none of the steps replayed ([`Open::change_without`]).
 //! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
-//!    ([`Replay`]). If no page that the transaction has read was changed since its snapshot, steps
-//!    that only read are left out: their answers are the same. A transaction that wrote nothing is
-//!    at its serial place already: that of its snapshot.
+//!    ([`Replay`]). The queries before the first step of another kind are left out if no page that
+//!    they have read was changed since the snapshot: their answers are the same. A transaction that
+//!    wrote nothing is at its serial place already, that of its snapshot, and is answered when that
+//!    is on disk.
 //! 5. A transaction with a [`Lease`] has the writer to itself instead: its statements run there,
 //!    and nothing needs to be replayed.
 //!
 //! # Threads and locks
-//! `state` is the transaction's own and is held while its statement runs: statements of one
-//! transaction are serial. The sessions' lock is taken under it, never the other way round.
+//! A statement takes the transaction's state out of its slot and puts it back, so statements of one
+//! transaction are serial, and no lock is held while the application's code runs. Who finds the
+//! slot empty waits, for as long as a statement may take; a statement inside of another one's
+//! mapping closure, on the same thread, is refused.
 //!
 //! [`Sessions`]: super::sessions::Sessions
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use monolite_sqlite::rusqlite::Row;
 
 use super::keys::{Committed, Key, find};
 use super::lease::Lease;
-use super::sessions::{Held, Left, Memory, Parked, ReadSet, Start};
+use super::savepoints::Savepoints;
+use super::session::ReadSet;
+use super::sessions::{Cost, Held, Left, Memory, Parked, Start};
 use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, Validation, perform};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
@@ -72,34 +78,58 @@ pub(crate) struct Transactions {
 /// An open transaction, shared by its handle and the statements under way.
 pub(crate) struct Open {
     engine: Arc<Transactions>,
+    /// Whether `transact` runs it, and runs it again after a conflict.
+    is_managed: bool,
     /// Where awaited statements go when there is a lease.
     leased: Option<Arc<Queue<work::Job>>>,
     began: Duration,
-    state: Mutex<State>,
+    slot: Mutex<Slot>,
+    put_back: Condvar,
     /// A statement's handle was dropped before the statement was done.
     is_abandoned: AtomicBool,
+}
+
+/// Where the state is when nobody uses it.
+struct Slot {
+    state: Option<Box<State>>,
+    /// Who has taken it.
+    user: Option<ThreadId>,
 }
 
 struct State {
     /// Why nothing more can run.
     over: Option<(ErrorKind, String)>,
     steps: Steps,
-    wrote: bool,
+    savepoints: Savepoints,
     /// It wrote where there is no overlay.
     is_in_writer: bool,
-    /// It read behind its own writes.
-    has_read_own: bool,
-    /// The pages it has read do not say everything about its answers.
-    is_opaque: bool,
     /// A change of it could not do without those before it.
     has_dependent_changes: bool,
     left: Left,
-    /// A statement is running; seen by the next one only when it panicked.
-    running: bool,
+    cost: Cost,
+    /// The latest batch that its snapshot may contain.
+    seen: u64,
+    /// The latest commit that its snapshot contains, where that is known.
+    sequence: Option<u64>,
     lease: Option<Lease>,
 }
 
 impl State {
+    fn new(lease: Option<Lease>) -> State {
+        State {
+            over: None,
+            steps: Steps::default(),
+            savepoints: Savepoints::default(),
+            is_in_writer: false,
+            has_dependent_changes: false,
+            left: Left::Gone(None),
+            cost: Cost::default(),
+            seen: 0,
+            sequence: None,
+            lease,
+        }
+    }
+
     /// Where its session is, if it has left it somewhere.
     fn unpark(&mut self) -> Option<Parked> {
         match std::mem::replace(&mut self.left, Left::Gone(None)) {
@@ -113,12 +143,64 @@ impl State {
     }
 }
 
+/// The state in the hands of one statement.
+struct Taken<'o> {
+    open: &'o Open,
+    state: Option<Box<State>>,
+}
+
+impl std::ops::Deref for Taken<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state.as_ref().expect("the state is put back when this is dropped")
+    }
+}
+
+impl std::ops::DerefMut for Taken<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_mut().expect("the state is put back when this is dropped")
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        if thread::panicking() {
+            state.end(&Error::aborted("a closure of an earlier statement panicked"));
+        }
+        let mut slot = self.open.slot();
+        (slot.state, slot.user) = (Some(state), None);
+        drop(slot);
+        self.open.put_back.notify_all();
+    }
+}
+
 impl Open {
     /// Begins a transaction; takes no snapshot yet.
     ///
     /// # Errors
     /// `Overloaded` when as many are open as may be.
-    pub(crate) fn begin(engine: &Arc<Transactions>, lease: Option<Lease>) -> Result<Arc<Open>> {
+    pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<Open>> {
+        Open::begin_as(engine, false, None)
+    }
+
+    /// As [`Open::begin`], for an attempt of `transact`.
+    ///
+    /// # Errors
+    /// As [`Open::begin`].
+    pub(crate) fn begin_managed(
+        engine: &Arc<Transactions>,
+        lease: Option<Lease>,
+    ) -> Result<Arc<Open>> {
+        Open::begin_as(engine, true, lease)
+    }
+
+    fn begin_as(
+        engine: &Arc<Transactions>,
+        is_managed: bool,
+        lease: Option<Lease>,
+    ) -> Result<Arc<Open>> {
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
@@ -129,23 +211,14 @@ impl Open {
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
         let leased = lease.as_ref().map(|lease| Arc::clone(lease.awaited()));
-        let state = State {
-            over: None,
-            steps: Steps::default(),
-            wrote: false,
-            is_in_writer: false,
-            has_read_own: false,
-            is_opaque: false,
-            has_dependent_changes: false,
-            left: Left::Gone(None),
-            running: false,
-            lease,
-        };
+        let state = Some(Box::new(State::new(lease)));
         Ok(Arc::new(Open {
             engine: Arc::clone(engine),
+            is_managed,
             leased,
             began: engine.clock.now(),
-            state: Mutex::new(state),
+            slot: Mutex::new(Slot { state, user: None }),
+            put_back: Condvar::new(),
             is_abandoned: AtomicBool::new(false),
         }))
     }
@@ -159,8 +232,34 @@ impl Open {
         self.leased.as_deref().unwrap_or(&self.engine.reads.queue)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the state, and waits for it while another statement has it.
+    ///
+    /// # Errors
+    /// `Invalid` inside of a closure of that other statement; `Timeout` when it goes on for too
+    /// long.
+    fn take(&self) -> Result<Taken<'_>> {
+        let mut slot = self.slot();
+        let limit = self.engine.limits.read_time_limit;
+        let give_up = Instant::now() + limit;
+        loop {
+            if let Some(state) = slot.state.take() {
+                slot.user = Some(thread::current().id());
+                return Ok(Taken { open: self, state: Some(state) });
+            }
+            if slot.user == Some(thread::current().id()) {
+                return Err(inside_itself());
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(busy(limit));
+            }
+            let waited = self.put_back.wait_timeout(slot, left);
+            slot = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Nobody will know whether a statement was done, so nothing may follow it.
@@ -170,13 +269,10 @@ impl Open {
 
     /// Why the transaction is over, if it is.
     pub(crate) fn over(&self) -> Option<ErrorKind> {
-        self.state().over.as_ref().map(|(kind, _)| *kind)
+        self.slot().state.as_ref()?.over.as_ref().map(|(kind, _)| *kind)
     }
 
     fn check(&self, state: &mut State) -> Result<()> {
-        if std::mem::take(&mut state.running) {
-            state.end(&Error::aborted("a closure of an earlier statement panicked"));
-        }
         if self.is_abandoned.load(Ordering::Acquire) {
             state.end(&abandoned());
         }
@@ -227,43 +323,47 @@ impl Open {
 
     /// Runs one statement and shows its rows to `reader`; gives the number of changed rows, or the
     /// rowid, and the reader back.
-    pub(crate) fn execute<R>(&self, request: Request, reader: R) -> Result<(i64, R)>
+    pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(i64, R)>
     where
         R: Reader + Send + 'static,
     {
-        let mut state = self.state();
+        let mut state = self.take()?;
         self.check(&mut state)?;
         self.check_limits(&state, &request)?;
-        state.running = true;
-        let result = self.dispatch(&mut state, request, reader);
-        state.running = false;
-        let (done, reader) = match result {
+        let savepoint = match &mut request.action {
+            Action::Savepoint(what, depth) => {
+                *depth = state.savepoints.depth(*what, &request.text)?;
+                Some((*what, *depth, Arc::clone(&request.text)))
+            }
+            _ => None,
+        };
+        let (done, reader) = match self.dispatch(&mut state, request, reader) {
             Ok(done) => done,
             Err(error) => {
                 state.end(&error);
                 return Err(error);
             }
         };
-        match (done.step, done.number) {
-            (Some(step), number) => {
-                state.steps.push(step);
-                Ok((number?, reader))
-            }
-            (None, number) => {
-                let error = number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
-                state.end(&error);
-                Err(error)
-            }
+        let Some(step) = done.step else {
+            let error = done.number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
+            state.end(&error);
+            return Err(error);
+        };
+        state.steps.push(step);
+        let number = done.number?;
+        if let Some((what, depth, name)) = savepoint {
+            state.savepoints.note(what, depth, &name);
         }
+        Ok((number, reader))
     }
 
-    fn dispatch<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
+    fn dispatch<R>(&self, state: &mut State, request: Request, reader: R) -> Result<(Done, R)>
     where
         R: Reader + Send + 'static,
     {
-        let most_bytes = self.engine.limits.transaction_max_bytes;
         if let Some(lease) = &state.lease {
-            state.wrote = true;
+            let most_bytes = self.engine.limits.transaction_max_bytes;
+            let mut reader = reader;
             return lease.run(move |tx| {
                 let done = perform(tx, request, most_bytes, &mut reader);
                 (done, reader)
@@ -276,35 +376,55 @@ impl Open {
             return Ok((done, reader));
         }
         let held = self.resume(state)?;
-        let is_read = match request.action {
-            Action::Change | Action::Query => held.session().only_reads(&request.text),
-            Action::LastInsertRowid => true,
-            _ => false,
+        let session = held.session();
+        let only_reads = match request.action {
+            Action::Change | Action::Query => session.only_reads(&request.text),
+            Action::LastInsertRowid => None,
+            Action::Batch | Action::Savepoint(..) => Some(false),
         };
-        if !is_read && !held.session().is_overlay() {
+        if only_reads == Some(false) && !session.is_overlay() {
             drop(held);
             return self.try_in_writer(state, request, reader);
         }
-        if !is_read && !state.wrote && state.steps.have_reads() {
-            held.session().note_first_write();
+        // One that cannot be prepared is told so here as well as in the writer.
+        if only_reads != Some(true) {
+            end_leading_reads(&state.steps, &held);
         }
-        let limit = self.statement_limit();
-        let done = held.run(limit, |tx| perform(tx, request, most_bytes, &mut reader))?;
-        state.has_read_own |= state.wrote && is_read;
-        state.wrote |= !is_read;
+        self.run_on(state, held, request, reader)
+    }
+
+    /// Runs a statement on the session that has everything before it, and leaves the session.
+    fn run_on<R>(
+        &self,
+        state: &mut State,
+        held: Held<'_>,
+        request: Request,
+        mut reader: R,
+    ) -> Result<(Done, R)>
+    where
+        R: Reader,
+    {
+        let most_bytes = self.engine.limits.transaction_max_bytes;
+        let perform = |tx: &Tx<'_>| perform(tx, request, most_bytes, &mut reader);
+        let done = held.run(self.statement_limit(), perform)?;
         if let Some(step) = &done.step {
-            state.is_opaque |= step.is_opaque();
-            let memory = if !state.wrote || state.is_opaque {
-                Memory::Nothing
-            } else if is_read || state.steps.have_reads() {
-                Memory::ReadSet { own_writes: state.has_read_own }
-            } else if state.steps.are_changes() && step.is_change() && !state.has_dependent_changes
-            {
-                Memory::WriteSet
+            let steps = &state.steps;
+            let is_leading = steps.all_are_queries() && step.is_query();
+            if !is_leading {
+                end_leading_reads(steps, &held);
+            }
+            let is_change = step.is_change() && !state.has_dependent_changes;
+            let memory = if steps.are_changes() && is_change {
+                Memory::Changes
+            } else if steps.have_leading_reads() && !is_leading {
+                Memory::LeadingReads
             } else {
+                // The next statement does all of it again, on the snapshot that it finds.
                 Memory::Nothing
             };
-            state.left = held.leave(self.engine.open.load(Ordering::Relaxed), memory);
+            state.cost.work += held.session().took();
+            let open = self.engine.open.load(Ordering::Relaxed);
+            state.left = held.leave(open, memory, &state.cost);
         }
         Ok((done, reader))
     }
@@ -318,8 +438,11 @@ impl Open {
             _ => return Ok(None),
         };
         let Left::Wrote(wrote) = wrote else { return Ok(None) };
-        let Some(held) = self.engine.reads.sessions.take_without(&wrote)? else { return Ok(None) };
-        if held.session().only_reads(&request.text) {
+        let limit = self.statement_limit();
+        let Some(held) = self.engine.reads.sessions.take_without(&wrote, limit)? else {
+            return Ok(None);
+        };
+        if held.session().only_reads(&request.text) != Some(false) {
             return Ok(None);
         }
         // Until it has succeeded.
@@ -329,7 +452,9 @@ impl Open {
         let body = |tx: &Tx<'_>| perform(tx, request.clone(), most_bytes, no_rows);
         let done = held.run(self.statement_limit(), body);
         let Ok(done) = done else { return Ok(None) };
+        let took = held.session().took();
         let Some(left) = held.leave_without(wrote) else { return Ok(None) };
+        state.cost.work += took;
         self.engine.recorder.independent_statements.add(1);
         (state.left, state.has_dependent_changes) = (left, false);
         Ok(Some(done))
@@ -339,24 +464,41 @@ impl Open {
     fn resume(&self, state: &mut State) -> Result<Held<'_>> {
         let is_first = state.steps.len() == 0;
         let start = if is_first { Start::First } else { Start::Later };
-        let held = self.engine.reads.sessions.take(state.unpark(), start)?;
+        let limit = self.statement_limit();
+        let held = self.engine.reads.sessions.take(state.unpark(), start, limit)?;
+        let session = held.session();
+        state.seen = session.seen();
+        let before = std::mem::replace(&mut state.sequence, session.sequence());
         if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
             let validation = self.engine.limits.validation;
-            let limit = self.statement_limit();
-            let session = held.session();
-            let has_reads = state.steps.have_reads();
-            let replayed = held.run(limit, |tx| {
-                let before_write = &mut || {
-                    if has_reads {
-                        session.note_first_write();
+            let has_leading_reads = state.steps.have_leading_reads();
+            let replayed = held.run(self.statement_limit(), |tx| {
+                let after_leading_reads = &mut || {
+                    if has_leading_reads {
+                        session.end_leading_reads();
                     }
                 };
-                state.steps.replay_and_note(tx, Extent::All, validation, before_write)
+                state.steps.replay_and_note(tx, Extent::All, validation, after_leading_reads)
             })?;
-            replayed.inspect_err(|error| self.count_conflict(error))?;
+            let is_same = before.is_some() && before == state.sequence;
+            replayed.map_err(|error| {
+                self.count_conflict(&error);
+                if is_same { self.blame(error) } else { error }
+            })?;
+            state.cost.note_replay(session.took(), self.engine.clock.now());
         }
         Ok(held)
+    }
+
+    /// The verdict over a transaction that has met a conflict although nothing was changed since its
+    /// snapshot: retrying would not help it. `transact` ends alone in the writer, where it does.
+    fn blame(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Conflict && !self.is_managed {
+            not_repeatable(&error)
+        } else {
+            error
+        }
     }
 
     fn statement_limit(&self) -> Duration {
@@ -381,13 +523,12 @@ impl Open {
     where
         R: Reader + Send + 'static,
     {
-        (state.wrote, state.is_in_writer) = (true, true);
+        state.is_in_writer = true;
         let steps = std::mem::take(&mut state.steps);
         let most_bytes = self.engine.limits.transaction_max_bytes;
         let validation = self.engine.limits.validation;
         let (reply, answer) = sync_channel(1);
         let body = move |tx: &Tx<'_>| -> Result<()> {
-            tx.forget_last_insert();
             let replayed = steps.replay(tx, Extent::All, validation);
             let done = replayed.map(|()| perform(tx, request, most_bytes, &mut reader));
             // The statement waits for this answer on another thread.
@@ -422,10 +563,11 @@ impl Open {
         if self.is_abandoned.load(Ordering::Acquire) {
             return answered(Err(abandoned()));
         }
-        let mut state = self.state();
-        if let Err(error) = self.check(&mut state) {
-            return answered(Err(error));
-        }
+        let checked = self.take().and_then(|mut state| self.check(&mut state).map(|()| state));
+        let mut state = match checked {
+            Ok(state) => state,
+            Err(error) => return answered(Err(error)),
+        };
         let read_set = self.read_set(&mut state);
         let ended = "it was committed or rolled back before";
         state.over = Some((ErrorKind::Invalid, ended.into()));
@@ -434,13 +576,14 @@ impl Open {
             let aborted = || Error::aborted("the transaction was committed before");
             return lease.commit().unwrap_or_else(|| answered(Err(aborted())));
         }
-        if !state.wrote && key.is_none() {
+        if !state.steps.may_have_changed() && key.is_none() {
             self.engine.recorder.transactions_read_only.add(1);
-            return answered(Ok(Committed::default()));
+            return self.answer_when_durable(state.seen);
         }
         let mut replay = Replay {
             steps: std::mem::take(&mut state.steps),
             read_set,
+            sequence: state.sequence.filter(|_| !self.is_managed),
             engine: Arc::clone(&self.engine),
             is_counted: false,
         };
@@ -457,13 +600,25 @@ impl Open {
         }))
     }
 
+    /// The answer of a transaction that changed nothing: what it saw may still be on its way to the
+    /// disk.
+    fn answer_when_durable(&self, seen: u64) -> Write<Committed> {
+        let caller = Completion::new();
+        let told = Arc::clone(&caller);
+        self.engine.reads.progress.when_durable(seen, move |durable| {
+            told.deliver(match durable {
+                Ok(()) => Outcome::Returned(Ok(Committed::default())),
+                Err(error) => Outcome::Refused(error),
+            });
+        });
+        Write::sent(caller)
+    }
+
     /// Ends the snapshot, and tells which pages were read if that spares the writer reading them.
     fn read_set(&self, state: &mut State) -> Option<ReadSet> {
-        let is_useful = state.wrote && state.steps.have_reads() && !state.is_opaque;
+        let is_useful = state.steps.have_leading_reads() && state.steps.may_have_changed();
         match std::mem::replace(&mut state.left, Left::Gone(None)) {
-            Left::Parked(parked) if is_useful => {
-                self.engine.reads.sessions.read_set(parked, state.has_read_own)
-            }
+            Left::Parked(parked) if is_useful => self.engine.reads.sessions.read_set(parked),
             Left::Parked(parked) => {
                 self.engine.reads.sessions.give_up(parked);
                 None
@@ -475,19 +630,22 @@ impl Open {
 
     /// Remembers why the transaction, which was handed to the writer, came to nothing.
     pub(crate) fn note_end(&self, error: &Error) {
-        self.state().over = Some((error.kind(), error.to_string()));
+        if let Some(state) = &mut self.slot().state {
+            state.over = Some((error.kind(), error.to_string()));
+        }
     }
 
     /// Ends the transaction without a trace. When a statement of it is still under way on another
     /// thread, its end does that.
     pub(crate) fn roll_back(&self) {
         self.abandon();
-        if let Ok(mut state) = self.state.try_lock() {
-            state.end(&Error::new(ErrorKind::Invalid, "it was rolled back before"));
-            self.let_go(&mut state);
-            state.lease = None;
-            state.steps = Steps::default();
-        }
+        let Some(mut state) = self.slot().state.take() else { return };
+        state.end(&Error::new(ErrorKind::Invalid, "it was rolled back before"));
+        self.let_go(&mut state);
+        state.lease = None;
+        state.steps = Steps::default();
+        self.slot().state = Some(state);
+        self.put_back.notify_all();
     }
 
     fn let_go(&self, state: &mut State) {
@@ -501,33 +659,35 @@ impl Open {
 struct Replay {
     steps: Steps,
     read_set: Option<ReadSet>,
+    /// The latest commit that the snapshot of a transaction contains which nobody runs again.
+    sequence: Option<u64>,
     engine: Arc<Transactions>,
     is_counted: bool,
 }
 
 impl Replay {
-    /// Does it again and compares; leaves out what only read if no page of that has changed.
+    /// Does it again and compares; leaves out the leading reads if no page of theirs has changed.
     fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
-        tx.forget_last_insert();
         let changes = self.engine.reads.sessions.changes();
         let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
-        let extent = if is_unchanged { Extent::Writes } else { Extent::All };
-        let replay = || self.steps.replay(tx, extent, self.engine.limits.validation);
-        // The next member of the batch must not find a savepoint of this one.
-        let has_savepoints = self.steps.have_savepoints();
-        let replayed = if has_savepoints { tx.closing_user_savepoints(replay) } else { replay() };
+        let extent = if is_unchanged { Extent::AfterLeadingReads } else { Extent::All };
+        let replayed = self.steps.replay_in_writer(tx, extent, self.engine.limits.validation);
         if !std::mem::replace(&mut self.is_counted, true) {
             let recorder = &self.engine.recorder;
             let path = match extent {
                 Extent::All => &recorder.transactions_replayed,
-                Extent::Writes => &recorder.transactions_unchanged,
+                Extent::AfterLeadingReads => &recorder.transactions_unchanged,
             };
             path.add(1);
             if replayed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
                 recorder.transaction_conflicts.add(1);
             }
         }
-        replayed
+        let is_same = tx.is_first() && self.sequence == Some(changes.sequence());
+        replayed.map_err(|error| match error.kind() {
+            ErrorKind::Conflict if is_same => not_repeatable(&error),
+            _ => error,
+        })
     }
 }
 
@@ -538,8 +698,40 @@ impl Drop for Open {
     }
 }
 
+/// Keeps apart what the leading reads have read when a step of another kind follows.
+fn end_leading_reads(steps: &Steps, held: &Held<'_>) {
+    if steps.have_leading_reads() && steps.all_are_queries() {
+        held.session().end_leading_reads();
+    }
+}
+
 fn abandoned() -> Error {
     Error::aborted("a statement was dropped before it was done, so what it did is not known")
+}
+
+/// A conflict with nobody.
+fn not_repeatable(conflict: &Error) -> Error {
+    let message = format!(
+        "nothing was changed by others, and yet a statement answered otherwise when it was run \
+         again: its answer hangs on something that cannot be repeated, such as a rowid that SQLite \
+         draws by chance because the largest one is taken; give the value yourself, do not ask for \
+         it, or use Database::write ({conflict})"
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn inside_itself() -> Error {
+    let message = "a statement was run inside of the mapping closure of another one of the same \
+                   transaction, for whose end it would wait; collect the rows first";
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn busy(limit: Duration) -> Error {
+    let message = format!(
+        "another statement of the same transaction has been running for {limit:.1?} (option \
+         read_time_limit)"
+    );
+    Error::new(ErrorKind::Timeout, message)
 }
 
 /// The handle of a commit that is over before the writer saw it.

@@ -35,6 +35,8 @@ pub(crate) struct Pin {
     pub(crate) snapshot: Snapshot,
     /// Batches that it contains.
     pub(crate) committed: u64,
+    /// The latest batch that it may contain.
+    pub(crate) seen: u64,
     pub(crate) taken: Duration,
     /// The connection in whose read transaction it is; taken out by the drop.
     reader: Mutex<Option<Reader>>,
@@ -149,12 +151,12 @@ impl Pins {
         };
         let reader = idle.map_or_else(|| (self.open)(), Ok)?;
         let committed = self.progress.committed();
-        reader.connection.begin_deferred()?;
-        reader.connection.pin_snapshot()?;
+        reader.connection.begin_read()?;
+        let seen = self.progress.exposed();
         let snapshot = reader.connection.snapshot().ok_or_else(no_snapshot)?;
         let (taken, home) = (self.clock.now(), Arc::clone(&self.vacant));
         let (reader, kept) = (Mutex::new(Some(reader)), Mutex::default());
-        Ok(Pin { snapshot, committed, taken, reader, home, kept })
+        Ok(Pin { snapshot, committed, seen, taken, reader, home, kept })
     }
 
     /// Keeps `pin` for a transaction that rests; if there are too many, takes away the one that the

@@ -1,4 +1,5 @@
-//! Owns the connections on which interactive transactions run, fewer than there are transactions.
+//! Owns the pool of connections on which interactive transactions run, fewer than there are
+//! transactions.
 //!
 //! # Algorithm
 //! 1. A [`Session`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection that sees
@@ -18,27 +19,45 @@
 //! 6. A transaction that has only changed rows keeps its snapshot then, and the numbers of the
 //!    pages that it changed ([`WriteSet`]). Its next change can run on that snapshot without those
 //!    before it: if it uses none of these pages, it does what it would have done behind them.
+//! 7. A **long** transaction would be replayed for longer and longer before each of its statements.
+//!    So its session is parked whatever the number of transactions, does not count among those that
+//!    there may be (up to as many again), and is taken away last. When it is taken away all the
+//!    same, the replay that follows earns the transaction an undisturbed time of the same length,
+//!    as long as it keeps coming back. So replays take half of the sessions' time at most.
 //!
 //! # Threads and locks
 //! `pool` is held for a few instructions; nothing is opened, begun or ended under it, but at the
 //! close.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use monolite_sqlite::PageSet;
 use monolite_sqlite::vfs::{Changes, WalControl};
 
-use super::pins::{Kept, OpenReader, Pin, Pins};
+use super::pins::{OpenReader, Pin, Pins};
+use super::session::{ReadSet, Session, WriteSet};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::readers::Reader;
 use crate::tx::Tx;
-use crate::untrusted::starved;
 use crate::watch::Watch;
+
+/// Time that the statements of a transaction take together, from which on it is a long one: to
+/// replay it costs many times what it costs to take a new snapshot.
+const LONG: Duration = Duration::from_millis(1);
+
+/// Longest undisturbed time: others may be waiting.
+const MAX_UNDISTURBED: Duration = Duration::from_millis(250);
+
+/// A transaction keeps its undisturbed time while it rests no longer than this part of it between
+/// two statements.
+const REST_PARTS: u32 = 4;
+
+/// How often somebody who waits looks whether a statement has overrun its time, so that its
+/// connection does not count any more.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Opens the connections of transactions.
 pub(crate) struct Opener {
@@ -46,45 +65,6 @@ pub(crate) struct Opener {
     pub(crate) reader: OpenReader,
     /// An overlay; `None` where there can be none.
     pub(crate) overlay: Box<dyn Fn() -> Result<Option<Reader>> + Send + Sync>,
-}
-
-/// The connection of one transaction at a time.
-pub(crate) struct Session {
-    reader: Reader,
-    is_overlay: bool,
-    /// Keeps the snapshot of an overlay.
-    pin: RefCell<Option<Arc<Pin>>>,
-    watch: Arc<Watch>,
-    last_sql: RefCell<String>,
-    /// The pages that were read before the first write, once there was one: `Some(None)` when they
-    /// are not known.
-    read_first: RefCell<Option<Option<PageSet>>>,
-}
-
-/// Pages that a transaction may read before it is not worth to look at each.
-const MOST_PAGES: usize = 4_096;
-
-/// The pages that the answers of a transaction hang on, and the state they were in.
-pub(crate) struct ReadSet {
-    pages: Vec<PageSet>,
-    sequence: u64,
-}
-
-impl ReadSet {
-    /// Whether one of the pages may have changed since, by a commit or in the open batch of the
-    /// writer, whose transaction `tx` is.
-    pub(crate) fn has_changed(&self, changes: &Changes, tx: &Tx<'_>) -> bool {
-        let has_changed =
-            |pages| changes.any_changed_since(pages, self.sequence) || tx.batch_changed(pages);
-        self.pages.iter().any(has_changed)
-    }
-}
-
-/// What a transaction has changed that did nothing but change rows, on a snapshot that it keeps.
-pub(crate) struct WriteSet {
-    kept: Arc<Kept>,
-    /// In ascending order.
-    pages: Vec<u32>,
 }
 
 /// Where a statement begins.
@@ -99,112 +79,33 @@ pub(crate) enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Nothing,
-    /// What was read, with `own_writes` also behind the transaction's own writes.
-    ReadSet {
-        own_writes: bool,
-    },
+    /// What its leading reads have read.
+    LeadingReads,
     /// What was changed: that is all the transaction did.
-    WriteSet,
+    Changes,
 }
 
-impl Session {
-    /// Whether the transaction's own writes can run here.
-    pub(crate) fn is_overlay(&self) -> bool {
-        self.is_overlay
+/// What it costs to take a session away from its transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Time that the transaction's statements have taken, and would take again.
+    pub(crate) work: Duration,
+    /// Until when it is undisturbed.
+    pub(crate) undisturbed_until: Duration,
+    /// How long it may rest and stay so.
+    rest: Duration,
+}
+
+impl Cost {
+    fn is_long(&self) -> bool {
+        self.work >= LONG
     }
 
-    /// Whether `sql` only reads, as far as this connection can tell.
-    pub(crate) fn only_reads(&self, sql: &str) -> bool {
-        // A statement that cannot be prepared is told so where it runs.
-        self.reader.connection.with_statement(sql, |statement| statement.readonly()).unwrap_or(true)
-    }
-
-    /// Takes the snapshot of `pin`.
-    fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
-        self.reader.connection.begin_on(&pin.snapshot)?;
-        // Nothing but the schema has been read before.
-        self.reader.connection.track_pages(MOST_PAGES);
-        self.reader.connection.forget_last_insert();
-        self.watch.take_snapshot(pin.committed, pin.taken);
-        self.pin.replace(Some(pin));
-        Ok(())
-    }
-
-    /// Takes a snapshot of its own.
-    fn begin(&self, progress: &Progress, now: Duration) -> Result<()> {
-        let committed = progress.committed();
-        self.reader.connection.begin_deferred()?;
-        self.reader.connection.forget_last_insert();
-        self.reader.connection.pin_snapshot()?;
-        self.watch.take_snapshot(committed, now);
-        Ok(())
-    }
-
-    /// Ends the snapshot and everything that was written over it.
-    fn end(&self) {
-        // Fails only on a broken connection, whose next statement reports it.
-        let _ = self.reader.connection.rollback();
-        self.pin.take();
-        self.read_first.take();
-        self.watch.end_snapshot();
-    }
-
-    /// Has the pages that were read so far told apart from those that a write reads.
-    pub(crate) fn note_first_write(&self) {
-        self.read_first.replace(Some(self.reader.connection.take_pages()));
-        self.reader.connection.track_pages(MOST_PAGES);
-    }
-
-    /// What the transaction has read on its snapshot, and with `own_writes` also behind its own
-    /// writes; `None` when that is not known.
-    fn read_set(&self, own_writes: bool) -> Option<ReadSet> {
-        let sequence = self.pin.borrow().as_ref()?.snapshot.sequence();
-        let pages = match (self.read_first.take(), own_writes) {
-            (Some(first), false) => vec![first?],
-            (Some(first), true) => vec![first?, self.reader.connection.take_pages()?],
-            (None, _) => vec![self.reader.connection.take_pages()?],
-        };
-        Some(ReadSet { pages, sequence })
-    }
-
-    /// The pages that were used on this snapshot, and which of them were changed; `None` when these
-    /// are not known to be all.
-    fn changed(&self) -> Option<(PageSet, Vec<u32>)> {
-        let used = self.reader.connection.take_pages()?;
-        let changed = self.reader.connection.changed_pages(&used)?;
-        Some((used, changed))
-    }
-
-    /// Runs `body` for `limit` at most.
-    ///
-    /// # Errors
-    /// `Timeout` when it took longer, or its snapshot was revoked; `Invalid` when it was refused
-    /// memory. The transaction cannot go on then.
-    fn run<T>(
-        &self,
-        clock: &dyn Clock,
-        limit: Duration,
-        body: impl FnOnce(&Tx<'_>) -> T,
-    ) -> Result<T> {
-        let Reader { connection, deadline } = &self.reader;
-        let start = clock.now();
-        deadline.set(start, limit);
-        let budget = connection.start_budget();
-        let result = body(&Tx::new(connection, 1, &self.last_sql));
-        let is_starved = connection.end_budget(budget);
-        deadline.clear();
-        if connection.signals().is_revoked() {
-            return Err(revoked(clock.now() - start));
-        }
-        if connection.signals().take_interrupted() {
-            return Err(late(limit));
-        }
-        if is_starved { Err(starved()) } else { Ok(result) }
-    }
-
-    fn restore_after_revocation(&mut self) {
-        // Fails only on a broken connection, whose next statement reports it.
-        let _ = self.reader.connection.restore_after_revocation();
+    /// A replay that ended `now` and took so long was necessary.
+    pub(crate) fn note_replay(&mut self, took: Duration, now: Duration) {
+        let earned = if took >= LONG { took.min(MAX_UNDISTURBED) } else { Duration::ZERO };
+        self.undisturbed_until = now + earned;
+        self.rest = earned / REST_PARTS;
     }
 }
 
@@ -224,6 +125,8 @@ pub(crate) enum Left {
 struct Waiting {
     session: Box<Session>,
     since: Duration,
+    is_long: bool,
+    undisturbed_until: Duration,
 }
 
 #[derive(Default)]
@@ -231,6 +134,8 @@ struct Pool {
     #[expect(clippy::vec_box, reason = "sessions move between here and their users")]
     vacant: Vec<Box<Session>>,
     parked: BTreeMap<Parked, Waiting>,
+    /// How many of those are of long transactions.
+    parked_long: usize,
     /// One for each session that is open.
     watches: Vec<Arc<Watch>>,
     opening: usize,
@@ -241,13 +146,62 @@ struct Pool {
     waiting: usize,
 }
 
+/// What [`Pool::take_away`] found.
+enum TakenAway {
+    Session(Box<Session>),
+    /// Those that are parked are undisturbed until then.
+    NotBefore(Duration),
+    Nothing,
+}
+
 impl Pool {
+    fn park(&mut self, waiting: Waiting) -> Parked {
+        let place = Parked(self.next);
+        self.next += 1;
+        self.parked_long += usize::from(waiting.is_long);
+        self.parked.insert(place, waiting);
+        place
+    }
+
+    fn unpark(&mut self, place: Parked) -> Option<Waiting> {
+        let waiting = self.parked.remove(&place)?;
+        self.parked_long -= usize::from(waiting.is_long);
+        Some(waiting)
+    }
+
     /// The parked session that is missed least, see the header.
-    fn take_away(&mut self, now: Duration, age: Duration) -> Option<Box<Session>> {
-        let first = self.parked.first_key_value()?;
-        let is_old = now.saturating_sub(first.1.since) > age;
-        let taken = if is_old { self.parked.pop_first() } else { self.parked.pop_last() };
-        taken.map(|(_, waiting)| waiting.session)
+    fn take_away(&mut self, now: Duration, age: Duration) -> TakenAway {
+        let Some((first, waiting)) = self.parked.first_key_value() else {
+            return TakenAway::Nothing;
+        };
+        let is_old = now.saturating_sub(waiting.since) > age;
+        let short = || self.parked.iter().rev().find(|(_, it)| !it.is_long);
+        let disturbable = || self.parked.iter().rev().find(|(_, it)| it.undisturbed_until <= now);
+        let place = if is_old {
+            Some(*first)
+        } else {
+            short().or_else(disturbable).map(|(place, _)| *place)
+        };
+        match place.and_then(|place| self.unpark(place)) {
+            Some(waiting) => TakenAway::Session(waiting.session),
+            None => {
+                let ends = self.parked.values().map(|it| it.undisturbed_until);
+                ends.min().map_or(TakenAway::Nothing, TakenAway::NotBefore)
+            }
+        }
+    }
+
+    /// How many more sessions there are than `most`. Those do not count that long transactions keep
+    /// while they rest, up to as many again, nor, by the same measure, those whose statement has
+    /// overrun its time.
+    fn surplus(&self, most: usize, is_overdue: impl Fn(&Watch) -> bool) -> isize {
+        let over = (self.watches.len() + self.opening) as isize - most as isize;
+        let over = over - self.parked_long.min(most) as isize;
+        // Only where it matters: each is looked at.
+        if over < 0 {
+            return over;
+        }
+        over - self.watches.iter().filter(|watch| is_overdue(watch)).count().min(most) as isize
     }
 }
 
@@ -259,6 +213,8 @@ pub(crate) struct Sessions {
     opener: Opener,
     most: usize,
     age: Duration,
+    /// How long a statement may take.
+    time_limit: Duration,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
     changes: Arc<WalControl>,
@@ -275,8 +231,7 @@ pub(crate) struct Held<'s> {
 impl Sessions {
     pub(crate) fn new(
         opener: Opener,
-        most: usize,
-        age: Duration,
+        (most, age, time_limit): (usize, Duration, Duration),
         clock: Arc<dyn Clock>,
         progress: Arc<Progress>,
         changes: Arc<WalControl>,
@@ -285,22 +240,32 @@ impl Sessions {
         let open = Arc::clone(&opener.reader);
         let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
         let pins = Pins::new(open, most, time, told);
-        Sessions { pool, freed, pins, opener, most, age, clock, progress, changes }
+        Sessions { pool, freed, pins, opener, most, age, time_limit, clock, progress, changes }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_overdue(&self, watch: &Watch, now: Duration) -> bool {
+        watch.running_for(now).is_some_and(|time| time > self.time_limit)
+    }
+
     /// A session for the next statement of a transaction: the one that was parked if it is still
-    /// there, else one with another snapshot. Blocks while every session runs a statement.
+    /// there, else one with another snapshot. Waits while every session runs a statement, for
+    /// `limit` at most.
     ///
     /// # Errors
-    /// `Closed`; those of opening a connection and of beginning.
-    pub(crate) fn take(&self, parked: Option<Parked>, start: Start) -> Result<Held<'_>> {
+    /// `Closed`; `Timeout` when none became free; those of opening a connection and of beginning.
+    pub(crate) fn take(
+        &self,
+        parked: Option<Parked>,
+        start: Start,
+        limit: Duration,
+    ) -> Result<Held<'_>> {
         let now = self.clock.now();
         let mut pool = self.pool();
-        if let Some(waiting) = parked.and_then(|parked| pool.parked.remove(&parked)) {
+        if let Some(waiting) = parked.and_then(|parked| pool.unpark(parked)) {
             drop(pool);
             let is_warm = now.saturating_sub(waiting.since) <= self.age;
             if !is_warm {
@@ -308,6 +273,7 @@ impl Sessions {
             }
             return self.hold(waiting.session, is_warm, start);
         }
+        let give_up = Instant::now() + limit;
         loop {
             if pool.closed {
                 return Err(closed());
@@ -316,24 +282,34 @@ impl Sessions {
                 drop(pool);
                 return self.hold(session, false, start);
             }
-            if pool.watches.len() + pool.opening < self.most {
+            let now = self.clock.now();
+            if pool.surplus(self.most, |watch| self.is_overdue(watch, now)) < 0 {
                 pool.opening += 1;
                 drop(pool);
                 let session = self.open_one()?;
                 return self.hold(session, false, start);
             }
-            if let Some(session) = pool.take_away(now, self.age) {
-                drop(pool);
-                session.end();
-                return self.hold(session, false, start);
+            let patience = match pool.take_away(now, self.age) {
+                TakenAway::Session(session) => {
+                    drop(pool);
+                    session.end();
+                    return self.hold(session, false, start);
+                }
+                TakenAway::NotBefore(moment) => moment.saturating_sub(now).min(LOOK),
+                TakenAway::Nothing => LOOK,
+            };
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(none_free(self.most, limit));
             }
-            pool = self.wait(pool);
+            pool = self.wait(pool, patience.min(left));
         }
     }
 
-    fn wait<'p>(&self, mut pool: MutexGuard<'p, Pool>) -> MutexGuard<'p, Pool> {
+    fn wait<'p>(&self, mut pool: MutexGuard<'p, Pool>, time: Duration) -> MutexGuard<'p, Pool> {
         pool.waiting += 1;
-        let mut pool = self.freed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        let waited = self.freed.wait_timeout(pool, time);
+        let mut pool = waited.unwrap_or_else(PoisonError::into_inner).0;
         pool.waiting -= 1;
         pool
     }
@@ -351,7 +327,7 @@ impl Sessions {
         let mut pool = self.pool();
         pool.opening -= 1;
         if let Ok(session) = &opened {
-            pool.watches.push(Arc::clone(&session.watch));
+            pool.watches.push(Arc::clone(session.watch()));
         }
         self.signal(pool);
         opened
@@ -361,21 +337,14 @@ impl Sessions {
         let overlay = (self.opener.overlay)()?;
         let is_overlay = overlay.is_some();
         let reader = overlay.map_or_else(|| (self.opener.reader)(), Ok)?;
-        Ok(Box::new(Session {
-            watch: Arc::new(Watch::new(reader.connection.revoker())),
-            reader,
-            is_overlay,
-            pin: RefCell::default(),
-            last_sql: RefCell::default(),
-            read_first: RefCell::default(),
-        }))
+        Ok(Box::new(Session::new(reader, is_overlay)))
     }
 
     fn hold(&self, session: Box<Session>, is_warm: bool, start: Start) -> Result<Held<'_>> {
         let held = Held { sessions: self, session: Some(session), is_warm };
         let session = held.session();
         let now = self.clock.now();
-        match (is_warm, session.is_overlay) {
+        match (is_warm, session.is_overlay()) {
             (true, _) => {}
             (false, true) => session.begin_on(match start {
                 Start::On(pin) => pin,
@@ -384,7 +353,7 @@ impl Sessions {
             })?,
             (false, false) => session.begin(&self.progress, now)?,
         }
-        session.watch.begin(now);
+        session.watch().begin(now);
         Ok(held)
     }
 
@@ -392,9 +361,13 @@ impl Sessions {
     ///
     /// # Errors
     /// As [`Sessions::take`].
-    pub(crate) fn take_without(&self, wrote: &WriteSet) -> Result<Option<Held<'_>>> {
+    pub(crate) fn take_without(
+        &self,
+        wrote: &WriteSet,
+        limit: Duration,
+    ) -> Result<Option<Held<'_>>> {
         let pin = wrote.kept.pin(self.clock.now(), self.age);
-        pin.map(|pin| self.take(None, Start::On(pin))).transpose()
+        pin.map(|pin| self.take(None, Start::On(pin), limit)).transpose()
     }
 
     /// Ends the snapshot of a transaction that is over.
@@ -402,15 +375,15 @@ impl Sessions {
         self.finish(parked, |_| ());
     }
 
-    /// As [`Sessions::give_up`]; tells which pages the transaction has read, with `own_writes` also
-    /// those that it read behind its own writes. `None` when that is not known, because somebody
-    /// else has taken the session or other things than pages were read.
-    pub(crate) fn read_set(&self, parked: Parked, own_writes: bool) -> Option<ReadSet> {
-        self.finish(parked, |session| session.read_set(own_writes)).flatten()
+    /// As [`Sessions::give_up`]; tells which pages the leading reads of the transaction have read.
+    /// `None` when that is not known, because somebody else has taken the session or other things
+    /// than pages were read.
+    pub(crate) fn read_set(&self, parked: Parked) -> Option<ReadSet> {
+        self.finish(parked, Session::read_set).flatten()
     }
 
     fn finish<T>(&self, parked: Parked, last: impl FnOnce(&Session) -> T) -> Option<T> {
-        let Waiting { session, .. } = self.pool().parked.remove(&parked)?;
+        let Waiting { session, .. } = self.pool().unpark(parked)?;
         let result = last(&session);
         session.end();
         self.vacate(session);
@@ -423,11 +396,9 @@ impl Sessions {
     }
 
     fn wrote(&self, session: &Session) -> Left {
-        let pin = session.pin.borrow();
-        let changed = pin.as_ref().and_then(|pin| Some((pin, session.changed()?.1)));
-        changed.map_or(Left::Gone(None), |(pin, mut pages)| {
-            pages.sort_unstable();
-            Left::Wrote(WriteSet { kept: self.pins.keep(pin), pages })
+        let changed = session.pin().and_then(|pin| Some((pin, session.changed()?.1)));
+        changed.map_or(Left::Gone(None), |(pin, pages)| {
+            Left::Wrote(WriteSet::new(self.pins.keep(&pin), pages))
         })
     }
 
@@ -439,8 +410,9 @@ impl Sessions {
 
     fn vacate(&self, session: Box<Session>) {
         let mut pool = self.pool();
-        if pool.closed {
-            pool.watches.retain(|watch| !Arc::ptr_eq(watch, &session.watch));
+        let is_overdue = |watch: &Watch| self.is_overdue(watch, self.clock.now());
+        if pool.closed || pool.surplus(self.most, is_overdue) > 0 {
+            pool.watches.retain(|watch| !Arc::ptr_eq(watch, session.watch()));
             drop(pool);
             drop(session);
             pool = self.pool();
@@ -465,9 +437,9 @@ impl Sessions {
 
     fn rested(&self, now: Duration, age: Duration) -> Option<Box<Session>> {
         let mut pool = self.pool();
-        let first = pool.parked.first_entry()?;
-        let is_old = now.saturating_sub(first.get().since) >= age;
-        is_old.then(|| first.remove().session)
+        let (first, waiting) = pool.parked.first_key_value()?;
+        let place = (now.saturating_sub(waiting.since) >= age).then_some(*first)?;
+        pool.unpark(place).map(|waiting| waiting.session)
     }
 
     /// The age that a snapshot may reach between two statements.
@@ -486,17 +458,18 @@ impl Sessions {
         let mut pool = self.pool();
         pool.closed = true;
         loop {
+            pool.parked_long = 0;
             let parked = std::mem::take(&mut pool.parked).into_values().map(|it| it.session);
             let sessions: Vec<_> = parked.chain(std::mem::take(&mut pool.vacant)).collect();
             for session in &sessions {
                 session.end();
-                pool.watches.retain(|watch| !Arc::ptr_eq(watch, &session.watch));
+                pool.watches.retain(|watch| !Arc::ptr_eq(watch, session.watch()));
             }
             drop(sessions);
             if pool.watches.is_empty() && pool.opening == 0 {
                 break;
             }
-            pool = self.wait(pool);
+            pool = self.wait(pool, LOOK);
         }
         self.signal(pool);
         self.pins.close();
@@ -514,45 +487,39 @@ impl Held<'_> {
     }
 
     /// Leaves the session for a transaction that is one of `open`: with its snapshot, or, when
-    /// those are too many, with `memory` of it.
-    pub(crate) fn leave(mut self, open: usize, memory: Memory) -> Left {
+    /// those are too many and it is not a long one, with `memory` of it.
+    pub(crate) fn leave(mut self, open: usize, memory: Memory, cost: &Cost) -> Left {
         let mut session = self.session.take().expect("a session is left once");
-        if session.watch.end() {
+        if session.watch().end() {
             session.restore_after_revocation();
             return self.sessions.leave(session, Left::Gone(None));
         }
-        if open > self.sessions.most {
+        let is_long = cost.is_long();
+        if open > self.sessions.most && !is_long {
             let left = match memory {
                 Memory::Nothing => Left::Gone(None),
-                Memory::ReadSet { own_writes } => Left::Gone(session.read_set(own_writes)),
-                Memory::WriteSet => self.sessions.wrote(&session),
+                Memory::LeadingReads => Left::Gone(session.read_set()),
+                Memory::Changes => self.sessions.wrote(&session),
             };
             return self.sessions.leave(session, left);
         }
         let since = self.sessions.clock.now();
+        let undisturbed_until = cost.undisturbed_until.min(since + cost.rest);
         let mut pool = self.sessions.pool();
         if pool.closed {
             drop(pool);
             return self.sessions.leave(session, Left::Gone(None));
         }
-        let place = Parked(pool.next);
-        pool.next += 1;
-        pool.parked.insert(place, Waiting { session, since });
+        let place = pool.park(Waiting { session, since, is_long, undisturbed_until });
         self.sessions.signal(pool);
         Left::Parked(place)
     }
 
     /// Leaves the session after a change that ran without those of `wrote`; `None` when it has used
     /// pages that they have changed, or may have, so that it has to be done behind them.
-    pub(crate) fn leave_without(self, mut wrote: WriteSet) -> Option<Left> {
-        let (used, changed) = self.session().changed()?;
-        if used.pages().iter().any(|pgno| wrote.pages.binary_search(pgno).is_ok()) {
-            return None;
-        }
-        wrote.pages.extend(changed);
-        wrote.pages.sort_unstable();
+    pub(crate) fn leave_without(self, wrote: WriteSet) -> Option<Left> {
         // The session ends with `self`: on it, the changes before are missing.
-        Some(Left::Wrote(wrote))
+        wrote.with_independent(self.session()).map(Left::Wrote)
     }
 }
 
@@ -560,7 +527,7 @@ impl Drop for Held<'_> {
     /// Leaves the session to others, after an error or a panic.
     fn drop(&mut self) {
         let Some(mut session) = self.session.take() else { return };
-        if session.watch.end() {
+        if session.watch().end() {
             session.restore_after_revocation();
         }
         session.end();
@@ -572,18 +539,10 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
 }
 
-fn revoked(age: Duration) -> Error {
+fn none_free(most: usize, limit: Duration) -> Error {
     let message = format!(
-        "the statement was ended after {age:.1?}: its snapshot kept the WAL from starting anew \
-         near its limit; read in smaller pieces or raise the option wal_limit_bytes"
-    );
-    Error::new(ErrorKind::Timeout, message)
-}
-
-fn late(limit: Duration) -> Error {
-    let message = format!(
-        "the statement took longer than {limit:.1?} (the option read_time_limit, or what was left \
-         of transaction_time_limit)"
+        "none of the {most} connections for interactive transactions was free within {limit:.1?}: \
+         statements run on all of them; end those, or raise the option transaction_connections"
     );
     Error::new(ErrorKind::Timeout, message)
 }

@@ -6,13 +6,17 @@
 //! what it answered: rows, number of changed rows, error. [`Steps::replay`] runs the steps on
 //! another connection, in the same surroundings, and compares the digests. When all are equal, the
 //! transaction has just executed there with the very answers upon which the application acted.
-//! Steps that only read can be left out when the pages they read are known to be unchanged
-//! ([`Extent::Writes`]): their answers are a function of those pages.
+//! The queries before the first step of another kind can be left out when the pages they read are
+//! known to be unchanged ([`Extent::AfterLeadingReads`]). On what an answer can depend, and why this
+//! is all that is ever left out: `docs/decisions/what-answers-depend-on.md`.
 //!
 //! # Invariants
 //! - The digest covers everything the application can know from the step: of a query that was read
-//!   in part, the rows that were read.
+//!   in part, the rows that were read, and the names of their columns.
+//! - Nothing is in the digest that another connection would answer otherwise on the same data: of
+//!   an error, not where in the text it was found; of a report on the connection, nothing.
 //! - An answer that says nothing about the data (a time limit, an I/O error) is never a step.
+//! - A step behind one that may have changed something is never left out.
 //!
 //! # Source of the digest
 //! SipHash-2-4 with 128 bits and a key drawn once per process: two different answers have the same
@@ -21,7 +25,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
-use monolite_sqlite::{Surroundings, rusqlite};
+use monolite_sqlite::{Surroundings, Traits, UserSavepoint, rusqlite};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -45,12 +49,8 @@ pub(crate) enum Action {
     Query,
     /// Runs several statements.
     Batch,
-    /// Opens a savepoint; the text is its name.
-    Savepoint,
-    /// Undoes everything since the savepoint.
-    RollbackTo,
-    /// Closes the savepoint.
-    Release,
+    /// Opens, undoes or closes a savepoint that is inside of so many others.
+    Savepoint(UserSavepoint, usize),
     /// Reads the rowid of the last insert.
     LastInsertRowid,
 }
@@ -78,8 +78,23 @@ struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     All,
-    /// Those that only read are known to answer the same.
-    Writes,
+    /// All but the leading reads, which are known to answer the same.
+    AfterLeadingReads,
+}
+
+/// What a step can have done, and what its answer tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nature {
+    /// A query that was answered: nothing was changed, and the answer is a function of the pages
+    /// that were read, the schema, the statistics, and what is given again.
+    Query,
+    /// It tells about the connection rather than the data, and nothing was changed. Not done again.
+    Report,
+    /// Nothing was changed, but more is not known of it: a statement that failed, or a question
+    /// about the statements before.
+    Harmless,
+    /// It may have changed something.
+    Change,
 }
 
 /// Something that was done, and what was seen.
@@ -88,19 +103,19 @@ pub(crate) struct Step {
     request: Request,
     surroundings: Surroundings,
     seen: Seen,
-    only_reads: bool,
+    nature: Nature,
 }
 
 impl Step {
-    /// Whether the pages that were read may not say everything about its answer: of several
-    /// statements in one text nobody looks at each.
-    pub(crate) fn is_opaque(&self) -> bool {
-        matches!(self.request.action, Action::Batch)
+    /// Whether it can be left out when it is among the leading ones and no page that it read has
+    /// changed.
+    pub(crate) fn is_query(&self) -> bool {
+        self.nature == Nature::Query
     }
 
     /// Whether it is one statement that changes rows and shows none.
     pub(crate) fn is_change(&self) -> bool {
-        matches!(self.request.action, Action::Change) && !self.only_reads
+        matches!(self.request.action, Action::Change) && self.nature == Nature::Change
     }
 
     fn bytes(&self) -> usize {
@@ -114,18 +129,34 @@ struct Observer {
     rows: u64,
     ended: bool,
     bytes: usize,
-    only_reads: bool,
+    nature: Nature,
 }
 
 impl Observer {
-    fn new() -> Observer {
+    fn new(action: &Action) -> Observer {
         static KEY: OnceLock<(u64, u64)> = OnceLock::new();
         let (a, b) = *KEY.get_or_init(|| {
             let random = RandomState::new();
             (random.hash_one(0), random.hash_one(1))
         });
         let hasher = SipHasher24::new_with_keys(a, b);
-        Observer { hasher, rows: 0, ended: false, bytes: 0, only_reads: false }
+        let nature = match action {
+            // Until it is prepared; one that cannot be has changed nothing.
+            Action::Change | Action::Query | Action::LastInsertRowid => Nature::Harmless,
+            Action::Batch | Action::Savepoint(..) => Nature::Change,
+        };
+        Observer { hasher, rows: 0, ended: false, bytes: 0, nature }
+    }
+
+    /// Notes what the statement is that is about to run.
+    fn prepared(&mut self, statement: &Statement<'_>, traits: Traits) {
+        // An explained statement does not run, and counts as one that writes if the other does.
+        let is_report = traits.is_report() || statement.is_explain() != 0;
+        self.nature = match statement.readonly() {
+            _ if is_report => Nature::Report,
+            true => Nature::Query,
+            false => Nature::Change,
+        };
     }
 
     fn tagged(&mut self, tag: u8, bytes: &[u8]) {
@@ -140,8 +171,14 @@ impl Observer {
     }
 
     fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let statement: &Statement<'_> = row.as_ref();
         // A change of the schema shows only once the statement has been started.
-        let columns = AsRef::<Statement<'_>>::as_ref(row).column_count();
+        let columns = statement.column_count();
+        if self.rows == 0 {
+            for i in 0..columns {
+                self.tagged(b'n', statement.column_name(i)?.as_bytes());
+            }
+        }
         self.number(b'R', columns as u64);
         for i in 0..columns {
             match row.get_ref(i)? {
@@ -164,9 +201,12 @@ impl Observer {
     fn error(&mut self, error: &Error) {
         // Whoever reads these rows again has to go on until the error, not only to the last row.
         self.ended = true;
+        if self.nature == Nature::Query {
+            self.nature = Nature::Harmless;
+        }
         self.number(b'E', error.kind() as u64);
         self.number(b'e', u64::from(error.extended_code().unwrap_or(0).cast_unsigned()));
-        self.tagged(b'm', error.to_string().as_bytes());
+        self.tagged(b'm', error.said().as_bytes());
     }
 
     fn seen(&self) -> Seen {
@@ -212,7 +252,7 @@ pub(crate) fn perform(
     reader: &mut dyn Reader,
 ) -> Done {
     let surroundings = Surroundings::now();
-    let mut observer = Observer::new();
+    let mut observer = Observer::new(&request.action);
     let show = &mut |observer: &mut Observer, row: &Row<'_>| {
         if observer.bytes > most_bytes {
             return Err(too_much(most_bytes));
@@ -220,10 +260,8 @@ pub(crate) fn perform(
         reader.row(row)
     };
     let (number, is_answer) = surroundings.during(|| run(tx, &request, &mut observer, show));
-    let step = is_answer.then(|| {
-        let only_reads = observer.only_reads || matches!(request.action, Action::LastInsertRowid);
-        Step { request, surroundings, seen: observer.seen(), only_reads }
-    });
+    let (seen, nature) = (observer.seen(), observer.nature);
+    let step = is_answer.then_some(Step { request, surroundings, seen, nature });
     Done { number, step }
 }
 
@@ -243,9 +281,7 @@ fn run(
             return statement(tx, text, parameters, &request.action, observer, show);
         }
         Action::Batch => tx.execute_batch(text).map(|()| 0),
-        Action::Savepoint => tx.user_savepoint("SAVEPOINT", text).map(|()| 0),
-        Action::RollbackTo => tx.user_savepoint("ROLLBACK TO", text).map(|()| 0),
-        Action::Release => tx.user_savepoint("RELEASE", text).map(|()| 0),
+        Action::Savepoint(what, depth) => tx.user_savepoint(what, depth).map(|()| 0),
         Action::LastInsertRowid => Ok(tx.last_insert_rowid()),
     };
     note(observer, &result);
@@ -272,19 +308,19 @@ fn statement(
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
     let total = tx.total_changes();
-    let ran = tx.with_statement(sql, |statement| -> Result<i64> {
-        observer.only_reads = statement.readonly();
+    let ran = tx.with_statement_and_traits(sql, |statement, traits| -> Result<i64> {
+        observer.prepared(statement, traits);
         parameters.bind(statement)?;
         match action {
             Action::Change => {
-                let changed = statement.raw_execute()?;
+                let changed = statement.raw_execute().map_err(|error| tx.explain(error))?;
                 // One that changes no rows leaves the number of the statement before, on whatever
                 // connection that was.
                 let changed = if tx.total_changes() == total { 0 } else { changed };
                 Ok(i64::try_from(changed).unwrap_or(i64::MAX))
             }
             _ => {
-                refused = read(statement, observer, show)?;
+                refused = read(tx, statement, observer, show)?;
                 Ok(0)
             }
         }
@@ -300,12 +336,13 @@ fn statement(
 
 /// Reads rows until there are none, or `show` has enough or fails; gives its error.
 fn read(
+    tx: &Tx<'_>,
     statement: &mut Statement<'_>,
     observer: &mut Observer,
     show: Show<'_>,
 ) -> Result<Option<Error>> {
     let mut rows = statement.raw_query();
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next().map_err(|error| tx.explain(error))? {
         observer.row(row)?;
         match show(observer, row) {
             Ok(More::Wanted) => {}
@@ -335,8 +372,10 @@ pub(crate) enum Validation {
 pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
-    reads: usize,
+    /// How many queries there are before the first step of another kind.
+    leading_reads: usize,
     changes: usize,
+    may_have_changed: bool,
     has_savepoints: bool,
 }
 
@@ -351,20 +390,26 @@ impl Steps {
 
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
-        self.reads += usize::from(step.only_reads);
+        self.leading_reads += usize::from(self.all_are_queries() && step.is_query());
         self.changes += usize::from(step.is_change());
-        self.has_savepoints |= matches!(step.request.action, Action::Savepoint);
+        self.may_have_changed |= step.nature == Nature::Change;
+        self.has_savepoints |= matches!(step.request.action, Action::Savepoint(..));
         self.steps.push(step);
     }
 
-    /// Whether a savepoint may be open after them.
-    pub(crate) fn have_savepoints(&self) -> bool {
-        self.has_savepoints
+    /// Whether each is a query that was answered.
+    pub(crate) fn all_are_queries(&self) -> bool {
+        self.leading_reads == self.steps.len()
     }
 
-    /// Whether there are steps that only read.
-    pub(crate) fn have_reads(&self) -> bool {
-        self.reads > 0
+    /// Whether there are queries that can be left out when no page that they read has changed.
+    pub(crate) fn have_leading_reads(&self) -> bool {
+        self.leading_reads > 0
+    }
+
+    /// Whether one may have changed something.
+    pub(crate) fn may_have_changed(&self) -> bool {
+        self.may_have_changed
     }
 
     /// Whether each is one statement that changes rows and shows none.
@@ -381,20 +426,38 @@ impl Steps {
         self.replay_and_note(tx, extent, validation, &mut || {})
     }
 
-    /// As [`Steps::replay`]; calls `before_write` before the first step that may write.
+    /// As [`Steps::replay`], and closes the savepoints that the steps leave open: in the writer the
+    /// next member must not find one of this transaction.
+    ///
+    /// # Errors
+    /// As [`Steps::replay`].
+    pub(crate) fn replay_in_writer(
+        &self,
+        tx: &Tx<'_>,
+        extent: Extent,
+        validation: Validation,
+    ) -> Result<()> {
+        let replay = || self.replay(tx, extent, validation);
+        if self.has_savepoints { tx.closing_user_savepoints(replay) } else { replay() }
+    }
+
+    /// As [`Steps::replay`]; calls `after_leading_reads` when they are done and others follow.
     pub(crate) fn replay_and_note(
         &self,
         tx: &Tx<'_>,
         extent: Extent,
         validation: Validation,
-        before_write: &mut dyn FnMut(),
+        after_leading_reads: &mut dyn FnMut(),
     ) -> Result<()> {
-        let first_write = self.steps.iter().position(|step| !step.only_reads);
         for (i, step) in self.steps.iter().enumerate() {
-            if first_write == Some(i) {
-                before_write();
+            if i == self.leading_reads {
+                after_leading_reads();
             }
-            if extent == Extent::Writes && step.only_reads {
+            let is_left_out = match step.nature {
+                Nature::Report => true,
+                _ => extent == Extent::AfterLeadingReads && i < self.leading_reads,
+            };
+            if is_left_out {
                 continue;
             }
             let seen = replay_step(tx, step)?;
@@ -407,7 +470,7 @@ impl Steps {
 }
 
 fn replay_step(tx: &Tx<'_>, step: &Step) -> Result<Seen> {
-    let mut observer = Observer::new();
+    let mut observer = Observer::new(&step.request.action);
     let Seen { rows, ended, .. } = step.seen;
     let show = &mut |observer: &mut Observer, _: &Row<'_>| {
         // A row beyond those that were seen makes the digest another one.

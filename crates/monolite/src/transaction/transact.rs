@@ -58,7 +58,7 @@ impl Attempts<'_> {
         } else {
             None
         };
-        Open::begin(self.engine, lease)
+        Open::begin_managed(self.engine, lease)
     }
 
     /// Decides after `result` of the closure, or of the commit that followed it.

@@ -102,7 +102,7 @@ fn transact(
 ) -> u64 {
     let mut done = 0;
     while !stop.load(Relaxed) {
-        guard.begin_deferred().unwrap();
+        guard.begin_read().unwrap();
         let seen = rows(guard);
         let snapshot = guard.snapshot().unwrap();
         for _ in 0..1 + random.below(3) {

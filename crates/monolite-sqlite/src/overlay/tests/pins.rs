@@ -37,7 +37,7 @@ fn read(
     while !stop.load(Relaxed) {
         let closed = gate.lock().unwrap();
         guard.restore_after_revocation().unwrap();
-        guard.begin_deferred().unwrap();
+        guard.begin_read().unwrap();
         let expected = try_sum(guard).unwrap();
         let snapshot = guard.snapshot().unwrap();
         drop(closed);

@@ -40,8 +40,7 @@ fn compare(seed: u64, steps: u64, independent: &mut u64) -> Result<(), String> {
     let [whole, alone] = [(); 2].map(|()| run.rig.open_keeping(Role::Overlay));
     let guard = run.rig.open(Role::Reader);
     for step in 0..steps {
-        guard.begin_deferred().unwrap();
-        guard.pin_snapshot().unwrap();
+        guard.begin_read().unwrap();
         let snapshot = guard.snapshot().unwrap();
         whole.begin_on(&snapshot).unwrap();
         assert!(whole.track_pages(LIMIT));

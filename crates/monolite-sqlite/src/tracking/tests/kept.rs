@@ -27,8 +27,7 @@ impl Pinned {
     fn renew(&self) {
         for reader in [&self.keeping, &self.plain] {
             reader.rollback().unwrap();
-            reader.begin_deferred().unwrap();
-            reader.pin_snapshot().unwrap();
+            reader.begin_read().unwrap();
         }
     }
 
@@ -117,7 +116,7 @@ fn pages_that_no_commit_has_changed_are_not_read_again() {
         rig.read.lock().unwrap().len()
     };
     let transaction = |connection: &Connection| {
-        connection.begin_deferred().unwrap();
+        connection.begin_read().unwrap();
         let pages = read(connection);
         connection.rollback().unwrap();
         pages
@@ -126,8 +125,7 @@ fn pages_that_no_commit_has_changed_are_not_read_again() {
     transaction(&keeping);
     for round in 0..3 {
         let [kept, all] = [&keeping, &plain].map(transaction);
-        keeping.begin_deferred().unwrap();
-        keeping.pin_snapshot().unwrap();
+        keeping.begin_read().unwrap();
         overlay.begin_on(&keeping.snapshot().unwrap()).unwrap();
         let on_overlay = read(&overlay);
         overlay.rollback().unwrap();
@@ -146,13 +144,13 @@ fn a_beginning_that_is_refused_makes_no_page_newer() {
     let keeping = rig.open_keeping(Role::Reader);
     let read = || rows(&keeping, "SELECT v FROM t WHERE id = 1");
     for round in 0..3 {
-        keeping.begin_deferred().unwrap();
+        keeping.begin_read().unwrap();
         let before = read();
         write(&writer, &format!("UPDATE t SET v = 'new {round}' WHERE id = 1"));
-        assert!(keeping.begin_deferred().is_err(), "a transaction is open");
+        assert!(keeping.begin_read().is_err(), "a transaction is open");
         assert_eq!(read(), before);
         keeping.rollback().unwrap();
-        keeping.begin_deferred().unwrap();
+        keeping.begin_read().unwrap();
         assert_ne!(read(), before, "round {round}");
         keeping.rollback().unwrap();
     }

@@ -174,7 +174,7 @@ impl Run {
     fn read(&mut self) -> Read {
         let sequence = self.rig.control.changes().sequence();
         let writes = self.random.below(2) == 0;
-        self.reader.begin_deferred().unwrap();
+        self.reader.begin_read().unwrap();
         if writes {
             rows(&self.reader, "SELECT 1 FROM sqlite_schema");
             self.overlay.begin_on(&self.reader.snapshot().unwrap()).unwrap();

@@ -1,0 +1,207 @@
+//! Owns the flags through which a connection's hooks and the engine talk to each other, and the
+//! authorizer, which judges each statement when it is prepared and says what it is like.
+//!
+//! # Invariants
+//! - Only a statement that is prepared inside of [`Signals::as_engine`] passes the authorizer
+//!   unseen. The engine's statements are never found by a text that a user can say (`statements`).
+//! - The switches of `as_engine` and `allowing_commit` go back when their body panics, too.
+
+use std::ops::{BitOr, BitOrAssign};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+
+use crate::{rules, tracking, untrusted};
+
+/// What the authorizer tells of a statement: a set of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits(u8);
+
+impl Traits {
+    /// Its results depend on more than pages, or it changes the schema, see
+    /// [`Connection::take_pages`](crate::Connection::take_pages).
+    pub(crate) const BEYOND_PAGES: Traits = Traits(1);
+    /// It changes the schema.
+    pub(crate) const SCHEMA: Traits = Traits(2);
+    /// It changes the statistics by which SQLite plans.
+    pub(crate) const STATISTICS: Traits = Traits(4);
+    /// It reports on the connection or the file rather than on the data.
+    const REPORT: Traits = Traits(8);
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether it has any of `traits`.
+    pub(crate) fn has(self, traits: Traits) -> bool {
+        self.0 & traits.0 != 0
+    }
+
+    /// Whether the statement is a pragma that reports on the connection or the file: it says
+    /// nothing about the data, and answers otherwise on another connection.
+    pub fn is_report(self) -> bool {
+        self.has(Traits::REPORT)
+    }
+
+    fn of(action: &AuthAction<'_>, database: Option<&str>) -> Traits {
+        let mut traits = Traits::default();
+        let mut add = |applies: bool, one: Traits| {
+            if applies {
+                traits |= one;
+            }
+        };
+        add(tracking::beyond_pages(action, database), Traits::BEYOND_PAGES);
+        add(tracking::changes_schema(action), Traits::SCHEMA);
+        add(tracking::changes_statistics(action), Traits::STATISTICS);
+        add(rules::is_report(action), Traits::REPORT);
+        traits
+    }
+}
+
+impl BitOr for Traits {
+    type Output = Traits;
+
+    fn bitor(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Traits {
+    fn bitor_assign(&mut self, other: Traits) {
+        *self = *self | other;
+    }
+}
+
+/// Flags through which a connection's hooks and the engine talk to each other.
+#[derive(Default)]
+pub struct Signals {
+    is_untrusted: bool,
+    engine_statement: AtomicBool,
+    may_commit: AtomicBool,
+    interrupted: AtomicBool,
+    revoked: AtomicBool,
+    traits: AtomicU8,
+    denial: Mutex<Option<String>>,
+}
+
+impl Signals {
+    pub(crate) fn new(is_untrusted: bool) -> Signals {
+        Signals { is_untrusted, ..Signals::default() }
+    }
+
+    /// Whether a statement was interrupted by [`Settings::overdue`](crate::Settings::overdue)
+    /// since the last call.
+    pub fn take_interrupted(&self) -> bool {
+        self.interrupted.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark_interrupted(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection's snapshot was revoked, see [`Revoker`](crate::Revoker).
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_revoked(&self) {
+        self.revoked.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn forget_revocation(&self) {
+        self.revoked.store(false, Ordering::Release);
+    }
+
+    fn denial(&self) -> MutexGuard<'_, Option<String>> {
+        self.denial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the reason of the authorizer's last refusal.
+    pub fn take_denial(&self) -> Option<String> {
+        self.denial().take()
+    }
+
+    /// Takes those of `which` that statements had since this was last asked.
+    pub(crate) fn take(&self, which: Traits) -> Traits {
+        // Not a swap, which costs ten times as much: the connection's user alone is here.
+        let all = self.traits.load(Ordering::Relaxed);
+        if all & which.0 != 0 {
+            self.traits.store(all & !which.0, Ordering::Relaxed);
+        }
+        Traits(all & which.0)
+    }
+
+    /// Takes all traits, for those of one statement to be told apart.
+    pub(crate) fn take_all(&self) -> Traits {
+        self.take(Traits(u8::MAX))
+    }
+
+    pub(crate) fn add(&self, traits: Traits) {
+        let all = self.traits.load(Ordering::Relaxed);
+        self.traits.store(all | traits.0, Ordering::Relaxed);
+    }
+
+    /// Lets the engine's own statements pass the authorizer while `run` runs.
+    pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _switch = Switch::turn_on(&self.engine_statement);
+        run()
+    }
+
+    /// Lets the commit hook pass a commit while `run` runs.
+    pub(crate) fn allowing_commit<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _switch = Switch::turn_on(&self.may_commit);
+        run()
+    }
+
+    pub(crate) fn may_commit(&self) -> bool {
+        self.may_commit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn authorize(
+        &self,
+        context: &AuthContext<'_>,
+        overdue: &dyn Fn() -> bool,
+    ) -> Authorization {
+        if self.engine_statement.load(Ordering::Relaxed) {
+            return Authorization::Allow;
+        }
+        // A long text of short statements ends none of them late.
+        if self.is_untrusted && overdue() {
+            self.mark_interrupted();
+            return Authorization::Deny;
+        }
+        self.add(Traits::of(&context.action, context.database_name));
+        let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
+        let general = || rules::refusal(&context.action, context.database_name);
+        match general().or_else(|| untrusted(&context.action)) {
+            None => Authorization::Allow,
+            Some(reason) => {
+                *self.denial() = Some(reason);
+                Authorization::Deny
+            }
+        }
+    }
+}
+
+/// A flag that is set until this is dropped.
+struct Switch<'s> {
+    flag: &'s AtomicBool,
+    before: bool,
+}
+
+impl Switch<'_> {
+    fn turn_on(flag: &AtomicBool) -> Switch<'_> {
+        // No swap, see `Signals::take`.
+        let before = flag.load(Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
+        Switch { flag, before }
+    }
+}
+
+impl Drop for Switch<'_> {
+    fn drop(&mut self) {
+        self.flag.store(self.before, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,249 @@
+//! Owns one connection on which interactive transactions run, one transaction at a time: its
+//! snapshot, what is remembered of the pages that were read and changed on it, and the run of one
+//! statement.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolite_sqlite::PageSet;
+use monolite_sqlite::vfs::Changes;
+
+use super::pins::{Kept, Pin};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use crate::readers::Reader;
+use crate::tx::Tx;
+use crate::untrusted::starved;
+use crate::watch::Watch;
+
+/// The connection of one transaction at a time.
+pub(crate) struct Session {
+    reader: Reader,
+    is_overlay: bool,
+    /// Keeps the snapshot of an overlay.
+    pin: RefCell<Option<Arc<Pin>>>,
+    watch: Arc<Watch>,
+    last_sql: RefCell<String>,
+    leading: RefCell<Leading>,
+    /// The latest batch that its snapshot may contain.
+    seen: Cell<u64>,
+    /// How long the latest run took.
+    took: Cell<Duration>,
+}
+
+/// The pages that the leading reads of a transaction have read on this snapshot: the queries before
+/// its first step of another kind.
+#[derive(Default)]
+enum Leading {
+    /// They are being gathered by the connection.
+    #[default]
+    GoOn,
+    /// `None` when they are not known.
+    Ended(Option<PageSet>),
+}
+
+/// Pages that a transaction may read before it is not worth to look at each.
+const MOST_PAGES: usize = 4_096;
+
+/// The pages that the leading reads of a transaction hang on, and the state they were in.
+pub(crate) struct ReadSet {
+    pages: PageSet,
+    sequence: u64,
+}
+
+impl ReadSet {
+    /// Whether one of the pages, or the schema, may have changed since, by a commit or in the open
+    /// batch of the writer, whose transaction `tx` is.
+    pub(crate) fn has_changed(&self, changes: &Changes, tx: &Tx<'_>) -> bool {
+        changes.any_changed_since(&self.pages, self.sequence) || tx.batch_changed(&self.pages)
+    }
+}
+
+/// What a transaction has changed that did nothing but change rows, on a snapshot that it keeps.
+pub(crate) struct WriteSet {
+    pub(super) kept: Arc<Kept>,
+    /// In ascending order.
+    pages: Vec<u32>,
+}
+
+impl WriteSet {
+    /// What is `kept` is the snapshot on which `pages` were changed.
+    pub(super) fn new(kept: Arc<Kept>, mut pages: Vec<u32>) -> WriteSet {
+        pages.sort_unstable();
+        WriteSet { kept, pages }
+    }
+
+    /// Adds what was changed on `session`; `None` when that used pages that are in here, or may
+    /// have.
+    pub(super) fn with_independent(mut self, session: &Session) -> Option<WriteSet> {
+        let (used, changed) = session.changed()?;
+        if used.pages().iter().any(|pgno| self.pages.binary_search(pgno).is_ok()) {
+            return None;
+        }
+        self.pages.extend(changed);
+        self.pages.sort_unstable();
+        Some(self)
+    }
+}
+
+impl Session {
+    pub(super) fn new(reader: Reader, is_overlay: bool) -> Session {
+        Session {
+            watch: Arc::new(Watch::new(reader.connection.revoker())),
+            reader,
+            is_overlay,
+            pin: RefCell::default(),
+            last_sql: RefCell::default(),
+            leading: RefCell::default(),
+            seen: Cell::new(0),
+            took: Cell::default(),
+        }
+    }
+
+    /// The number of the latest commit of this process that its snapshot is known to contain;
+    /// `None` when that is not known.
+    pub(crate) fn sequence(&self) -> Option<u64> {
+        self.pin.borrow().as_ref().map(|pin| pin.snapshot.sequence())
+    }
+
+    /// What others may see of its snapshot.
+    pub(super) fn watch(&self) -> &Arc<Watch> {
+        &self.watch
+    }
+
+    /// What keeps the snapshot of an overlay.
+    pub(super) fn pin(&self) -> Option<Arc<Pin>> {
+        self.pin.borrow().clone()
+    }
+
+    /// How long the latest run took.
+    pub(crate) fn took(&self) -> Duration {
+        self.took.get()
+    }
+
+    /// Whether the transaction's own writes can run here.
+    pub(crate) fn is_overlay(&self) -> bool {
+        self.is_overlay
+    }
+
+    /// Whether `sql` only reads; `None` when it cannot be prepared.
+    pub(crate) fn only_reads(&self, sql: &str) -> Option<bool> {
+        self.reader.connection.with_statement(sql, |statement| statement.readonly()).ok()
+    }
+
+    /// The latest batch that its snapshot may contain.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen.get()
+    }
+
+    /// Takes the snapshot of `pin`.
+    pub(super) fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
+        self.reader.connection.begin_on(&pin.snapshot)?;
+        // Nothing but the schema has been read before.
+        self.reader.connection.track_pages(MOST_PAGES);
+        self.seen.set(pin.seen);
+        self.watch.take_snapshot(pin.committed, pin.taken);
+        self.pin.replace(Some(pin));
+        Ok(())
+    }
+
+    /// Takes a snapshot of its own.
+    pub(super) fn begin(&self, progress: &Progress, now: Duration) -> Result<()> {
+        let committed = progress.committed();
+        self.reader.connection.begin_read()?;
+        self.seen.set(progress.exposed());
+        self.watch.take_snapshot(committed, now);
+        Ok(())
+    }
+
+    /// Ends the snapshot and everything that was written over it.
+    pub(super) fn end(&self) {
+        // Fails only on a broken connection, whose next statement reports it.
+        let _ = self.reader.connection.rollback();
+        self.pin.take();
+        self.leading.take();
+        self.watch.end_snapshot();
+    }
+
+    /// Keeps apart the pages that the leading reads have read, from those of what follows. Does so
+    /// once: a later call changes nothing.
+    pub(crate) fn end_leading_reads(&self) {
+        let mut leading = self.leading.borrow_mut();
+        if let Leading::GoOn = *leading {
+            *leading = Leading::Ended(self.reader.connection.take_pages());
+        }
+    }
+
+    /// What the leading reads have read; `None` when that is not known.
+    pub(super) fn read_set(&self) -> Option<ReadSet> {
+        let sequence = self.sequence()?;
+        match self.leading.take() {
+            Leading::Ended(pages) => Some(ReadSet { pages: pages?, sequence }),
+            Leading::GoOn => None,
+        }
+    }
+
+    /// The pages that were used on this snapshot, and which of them were changed; `None` when these
+    /// are not known to be all.
+    pub(super) fn changed(&self) -> Option<(PageSet, Vec<u32>)> {
+        let used = self.reader.connection.take_pages()?;
+        let changed = self.reader.connection.changed_pages(&used)?;
+        Some((used, changed))
+    }
+
+    /// Runs `body` for `limit` at most.
+    ///
+    /// # Errors
+    /// `Timeout` when it took longer, or its snapshot was revoked; `Invalid` when it was refused
+    /// memory. The transaction cannot go on then.
+    pub(super) fn run<T>(
+        &self,
+        clock: &dyn Clock,
+        limit: Duration,
+        body: impl FnOnce(&Tx<'_>) -> T,
+    ) -> Result<T> {
+        let Reader { connection, deadline } = &self.reader;
+        let start = clock.now();
+        deadline.set(start, limit);
+        let budget = connection.start_budget();
+        let tx = Tx::new(connection, 1, &self.last_sql);
+        let result = body(&tx);
+        let settled = tx.settle();
+        let is_starved = connection.end_budget(budget);
+        deadline.clear();
+        self.took.set(clock.now() - start);
+        if connection.signals().is_revoked() {
+            return Err(revoked(self.took()));
+        }
+        if connection.signals().take_interrupted() {
+            return Err(late(limit));
+        }
+        if is_starved {
+            return Err(starved());
+        }
+        settled.map(|()| result)
+    }
+
+    pub(super) fn restore_after_revocation(&mut self) {
+        // Fails only on a broken connection, whose next statement reports it.
+        let _ = self.reader.connection.restore_after_revocation();
+    }
+}
+
+fn revoked(age: Duration) -> Error {
+    let message = format!(
+        "the statement was ended after {age:.1?}: its snapshot kept the WAL from starting anew \
+         near its limit; read in smaller pieces or raise the option wal_limit_bytes"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+fn late(limit: Duration) -> Error {
+    let message = format!(
+        "the statement took longer than {limit:.1?} (the option read_time_limit, or what was left \
+         of transaction_time_limit)"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
