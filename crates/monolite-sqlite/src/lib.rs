@@ -41,4 +41,6 @@ pub use rusqlite;
 pub use signals::{Signals, Traits};
 pub use surroundings::Surroundings;
 pub use untrusted::Untrusted;
-pub use version::{MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize};
+pub use version::{
+    MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize, sees_pages,
+};

@@ -73,6 +73,22 @@ impl Revoker {
     /// Waits for the call into SQLite that the connection's user is in, if any. The caller sees to
     /// it that this user does not change meanwhile.
     pub fn revoke(&self) -> Revocation {
+        self.end(|mutex| {
+            // SAFETY: the mutex is that of an open connection.
+            unsafe { ffi::sqlite3_mutex_enter(mutex) };
+            true
+        })
+    }
+
+    /// As [`Revoker::revoke`], and waits for nobody: when the connection's user is inside of
+    /// SQLite, its call is interrupted, and the snapshot stays until that user is done.
+    pub fn stop(&self) -> Revocation {
+        // SAFETY: the mutex is that of an open connection.
+        self.end(|mutex| unsafe { ffi::sqlite3_mutex_try(mutex) } == ffi::SQLITE_OK)
+    }
+
+    /// Revokes with the connection's mutex if `enter` gets it.
+    fn end(&self, enter: impl FnOnce(*mut ffi::sqlite3_mutex) -> bool) -> Revocation {
         let guard = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = guard.as_ref() else { return Revocation::Closed };
         let db = handle.0.as_ptr();
@@ -83,12 +99,16 @@ impl Revoker {
         }
         // SAFETY: interrupting is allowed from any thread while the connection is open, which the
         // guard ensures. It makes a long-running step end, so that the mutex becomes free.
-        unsafe { ffi::sqlite3_interrupt(db) };
-        // SAFETY: `db` is open (guard) and in serialized mode, so its mutex may be entered from
+        let mutex = unsafe {
+            ffi::sqlite3_interrupt(db);
+            ffi::sqlite3_db_mutex(db)
+        };
+        if !enter(mutex) {
+            return Revocation::Interrupted;
+        }
+        // SAFETY: `db` is open (guard) and in serialized mode, and `enter` has entered its mutex on
         // this thread; everything until the leave runs as the connection's only user.
         unsafe {
-            let mutex = ffi::sqlite3_db_mutex(db);
-            ffi::sqlite3_mutex_enter(mutex);
             let outcome = self.end_snapshot(db);
             ffi::sqlite3_progress_handler(db, 1, Some(interrupt_always), ptr::null_mut());
             ffi::sqlite3_mutex_leave(mutex);

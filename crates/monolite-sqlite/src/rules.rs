@@ -123,8 +123,8 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
         }
         AuthAction::Transaction { operation } => Some(transaction(*operation)),
         AuthAction::Savepoint { savepoint_name: "fts3", .. } => Some(
-            "the command optimize of FTS3 and FTS4 is refused: it needs a savepoint of its own, \
-             and those belong to the engine; use FTS5, or the command merge"
+            "the function optimize() of FTS3 and FTS4 is refused: it needs a savepoint of its own, \
+             and those belong to the engine; use the command: INSERT INTO t(t) VALUES ('optimize')"
                 .into(),
         ),
         AuthAction::Savepoint { .. } => Some(

@@ -38,6 +38,12 @@ pub fn initialize() -> Result<(), String> {
     accept(rusqlite::version_number(), rusqlite::version())
 }
 
+/// Whether this crate sees which pages connections of this process read; call [`initialize`] first.
+/// Not when another library has initialised SQLite before.
+pub fn sees_pages() -> bool {
+    pcache::install()
+}
+
 /// Whether the profile for untrusted SQL can be kept in this process; call [`initialize`] first.
 ///
 /// # Errors

@@ -17,7 +17,7 @@
 //!    grows by an eighth more.
 //! 4. A reader with an old snapshot stops both copying and restart. From half of the limit on it
 //!    is given [`GRACE`], from three quarters on only [`SHORT`]; then its snapshot is revoked.
-//! 5. The writer starts no batch without room for one ([`Room::reserve`]): it waits, finishing
+//! 5. The writer starts no batch without room for one ([`Checkpoints::reserve`]): it waits, finishing
 //!    checkpoints and revoking the readers that prevent it, and refuses with `Overloaded` when room
 //!    does not come. The WAL's limit itself is kept by the VFS, which refuses a commit that would
 //!    cross it; the writer then has the WAL start anew in the same way ([`Room::start_anew`]).
@@ -39,7 +39,8 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::{Pinned, ReadSide};
 use crate::stats::Recorder;
-use crate::writer::{Room, WriteQueue};
+use crate::write_queue::WriteQueue;
+use crate::writer::Room;
 
 /// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second,
 /// and a page that is written again and again is copied once for some hundred thousand
@@ -208,6 +209,14 @@ impl Checkpoints {
         self.reads.release_idle(if is_early { Duration::ZERO } else { self.reads.sessions.age() })
     }
 
+    /// Waits until the WAL has room for an ordinary batch.
+    ///
+    /// # Errors
+    /// As [`Room::start_anew`].
+    pub(crate) fn reserve(&self, writer: &Connection) -> Result<()> {
+        if self.has_room() { Ok(()) } else { self.start_anew(writer) }
+    }
+
     /// Whether an eighth of the limit is free.
     fn has_room(&self) -> bool {
         self.wal_bytes() + self.limit / 8 <= self.limit
@@ -225,10 +234,6 @@ impl Checkpoints {
 }
 
 impl Room for Checkpoints {
-    fn reserve(&self, writer: &Connection) -> Result<()> {
-        if self.has_room() { Ok(()) } else { self.start_anew(writer) }
-    }
-
     fn start_anew(&self, writer: &Connection) -> Result<()> {
         self.recorder.wal_stalls.add(1);
         let start = self.clock.now();

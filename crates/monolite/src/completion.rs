@@ -1,11 +1,15 @@
 //! Owns the place where one caller waits for one result, blocking or as a future.
 //!
+//! # Invariants
+//! - No code of the application that runs on a thread of the engine brings that thread down: a waker
+//!   that panics, or a value whose drop does ([`discard`]).
+//!
 //! # Threads and locks
 //! One mutex per result, held for a few instructions by the thread that delivers and the one that
 //! waits. Nothing is called while it is held.
 
 use std::any::Any;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -57,13 +61,21 @@ impl<T, E> Completion<T, E> {
     /// Hands the result over and wakes whoever waits. The first delivery counts.
     pub(crate) fn deliver(&self, outcome: Outcome<T, E>) {
         let mut state = self.state();
-        let State::Pending(waker) = &mut *state else { return };
+        let State::Pending(waker) = &mut *state else {
+            drop(state);
+            return discard(outcome);
+        };
         let waker = waker.take();
         *state = State::Delivered(outcome);
         drop(state);
         if let Some(waker) = waker {
-            waker.wake();
+            quietly(|| waker.wake());
         }
+    }
+
+    /// Whether the result is there.
+    pub(crate) fn is_delivered(&self) -> bool {
+        matches!(*self.state(), State::Delivered(_))
     }
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Outcome<T, E>> {
@@ -80,7 +92,9 @@ impl<T, E> Completion<T, E> {
         }
         match std::mem::replace(&mut *state, State::Taken) {
             State::Delivered(outcome) => Poll::Ready(outcome),
-            _ => panic!("a result was polled again after it had been returned"),
+            State::Pending(_) | State::Taken => {
+                panic!("a result was polled again after it had been returned")
+            }
         }
     }
 
@@ -94,6 +108,27 @@ impl<T, E> Completion<T, E> {
                 }
             }
         })
+    }
+}
+
+impl<T, E> Drop for Completion<T, E> {
+    /// Nobody has taken the result; the engine may be the last who has it.
+    fn drop(&mut self) {
+        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        discard(std::mem::replace(state, State::Taken));
+    }
+}
+
+/// Drops a value of the application's, whose panic is not the engine's to die of.
+pub(crate) fn discard<T>(value: T) {
+    quietly(|| drop(value));
+}
+
+/// Runs code of the application's that has no caller to panic in.
+fn quietly(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // Its drop could panic as well.
+        std::mem::forget(payload);
     }
 }
 

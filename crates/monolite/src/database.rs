@@ -94,7 +94,7 @@ impl Database {
         let caller = Completion::new();
         let member = Box::new(Job::new(Repeatable(body), Arc::clone(&caller)));
         self.engine.queue().try_push(member)?;
-        Ok(Write::sent(caller))
+        Ok(Write::in_queue(caller, self.engine.queue()))
     }
 
     fn submit<B, T, E>(&self, body: B) -> Write<T, E>

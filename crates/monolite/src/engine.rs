@@ -4,7 +4,9 @@
 //! - `monolite-write` runs [`Writer::step`] over what the queue holds.
 //! - `monolite-sync` syncs the WAL and answers ([`crate::sync`]).
 //! - `monolite-checkpoint` copies the WAL into the database ([`crate::checkpoint`]).
-//! - `monolite-read-N` serve awaited reads ([`crate::read`]).
+//! - `monolite-read-N` serve awaited reads ([`crate::read_threads`]).
+//! - `monolite-watch` looks whether closures come back ([`crate::watchdog`]).
+//! - `monolite-close` waits for all of them to end.
 //!
 //! None of them owns the [`Engine`], so dropping its last handle ends them.
 //!
@@ -16,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
@@ -24,23 +26,33 @@ use monolite_sqlite::vfs::WalControl;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Files, Opened};
+use crate::in_flight::Batch;
+use crate::inside::{DatabaseId, Inside, Place};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::queue::{Queue, Taken};
+use crate::queue::Taken;
 use crate::read::ReadSide;
-use crate::readers::{Reader, Readers};
+use crate::read_threads::ReadThreads;
+use crate::readers::{OpenReader, Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
 use crate::transaction::{Opener as SessionOpener, Sessions, Transactions};
-use crate::work::serve;
-use crate::write::mark_writer_thread;
-use crate::writer::{Entry, Room, WriteQueue, Writer};
+use crate::watchdog::Watchdog;
+use crate::write_queue::WriteQueue;
+use crate::writer::{Entry, Writer};
+
+/// How often a close looks whether it waits for a closure that does not come back.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a close waits for one: it may have been told to end just now.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the writer must be idle before the WAL is copied whatever its size.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// One open database.
 pub(crate) struct Engine {
+    database: DatabaseId,
     queue: Arc<WriteQueue>,
     reads: Arc<ReadSide>,
     transactions: Arc<Transactions>,
@@ -48,8 +60,11 @@ pub(crate) struct Engine {
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
     recorder: Arc<Recorder>,
+    watchdog: Arc<Watchdog>,
     wal: Arc<WalControl>,
     wal_frames_discarded: u64,
+    is_tracking_pages: bool,
+    /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
     life: Arc<Life>,
 }
@@ -63,7 +78,8 @@ struct Life {
 enum Stage {
     Open(Running),
     Closing,
-    Closed,
+    /// The result is for whoever closed it, once.
+    Closed(Option<Result<()>>),
 }
 
 /// What is there from opening to closing.
@@ -71,7 +87,7 @@ struct Running {
     writer: JoinHandle<Option<Writer>>,
     syncer: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
-    readers: Vec<JoinHandle<()>>,
+    watchdog: JoinHandle<()>,
     // Last: the VFS and the registration must outlive every connection.
     files: Files,
 }
@@ -79,13 +95,16 @@ struct Running {
 impl Engine {
     /// Starts the threads over opened files.
     pub(crate) fn start(opened: Opened, options: &Options) -> Result<Engine> {
+        let database = DatabaseId::new();
         let progress = Arc::new(Progress::default());
         let recorder = Arc::new(Recorder::default());
         let clock = Arc::clone(&options.clock);
-        let queue = Arc::new(WriteQueue::new(options.queue_capacity, Arc::clone(&progress)));
-        let handover = Arc::new(Handover::new(options.queue_capacity));
+        let capacity = options.queue_capacity;
+        let queue = Arc::new(WriteQueue::new(database, capacity, Arc::clone(&progress)));
+        let handover = Arc::new(Handover::new(capacity));
         let reads = read_side(
-            (opened.readers, opened.sessions),
+            database,
+            (opened.readers, opened.open_reader, opened.sessions),
             (opened.is_exclusive, &opened.wal),
             options,
             &progress,
@@ -111,7 +130,16 @@ impl Engine {
             recorder: Arc::clone(&recorder),
             clock,
         });
+        let watchdog = Arc::new(Watchdog::new(
+            Arc::clone(&queue),
+            Arc::clone(writer.in_flight()),
+            Arc::clone(&reads),
+            Arc::clone(&options.clock),
+            Arc::clone(&recorder),
+            options.write_time_limit,
+        ));
         let write_loop = WriteLoop {
+            database,
             queue: Arc::clone(&queue),
             syncer: Arc::clone(&syncer),
             checkpoints: Arc::clone(&checkpoints),
@@ -124,17 +152,20 @@ impl Engine {
             queue: Arc::clone(&queue),
             progress: Arc::clone(&progress),
         };
+        let watching = Arc::clone(&watchdog);
+        reads.threads.start()?;
         let running = Running {
             writer: spawn("monolite-write", move || write_loop.run(writer))?,
             syncer: spawn("monolite-sync", move || syncer.run())?,
             checkpointer: spawn("monolite-checkpoint", move || checkpointer.run())?,
-            readers: spawn_readers(options.readers, &reads)?,
+            watchdog: spawn("monolite-watch", move || watching.run())?,
             files: opened.files,
         };
         let wal = opened.wal;
         let own_threads = running.threads();
         let life = Arc::new(Life::new(running));
         Ok(Engine {
+            database,
             queue,
             reads,
             transactions,
@@ -142,8 +173,10 @@ impl Engine {
             checkpoints,
             progress,
             recorder,
+            watchdog,
             wal,
             wal_frames_discarded: opened.wal_frames_discarded,
+            is_tracking_pages: opened.is_tracking_pages,
             own_threads,
             life,
         })
@@ -172,42 +205,75 @@ impl Engine {
             wal_bytes: self.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
             wal_frames_discarded: self.wal_frames_discarded,
+            is_tracking_pages: self.is_tracking_pages,
             ..self.recorder.snapshot()
         }
     }
 
     /// Ends everything: answers what was accepted, waits for running reads, checkpoints, closes.
     ///
-    /// A thread that the end would have to wait for (one that runs a closure of this database)
-    /// does not wait for the end.
+    /// # Errors
+    /// See [`Database::close`](crate::Database::close).
     pub(crate) fn close(&self) -> Result<()> {
-        self.queue.close();
-        self.reads.queue.close();
-        let may_wait =
-            !self.own_threads.contains(&thread::current().id()) && !self.reads.readers.is_inside();
+        if self.database.is_around() {
+            return Err(closed_inside());
+        }
+        self.begin_end();
+        if self.has_to_go_on() { Ok(()) } else { self.wait_for_end() }
+    }
+
+    /// Has everything end on a thread of its own, unless that was done before.
+    fn begin_end(&self) {
         let mut stage = self.life.stage();
-        match std::mem::replace(&mut *stage, Stage::Closing) {
-            Stage::Open(running) => {
-                drop(stage);
-                let ending = Ending {
-                    running,
-                    reads: Arc::clone(&self.reads),
-                    checkpoints: Arc::clone(&self.checkpoints),
-                    progress: Arc::clone(&self.progress),
-                    life: Arc::clone(&self.life),
-                };
-                if may_wait { ending.run() } else { spawn_ending(ending) }
+        let running = match std::mem::replace(&mut *stage, Stage::Closing) {
+            Stage::Open(running) => running,
+            closing => return *stage = closing,
+        };
+        drop(stage);
+        self.queue.close();
+        self.reads.threads.close();
+        let ending = Ending {
+            running,
+            reads: Arc::clone(&self.reads),
+            checkpoints: Arc::clone(&self.checkpoints),
+            progress: Arc::clone(&self.progress),
+            watchdog: Arc::clone(&self.watchdog),
+            life: Arc::clone(&self.life),
+        };
+        let ending = Arc::new(Mutex::new(Some(ending)));
+        let theirs = Arc::clone(&ending);
+        let run = |ending: &Mutex<Option<Ending>>| {
+            let ending = ending.lock().unwrap_or_else(PoisonError::into_inner).take();
+            ending.into_iter().for_each(Ending::run);
+        };
+        // Without a thread to be had it is done on this one.
+        if spawn("monolite-close", move || run(&theirs)).is_err() {
+            run(&ending);
+        }
+    }
+
+    /// Whether this is a thread for whose end the end would wait.
+    fn has_to_go_on(&self) -> bool {
+        let this = thread::current().id();
+        self.database.is_around()
+            || self.own_threads.contains(&this)
+            || self.reads.threads.is_own(this)
+    }
+
+    fn wait_for_end(&self) -> Result<()> {
+        let mut stage = self.life.stage();
+        let mut last_free = Instant::now();
+        loop {
+            if let Stage::Closed(result) = &mut *stage {
+                return result.take().unwrap_or(Ok(()));
             }
-            Stage::Closing => {
-                while may_wait && matches!(*stage, Stage::Closing) {
-                    stage = self.life.closed.wait(stage).unwrap_or_else(PoisonError::into_inner);
-                }
-                Ok(())
+            if !self.watchdog.is_stuck() {
+                last_free = Instant::now();
+            } else if last_free.elapsed() > LAST_PATIENCE {
+                return Err(closing_is_stuck());
             }
-            Stage::Closed => {
-                *stage = Stage::Closed;
-                Ok(())
-            }
+            let waited = self.life.closed.wait_timeout(stage, LOOK);
+            stage = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -228,38 +294,36 @@ struct Ending {
     reads: Arc<ReadSide>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
+    watchdog: Arc<Watchdog>,
     life: Arc<Life>,
 }
 
 impl Ending {
-    fn run(self) -> Result<()> {
-        let result = self.running.end(&self.reads, &self.checkpoints, &self.progress);
-        *self.life.stage() = Stage::Closed;
-        self.life.closed.notify_all();
-        result
+    fn run(self) {
+        let Ending { running, reads, checkpoints, progress, watchdog, life } = self;
+        let result = running.end(&reads, &checkpoints, &progress, &watchdog);
+        *life.stage() = Stage::Closed(Some(result));
+        life.closed.notify_all();
     }
-}
-
-fn spawn_ending(ending: Ending) -> Result<()> {
-    spawn("monolite-close", move || {
-        // Nobody is there to be told. What a failed checkpoint leaves, the next open recovers.
-        let _ = ending.run();
-    })?;
-    Ok(())
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // A failed last checkpoint loses nothing: the WAL stays and is recovered at the next open.
-        let _ = self.close();
+        self.begin_end();
+        if !self.has_to_go_on() {
+            // A failed last checkpoint loses nothing: the WAL stays and is recovered at the next
+            // open. A closure that does not come back has the rest done when it does.
+            let _ = self.wait_for_end();
+        }
     }
 }
 
 impl Running {
     /// The threads on which closures of users run, or end.
     fn threads(&self) -> Vec<ThreadId> {
-        let readers = self.readers.iter().map(|reader| reader.thread().id());
-        readers.chain([self.writer.thread().id(), self.syncer.thread().id()]).collect()
+        [self.writer.thread(), self.syncer.thread(), self.watchdog.thread()]
+            .map(thread::Thread::id)
+            .to_vec()
     }
 
     fn end(
@@ -267,15 +331,17 @@ impl Running {
         reads: &ReadSide,
         checkpoints: &Checkpoints,
         progress: &Progress,
+        watchdog: &Watchdog,
     ) -> Result<()> {
         let writer = self.writer.join().ok().flatten();
-        let others_ended = self.syncer.join().is_ok()
-            & self.readers.into_iter().map(JoinHandle::join).all(|end| end.is_ok());
+        let others_ended = self.syncer.join().is_ok() & reads.threads.join();
         reads.close();
         checkpoints.stop();
-        let checkpointer_ended = self.checkpointer.join().is_ok();
+        watchdog.stop();
+        let others_ended =
+            others_ended & self.checkpointer.join().is_ok() & self.watchdog.join().is_ok();
         let result = match writer {
-            Some(writer) if others_ended && checkpointer_ended => {
+            Some(writer) if others_ended => {
                 self.files.let_go();
                 last_checkpoint(writer, progress)
             }
@@ -284,6 +350,18 @@ impl Running {
         drop(self.files);
         result
     }
+}
+
+fn closed_inside() -> Error {
+    let message = "the database was closed inside of a closure of its own, for whose end the close \
+                   would wait; nothing was closed. Close it outside, or drop the last handle";
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn closing_is_stuck() -> Error {
+    let message = "the database is being closed, and a closure of a write, a read or a statement \
+                   has overrun its time and not returned; the close is completed when it does";
+    Error::new(ErrorKind::Timeout, message)
 }
 
 /// Moves the WAL into the database and closes the last connection, which removes the WAL.
@@ -306,14 +384,18 @@ fn spawn<T: Send + 'static>(
 }
 
 fn read_side(
-    (readers, sessions): (Vec<Reader>, SessionOpener),
+    database: DatabaseId,
+    (readers, open_reader, sessions): (Vec<Reader>, OpenReader, SessionOpener),
     (keep_snapshots, wal): (bool, &Arc<WalControl>),
     options: &Options,
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<ReadSide> {
+    let threads =
+        ReadThreads::new(readers.len(), options.queue_capacity, Arc::clone(&options.clock));
     let readers = Readers::new(
-        readers,
+        (readers, open_reader),
+        database,
         keep_snapshots,
         options.read_time_limit,
         Arc::clone(&options.clock),
@@ -330,12 +412,12 @@ fn read_side(
         Arc::clone(progress),
         Arc::clone(wal),
     );
-    let queue = Queue::new(options.queue_capacity);
     Arc::new(ReadSide {
+        database,
         readers,
         sessions,
         progress: Arc::clone(progress),
-        queue,
+        threads: Arc::new(threads),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
     })
@@ -357,16 +439,9 @@ fn transactions(
     })
 }
 
-fn spawn_readers(count: usize, reads: &Arc<ReadSide>) -> Result<Vec<JoinHandle<()>>> {
-    let spawn_one = |number| {
-        let reads = Arc::clone(reads);
-        spawn(&format!("monolite-read-{number}"), move || serve(&reads.queue))
-    };
-    (0..count).map(spawn_one).collect()
-}
-
 /// The writer thread's part outside of [`Writer`]: where batches come from and go to.
 struct WriteLoop {
+    database: DatabaseId,
     queue: Arc<WriteQueue>,
     syncer: Arc<Syncer>,
     checkpoints: Arc<Checkpoints>,
@@ -376,20 +451,20 @@ struct WriteLoop {
 
 impl WriteLoop {
     fn run(self, mut writer: Writer) -> Option<Writer> {
-        mark_writer_thread();
+        let _inside = Inside::enter(self.database, Place::Write);
         let mut members = VecDeque::new();
-        let mut inbox = VecDeque::new();
+        let mut batch = Batch::default();
         loop {
             let patience = (self.checkpoints.wal_bytes() > 0).then_some(IDLE);
             let taken = self.queue.take(self.max_batch, &mut members, patience);
-            inbox.extend(members.drain(..).map(Entry::new));
+            batch.inbox.extend(members.drain(..).map(Entry::new));
             if self.checkpoints.is_finish_wanted() {
                 self.finish_checkpoint(&writer);
             } else if taken == Taken::TimedOut {
                 self.checkpoints.request();
             }
-            while !inbox.is_empty() {
-                self.one_batch(&mut writer, &mut inbox);
+            while !batch.inbox.is_empty() {
+                self.one_batch(&mut writer, &mut batch);
             }
             if taken == Taken::Closed {
                 return Some(writer);
@@ -397,29 +472,30 @@ impl WriteLoop {
         }
     }
 
-    fn one_batch(&self, writer: &mut Writer, inbox: &mut VecDeque<Entry>) {
+    fn one_batch(&self, writer: &mut Writer, batch: &mut Batch) {
         let checkpoints = self.checkpoints.as_ref();
         let room =
             self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));
         if let Err(error) = room {
             self.poison_if_failed_sync(&error);
-            return refuse(inbox, &error);
+            return batch.inbox.drain(..).for_each(|entry| entry.refuse(&error));
         }
         let number = self.progress.start_commit();
-        let members = writer.step(inbox, checkpoints);
+        let members = writer.step(batch, checkpoints);
         self.progress.finish_commit(number);
         if let Some(reason) = writer.failed_sync() {
             self.poison(reason.to_owned());
         }
-        self.hand_over(Committed { number, members });
+        let is_last = batch.inbox.is_empty() && self.queue.is_empty();
+        self.hand_over(Committed { number, members }, is_last);
         self.checkpoints.note_growth();
         if self.checkpoints.is_finish_wanted() {
             self.finish_checkpoint(writer);
         }
     }
 
-    fn hand_over(&self, batch: Committed) {
-        let is_alone = batch.members.len() == 1 && self.queue.is_empty();
+    fn hand_over(&self, batch: Committed, is_last: bool) {
+        let is_alone = batch.members.len() == 1 && is_last;
         let left = if is_alone { self.syncer.sync_now(batch) } else { Err(batch) };
         if let Err(batch) = left {
             self.syncer.handover.push(batch);
@@ -460,12 +536,5 @@ impl Drop for WriteLoop {
             rest.drain(..).for_each(|member| self.queue.refuse(member));
         }
         self.syncer.handover.close();
-    }
-}
-
-fn refuse(inbox: &mut VecDeque<Entry>, error: &Error) {
-    for mut entry in inbox.drain(..) {
-        entry.overrule(error.repeated());
-        entry.answer();
     }
 }

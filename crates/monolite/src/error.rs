@@ -156,12 +156,8 @@ impl fmt::Debug for Error {
     }
 }
 
-impl StdError for Error {
-    /// What is behind SQLite's error, if anything is: its own words are in the message.
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().and_then(StdError::source)
-    }
-}
+/// Has no source: what SQLite said is in the message, and [`Error::sqlite`] has the rest.
+impl StdError for Error {}
 
 impl From<rusqlite::Error> for Error {
     fn from(source: rusqlite::Error) -> Error {

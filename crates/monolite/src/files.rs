@@ -27,7 +27,7 @@ use monolite_sqlite::vfs::{
 use monolite_sqlite::wal::{Leftover, leftover};
 use monolite_sqlite::{
     CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
-    test_overlay,
+    sees_pages, test_overlay,
 };
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::options::{Durability, Options, Sharing};
-use crate::readers::Reader;
+use crate::readers::{OpenReader, Reader};
 use crate::registry::Registration;
 use crate::transaction::Opener as SessionOpener;
 use crate::untrusted::Untrusted;
@@ -81,12 +81,15 @@ pub(crate) struct Opened {
     pub(crate) writer: Connection,
     pub(crate) writer_deadline: Arc<Deadline>,
     pub(crate) readers: Vec<Reader>,
+    /// Opens more of them.
+    pub(crate) open_reader: OpenReader,
     pub(crate) sessions: SessionOpener,
     pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: WalFile,
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
+    pub(crate) is_tracking_pages: bool,
     pub(crate) wal_frames_discarded: u64,
     pub(crate) files: Files,
 }
@@ -136,18 +139,23 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let readers = (0..options.readers).map(|_| opener.reader(cache_kib)).collect::<Result<_>>()?;
     let (checkpointer, _) =
         opener.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| opener.name(e))?;
+    let opener = Arc::new(opener);
+    let more = Arc::clone(&opener);
+    let open_reader = Arc::new(move || more.reader(cache_kib));
     let sessions = session_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
         writer,
         writer_deadline,
         readers,
+        open_reader,
         sessions,
         checkpointer,
         wal,
         wal_file,
         durability,
         is_exclusive: options.sharing == Sharing::Exclusive,
+        is_tracking_pages: options.sharing == Sharing::Exclusive && sees_pages(),
         wal_frames_discarded,
         files: Files {
             hold,
@@ -161,9 +169,8 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
 
 /// What opens the connections of interactive transactions. The first overlay is tested; where they
 /// cannot be, transactions do without.
-fn session_opener(opener: Opener, overlays: Option<&Vfs>) -> SessionOpener {
+fn session_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> SessionOpener {
     let overlays = overlays.map(|vfs| vfs.name().to_owned());
-    let opener = Arc::new(opener);
     let readers = Arc::clone(&opener);
     let works = OnceLock::new();
     let overlay = move || {

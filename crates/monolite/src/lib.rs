@@ -60,13 +60,18 @@ mod checkpoint;
 mod completion;
 mod engine;
 mod files;
+mod in_flight;
 mod member;
 mod queue;
+mod read_threads;
 mod sync;
+mod watchdog;
+mod write_queue;
 mod writer;
 
 mod clock;
 mod hold;
+mod inside;
 mod progress;
 mod registry;
 mod wal;

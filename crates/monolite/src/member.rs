@@ -5,12 +5,14 @@
 //! - The caller gets exactly one outcome: the latest run's, or the engine's verdict in its place.
 //! - A member that is dropped unanswered says so (`Closed`, `CommitUnknown`), never its outcome:
 //!   nobody waits for ever, and nobody is told of a commit that may not be one.
+//! - The closure and its outcomes are values of the application; those that nobody takes are
+//!   discarded, and a panic of their drop goes no further.
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Outcome, discard};
 use crate::error::{Error, ErrorKind};
 use crate::tx::Tx;
 
@@ -65,7 +67,8 @@ impl<T, E, F: FnOnce(&Tx<'_>) -> Result<T, E> + Send> Body<T, E> for Once<F> {
 
 /// A closure, its outcome and its caller.
 pub(crate) struct Job<B, T, E> {
-    body: B,
+    /// Taken out by the drop.
+    body: Option<B>,
     outcome: Option<Outcome<T, E>>,
     answered: bool,
     caller: Arc<Completion<T, E>>,
@@ -73,7 +76,7 @@ pub(crate) struct Job<B, T, E> {
 
 impl<B, T, E> Job<B, T, E> {
     pub(crate) fn new(body: B, caller: Arc<Completion<T, E>>) -> Job<B, T, E> {
-        Job { body, outcome: None, answered: false, caller }
+        Job { body: Some(body), outcome: None, answered: false, caller }
     }
 }
 
@@ -93,18 +96,18 @@ where
     }
 
     fn run(&mut self, tx: &Tx<'_>) -> Ran {
-        let body = &mut self.body;
+        let body = self.body.as_mut().expect("a member has its closure until it is dropped");
         let (ran, outcome) = match catch_unwind(AssertUnwindSafe(|| body.call(tx))) {
             Ok(Ok(value)) => (Ran::Succeeded, Outcome::Returned(Ok(value))),
             Ok(Err(error)) => (Ran::Failed, Outcome::Returned(Err(error))),
             Err(payload) => (Ran::Panicked, Outcome::Panicked(payload)),
         };
-        self.outcome = Some(outcome);
+        discard(self.outcome.replace(outcome));
         ran
     }
 
     fn overrule(&mut self, error: Error) {
-        self.outcome = Some(Outcome::Refused(error));
+        discard(self.outcome.replace(Outcome::Refused(error)));
     }
 
     fn answer(mut self: Box<Self>) {
@@ -117,10 +120,14 @@ where
 
 impl<B, T, E> Drop for Job<B, T, E> {
     fn drop(&mut self) {
+        discard(self.body.take());
+        let outcome = self.outcome.take();
+        let has_run = outcome.is_some();
+        discard(outcome);
         if self.answered {
             return;
         }
-        let error = if self.outcome.is_none() {
+        let error = if !has_run {
             Error::new(ErrorKind::Closed, "the database was closed before the transaction was run")
         } else {
             let message = "the engine stopped between running the transaction and acknowledging \

@@ -13,18 +13,17 @@
 //! it notices how long it slept: after a short sleep it spins for up to [`SPIN`] before the next
 //! one, and a spin that saw nothing is not repeated until another short sleep.
 //!
-//! A producer that finds the queue full gets a ticket and leaves a waker under it; each place that
-//! becomes free wakes the holder of the oldest. One that is woken too late keeps its ticket, and so
-//! its turn. One that goes away gives the ticket back, or, woken already, wakes the next.
+//! An item that finds no room waits before the door, and its producer gets a ticket, with which it
+//! can take the item back. Each place that becomes free is given to the one that has waited longest,
+//! whatever its producer does meanwhile: one that holds many tickets may look at one after another.
 //!
 //! # Invariants
-//! - Never holds more than `capacity` items.
+//! - Never holds more than `capacity` items that are in. Nobody waits while there is room.
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How long the consumer spins at most: a sleep and its wake-up, 30 to 40 µs each, on the machines
@@ -37,9 +36,16 @@ pub(crate) enum Rejected<T> {
     Closed(T),
 }
 
-/// A place among the producers that wait for room.
+/// The right to take back an item that waits for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
+
+/// Where an item has come to that may wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    In,
+    Waits(Ticket),
+}
 
 /// What made [`Queue::take`] return.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +62,8 @@ pub(crate) enum Taken {
 
 struct State<T> {
     items: VecDeque<T>,
-    waiting_producers: BTreeMap<Ticket, Waker>,
+    /// Items without room.
+    waiting: BTreeMap<Ticket, T>,
     next_ticket: u64,
     consumer_sleeps: u32,
     /// A consumer was signalled and has not come back from its sleep yet.
@@ -81,7 +88,7 @@ impl<T> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Queue<T> {
         let state = State {
             items: VecDeque::new(),
-            waiting_producers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             next_ticket: 0,
             consumer_sleeps: 0,
             wakes_up: false,
@@ -121,30 +128,23 @@ impl<T> Queue<T> {
         self.append(self.state(), item).map_err(|(_, rejected)| rejected)
     }
 
-    /// As [`Queue::push`]; when the queue is full, `waker` is woken once a place is free, and
-    /// `ticket` is the producer's to keep until it got in or calls [`Queue::leave`].
-    pub(crate) fn push_or_wait(
-        &self,
-        item: T,
-        waker: &Waker,
-        ticket: &mut Option<Ticket>,
-    ) -> Result<(), Rejected<T>> {
-        let (mut state, rejected) = match self.append(self.state(), item) {
-            Ok(()) => {
-                if let Some(own) = ticket.take() {
-                    self.state().waiting_producers.remove(&own);
-                }
-                return Ok(());
+    /// Appends `item`, or has it wait for room; gives it back when the queue is closed.
+    pub(crate) fn enter(&self, item: T) -> Result<Entered, T> {
+        match self.append(self.state(), item) {
+            Ok(()) => Ok(Entered::In),
+            Err((_, Rejected::Closed(item))) => Err(item),
+            Err((mut state, Rejected::Full(item))) => {
+                let ticket = Ticket(state.next_ticket);
+                state.next_ticket += 1;
+                state.waiting.insert(ticket, item);
+                Ok(Entered::Waits(ticket))
             }
-            Err(rejected) => rejected,
-        };
-        if matches!(rejected, Rejected::Full(_)) {
-            let next = Ticket(state.next_ticket);
-            state.next_ticket += u64::from(ticket.is_none());
-            let own = *ticket.get_or_insert(next);
-            state.waiting_producers.insert(own, waker.clone());
         }
-        Err(rejected)
+    }
+
+    /// Takes back an item that still waits for room; `None` when it has got in.
+    pub(crate) fn withdraw(&self, ticket: Ticket) -> Option<T> {
+        self.state().waiting.remove(&ticket)
     }
 
     fn append<'q>(
@@ -176,17 +176,6 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Gives up waiting for room.
-    pub(crate) fn leave(&self, ticket: Ticket) {
-        let mut state = self.state();
-        if state.waiting_producers.remove(&ticket).is_some() {
-            return;
-        }
-        let next = state.waiting_producers.pop_first();
-        drop(state);
-        next.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-
     /// Moves up to `most` items into `into`; sleeps until there is something to do, or until
     /// `patience` is over.
     pub(crate) fn take(
@@ -205,15 +194,6 @@ impl<T> Queue<T> {
             }
             if state.closed {
                 return Taken::Closed;
-            }
-            // Nobody would take an item and so wake the next one, should a producer that was woken
-            // never come back for its place.
-            let waiting = std::mem::take(&mut state.waiting_producers);
-            if !waiting.is_empty() {
-                drop(state);
-                waiting.into_values().for_each(Waker::wake);
-                state = self.state();
-                continue;
             }
             if std::mem::take(&mut state.last_sleep_was_short) {
                 let (spun, saw_something) = self.spin(state);
@@ -241,18 +221,31 @@ impl<T> Queue<T> {
         } else {
             into.extend(state.items.drain(..count));
         }
-        let room = self.capacity - state.items.len();
-        if room > 0 {
-            self.full.store(false, Ordering::Relaxed);
-        }
-        let wakers = wake_list(&mut state.waiting_producers, room);
+        self.let_in(&mut state);
         if state.items.is_empty() {
             drop(state)
         } else {
             self.wake_one(state)
         }
-        wakers.into_iter().for_each(Waker::wake);
         Taken::Items
+    }
+
+    /// Takes whatever there is, without waiting.
+    pub(crate) fn drain(&self) -> VecDeque<T> {
+        let mut state = self.state();
+        let items = std::mem::take(&mut state.items);
+        self.let_in(&mut state);
+        items
+    }
+
+    /// Gives the room that there is to those who wait for it.
+    fn let_in(&self, state: &mut State<T>) {
+        while state.items.len() < self.capacity {
+            let Some((_, item)) = state.waiting.pop_first() else {
+                return self.full.store(false, Ordering::Relaxed);
+            };
+            state.items.push_back(item);
+        }
     }
 
     /// Waits for an event without sleeping, and without the lock; tells whether there was one.
@@ -296,21 +289,18 @@ impl<T> Queue<T> {
         self.not_empty.notify_all();
     }
 
-    /// Lets nothing in any more, and wakes everyone who waits.
-    pub(crate) fn close(&self) {
+    /// Lets nothing in any more, wakes all consumers, and gives back what waits for room.
+    #[must_use = "somebody waits for each"]
+    pub(crate) fn close(&self) -> Vec<T> {
         let mut state = self.state();
         state.closed = true;
         self.full.store(false, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Release);
-        let wakers = std::mem::take(&mut state.waiting_producers);
+        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.not_empty.notify_all();
-        wakers.into_values().for_each(Waker::wake);
+        waiting.into_values().collect()
     }
-}
-
-fn wake_list(waiting: &mut BTreeMap<Ticket, Waker>, room: usize) -> Vec<Waker> {
-    std::iter::from_fn(|| waiting.pop_first()).take(room).map(|(_, waker)| waker).collect()
 }
 
 #[test]
@@ -335,7 +325,7 @@ fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
         let answer = was_taken.recv_timeout(Duration::from_secs(20));
         assert_eq!(answer, Ok(item), "nobody took it");
     }
-    queue.close();
+    assert!(queue.close().is_empty());
     consumer.join().unwrap();
 }
 
@@ -389,7 +379,32 @@ fn consumers_that_sleep_are_all_found_by_items_that_wait_for_each_other() {
                 break;
             }
         }
-        queue.close();
+        assert!(queue.close().is_empty());
         assert_eq!(outcome, Ok(()), "an item was left although consumers slept");
     });
+}
+
+#[test]
+fn items_without_room_get_in_in_their_order_unless_they_are_withdrawn() {
+    let queue = Queue::new(2);
+    let entered: Vec<_> = (0..6).map(|item| queue.enter(item).unwrap()).collect();
+    assert_eq!(entered[..2], [Entered::In, Entered::In]);
+    let ticket = |at: usize| match entered[at] {
+        Entered::Waits(ticket) => ticket,
+        Entered::In => unreachable!("there was no room"),
+    };
+    assert_eq!(queue.withdraw(ticket(3)), Some(3));
+    assert!(queue.push(7).is_err() && queue.is_full());
+    let mut items = VecDeque::new();
+    assert_eq!(queue.take(8, &mut items, None), Taken::Items);
+    assert_eq!(queue.withdraw(ticket(2)), None, "it has got in");
+    assert_eq!(queue.take(1, &mut items, None), Taken::Items);
+    assert_eq!(items, [0, 1, 2]);
+    assert_eq!(queue.drain(), [4, 5]);
+    assert!(queue.push(8).is_ok());
+    assert!(queue.push(9).is_ok());
+    assert!(matches!(queue.enter(10), Ok(Entered::Waits(_))));
+    assert_eq!(queue.close(), [10]);
+    assert_eq!(queue.enter(11), Err(11));
+    assert_eq!(queue.drain(), [8, 9]);
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::completion::Outcome;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inside::{DatabaseId, Place};
 use crate::progress::Progress;
-use crate::queue::Queue;
+use crate::read_threads::ReadThreads;
 use crate::readers::Readers;
 use crate::stats::Recorder;
 use crate::transaction::Sessions;
 use crate::tx::Tx;
 use crate::watch::Watch;
-use crate::work::{Job, Work};
-use crate::write::on_writer_thread;
+use crate::work::Work;
 
 /// When the result of a read may be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,11 @@ pub(crate) enum Answer {
 
 /// What a read needs of the engine.
 pub(crate) struct ReadSide {
+    pub(crate) database: DatabaseId,
     pub(crate) readers: Readers,
     pub(crate) sessions: Sessions,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) queue: Queue<Job>,
+    pub(crate) threads: Arc<ReadThreads>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Arc<Recorder>,
 }
@@ -50,8 +51,8 @@ impl ReadSide {
     }
 
     /// Revokes the snapshots of reads and statements that have been going on for longer than `age`
-    /// and are not the latest: they keep the WAL from being copied. A batch that is committed in
-    /// parts outdates them with its first part.
+    /// and are not the latest: they keep the WAL from being copied. A batch outdates them as soon as
+    /// it may be seen.
     pub(crate) fn revoke_outdated(&self, age: Duration) {
         let exposed = self.progress.exposed();
         self.revoke(age, |watch, began_by| watch.revoke_outdated(exposed, began_by));
@@ -89,8 +90,8 @@ pub(crate) struct Pinned {
 /// A read that has not run yet: call [`Read::wait`], or await it.
 ///
 /// # Cancellation
-/// Dropping an awaited read stops nobody: it runs to completion on its reader thread, and its
-/// result is dropped. One that never found room in the queue of the reader threads does not run.
+/// Dropping an awaited read ends it: it is not run if it has not begun, and if it has, its next
+/// statement, or the next step of the one that runs, fails. Its closure goes on until it returns.
 #[must_use = "a read does nothing until it is waited for or awaited"]
 pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,
@@ -115,9 +116,10 @@ where
     /// Blocks while every reader connection is in use.
     ///
     /// # Errors
-    /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout`, `Closed`,
-    /// `Poisoned` (a durable read only), `Invalid` when reads of one thread are nested deeper than
-    /// there are readers.
+    /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout` when the read,
+    /// its closure's own time included, took longer than the option `read_time_limit`, or no
+    /// connection was free for as long; `Closed`; `Poisoned` (a durable read only); `Invalid` when
+    /// reads of one thread are nested deeper than there are readers.
     ///
     /// # Panics
     /// With the closure's panic; and when the read was polled before.
@@ -131,7 +133,7 @@ where
     F: FnOnce(&Tx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
-    if answer == Answer::OnceDurable && on_writer_thread() {
+    if answer == Answer::OnceDurable && side.database.is_inside(Place::Write) {
         let message = "a durable read was waited for inside of a write closure, whose own batch it \
                        would wait for; use the closure's transaction, or read()";
         return Err(Error::new(ErrorKind::Invalid, message).into());
@@ -153,16 +155,22 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (side, answer) = (self.side, self.answer);
+        // The reader threads may all be waiting for the writer.
+        if side.database.is_inside(Place::Write)
+            && let Some(body) = self.work.take_new()
+        {
+            return Poll::Ready(perform(side, answer, body));
+        }
         let bind = |body| {
             let side = Arc::clone(side);
             move || perform(&side, answer, body)
         };
-        self.work.poll(&side.queue, context, bind).map(Outcome::unwrap_for_caller)
+        self.work.poll(&side.threads.queue, context, bind).map(Outcome::unwrap_for_caller)
     }
 }
 
 impl<F, T, E> Drop for Read<'_, F, T, E> {
     fn drop(&mut self) {
-        self.work.leave(&self.side.queue);
+        self.work.leave(&self.side.threads.queue);
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! # Algorithm
 //! 1. A read takes a free connection, trying the one its thread used last first; when all are
-//!    taken it waits for one.
+//!    taken it waits for one, for as long as a read may take.
 //! 2. **Kept snapshots.** A read transaction is not ended with its read. The next read on the
 //!    connection goes on with it when no batch can have been seen by anybody since its snapshot was
 //!    taken and no checkpoint asked for new ones, which saves the locks of a new one. (Only with
 //!    `Sharing::Exclusive`: nobody else can commit.)
 //! 3. A kept snapshot pins the WAL, so the checkpointer ends those of idle connections, and
 //!    revokes those of readers that hold one for too long.
+//! 4. A read that **overruns** its time is ended ([`crate::watchdog`]), but its closure may go on
+//!    for as long as it likes, and has its connection. For each of these one of the **spare**
+//!    connections may be used.
+//! 5. A read inside of a write closure has a connection in **reserve**. If it waited for one of the
+//!    others, and reads on all of those for the writer, nobody would go on.
 //!
 //! # Invariants
 //! - A read sees every write acknowledged before it began: `committed` is read before the
@@ -18,18 +23,27 @@
 //! - Nothing read after a revocation reaches the caller.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use monolite_sqlite::Connection;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
+use crate::inside::{DatabaseId, Inside, Place};
 use crate::progress::Progress;
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use crate::watch::Watch;
+use crate::work;
+
+/// Spare connections for each ordinary one: beyond that, something is wrong that more connections
+/// do not mend.
+const SPARES: usize = 3;
+
+/// How often a read that waits for a connection looks whether another one has overrun its time.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A connection of the pool, with the time limit that its statements obey.
 pub(crate) struct Reader {
@@ -38,7 +52,7 @@ pub(crate) struct Reader {
 }
 
 struct Seat {
-    /// `None` once the pool is closed.
+    /// `None` before a spare one is used, and once the pool is closed.
     reader: Option<Reader>,
     snapshot: Option<Snapshot>,
     last_sql: RefCell<String>,
@@ -55,8 +69,24 @@ struct Snapshot {
 
 struct Slot {
     seat: Mutex<Seat>,
-    watch: Watch,
+    /// Set with the reader.
+    watch: OnceLock<Arc<Watch>>,
     counts: Counts,
+}
+
+impl Slot {
+    fn new(reader: Option<Reader>) -> Slot {
+        let watch = OnceLock::new();
+        if let Some(reader) = &reader {
+            watch.get_or_init(|| Arc::new(Watch::new(reader.connection.revoker())));
+        }
+        let seat = Seat { reader, snapshot: None, last_sql: RefCell::default() };
+        Slot { seat: Mutex::new(seat), watch, counts: Counts::default() }
+    }
+
+    fn is_overdue(&self, now: Duration, limit: Duration) -> bool {
+        self.watch.get().is_some_and(|watch| watch.is_overdue(now, limit))
+    }
 }
 
 /// Written by the one thread that has the seat; on a cache line of its own.
@@ -73,8 +103,16 @@ impl Counts {
     }
 }
 
+/// Opens one more connection.
+pub(crate) type OpenReader = Arc<dyn Fn() -> Result<Reader> + Send + Sync>;
+
 pub(crate) struct Readers {
+    /// The ordinary ones, the spare ones, and the one in reserve.
     slots: Box<[Slot]>,
+    ordinary: usize,
+    open: OpenReader,
+    closed: AtomicBool,
+    database: DatabaseId,
     keep_snapshots: bool,
     /// Changes when kept snapshots must not be used any more.
     renewals: AtomicU64,
@@ -88,19 +126,22 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn new(
-        readers: Vec<Reader>,
+        (readers, open): (Vec<Reader>, OpenReader),
+        database: DatabaseId,
         keep_snapshots: bool,
         time_limit: Duration,
         clock: Arc<dyn Clock>,
         progress: Arc<Progress>,
     ) -> Readers {
-        let slots = readers.into_iter().map(|reader| {
-            let watch = Watch::new(reader.connection.revoker());
-            let seat = Seat { reader: Some(reader), snapshot: None, last_sql: RefCell::default() };
-            Slot { seat: Mutex::new(seat), watch, counts: Counts::default() }
-        });
+        let ordinary = readers.len();
+        let others = (0..ordinary * SPARES + 1).map(|_| None);
+        let slots = readers.into_iter().map(Some).chain(others).map(Slot::new);
         Readers {
             slots: slots.collect(),
+            ordinary,
+            open,
+            closed: AtomicBool::new(false),
+            database,
             keep_snapshots,
             renewals: AtomicU64::new(0),
             time_limit,
@@ -117,8 +158,25 @@ impl Readers {
         &self,
         body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let _nesting = Nesting::enter(self)?;
-        self.take_turn().read(body)
+        self.check_nesting()?;
+        let turn = self.take_turn()?;
+        let _inside = Inside::enter(self.database, Place::Read);
+        turn.read(body)
+    }
+
+    /// # Errors
+    /// `Invalid` when the thread is inside of as many reads as there are connections: it would wait
+    /// for itself.
+    fn check_nesting(&self) -> Result<()> {
+        let held = self.database.reads_around();
+        if held < self.ordinary {
+            return Ok(());
+        }
+        let message = format!(
+            "a read inside of {held} other reads of this thread would wait for itself; use the \
+             closure's own transaction or raise the option readers"
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 
     /// Reads so far, and those of them that went on with a kept snapshot.
@@ -129,33 +187,63 @@ impl Readers {
         (sum(|counts| &counts.reads), sum(|counts| &counts.kept))
     }
 
-    fn take_turn(&self) -> Turn<'_> {
+    /// A connection for the thread's read.
+    ///
+    /// # Errors
+    /// `Timeout` when none became free for as long as a read may take; `Closed`.
+    fn take_turn(&self) -> Result<Turn<'_>> {
         if let Some(turn) = self.try_turn() {
-            return turn;
+            return Ok(turn);
         }
+        let give_up = Instant::now() + self.time_limit;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let turn = loop {
-            if let Some(turn) = self.try_turn() {
-                break turn;
+            if self.closed.load(Ordering::Acquire) {
+                break Err(closed());
             }
-            waiting = self.freed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            if let Some(turn) = self.try_turn().or_else(|| self.try_spare()) {
+                break Ok(turn);
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break Err(none_free(self.ordinary, self.time_limit));
+            }
+            let waited = self.freed.wait_timeout(waiting, left.min(LOOK));
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         turn
     }
 
     fn try_turn(&self) -> Option<Turn<'_>> {
+        let (ordinary, others) = self.slots.split_at(self.ordinary);
+        let reserve = others.last().filter(|_| self.database.is_inside(Place::Write));
+        if let Some(turn) = reserve.and_then(|slot| self.try_slot(slot)) {
+            return Some(turn);
+        }
         let first = preferred_slot();
-        (0..self.slots.len()).find_map(|i| {
-            let slot = &self.slots[(first + i) % self.slots.len()];
-            let seat = match slot.seat.try_lock() {
-                Ok(seat) => seat,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return None,
-            };
-            Some(Turn { readers: self, slot, seat: Some(seat) })
-        })
+        (0..ordinary.len()).find_map(|i| self.try_slot(&ordinary[(first + i) % ordinary.len()]))
+    }
+
+    /// A spare connection, if there are reads that have overrun their time, and fewer spare ones in
+    /// use.
+    fn try_spare(&self) -> Option<Turn<'_>> {
+        let now = self.clock.now();
+        let is_overdue = |slot: &&Slot| slot.is_overdue(now, self.time_limit);
+        let overdue = self.slots.iter().filter(is_overdue).count();
+        let spares = &self.slots[self.ordinary..self.slots.len() - 1];
+        spares.iter().take(overdue).find_map(|slot| self.try_slot(slot))
+    }
+
+    fn try_slot<'r>(&'r self, slot: &'r Slot) -> Option<Turn<'r>> {
+        match slot.seat.try_lock() {
+            Ok(seat) => Some(Turn { readers: self, slot, seat: Some(seat) }),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Some(Turn { readers: self, slot, seat: Some(poisoned.into_inner()) })
+            }
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Ends the snapshots that idle connections keep, has busy ones take a new one for their next
@@ -165,39 +253,68 @@ impl Readers {
         let (exposed, now) = (self.progress.exposed(), self.clock.now());
         let mut oldest = None;
         for slot in &self.slots {
+            let Some(watch) = slot.watch.get() else { continue };
             match slot.seat.try_lock() {
-                Ok(mut seat) => seat.end_snapshot(&slot.watch),
-                Err(_) => oldest = oldest.max(slot.watch.outdated_for(exposed, now)),
+                Ok(mut seat) => seat.end_snapshot(watch),
+                Err(_) => oldest = oldest.max(watch.outdated_for(exposed, now)),
             }
         }
         oldest
     }
 
     /// What others may see of each connection's snapshot.
-    pub(crate) fn watches(&self) -> impl Iterator<Item = &Watch> {
-        self.slots.iter().map(|slot| &slot.watch)
+    pub(crate) fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
+        self.slots.iter().filter_map(|slot| slot.watch.get())
     }
 
-    /// Whether the calling thread is inside of a read of this pool.
-    pub(crate) fn is_inside(&self) -> bool {
-        INSIDE.with_borrow(|inside| inside.iter().any(|other| std::ptr::eq(*other, self)))
+    /// How long a read may take.
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.time_limit
+    }
+
+    /// Has those who wait for a connection look again.
+    pub(crate) fn wake_waiters(&self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            self.freed.notify_all();
+        }
     }
 
     /// Waits for every read to end, closes the connections, and refuses reads from then on.
     pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         for slot in &self.slots {
             let mut seat = slot.seat.lock().unwrap_or_else(PoisonError::into_inner);
-            seat.end_snapshot(&slot.watch);
+            if let Some(watch) = slot.watch.get() {
+                seat.end_snapshot(watch);
+            }
             seat.reader = None;
         }
-        drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        self.freed.notify_all();
+        self.wake_waiters();
     }
 }
 
 impl Seat {
+    /// The watch of the slot, whose connection is opened now if it is not.
+    fn watch<'s>(&mut self, readers: &Readers, slot: &'s Slot) -> Result<&'s Arc<Watch>> {
+        if readers.closed.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        if self.reader.is_none() {
+            self.reader = Some((readers.open)()?);
+        }
+        let reader = self.reader.as_ref().ok_or_else(closed)?;
+        Ok(slot.watch.get_or_init(|| Arc::new(Watch::new(reader.connection.revoker()))))
+    }
+
     /// Makes sure that a read transaction is open whose snapshot contains everything committed.
-    fn start(&mut self, readers: &Readers, slot: &Slot, now: Duration) -> Result<()> {
+    fn start(
+        &mut self,
+        readers: &Readers,
+        slot: &Slot,
+        watch: &Watch,
+        now: Duration,
+    ) -> Result<()> {
         let renewals = readers.renewals.load(Ordering::Acquire);
         let current = Snapshot { committed: readers.progress.committed(), renewals };
         let is_latest =
@@ -206,10 +323,10 @@ impl Seat {
             Counts::count(&slot.counts.kept);
             return Ok(());
         }
-        self.end_snapshot(&slot.watch);
+        self.end_snapshot(watch);
         self.reader.as_ref().ok_or_else(closed)?.connection.begin_read()?;
         self.snapshot = Some(current);
-        slot.watch.take_snapshot(current.committed, now);
+        watch.take_snapshot(current.committed, now);
         Ok(())
     }
 
@@ -235,9 +352,11 @@ impl Turn<'_> {
     ) -> Result<T, E> {
         let (readers, slot) = (self.readers, self.slot);
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
+        let watch = seat.watch(readers, slot)?;
         let now = readers.clock.now();
-        seat.start(readers, slot, now)?;
-        slot.watch.begin(now);
+        seat.start(readers, slot, watch, now)?;
+        watch.begin(now);
+        let _attached = work::attach(watch);
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
         reader.deadline.set(now, readers.time_limit);
         Counts::count(&slot.counts.reads);
@@ -247,7 +366,10 @@ impl Turn<'_> {
         reader.deadline.clear();
         let signals = reader.connection.signals();
         if signals.is_revoked() {
-            return Err(revoked(readers.clock.now() - now).into());
+            let time = readers.clock.now() - now;
+            let is_late = time > readers.time_limit;
+            let error = if is_late { late(readers.time_limit) } else { revoked(time) };
+            return Err(error.into());
         }
         if signals.take_interrupted() {
             return Err(late(readers.time_limit).into());
@@ -274,7 +396,7 @@ impl Drop for Turn<'_> {
 impl Turn<'_> {
     /// Leaves the connection as the next read expects it, after a panic, too.
     fn leave(&self, seat: &mut Seat) {
-        let watch = &self.slot.watch;
+        let Some(watch) = self.slot.watch.get() else { return };
         let is_revoked = watch.end();
         let Some(reader) = &mut seat.reader else { return };
         reader.deadline.clear();
@@ -291,40 +413,16 @@ impl Turn<'_> {
     }
 }
 
-/// The reads that a thread is inside of: one that needs more connections than there are would wait
-/// for itself.
-struct Nesting;
-
-thread_local! {
-    static INSIDE: RefCell<Vec<*const Readers>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Nesting {
-    fn enter(readers: &Readers) -> Result<Nesting> {
-        let this: *const Readers = readers;
-        INSIDE.with_borrow_mut(|inside| {
-            let held = inside.iter().filter(|other| std::ptr::eq(**other, this)).count();
-            if held >= readers.slots.len() {
-                let message = format!(
-                    "a read inside of {held} other reads of this thread would wait for itself; use \
-                     the closure's own transaction or raise the option readers"
-                );
-                return Err(Error::new(ErrorKind::Invalid, message));
-            }
-            inside.push(this);
-            Ok(Nesting)
-        })
-    }
-}
-
-impl Drop for Nesting {
-    fn drop(&mut self) {
-        INSIDE.with_borrow_mut(Vec::pop);
-    }
-}
-
 fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the database is closed; open it again to read")
+}
+
+fn none_free(ordinary: usize, limit: Duration) -> Error {
+    let message = format!(
+        "no reader connection was free within {limit:.1?} (option read_time_limit): reads go on on \
+         all {ordinary}; end long ones, or raise the option readers"
+    );
+    Error::new(ErrorKind::Timeout, message)
 }
 
 fn revoked(age: Duration) -> Error {

@@ -32,6 +32,8 @@ pub struct Stats {
     pub timed_out_transactions: u64,
     /// Runs of closures beyond the first, because a neighbour was undone.
     pub reruns: u64,
+    /// Write transactions refused because the closure of another one did not return in time.
+    pub refused_behind_stuck: u64,
     /// Commits of SQLite, each of one batch.
     pub commits: u64,
     /// Savepoints opened to guard members.
@@ -55,6 +57,10 @@ pub struct Stats {
     /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
     /// crash interrupted, or behind damage.
     pub wal_frames_discarded: u64,
+    /// Whether the engine sees which pages are read: not when another library has initialised SQLite
+    /// in this process before. Then interactive transactions are always replayed whole, and readers
+    /// empty their page caches at each commit.
+    pub is_tracking_pages: bool,
     /// Checkpoint passes in the background.
     pub checkpoint_passes: u64,
     /// Checkpoints that were completed, after which the WAL starts anew.
@@ -196,6 +202,7 @@ pub(crate) struct Recorder {
     pub(crate) transactions: Count,
     pub(crate) failed_transactions: Count,
     pub(crate) timed_out_transactions: Count,
+    pub(crate) refused_behind_stuck: Count,
     pub(crate) reruns: Count,
     pub(crate) commits: Count,
     pub(crate) savepoints: Count,
@@ -238,6 +245,7 @@ impl Recorder {
             transactions: self.transactions.get(),
             failed_transactions: self.failed_transactions.get(),
             timed_out_transactions: self.timed_out_transactions.get(),
+            refused_behind_stuck: self.refused_behind_stuck.get(),
             reruns: self.reruns.get(),
             commits: self.commits.get(),
             savepoints: self.savepoints.get(),

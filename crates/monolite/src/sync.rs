@@ -19,7 +19,6 @@
 //! - After a failed sync there is no other: Linux reports a lost page once and then calls it clean.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +28,8 @@ use crate::options::Durability;
 use crate::progress::Progress;
 use crate::stats::Recorder;
 use crate::wal::WalFile;
-use crate::writer::{Entry, WriteQueue};
+use crate::write_queue::WriteQueue;
+use crate::writer::Entry;
 
 /// A batch that is committed and not yet answered.
 pub(crate) struct Committed {
@@ -174,8 +174,7 @@ impl Syncer {
             if !is_durable && let Err(error) = self.progress.check_poison() {
                 entry.overrule(error);
             }
-            // A waker of the caller's executor runs in here; its panic is not ours to die of.
-            let _ = catch_unwind(AssertUnwindSafe(|| entry.answer()));
+            entry.answer();
         }
     }
 }

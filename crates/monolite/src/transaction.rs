@@ -26,8 +26,9 @@ use rusqlite::Row;
 
 use crate::completion::Outcome;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inside::Place;
 use crate::work::Work;
-use crate::write::{Write, on_writer_thread};
+use crate::write::Write;
 use keys::Key;
 use steps::{Action, More, Reader, Request};
 
@@ -350,13 +351,20 @@ impl<T> Execution<'_, T> {
     /// With the mapping closure's panic, after which the transaction is over; and when the
     /// statement was polled before.
     pub fn wait(mut self) -> Result<T> {
-        if on_writer_thread() {
-            let message = "a statement of an interactive transaction was waited for inside of a \
-                           write closure, for which it may have to wait; use the closure's own \
-                           transaction";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
+        self.check_place()?;
         (self.work.take("statement"))(self.open)
+    }
+
+    /// # Errors
+    /// `Invalid` inside of a write closure of the same database.
+    fn check_place(&self) -> Result<()> {
+        if !self.open.engine().reads.database.is_inside(Place::Write) {
+            return Ok(());
+        }
+        let message = "a statement of an interactive transaction was waited for inside of a write \
+                       closure of the same database, for which it may have to wait; use the \
+                       closure's own transaction";
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 }
 
@@ -364,6 +372,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        self.check_place()?;
         let open = self.open;
         let bind = |body: Body<T>| {
             let open = Arc::clone(open);
@@ -375,8 +384,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
 
 impl<T> Drop for Execution<'_, T> {
     fn drop(&mut self) {
-        self.work.leave(self.open.awaited());
-        if self.work.is_under_way() {
+        if self.work.leave(self.open.awaited()) {
             self.open.abandon();
         }
     }

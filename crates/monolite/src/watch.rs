@@ -114,6 +114,30 @@ impl Watch {
         (self.snapshot.load(Ordering::Acquire) < latest).then_some(time)
     }
 
+    /// Whether the use under way has been going on for longer than `limit`, or was ended from
+    /// outside and goes on.
+    pub(crate) fn is_overdue(&self, now: Duration, limit: Duration) -> bool {
+        let under_way = State::unpack(self.state.load(Ordering::Acquire));
+        under_way.is_some_and(|it| {
+            it.stage != Stage::Running || nanos(now).saturating_sub(it.began) > nanos(limit)
+        })
+    }
+
+    /// Ends the use that is under way, without waiting for the call into SQLite that its user may be
+    /// in.
+    pub(crate) fn stop(&self) {
+        let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
+        self.end_by(running, Revoker::stop);
+    }
+
+    /// As [`Watch::stop`], if the use began before `began_by`.
+    pub(crate) fn stop_begun_before(&self, began_by: Duration) {
+        let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
+        if running.began < nanos(began_by) {
+            self.end_by(running, Revoker::stop);
+        }
+    }
+
     /// Revokes a snapshot that lacks some of the batches up to `latest` and is in a use that
     /// began before `began_by`; tells whether it did.
     pub(crate) fn revoke_outdated(&self, latest: u64, began_by: Duration) -> bool {
@@ -128,24 +152,31 @@ impl Watch {
 
     fn revoke_if(&self, began_by: Duration, is_in_the_way: impl Fn() -> bool) -> bool {
         let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return false };
-        running.stage == Stage::Running
-            && running.began <= nanos(began_by)
+        running.began <= nanos(began_by)
             && is_in_the_way()
-            && self.revoke(running)
+            && self.end_by(running, Revoker::revoke)
     }
 
-    /// Claims the use `running` and ends its snapshot; `false` when it is over.
-    fn revoke(&self, running: State) -> bool {
+    /// Claims the use `running` and ends its snapshot; `false` when it is over, or ended already.
+    /// One that was ended while its user was inside of SQLite may still have its snapshot, and is
+    /// ended again.
+    fn end_by(&self, running: State, end: impl Fn(&Revoker) -> Revocation) -> bool {
+        let has_snapshot = || self.snapshot.load(Ordering::Acquire) != u64::MAX;
+        match running.stage {
+            Stage::Running => {}
+            Stage::Revoked if has_snapshot() => {}
+            Stage::Revoked | Stage::BeingRevoked => return false,
+        }
         let claimed = State { stage: Stage::BeingRevoked, ..running };
         let (from, to) = (running.pack(), claimed.pack());
         if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        if self.revoker.revoke() == Revocation::Ended {
+        if end(&self.revoker) == Revocation::Ended {
             self.end_snapshot();
         }
         let revoked = State { stage: Stage::Revoked, ..running };
         self.state.store(revoked.pack(), Ordering::Release);
-        true
+        running.stage == Stage::Running
     }
 }

@@ -1,34 +1,121 @@
 //! Owns work that runs on the caller's thread when it is waited for, and on a reader thread when it
-//! is awaited.
+//! is awaited; and the end that its caller puts to it by going away.
+//!
+//! # Algorithm
+//! Awaited work is a [`Job`] in a queue. Its caller has a [`Cancel`] in common with it. While the
+//! job reads, the connection's [`Watch`] is entered there ([`attach`]). A caller that drops its
+//! handle cancels: a job that has not begun is not run, and one that is reading has its snapshot
+//! ended, so that its next step fails.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Outcome, discard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Queue, Rejected, Taken, Ticket};
+use crate::queue::{Entered, Queue, Taken, Ticket};
+use crate::watch::Watch;
 
-/// Work for a reader thread.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+/// Work for a reader thread. Dropped before it was run, it tells its caller that the database is
+/// closed.
+pub(crate) trait Job: Send {
+    /// Runs it on the thread that has been busy since the moment that is kept in `busy_since`.
+    fn run(self: Box<Self>, busy_since: &Arc<AtomicU64>);
+}
+
+/// The moment at which the work began that is not wanted any more.
+pub(crate) const LONG_AGO: u64 = 1;
+
+/// The queue of the reader threads.
+pub(crate) type JobQueue = Queue<Box<dyn Job>>;
+
+/// Whether the result of a job is still wanted, and what it is using.
+#[derive(Default)]
+pub(crate) struct Cancel(Mutex<Use>);
+
+#[derive(Default)]
+struct Use {
+    is_cancelled: bool,
+    watches: Vec<Arc<Watch>>,
+    /// That of the thread which runs the job.
+    busy_since: Option<Arc<AtomicU64>>,
+}
+
+impl Cancel {
+    fn lock(&self) -> MutexGuard<'_, Use> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody wants the result any more.
+    fn cancel(&self) {
+        let mut under_way = self.lock();
+        under_way.is_cancelled = true;
+        // Under the lock: neither use nor job can end meanwhile, so no other one is hit.
+        under_way.watches.iter().for_each(|watch| watch.stop());
+        if let Some(busy_since) = &under_way.busy_since {
+            busy_since.store(LONG_AGO, Ordering::Release);
+        }
+    }
+
+    /// Notes which thread runs the job; whether its result is wanted.
+    fn begin(&self, busy_since: &Arc<AtomicU64>) -> bool {
+        let mut under_way = self.lock();
+        under_way.busy_since = Some(Arc::clone(busy_since));
+        !under_way.is_cancelled
+    }
+
+    fn end(&self) {
+        self.lock().busy_since = None;
+    }
+}
+
+thread_local! {
+    /// The job that this thread runs.
+    static RUNNING: RefCell<Option<Arc<Cancel>>> = const { RefCell::new(None) };
+}
+
+/// Enters the use of a connection, which has just begun, with the job that runs on this thread, if
+/// any, for as long as the result lives.
+pub(crate) fn attach(watch: &Arc<Watch>) -> Option<Attached> {
+    let cancel = RUNNING.with_borrow(Clone::clone)?;
+    let mut under_way = cancel.lock();
+    under_way.watches.push(Arc::clone(watch));
+    if under_way.is_cancelled {
+        watch.stop();
+    }
+    drop(under_way);
+    Some(Attached { cancel })
+}
+
+/// The use of a connection by a job.
+pub(crate) struct Attached {
+    cancel: Arc<Cancel>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Uses nest, so the last one is this.
+        self.cancel.lock().watches.pop();
+    }
+}
 
 /// A closure of type `F` on its way to a result.
 pub(crate) struct Work<F, T, E> {
     stage: Stage<F, T, E>,
-    ticket: Option<Ticket>,
 }
 
 enum Stage<F, T, E> {
     New(F),
-    Unsent(Job, Arc<Completion<T, E>>),
-    Sent(Arc<Completion<T, E>>),
+    Sent { caller: Arc<Completion<T, E>>, cancel: Arc<Cancel>, waits: Option<Ticket> },
     Finished,
 }
 
 impl<F, T, E> Work<F, T, E> {
     pub(crate) fn new(body: F) -> Work<F, T, E> {
-        Work { stage: Stage::New(body), ticket: None }
+        Work { stage: Stage::New(body) }
     }
 
     /// The closure, to be run on this thread.
@@ -36,9 +123,18 @@ impl<F, T, E> Work<F, T, E> {
     /// # Panics
     /// When it was polled before: `what` says of what.
     pub(crate) fn take(&mut self, what: &str) -> F {
+        self.take_new()
+            .unwrap_or_else(|| panic!("a {what} that was polled is awaited to its end, not waited for"))
+    }
+
+    /// The closure, if it was neither taken nor polled.
+    pub(crate) fn take_new(&mut self) -> Option<F> {
         match std::mem::replace(&mut self.stage, Stage::Finished) {
-            Stage::New(body) => body,
-            _ => panic!("a {what} that was polled is awaited to its end, not waited for"),
+            Stage::New(body) => Some(body),
+            stage => {
+                self.stage = stage;
+                None
+            }
         }
     }
 
@@ -48,7 +144,7 @@ impl<F, T, E> Work<F, T, E> {
     /// When the result had been returned before.
     pub(crate) fn poll<B>(
         &mut self,
-        queue: &Queue<Job>,
+        queue: &JobQueue,
         context: &mut Context<'_>,
         bind: impl FnOnce(F) -> B,
     ) -> Poll<Outcome<T, E>>
@@ -57,77 +153,89 @@ impl<F, T, E> Work<F, T, E> {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Finished) {
-            Stage::New(body) => {
-                let caller = Completion::new();
-                let job = job(bind(body), Arc::clone(&caller));
-                send(queue, job, caller, context.waker(), &mut self.ticket)
-            }
-            Stage::Unsent(job, caller) => {
-                send(queue, job, caller, context.waker(), &mut self.ticket)
-            }
-            stage => stage,
+        if let Some(body) = self.take_new() {
+            let (caller, cancel) = (Completion::new(), Arc::<Cancel>::default());
+            let told = (Arc::clone(&caller), Arc::clone(&cancel));
+            let job = Box::new(Awaited { body: Some(bind(body)), caller: told.0, cancel: told.1 });
+            let waits = match queue.enter(job) {
+                Ok(Entered::In) => None,
+                Ok(Entered::Waits(ticket)) => Some(ticket),
+                Err(job) => {
+                    drop(job);
+                    None
+                }
+            };
+            self.stage = Stage::Sent { caller, cancel, waits };
+        }
+        let Stage::Sent { caller, .. } = &self.stage else {
+            panic!("work was polled again after its result had been returned")
         };
-        let outcome = match &self.stage {
-            Stage::Sent(caller) => caller.poll(context),
-            Stage::Unsent(..) => return Poll::Pending,
-            _ => panic!("work was polled again after its result had been returned"),
-        };
+        let outcome = caller.poll(context);
         if outcome.is_ready() {
             self.stage = Stage::Finished;
         }
         outcome
     }
 
-    /// Whether a reader thread has it, and nobody its result.
-    pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self.stage, Stage::Sent(_))
-    }
-
-    /// Gives up a place among those who wait for room in `queue`.
-    pub(crate) fn leave(&self, queue: &Queue<Job>) {
-        if let (Stage::Unsent(..), Some(ticket)) = (&self.stage, self.ticket) {
-            queue.leave(ticket);
+    /// Gives the result up: a place before a full queue, or the work that is under way. Tells
+    /// whether it may have been done.
+    pub(crate) fn leave(&mut self, queue: &JobQueue) -> bool {
+        let Stage::Sent { cancel, waits, .. } = std::mem::replace(&mut self.stage, Stage::Finished)
+        else {
+            return false;
+        };
+        let withdrawn = waits.and_then(|ticket| queue.withdraw(ticket));
+        if withdrawn.is_none() {
+            cancel.cancel();
         }
+        withdrawn.is_none()
     }
 }
 
-fn send<F, T, E>(
-    queue: &Queue<Job>,
-    job: Job,
+/// A closure that a reader thread is to run.
+struct Awaited<B, T, E: From<Error>> {
+    /// Taken out when it runs.
+    body: Option<B>,
     caller: Arc<Completion<T, E>>,
-    waker: &Waker,
-    ticket: &mut Option<Ticket>,
-) -> Stage<F, T, E> {
-    match queue.push_or_wait(job, waker, ticket) {
-        Ok(()) => Stage::Sent(caller),
-        Err(Rejected::Full(job)) => Stage::Unsent(job, caller),
-        Err(Rejected::Closed(_)) => {
-            caller.deliver(Outcome::Refused(closed()));
-            Stage::Sent(caller)
-        }
-    }
+    cancel: Arc<Cancel>,
 }
 
-fn job<B, T, E>(body: B, caller: Arc<Completion<T, E>>) -> Job
+impl<B, T, E> Job for Awaited<B, T, E>
 where
-    B: FnOnce() -> Result<T, E> + Send + 'static,
-    T: Send + 'static,
-    E: Send + 'static,
+    B: FnOnce() -> Result<T, E> + Send,
+    T: Send,
+    E: From<Error> + Send,
 {
-    Box::new(move || {
-        caller.deliver(match catch_unwind(AssertUnwindSafe(body)) {
+    fn run(mut self: Box<Self>, busy_since: &Arc<AtomicU64>) {
+        let Some(body) = self.body.take() else { return };
+        if !self.cancel.begin(busy_since) {
+            return discard(body);
+        }
+        RUNNING.set(Some(Arc::clone(&self.cancel)));
+        let ran = catch_unwind(AssertUnwindSafe(body));
+        RUNNING.set(None);
+        self.cancel.end();
+        self.caller.deliver(match ran {
             Ok(result) => Outcome::Returned(result),
             Err(payload) => Outcome::Panicked(payload),
         });
-    })
+    }
 }
 
-/// Serves work until the queue is closed and empty.
-pub(crate) fn serve(queue: &Queue<Job>) {
-    let mut jobs = VecDeque::new();
+impl<B, T, E: From<Error>> Drop for Awaited<B, T, E> {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take() {
+            discard(body);
+            self.caller.deliver(Outcome::Refused(closed()));
+        }
+    }
+}
+
+/// Runs work on this thread until the queue is closed and empty.
+pub(crate) fn serve(queue: &JobQueue) {
+    let (mut jobs, busy_since) = (VecDeque::new(), Arc::default());
     while queue.take(1, &mut jobs, None) != Taken::Closed {
-        jobs.drain(..).for_each(|job| job());
+        jobs.drain(..).for_each(|job| job.run(&busy_since));
     }
 }
 

@@ -2,7 +2,7 @@
 //! transaction each, in which every member is isolated from the failures of the others.
 //!
 //! # Algorithm
-//! [`Writer::step`] commits one batch:
+//! [`Writer::step`] commits one batch, or one member alone:
 //! 1. `BEGIN IMMEDIATE`. Members run one after another until the batch is full (count or time) or
 //!    the queue is empty.
 //! 2. A **group** of members shares one savepoint, or none: the group at the start of a batch can
@@ -25,6 +25,11 @@
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
 //!    a transaction that an empty WAL cannot hold is `Invalid`. A closure that runs once cannot run
 //!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL.
+//! 10. A batch that was **taken** while a closure did not return ([`crate::in_flight`]) is rolled
+//!     back, and that closure has overrun its time.
+//!
+//! Members that are to run again go back to the front of the inbox, marked with how
+//! ([`Again`]); the same step, or the next one, finds them there.
 //!
 //! Nobody is answered here: [`Writer::step`] returns the members with their outcomes, and the sync
 //! thread answers them when their batch is on disk.
@@ -32,9 +37,12 @@
 //! # Invariants
 //! - A member's outcome is that of the run whose changes were committed, or of its latest run if
 //!   nothing of it was.
-//! - When `step` returns, no transaction is open.
+//! - When `step` returns, no transaction is open, and what it returns was committed together or
+//!   needs no commit.
 //! - A deferred foreign key that a member violates is that member's failure, found before the next
 //!   member runs, so the batch's commit cannot fail for it.
+//! - A member finds no trace of those before it on the connection: figures about changed rows, the
+//!   schema in memory after a change that failed or was undone.
 //!
 //! # Not here
 //! Threads and queues: `engine`. When the WAL is checkpointed: `checkpoint`.
@@ -45,7 +53,6 @@ mod rules;
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,10 +62,10 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
+use crate::in_flight::{Batch, Collected, InFlight};
 use crate::member::{Member, Ran};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::queue::{Queue, Rejected};
 use crate::stats::Recorder;
 use crate::tx::Tx;
 use crate::untrusted::starved;
@@ -73,60 +80,15 @@ const FETCH_AHEAD: usize = 2;
 /// runs, and only gets no core for longer.
 const READER_MOMENT: Duration = Duration::from_secs(5);
 
-/// The queue of the writer, which knows why it refuses.
-pub(crate) struct WriteQueue {
-    queue: Queue<Box<dyn Member>>,
-    progress: Arc<Progress>,
-    /// The message of a refusal, made once: overload is no time to format text.
-    full: String,
-}
-
-impl std::ops::Deref for WriteQueue {
-    type Target = Queue<Box<dyn Member>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.queue
-    }
-}
-
-impl WriteQueue {
-    pub(crate) fn new(capacity: usize, progress: Arc<Progress>) -> WriteQueue {
-        let full = format!(
-            "the write queue is full ({capacity} transactions wait); try again later, or let \
-             write() wait for room"
-        );
-        WriteQueue { queue: Queue::new(capacity), progress, full }
-    }
-
-    /// Answers a member that came too late: the database is poisoned or closed.
-    pub(crate) fn refuse(&self, mut member: Box<dyn Member>) {
-        member.overrule(self.progress.check_poison().err().unwrap_or_else(closed));
-        member.answer();
-    }
-
-    /// As [`Queue::push`], with the reason of the refusal.
-    pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
-        match self.queue.push(member) {
-            Ok(()) => Ok(()),
-            Err(Rejected::Closed(_)) => {
-                Err(self.progress.check_poison().err().unwrap_or_else(closed))
-            }
-            Err(Rejected::Full(_)) => Err(self.overloaded()),
-        }
-    }
-
-    /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        if self.queue.is_full() { Err(self.overloaded()) } else { Ok(()) }
-    }
-
-    fn overloaded(&self) -> Error {
-        Error::new(ErrorKind::Overloaded, self.full.as_str())
-    }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
+/// How a member is to run that has run before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// With its group, in which it succeeded before.
+    InGroup,
+    /// In a savepoint of its own, in its place behind its group.
+    InPlace,
+    /// In a transaction of its own.
+    Alone,
 }
 
 /// A member in the writer's hands.
@@ -134,11 +96,12 @@ pub(crate) struct Entry {
     member: Box<dyn Member>,
     attempts: u32,
     failed: bool,
+    again: Option<Again>,
 }
 
 impl Entry {
     pub(crate) fn new(member: Box<dyn Member>) -> Entry {
-        Entry { member, attempts: 0, failed: false }
+        Entry { member, attempts: 0, failed: false, again: None }
     }
 
     pub(crate) fn answer(self) {
@@ -149,6 +112,15 @@ impl Entry {
     pub(crate) fn overrule(&mut self, error: Error) {
         self.failed = true;
         self.member.overrule(error);
+    }
+
+    /// Makes `error` the answer of a member whose batch is not committed, and answers it; one that
+    /// has failed by itself keeps its own answer.
+    pub(crate) fn refuse(mut self, error: &Error) {
+        if !self.failed {
+            self.overrule(error.repeated());
+        }
+        self.answer();
     }
 }
 
@@ -161,6 +133,8 @@ enum Effect {
     MustBeUndone,
     /// It rolled back the outer transaction; everything before it is undone, too.
     TransactionLost,
+    /// It did not return in time, and its batch was taken.
+    BatchTaken,
 }
 
 /// How one run of a member ended.
@@ -171,14 +145,15 @@ struct Run {
     is_final: bool,
 }
 
-/// The members of the open transaction, in order.
+/// The open transaction.
 #[derive(Default)]
-struct Batch {
-    done: Vec<Entry>,
-    /// Where the current group begins in `done`.
+struct Open {
+    /// Where the current group begins among those that are done.
     group_start: usize,
     /// Whether the current group has a savepoint; without one it begins at 0.
     group_guarded: bool,
+    /// Members that have failed for good, and have no part in the transaction.
+    out: Vec<Entry>,
 }
 
 /// How the filling of a batch ended.
@@ -189,16 +164,12 @@ enum Filled {
     Lost { culprit: Entry, is_final: bool },
     /// A rerun went differently, or a savepoint failed; nothing can be assumed.
     Unclear { culprit: Option<Entry> },
+    /// The batch was taken while this member ran.
+    Taken { culprit: Entry },
 }
 
 /// Who makes room in the WAL, between two transactions of the writer.
 pub(crate) trait Room {
-    /// Waits until the WAL has room for an ordinary batch.
-    ///
-    /// # Errors
-    /// As [`Room::start_anew`].
-    fn reserve(&self, writer: &Connection) -> Result<()>;
-
     /// Waits until the next commit can overwrite the WAL from its start.
     ///
     /// # Errors
@@ -229,6 +200,7 @@ pub(crate) struct Writer {
     recorder: Arc<Recorder>,
     progress: Arc<Progress>,
     wal: Arc<WalControl>,
+    in_flight: Arc<InFlight>,
     failures: FailureRate,
     last_sql: RefCell<String>,
     /// The clock when the last member ended, which is when the next one starts.
@@ -257,6 +229,7 @@ impl Writer {
             recorder,
             progress,
             wal,
+            in_flight: Arc::default(),
             failures: FailureRate::default(),
             last_sql: RefCell::default(),
             now: Duration::ZERO,
@@ -269,31 +242,64 @@ impl Writer {
         &self.connection
     }
 
+    /// Where its batch is while a closure runs.
+    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
+    }
+
     /// Why nothing may be acknowledged any more, after a sync failed inside of a commit.
     pub(crate) fn failed_sync(&self) -> Option<&str> {
         self.failed_sync.as_deref()
     }
 
-    /// Takes a batch off the front of `inbox`, runs and commits it, and returns its members with
-    /// their outcomes, none of them answered. Takes at least one member when there is one.
-    pub(crate) fn step(&mut self, inbox: &mut VecDeque<Entry>, room: &dyn Room) -> Vec<Entry> {
+    /// Runs and commits what is at the front of the inbox, as one transaction, and returns its
+    /// members with their outcomes, none of them answered. Those that have to run once more are at
+    /// the front of the inbox then, so it may return none.
+    pub(crate) fn step(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
         let started = self.clock.now();
         self.now = started;
-        let mut batch = Batch::default();
+        let is_alone = |entry: &Entry| entry.again == Some(Again::Alone);
+        let members = if batch.inbox.front().is_some_and(is_alone) {
+            self.step_alone(batch, room)
+        } else {
+            self.step_together(batch, room)
+        };
+        self.record(&members, started);
+        members
+    }
+
+    fn step_together(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
         if let Err(error) = self.begin() {
-            return self.refuse_batch(inbox, Error::from(error));
+            return self.refuse_batch(batch, Error::from(error));
         }
-        let done = match self.fill(&mut batch, inbox, started) {
-            Filled::Complete => self.commit_batch(batch.done, room),
-            Filled::Lost { culprit, is_final } => self.recover(batch.done, culprit, is_final, room),
+        let mut open = Open::default();
+        let filled = self.fill(&mut open, batch);
+        let mut members = open.out;
+        match filled {
+            Filled::Complete => members.extend(self.commit_batch(batch, room)),
+            Filled::Lost { culprit, is_final } => {
+                self.abandon();
+                self.failures.count_failure();
+                if is_final || !culprit.member.is_repeatable() {
+                    members.push(culprit);
+                } else {
+                    batch.put_back(culprit, Some(Again::Alone));
+                }
+                let done = std::mem::take(&mut batch.done);
+                done.into_iter().rev().for_each(|entry| batch.put_back(entry, None));
+            }
             Filled::Unclear { culprit } => {
                 self.abandon();
                 batch.done.extend(culprit);
-                self.one_by_one(batch.done, room)
+                let done = std::mem::take(&mut batch.done);
+                members.extend(batch.put_back_alone(done));
             }
-        };
-        self.record(&done, started);
-        done
+            Filled::Taken { culprit } => {
+                self.abandon();
+                members.push(culprit);
+            }
+        }
+        members
     }
 
     /// Begins a transaction. A reader that meets SQLite while it publishes a commit takes the write
@@ -311,32 +317,34 @@ impl Writer {
         }
     }
 
-    fn fill(
-        &mut self,
-        batch: &mut Batch,
-        inbox: &mut VecDeque<Entry>,
-        started: Duration,
-    ) -> Filled {
+    fn fill(&mut self, open: &mut Open, batch: &mut Batch) -> Filled {
+        let started = self.now;
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
-            let Some(mut entry) = inbox.pop_front() else { break };
-            if let Some(ahead) = inbox.get(FETCH_AHEAD) {
-                ahead.member.fetch();
-            }
+            let Some(mut entry) = batch.next() else { break };
+            let again = entry.again.take();
             if !entry.member.is_repeatable() && self.rules.keep(Rule::OnceEndsItsBatch) {
                 return self.run_once(batch, entry);
             }
-            if self.guard_group(batch).is_err() {
+            if again == Some(Again::InPlace) {
+                match self.run_in_place(open, batch, entry) {
+                    None => continue,
+                    Some(end) => return end,
+                }
+            }
+            if self.guard_group(open, batch.done.len()).is_err() {
                 return Filled::Unclear { culprit: Some(entry) };
             }
-            let run = self.run(&mut entry);
+            let run = self.run(&mut entry, batch);
             match run.effect {
                 Effect::Stays => batch.done.push(entry),
+                Effect::BatchTaken => return Filled::Taken { culprit: entry },
+                _ if again.is_some() => return Filled::Unclear { culprit: Some(entry) },
                 Effect::TransactionLost => {
                     return Filled::Lost { culprit: entry, is_final: run.is_final };
                 }
                 Effect::MustBeUndone => {
                     self.failures.count_failure();
-                    if let Err(end) = self.redo_group(batch, entry, run.is_final) {
+                    if let Err(end) = self.undo_for(open, batch, entry, run.is_final) {
                         return end;
                     }
                 }
@@ -347,14 +355,15 @@ impl Writer {
 
     /// Runs a member that may run once only, as the last of its batch.
     fn run_once(&mut self, batch: &mut Batch, mut entry: Entry) -> Filled {
-        match self.run_in_savepoint(&mut entry) {
-            Ok(run) if run.effect == Effect::TransactionLost => {
-                Filled::Lost { culprit: entry, is_final: true }
-            }
-            Ok(_) => {
-                batch.done.push(entry);
-                Filled::Complete
-            }
+        match self.run_in_savepoint(&mut entry, batch) {
+            Ok(run) => match run.effect {
+                Effect::TransactionLost => Filled::Lost { culprit: entry, is_final: true },
+                Effect::BatchTaken => Filled::Taken { culprit: entry },
+                Effect::Stays | Effect::MustBeUndone => {
+                    batch.done.push(entry);
+                    Filled::Complete
+                }
+            },
             Err(error) => {
                 entry.overrule(error.into());
                 Filled::Lost { culprit: entry, is_final: true }
@@ -363,73 +372,85 @@ impl Writer {
     }
 
     /// Ends the current group when it is long enough, and opens the next one's savepoint.
-    fn guard_group(&self, batch: &mut Batch) -> rusqlite::Result<()> {
+    fn guard_group(&self, open: &mut Open, done: usize) -> rusqlite::Result<()> {
         let size = self.failures.group_size();
-        let length = batch.done.len() - batch.group_start;
-        if batch.group_guarded && size.is_some_and(|size| length >= size) {
-            self.close_group(batch)?;
+        if open.group_guarded && size.is_some_and(|size| done - open.group_start >= size) {
+            self.close_group(open, done)?;
         }
-        let starts = batch.done.len() == batch.group_start && !batch.group_guarded;
-        if starts && (batch.group_start > 0 || size.is_some()) {
+        let starts = done == open.group_start && !open.group_guarded;
+        if starts && (open.group_start > 0 || size.is_some()) {
             self.connection.savepoint(Savepoint::Group)?;
             self.recorder.savepoints.add(1);
-            batch.group_guarded = true;
+            open.group_guarded = true;
         }
         Ok(())
     }
 
-    fn close_group(&self, batch: &mut Batch) -> rusqlite::Result<()> {
-        if batch.group_guarded {
+    fn close_group(&self, open: &mut Open, done: usize) -> rusqlite::Result<()> {
+        if open.group_guarded {
             self.connection.release(Savepoint::Group)?;
         }
-        batch.group_guarded = false;
-        batch.group_start = batch.done.len();
+        open.group_guarded = false;
+        open.group_start = done;
         Ok(())
     }
 
-    /// Undoes the current group, runs it again without `culprit`, then `culprit` in its place and
-    /// its own savepoint.
-    fn redo_group(
+    /// Undoes the current group because of `culprit`, and has it run again without; `culprit`
+    /// follows in its place, unless another run would not tell more.
+    fn undo_for(
         &mut self,
+        open: &mut Open,
         batch: &mut Batch,
-        mut culprit: Entry,
+        culprit: Entry,
         is_final: bool,
     ) -> Result<(), Filled> {
-        if self.undo_group(batch).is_err() {
+        if self.undo_group(open).is_err() {
             return Err(Filled::Unclear { culprit: Some(culprit) });
         }
-        for entry in &mut batch.done[batch.group_start..] {
-            if self.run(entry).effect != Effect::Stays {
-                return Err(Filled::Unclear { culprit: Some(culprit) });
-            }
+        if is_final || !self.rules.keep(Rule::FailureIsConfirmedInPlace) {
+            open.out.push(culprit);
+        } else {
+            batch.put_back(culprit, Some(Again::InPlace));
         }
-        if !is_final && self.rules.keep(Rule::FailureIsConfirmedInPlace) {
-            match self.run_in_savepoint(&mut culprit) {
-                Ok(Run { effect: Effect::TransactionLost, .. }) => {
-                    return Err(Filled::Lost { culprit, is_final: false });
-                }
-                Ok(_) => {}
-                Err(_) => return Err(Filled::Unclear { culprit: Some(culprit) }),
-            }
-        }
-        batch.done.push(culprit);
-        self.close_group(batch).map_err(|_| Filled::Unclear { culprit: None })
+        let group = batch.done.split_off(open.group_start);
+        group.into_iter().rev().for_each(|entry| batch.put_back(entry, Some(Again::InGroup)));
+        Ok(())
     }
 
-    fn undo_group(&self, batch: &Batch) -> rusqlite::Result<()> {
-        if batch.group_guarded {
+    fn undo_group(&self, open: &Open) -> rusqlite::Result<()> {
+        if open.group_guarded {
             return self.connection.rollback_to(Savepoint::Group);
         }
         self.connection.rollback()?;
         self.begin()
     }
 
+    /// Runs a member in a savepoint of its own behind its group, which ends with it. Tells how the
+    /// batch ends, if it does.
+    fn run_in_place(
+        &mut self,
+        open: &mut Open,
+        batch: &mut Batch,
+        mut entry: Entry,
+    ) -> Option<Filled> {
+        match self.run_in_savepoint(&mut entry, batch).map(|run| run.effect) {
+            Ok(Effect::TransactionLost) => Some(Filled::Lost { culprit: entry, is_final: false }),
+            Ok(Effect::BatchTaken) => Some(Filled::Taken { culprit: entry }),
+            Ok(Effect::Stays | Effect::MustBeUndone) => {
+                batch.done.push(entry);
+                let closed = self.close_group(open, batch.done.len());
+                closed.err().map(|_| Filled::Unclear { culprit: None })
+            }
+            Err(_) => Some(Filled::Unclear { culprit: Some(entry) }),
+        }
+    }
+
     /// Runs `entry` so that it can be undone alone, and undoes it when it failed.
-    fn run_in_savepoint(&mut self, entry: &mut Entry) -> rusqlite::Result<Run> {
+    fn run_in_savepoint(&mut self, entry: &mut Entry, batch: &mut Batch) -> rusqlite::Result<Run> {
         self.connection.savepoint(Savepoint::Member)?;
         self.recorder.savepoints.add(1);
-        let run = self.run(entry);
-        if run.effect == Effect::TransactionLost {
+        let run = self.run(entry, batch);
+        if matches!(run.effect, Effect::TransactionLost | Effect::BatchTaken) {
             return Ok(run);
         }
         if run.effect == Effect::MustBeUndone {
@@ -440,14 +461,17 @@ impl Writer {
     }
 
     /// Runs a member's closure once, and finds out what it left behind.
-    fn run(&mut self, entry: &mut Entry) -> Run {
+    fn run(&mut self, entry: &mut Entry, batch: &mut Batch) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
         self.deadline.set(self.now, self.time_limit);
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
+        let tx = if batch.done.is_empty() { tx.first() } else { tx };
         let budget = self.connection.start_budget();
+        self.in_flight.leave(batch, self.now);
         let ran = entry.member.run(&tx);
+        let collected = self.in_flight.collect(batch);
         let is_starved = self.connection.end_budget(budget);
         let settled = tx.settle();
         let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
@@ -458,7 +482,9 @@ impl Writer {
             self.recorder.slow_transaction(time, &self.last_sql.borrow());
         }
         entry.failed = ran != Ran::Succeeded;
-        let is_late = (self.connection.signals().take_interrupted() || time > self.time_limit)
+        let is_late = (self.connection.signals().take_interrupted()
+            || time > self.time_limit
+            || collected == Collected::Taken)
             && self.rules.keep(Rule::TimeLimitHolds);
         let lost =
             !self.connection.is_in_transaction() && self.rules.keep(Rule::LostTransactionIsNoticed);
@@ -477,10 +503,11 @@ impl Writer {
             entry.overrule(deferred_violation());
         }
         let must_be_undone = entry.failed && wrote && self.rules.keep(Rule::FailedMemberIsUndone);
-        let effect = match (lost, must_be_undone) {
-            (true, _) => Effect::TransactionLost,
-            (false, true) => Effect::MustBeUndone,
-            (false, false) => Effect::Stays,
+        let effect = match (collected, lost, must_be_undone) {
+            (Collected::Taken, _, _) => Effect::BatchTaken,
+            (_, true, _) => Effect::TransactionLost,
+            (_, false, true) => Effect::MustBeUndone,
+            (_, false, false) => Effect::Stays,
         };
         Run { effect, is_final: is_late || is_starved || ran == Ran::Panicked }
     }
@@ -500,8 +527,9 @@ impl Writer {
         Error::new(ErrorKind::Timeout, message)
     }
 
-    /// Commits the open transaction of `done`.
-    fn commit_batch(&mut self, mut done: Vec<Entry>, room: &dyn Room) -> Vec<Entry> {
+    /// Commits the open transaction, and returns its members.
+    fn commit_batch(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
+        let mut done = std::mem::take(&mut batch.done);
         let Err(uncommitted) = self.commit() else { return done };
         self.abandon();
         let lacks_room = matches!(uncommitted, Uncommitted::Full(LimitHit::NoRoomLeft));
@@ -520,7 +548,7 @@ impl Writer {
             refuse(&mut done, &error);
             return done;
         }
-        self.one_by_one(done, room)
+        batch.put_back_alone(done)
     }
 
     fn commit(&mut self) -> Result<(), Uncommitted> {
@@ -569,62 +597,34 @@ impl Writer {
         let _ = self.connection.rollback();
     }
 
-    /// The transaction of `done` was lost to `culprit`: runs `done` again and commits it, then
-    /// `culprit` alone.
-    fn recover(
-        &mut self,
-        mut done: Vec<Entry>,
-        mut culprit: Entry,
-        is_final: bool,
-        room: &dyn Room,
-    ) -> Vec<Entry> {
-        self.abandon();
-        self.failures.count_failure();
-        if !done.is_empty() {
-            let again = self.begin().is_ok()
-                && done.iter_mut().all(|entry| self.run(entry).effect == Effect::Stays)
-                && self.commit().is_ok();
-            if !again {
-                self.abandon();
-                done = self.one_by_one(done, room);
-            }
+    /// Runs the first member in a transaction of its own, with as much room in the WAL as it needs.
+    /// When there is none to be had, it and those behind it that are to run alone are refused.
+    fn step_alone(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
+        let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
+        let ran = self.run_alone(&mut entry, batch, room);
+        let mut members = vec![entry];
+        if let Err(error) = ran {
+            let next_alone = || batch.pop_if(|entry| entry.again == Some(Again::Alone));
+            members.extend(std::iter::from_fn(next_alone));
+            refuse(&mut members, &error);
         }
-        if !is_final
-            && culprit.member.is_repeatable()
-            && let Err(error) = self.run_alone(&mut culprit, room)
-        {
-            culprit.overrule(error);
-        }
-        done.push(culprit);
-        done
+        members
     }
 
-    /// Runs each member that can be repeated in a transaction of its own. When the WAL can get no
-    /// room for one, the rest is refused as it is.
-    fn one_by_one(&mut self, mut done: Vec<Entry>, room: &dyn Room) -> Vec<Entry> {
-        for at in 0..done.len() {
-            if done[at].member.is_repeatable()
-                && let Err(error) = self.run_alone(&mut done[at], room)
-            {
-                refuse(&mut done[at..], &error);
-                break;
-            }
-        }
-        done
-    }
-
-    /// Runs `entry` in a transaction of its own, with as much room in the WAL as it needs.
-    ///
     /// # Errors
     /// When there is no room to be had. Nothing of it is committed, and it has no answer yet.
-    fn run_alone(&mut self, entry: &mut Entry, room: &dyn Room) -> Result<()> {
-        self.make_room(|writer| room.reserve(writer))?;
+    fn run_alone(
+        &mut self,
+        entry: &mut Entry,
+        batch: &mut Batch,
+        room: &dyn Room,
+    ) -> Result<()> {
         for _ in 0..MOST_RUNS_ALONE {
             if let Err(error) = self.begin() {
                 entry.overrule(error.into());
                 return Ok(());
             }
-            let run = self.run(entry);
+            let run = self.run(entry, batch);
             let commits = run.effect == Effect::Stays && !entry.failed;
             let committed = if commits { self.commit() } else { Ok(()) };
             self.abandon();
@@ -643,22 +643,54 @@ impl Writer {
     }
 
     /// No transaction could be begun: answers as many members as a batch would have had.
-    fn refuse_batch(&self, inbox: &mut VecDeque<Entry>, error: Error) -> Vec<Entry> {
+    fn refuse_batch(&self, batch: &mut Batch, error: Error) -> Vec<Entry> {
         let (kind, text) = (error.kind(), error.context("no write transaction can begin"));
-        let count = inbox.len().min(self.max_batch);
-        let mut refused: Vec<Entry> = inbox.drain(..count).collect();
+        let count = batch.inbox.len().min(self.max_batch);
+        let mut refused: Vec<Entry> = batch.inbox.drain(..count).collect();
         refuse(&mut refused, &Error::new(kind, text.to_string()));
         self.recorder.failed_transactions.add(refused.len() as u64);
         refused
     }
 
-    fn record(&mut self, done: &[Entry], started: Duration) {
-        let failed = done.iter().filter(|entry| entry.failed).count();
-        self.failures.count_members(done.len());
-        self.recorder.transactions.add(done.len() as u64);
+    fn record(&mut self, members: &[Entry], started: Duration) {
+        if members.is_empty() {
+            return;
+        }
+        let failed = members.iter().filter(|entry| entry.failed).count();
+        self.failures.count_members(members.len());
+        self.recorder.transactions.add(members.len() as u64);
         self.recorder.failed_transactions.add(failed as u64);
-        self.recorder.batch_size.record(done.len() as u64);
+        self.recorder.batch_size.record(members.len() as u64);
         self.recorder.batch_time.record_time(self.clock.now() - started);
+    }
+}
+
+impl Batch {
+    /// The next member for the open transaction; none when it is to run alone.
+    fn next(&mut self) -> Option<Entry> {
+        let entry = self.pop_if(|entry| entry.again != Some(Again::Alone))?;
+        if let Some(ahead) = self.inbox.get(FETCH_AHEAD) {
+            ahead.member.fetch();
+        }
+        Some(entry)
+    }
+
+    fn pop_if(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Option<Entry> {
+        if self.inbox.front().is_some_and(is_wanted) { self.inbox.pop_front() } else { None }
+    }
+
+    /// Has `entry` run before all others.
+    fn put_back(&mut self, mut entry: Entry, again: Option<Again>) {
+        entry.again = again;
+        self.inbox.push_front(entry);
+    }
+
+    /// Has those of `done` run alone that can be repeated, and returns the others.
+    fn put_back_alone(&mut self, done: Vec<Entry>) -> Vec<Entry> {
+        let (again, over): (Vec<_>, Vec<_>) =
+            done.into_iter().partition(|entry| entry.member.is_repeatable());
+        again.into_iter().rev().for_each(|entry| self.put_back(entry, Some(Again::Alone)));
+        over
     }
 }
 

@@ -11,20 +11,21 @@
 //! from a reader thread: those may all be waiting for the writer.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::keys::Committed;
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Outcome, discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::member::{Job as Member, Once};
-use crate::queue::Queue;
+use crate::inside::Place;
 use crate::tx::Tx;
-use crate::work::{self, Job};
+use crate::work::{self, JobQueue};
 use crate::write::Write;
-use crate::writer::WriteQueue;
+use crate::write_queue::WriteQueue;
 
 /// What the owner of a lease tells the writer.
 enum Order {
@@ -37,29 +38,26 @@ pub(crate) struct Lease {
     orders: Sender<Order>,
     result: Mutex<Option<Write<Committed>>>,
     /// Awaited statements on their way to the thread that sends them.
-    awaited: Arc<Queue<Job>>,
+    awaited: Arc<JobQueue>,
 }
 
 /// Awaited statements of one lease at the same time; their order is the application's concern.
 const MOST_AWAITED: usize = 1_024;
 
-/// Tells whoever waits for the lease that it is there, or that it will never be.
-struct Grant(Option<Arc<Completion<(), Error>>>);
+/// Tells whoever waits for the lease whether it is there, or will never be.
+struct Grant(Option<Arc<Completion<bool, Error>>>);
 
 impl Grant {
-    fn give(mut self) {
+    fn tell(&mut self, is_granted: bool) {
         if let Some(waiting) = self.0.take() {
-            waiting.deliver(Outcome::Returned(Ok(())));
+            waiting.deliver(Outcome::Returned(Ok(is_granted)));
         }
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if let Some(waiting) = self.0.take() {
-            let message = "the database was closed before the writer could be leased";
-            waiting.deliver(Outcome::Refused(Error::new(ErrorKind::Closed, message)));
-        }
+        self.tell(false);
     }
 }
 
@@ -67,28 +65,29 @@ impl Lease {
     /// Waits for the writer and takes it for `limit` at most.
     ///
     /// # Errors
-    /// `Closed`, `Poisoned`.
+    /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a write closure
+    /// of the same database.
     pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Lease> {
+        if writes.database().is_inside(Place::Write) {
+            let message = "a transaction needs the writer to itself inside of a write closure, \
+                           which has it";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         let (orders, received) = channel();
         let waiting = Completion::new();
-        let grant = Grant(Some(Arc::clone(&waiting)));
+        let mut grant = Grant(Some(Arc::clone(&waiting)));
         let body = move |tx: &Tx<'_>| {
-            grant.give();
+            grant.tell(true);
             serve(tx, &received, limit)
         };
         let caller = Completion::new();
         let member = Box::new(Member::new(Once(Some(body)), Arc::clone(&caller)));
-        let mut result = Write::submit(member, caller, writes);
-        poll_fn(|context| {
-            if result.send(context.waker()) {
-                waiting.poll(context)
-            } else {
-                std::task::Poll::Pending
-            }
-        })
-        .await
-        .unwrap_for_caller()?;
-        let awaited = Arc::new(Queue::new(MOST_AWAITED));
+        let result = Write::submit(member, caller, writes);
+        if !poll_fn(|context| waiting.poll(context)).await.unwrap_for_caller()? {
+            let never = || Error::new(ErrorKind::Internal, "a lease ended before it began");
+            return Err(result.await.err().unwrap_or_else(never));
+        }
+        let awaited = Arc::new(JobQueue::new(MOST_AWAITED));
         let lease =
             Lease { orders, result: Mutex::new(Some(result)), awaited: Arc::clone(&awaited) };
         let sender = thread::Builder::new().name("monolite-lease".into());
@@ -100,7 +99,7 @@ impl Lease {
     }
 
     /// Where awaited statements go.
-    pub(crate) fn awaited(&self) -> &Arc<Queue<Job>> {
+    pub(crate) fn awaited(&self) -> &Arc<JobQueue> {
         &self.awaited
     }
 
@@ -108,17 +107,24 @@ impl Lease {
     ///
     /// # Errors
     /// `Timeout` when the lease is over.
+    ///
+    /// # Panics
+    /// With the panic of `body`; the lease goes on.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         body: impl FnOnce(&Tx<'_>) -> R + Send + 'static,
     ) -> Result<R> {
         let (reply, answer) = sync_channel(1);
         let run = move |tx: &Tx<'_>| {
+            let ran = catch_unwind(AssertUnwindSafe(|| body(tx)));
             // Nobody listens when the application has gone, and then nobody minds.
-            let _ = reply.send(body(tx));
+            discard(reply.send(ran));
         };
         self.orders.send(Order::Run(Box::new(run))).map_err(|_| over())?;
-        answer.recv().map_err(|_| over())
+        match answer.recv().map_err(|_| over())? {
+            Ok(result) => Ok(result),
+            Err(payload) => resume_unwind(payload),
+        }
     }
 
     /// Commits, and hands out the result, once.
@@ -131,7 +137,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.awaited.close();
+        drop(self.awaited.close());
     }
 }
 

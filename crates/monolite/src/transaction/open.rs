@@ -43,13 +43,13 @@ use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::member::{Body, Job, Once, Repeatable};
-use crate::queue::Queue;
+use crate::inside::{Inside, Place};
 use crate::read::ReadSide;
 use crate::stats::Recorder;
 use crate::tx::Tx;
-use crate::work;
+use crate::work::JobQueue;
 use crate::write::Write;
-use crate::writer::WriteQueue;
+use crate::write_queue::WriteQueue;
 
 /// Bounds of interactive transactions; most fields are options of the same names.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct Open {
     /// Whether `transact` runs it, and runs it again after a conflict.
     is_managed: bool,
     /// Where awaited statements go when there is a lease.
-    leased: Option<Arc<Queue<work::Job>>>,
+    leased: Option<Arc<JobQueue>>,
     began: Duration,
     slot: Mutex<Slot>,
     put_back: Condvar,
@@ -228,8 +228,8 @@ impl Open {
     }
 
     /// Where awaited statements go.
-    pub(crate) fn awaited(&self) -> &Queue<work::Job> {
-        self.leased.as_deref().unwrap_or(&self.engine.reads.queue)
+    pub(crate) fn awaited(&self) -> &JobQueue {
+        self.leased.as_deref().unwrap_or(&self.engine.reads.threads.queue)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -328,6 +328,7 @@ impl Open {
         R: Reader + Send + 'static,
     {
         let mut state = self.take()?;
+        let _inside = Inside::enter(self.engine.reads.database, Place::Statement);
         self.check(&mut state)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
@@ -611,7 +612,7 @@ impl Open {
                 Err(error) => Outcome::Refused(error),
             });
         });
-        Write::sent(caller)
+        Write::past(caller)
     }
 
     /// Ends the snapshot, and tells which pages were read if that spares the writer reading them.
@@ -738,5 +739,5 @@ fn busy(limit: Duration) -> Error {
 pub(crate) fn answered(result: Result<Committed>) -> Write<Committed> {
     let caller = Completion::new();
     caller.deliver(Outcome::Returned(result));
-    Write::sent(caller)
+    Write::past(caller)
 }

@@ -25,10 +25,7 @@ use monolite_sqlite::vfs::Snapshot;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::readers::Reader;
-
-/// Opens a connection that only reads.
-pub(crate) type OpenReader = Arc<dyn Fn() -> Result<Reader> + Send + Sync>;
+use crate::readers::{OpenReader, Reader};
 
 /// A snapshot that stays until this is dropped.
 pub(crate) struct Pin {

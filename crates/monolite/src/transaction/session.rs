@@ -17,6 +17,7 @@ use crate::readers::Reader;
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use crate::watch::Watch;
+use crate::work;
 
 /// The connection of one transaction at a time.
 pub(crate) struct Session {
@@ -205,6 +206,7 @@ impl Session {
         body: impl FnOnce(&Tx<'_>) -> T,
     ) -> Result<T> {
         let Reader { connection, deadline } = &self.reader;
+        let _attached = work::attach(&self.watch);
         let start = clock.now();
         deadline.set(start, limit);
         let budget = connection.start_budget();
@@ -215,7 +217,8 @@ impl Session {
         deadline.clear();
         self.took.set(clock.now() - start);
         if connection.signals().is_revoked() {
-            return Err(revoked(self.took()));
+            let is_late = self.took() > limit;
+            return Err(if is_late { late(limit) } else { revoked(self.took()) });
         }
         if connection.signals().take_interrupted() {
             return Err(late(limit));

@@ -35,18 +35,18 @@ use std::time::{Duration, Instant};
 
 use monolite_sqlite::vfs::{Changes, WalControl};
 
-use super::pins::{OpenReader, Pin, Pins};
+use super::pins::{Pin, Pins};
 use super::session::{ReadSet, Session, WriteSet};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
-use crate::readers::Reader;
+use crate::readers::{OpenReader, Reader};
 use crate::tx::Tx;
 use crate::watch::Watch;
 
 /// Time that the statements of a transaction take together, from which on it is a long one: to
-/// replay it costs many times what it costs to take a new snapshot.
-const LONG: Duration = Duration::from_millis(1);
+/// replay it costs ten times what it costs to take a new snapshot.
+const LONG: Duration = Duration::from_micros(100);
 
 /// Longest undisturbed time: others may be waiting.
 const MAX_UNDISTURBED: Duration = Duration::from_millis(250);
@@ -248,7 +248,7 @@ impl Sessions {
     }
 
     fn is_overdue(&self, watch: &Watch, now: Duration) -> bool {
-        watch.running_for(now).is_some_and(|time| time > self.time_limit)
+        watch.is_overdue(now, self.time_limit)
     }
 
     /// A session for the next statement of a transaction: the one that was parked if it is still

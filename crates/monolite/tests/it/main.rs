@@ -14,6 +14,7 @@ mod patience;
 // The promises.
 mod awaited;
 mod cancel;
+mod corners;
 mod durability;
 mod files;
 mod interactive;

@@ -174,20 +174,32 @@ fn the_last_handle_may_be_dropped_inside_of_a_write() {
 }
 
 #[test]
-fn a_write_closure_may_close_its_database() {
+fn a_closure_that_closes_its_own_database_is_told_that_nothing_was_closed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
     markers::create(&db).unwrap();
+    let refused = |closed: Result<(), Error>| {
+        let error = closed.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("nothing was closed"), "{error}");
+    };
     let own = db.clone();
-    let handle = db.write(move |tx| {
-        markers::put(tx, 1)?;
-        own.close()
+    let write = db.write(move |tx| {
+        refused(own.close());
+        markers::put(tx, 1)
     });
-    ends("the write", move || handle.wait()).unwrap();
-    assert_eq!(db.write(|tx| markers::put(tx, 2)).wait().unwrap_err().kind(), ErrorKind::Closed);
-    await_closed(&path);
-    assert_eq!(markers::in_file(&path).unwrap(), BTreeSet::from([1]));
+    ends("the write", move || write.wait()).unwrap();
+    let own = db.clone();
+    db.read(|_| Ok::<_, Error>(refused(own.close()))).wait().unwrap();
+    let tx = db.transaction().unwrap();
+    let own = db.clone();
+    let statement = tx.query_row("SELECT 1", (), move |_| Ok(refused(own.close())));
+    statement.wait().unwrap();
+    db.write(|tx| markers::put(tx, 2)).wait().unwrap();
+    drop(tx);
+    db.close().unwrap();
+    assert_eq!(markers::in_file(&path).unwrap(), BTreeSet::from([1, 2]));
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn a_read_closure_may_close_its_database() {
 }
 
 #[test]
-fn a_write_closure_may_close_a_database_that_is_being_closed() {
+fn a_write_closure_that_closes_a_database_which_is_being_closed_does_not_wait_for_itself() {
     let db = database();
     let gate = Arc::new(Gate::default());
     let (inside, stop) = (db.clone(), Arc::clone(&gate));
@@ -232,7 +232,7 @@ fn a_write_closure_may_close_a_database_that_is_being_closed() {
     eventually("the database is closing", || db.try_write(|_| Ok::<_, Error>(())).is_err());
     gate.open();
     ends("both", move || {
-        handle.wait().unwrap();
+        assert_eq!(handle.wait().unwrap_err().kind(), ErrorKind::Invalid);
         closing.join().unwrap().unwrap();
     });
 }

@@ -1,0 +1,83 @@
+//! Owns which closures of which databases a thread is inside of, so that a closure that would wait
+//! for its own end is told so.
+//!
+//! Only what a thread does itself is known. A closure that waits for another thread which waits for
+//! the closure is ended by the limits of time ([`crate::watchdog`]).
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One open database of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DatabaseId(u64);
+
+impl DatabaseId {
+    /// One that no other database of this process has.
+    pub(crate) fn new() -> DatabaseId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        DatabaseId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether the thread is inside of `place` of this database.
+    pub(crate) fn is_inside(self, place: Place) -> bool {
+        INSIDE.with_borrow(|inside| inside.contains(&(self, place)))
+    }
+
+    /// Whether the thread is inside of any closure of this database.
+    pub(crate) fn is_around(self) -> bool {
+        INSIDE.with_borrow(|inside| inside.iter().any(|(database, _)| *database == self))
+    }
+
+    /// How many reads of this database the thread is inside of.
+    pub(crate) fn reads_around(self) -> usize {
+        let is_read = |at: &&(DatabaseId, Place)| **at == (self, Place::Read);
+        INSIDE.with_borrow(|inside| inside.iter().filter(is_read).count())
+    }
+}
+
+/// What kind of closure a thread is inside of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// That of a write, or anything else that the writer runs.
+    Write,
+    /// That of a read.
+    Read,
+    /// The mapping closure of a statement of an interactive transaction.
+    Statement,
+}
+
+thread_local! {
+    static INSIDE: RefCell<Vec<(DatabaseId, Place)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The thread is inside of a closure until this is dropped.
+pub(crate) struct Inside {
+    _not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl Inside {
+    pub(crate) fn enter(database: DatabaseId, place: Place) -> Inside {
+        INSIDE.with_borrow_mut(|inside| inside.push((database, place)));
+        Inside { _not_send: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with_borrow_mut(Vec::pop);
+    }
+}
+
+#[test]
+fn a_thread_knows_what_it_is_inside_of() {
+    let (a, b) = (DatabaseId::new(), DatabaseId::new());
+    assert!(!a.is_around());
+    let outer = Inside::enter(a, Place::Write);
+    assert!(a.is_inside(Place::Write) && !a.is_inside(Place::Read) && !b.is_around());
+    let inner = Inside::enter(b, Place::Read);
+    let innermost = Inside::enter(b, Place::Read);
+    assert_eq!((b.reads_around(), a.reads_around()), (2, 0));
+    std::thread::spawn(move || assert!(!a.is_around() && !b.is_around())).join().unwrap();
+    drop((innermost, inner, outer));
+    assert!(!a.is_around() && !b.is_around());
+}

@@ -1,0 +1,156 @@
+//! Owns the thread that looks whether closures come back, and sees to it that the others go on when
+//! one does not.
+//!
+//! SQLite's own time is bounded by the deadline of each connection. What a closure does beside it
+//! (sleep, wait for somebody who waits for it, loop) nobody can end. So after its time:
+//! - **A write** has the writer. All who wait for it, in its batch or in the queue, are refused
+//!   with `Overloaded`, until it returns; its batch is not committed. If it waits for one of them,
+//!   that is what makes it return.
+//! - **A read** or a **statement** of an interactive transaction has a connection, and perhaps a
+//!   reader thread. Its snapshot is ended, another connection may be used in place of its own, and
+//!   another thread takes the place of its thread.
+//! - **A close** returns with an error that says so, and is completed when the closure returns.
+//!
+//! # Time
+//! The limits are those of the engine's [`Clock`]; the thread looks every [`period`] of real time.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::in_flight::InFlight;
+use crate::read::ReadSide;
+use crate::stats::Recorder;
+use crate::write_queue::WriteQueue;
+
+/// Part of a limit after which the thread looks again.
+const LOOKS: u32 = 8;
+
+const MIN_PERIOD: Duration = Duration::from_millis(5);
+
+const MAX_PERIOD: Duration = Duration::from_millis(500);
+
+/// A closure of a write is not late for the others before this is over, too: a moment in which it
+/// got no core is none of its doing.
+const MIN_GRACE: Duration = Duration::from_millis(250);
+
+/// How often the closures are looked at whose limits are these.
+fn period(write_limit: Duration, read_limit: Duration) -> Duration {
+    (write_limit.min(read_limit) / LOOKS).clamp(MIN_PERIOD, MAX_PERIOD)
+}
+
+pub(crate) struct Watchdog {
+    queue: Arc<WriteQueue>,
+    in_flight: Arc<InFlight>,
+    reads: Arc<ReadSide>,
+    clock: Arc<dyn Clock>,
+    recorder: Arc<Recorder>,
+    write_limit: Duration,
+    stopped: Mutex<bool>,
+    stop: Condvar,
+}
+
+impl Watchdog {
+    pub(crate) fn new(
+        queue: Arc<WriteQueue>,
+        in_flight: Arc<InFlight>,
+        reads: Arc<ReadSide>,
+        clock: Arc<dyn Clock>,
+        recorder: Arc<Recorder>,
+        write_limit: Duration,
+    ) -> Watchdog {
+        Watchdog {
+            queue,
+            in_flight,
+            reads,
+            clock,
+            recorder,
+            write_limit,
+            stopped: Mutex::new(false),
+            stop: Condvar::new(),
+        }
+    }
+
+    /// Runs until [`Watchdog::stop`].
+    pub(crate) fn run(&self) {
+        let period = period(self.write_limit, self.reads.readers.time_limit());
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*stopped {
+            drop(stopped);
+            self.look();
+            stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*stopped {
+                let waited = self.stop.wait_timeout(stopped, period);
+                stopped = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.notify_all();
+    }
+
+    /// Whether a closure has overrun its time and not come back.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.in_flight.stuck_since().is_some() || self.is_read_overdue(self.clock.now())
+    }
+
+    fn look(&self) {
+        let now = self.clock.now();
+        self.look_at_writer(now);
+        self.look_at_reads(now);
+    }
+
+    /// Refuses who waits for a closure that does not return.
+    fn look_at_writer(&self, now: Duration) {
+        let grace = MIN_GRACE.max(self.write_limit / 4);
+        let began_by = now.saturating_sub(self.write_limit + grace);
+        let batch = self.in_flight.take_from(began_by);
+        let Some(since) = self.in_flight.stuck_since() else { return };
+        let error = stuck(now.saturating_sub(since), self.write_limit);
+        let mut refused = 0;
+        if let Some(batch) = batch {
+            refused += batch.done.len() + batch.inbox.len();
+            batch.done.into_iter().chain(batch.inbox).for_each(|entry| entry.refuse(&error));
+        }
+        for mut member in self.queue.drain() {
+            refused += 1;
+            member.overrule(error.repeated());
+            member.answer();
+        }
+        self.recorder.refused_behind_stuck.add(refused as u64);
+    }
+
+    /// Ends reads and statements that have overrun their time, and puts others in the place of what
+    /// they have.
+    fn look_at_reads(&self, now: Duration) {
+        let ReadSide { readers, sessions, threads, .. } = &*self.reads;
+        let began_by = now.saturating_sub(readers.time_limit());
+        let statements = sessions.watches();
+        for watch in readers.watches().chain(&statements) {
+            watch.stop_begun_before(began_by);
+        }
+        threads.replace_lost(began_by);
+        if self.is_read_overdue(now) {
+            readers.wake_waiters();
+        }
+    }
+
+    fn is_read_overdue(&self, now: Duration) -> bool {
+        let ReadSide { readers, sessions, .. } = &*self.reads;
+        let limit = readers.time_limit();
+        let statements = sessions.watches();
+        readers.watches().chain(&statements).any(|watch| watch.is_overdue(now, limit))
+    }
+}
+
+fn stuck(time: Duration, limit: Duration) -> Error {
+    let message = format!(
+        "the closure of another write has been running for {time:.1?} and has not returned (it may \
+         take {limit:.1?}, option write_time_limit), so this one was not run; try again later. A \
+         closure that waits for another write of the same database, or sleeps, does that"
+    );
+    Error::new(ErrorKind::Overloaded, message)
+}

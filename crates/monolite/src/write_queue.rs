@@ -1,0 +1,87 @@
+//! Owns the way into the writer: its queue, which knows of which database it is and why it refuses.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::inside::DatabaseId;
+use crate::member::Member;
+use crate::progress::Progress;
+use crate::queue::{Entered, Queue, Rejected};
+
+/// The queue of the writer.
+pub(crate) struct WriteQueue {
+    queue: Queue<Box<dyn Member>>,
+    database: DatabaseId,
+    progress: Arc<Progress>,
+    /// The message of a refusal, made once: overload is no time to format text.
+    full: String,
+}
+
+impl std::ops::Deref for WriteQueue {
+    type Target = Queue<Box<dyn Member>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.queue
+    }
+}
+
+impl WriteQueue {
+    pub(crate) fn new(
+        database: DatabaseId,
+        capacity: usize,
+        progress: Arc<Progress>,
+    ) -> WriteQueue {
+        let full = format!(
+            "the write queue is full ({capacity} transactions wait); try again later, or let \
+             write() wait for room"
+        );
+        WriteQueue { queue: Queue::new(capacity), database, progress, full }
+    }
+
+    pub(crate) fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// Appends a member, or has it wait for room; answers it when it came too late.
+    pub(crate) fn submit(&self, member: Box<dyn Member>) -> Entered {
+        self.enter(member).unwrap_or_else(|member| {
+            self.refuse(member);
+            Entered::In
+        })
+    }
+
+    /// As [`Queue::push`], with the reason of the refusal.
+    pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
+        match self.push(member) {
+            Ok(()) => Ok(()),
+            Err(Rejected::Closed(_)) => {
+                Err(self.progress.check_poison().err().unwrap_or_else(closed))
+            }
+            Err(Rejected::Full(_)) => Err(self.overloaded()),
+        }
+    }
+
+    /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        if self.is_full() { Err(self.overloaded()) } else { Ok(()) }
+    }
+
+    /// Lets nothing in any more, and answers those who wait for room.
+    pub(crate) fn close(&self) {
+        self.queue.close().into_iter().for_each(|member| self.refuse(member));
+    }
+
+    /// Answers a member that came too late: the database is poisoned or closed.
+    pub(crate) fn refuse(&self, mut member: Box<dyn Member>) {
+        member.overrule(self.progress.check_poison().err().unwrap_or_else(closed));
+        member.answer();
+    }
+
+    fn overloaded(&self) -> Error {
+        Error::new(ErrorKind::Overloaded, self.full.as_str())
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the database is closed; open it again to use it")
+}

@@ -1,0 +1,376 @@
+//! Wrong answers that were acknowledged, and data that was lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
+use monolite::{Database, Error, ErrorKind, Options, Transaction, Untrusted, rusqlite};
+
+use super::{ask, ask_writer, database, number, read, write};
+use crate::patience::{Gate, as_one_batch, ends, eventually};
+
+/// Has a transaction lose its snapshot: its only connection serves another one.
+fn lose_snapshot(db: &Database) {
+    ask(&db.transaction().unwrap(), "SELECT 1");
+}
+
+fn failing(tx: &Transaction, sql: &str) -> ErrorKind {
+    tx.query_row(sql, (), number).wait().unwrap_err().kind()
+}
+
+#[test]
+fn a_statement_that_cannot_be_prepared_takes_no_check_from_the_commit() {
+    for is_first in [true, false] {
+        let (_directory, _, db) = database(Options::new().transaction_connections(1));
+        let tx = db.transaction().unwrap();
+        if is_first {
+            assert_eq!(failing(&tx, "SELECT v FROM missing"), ErrorKind::Invalid);
+        }
+        assert_eq!(ask(&tx, "SELECT v FROM a"), 10);
+        if !is_first {
+            assert_eq!(failing(&tx, "SELECT v FROM missing"), ErrorKind::Invalid);
+            ask(&tx, "SELECT v FROM b");
+        }
+        lose_snapshot(&db);
+        tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
+        lose_snapshot(&db);
+        tx.execute("UPDATE b SET v = 2", ()).wait().unwrap();
+        write(&db, "UPDATE a SET v = 99");
+        assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict, "{is_first}");
+    }
+}
+
+#[test]
+fn a_refused_statement_takes_no_check_from_the_commit() {
+    let (_directory, _, db) = database(Options::new().transaction_snapshot_age(RESTS));
+    let tx = db.transaction().unwrap();
+    assert_eq!(failing(&tx, "PRAGMA journal_mode = DELETE"), ErrorKind::Invalid);
+    assert_eq!(ask(&tx, "SELECT v FROM a"), 10);
+    tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
+    thread::sleep(RESTS * 4);
+    tx.execute("UPDATE b SET v = 2", ()).wait().unwrap();
+    write(&db, "UPDATE a SET v = 99");
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+/// The age at which a resting transaction loses its snapshot.
+const RESTS: Duration = Duration::from_millis(10);
+
+/// Jobs of which two indexes find one, and statistics that speak for the index `ib`; after that
+/// the data are turned round, so that new statistics speak for `ia`.
+const JOBS: &str = "
+    CREATE TABLE job(id INTEGER PRIMARY KEY, a, p, b, q, owner);
+    CREATE INDEX ia ON job(a, p);
+    CREATE INDEX ib ON job(b, q);
+    WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1999)
+    INSERT INTO job SELECT i, 1, i, i % 500, -i, NULL FROM n;
+    ANALYZE;";
+const TURN_ROUND: &str = "UPDATE job SET a = id % 500, b = 1;
+    UPDATE job SET a = 1 WHERE id % 100 = 0;
+    ANALYZE;";
+const TAKE_ONE: &str = "UPDATE job SET owner = 42 WHERE id =
+    (SELECT id FROM job WHERE a = 1 AND b = 1 AND owner IS NULL LIMIT 1)";
+const TAKEN: &str = "SELECT id FROM job WHERE owner = 42";
+
+#[test]
+fn a_second_analyze_plans_for_the_transaction_as_for_the_writer() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, JOBS);
+    let warm = db.transaction().unwrap();
+    warm.execute("UPDATE job SET owner = 0 WHERE id = 0", ()).wait().unwrap();
+    warm.commit().wait().unwrap();
+    write(&db, TURN_ROUND);
+    let tx = db.transaction().unwrap();
+    assert_eq!(tx.execute(TAKE_ONE, ()).wait().unwrap(), 1);
+    let told = ask(&tx, TAKEN);
+    tx.commit().wait().unwrap();
+    assert_eq!(read(&db, TAKEN), told);
+}
+
+#[test]
+fn statistics_of_a_transaction_that_failed_plan_for_nobody() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, JOBS);
+    let plan = "EXPLAIN QUERY PLAN SELECT id FROM job WHERE a = 1 AND b = 1 LIMIT 1";
+    let planned = move |db: &Database| -> String {
+        let writer = db.write(move |tx| tx.query_row(plan, (), |row| row.get(3)));
+        writer.wait().unwrap()
+    };
+    let before = planned(&db);
+    let undone = db.write(|tx| {
+        tx.execute_batch(TURN_ROUND)?;
+        Err::<(), _>(Error::aborted("never mind"))
+    });
+    assert_eq!(undone.wait().unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(planned(&db), before);
+}
+
+#[test]
+fn a_rowid_drawn_by_chance_is_told_as_it_is_or_not_at_all() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, "INSERT INTO a VALUES (9223372036854775807, 'last')");
+    let insert = "INSERT INTO a(v) VALUES ('mine')";
+    let mine = "SELECT id FROM a WHERE v = 'mine'";
+    let tx = db.transaction().unwrap();
+    tx.execute(insert, ()).wait().unwrap();
+    tx.last_insert_rowid().wait().unwrap();
+    let refused = tx.commit().wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "nobody else was there: {refused}");
+    assert!(refused.to_string().contains("draws by chance"), "{refused}");
+    let told = db.transact_blocking(|tx| {
+        tx.execute(insert, ()).wait()?;
+        tx.last_insert_rowid().wait()
+    });
+    assert_eq!(read(&db, mine), told.unwrap());
+    // Who does not look commits.
+    let tx = db.transaction().unwrap();
+    tx.execute(insert, ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    assert_eq!(read(&db, "SELECT count(*) FROM a WHERE v = 'mine'"), 2);
+}
+
+#[test]
+fn the_text_of_a_statement_reaches_no_savepoint_of_the_engine() {
+    for options in [Options::new(), Options::new().untrusted(Untrusted::new())] {
+        let (_directory, _, db) = database(options);
+        let tx = db.transaction().unwrap();
+        tx.savepoint("sp").wait().unwrap();
+        tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
+        tx.rollback_to("sp").wait().unwrap();
+        tx.release("sp").wait().unwrap();
+        tx.commit().wait().unwrap();
+        let names = ["user sp", "monolite_user", "monolite_user_0", "monolite_group", "sp"];
+        for name in names {
+            let verbs = ["SAVEPOINT", "ROLLBACK TO", "RELEASE"];
+            let texts = verbs.map(|verb| format!("{verb} \"{name}\""));
+            let (before, victim, after) = as_one_batch(&db, || {
+                let run = |sql: &String| {
+                    let sql = sql.clone();
+                    db.write(move |tx| tx.execute(&sql, ()))
+                };
+                let victim = db.write(|tx| tx.execute("UPDATE a SET v = v + 1", ()));
+                (run(&texts[0]), victim, texts[1..].iter().map(run).collect::<Vec<_>>())
+            });
+            assert_eq!(before.wait().unwrap_err().kind(), ErrorKind::Invalid, "{name}");
+            assert_eq!(victim.wait().unwrap(), 1);
+            for it in after {
+                assert_eq!(it.wait().unwrap_err().kind(), ErrorKind::Invalid, "{name}");
+            }
+        }
+        assert_eq!(read(&db, "SELECT v FROM a WHERE id = 1"), 10 + names.len() as i64);
+    }
+}
+
+#[test]
+fn a_plain_connection_of_the_same_process_is_locked_out() {
+    let (_directory, path, db) = database(Options::new().readers(1));
+    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    plain.busy_timeout(Duration::ZERO).unwrap();
+    for sql in ["UPDATE a SET v = 200", "SELECT v FROM a", "PRAGMA journal_mode = DELETE"] {
+        let error = plain.query_row(sql, [], |_| Ok(())).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{sql}");
+    }
+    write(&db, "INSERT INTO a VALUES (2, 0)");
+    assert_eq!(read(&db, "SELECT sum(v) FROM a"), 10);
+    drop(plain);
+    db.close().unwrap();
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    let integrity: String = plain.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+    // It has the file now, and the engine is the one who is told.
+    plain.query_row("SELECT count(*) FROM a", [], |_| Ok(())).unwrap();
+    let mode: String = plain.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    plain.execute("UPDATE a SET v = 1 WHERE id = 2", []).unwrap();
+    assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Overloaded);
+    drop(plain);
+    let db = Database::open(&path).unwrap();
+    assert_eq!(read(&db, "SELECT sum(v) FROM a"), 11);
+}
+
+#[test]
+fn columns_that_were_renamed_are_another_answer() {
+    let (_directory, _, db) = database(Options::new());
+    let tx = db.transaction().unwrap();
+    let names = tx.query_one("SELECT * FROM a", (), |row| {
+        Ok(row.as_ref().column_names().map(str::to_owned).collect::<Vec<_>>())
+    });
+    assert_eq!(names.wait().unwrap(), ["id", "v"]);
+    write(&db, "ALTER TABLE a RENAME COLUMN v TO w");
+    tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn the_same_refusal_in_other_words_is_the_same_answer() {
+    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    let create = "CREATE TABLE job(id)";
+    // The statement is prepared where there is no such table, on both connections.
+    let tx = db.transaction().unwrap();
+    tx.execute(create, ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    for _ in 0..3 {
+        let tx = db.transaction().unwrap();
+        tx.execute("UPDATE b SET v = v + 1", ()).wait().unwrap();
+        let refused = tx.execute(create, ()).wait().unwrap_err();
+        assert!(refused.to_string().contains("already exists"), "{refused}");
+        lose_snapshot(&db);
+        tx.execute("UPDATE a SET v = v + 1", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        let gone = "SELECT x FROM gone";
+        write(&db, "CREATE TABLE gone(x); INSERT INTO gone VALUES (1)");
+        let tx = db.transaction().unwrap();
+        ask(&tx, gone);
+        drop(tx);
+        ask_writer(&db, gone);
+        write(&db, "DROP TABLE gone");
+        let tx = db.transaction().unwrap();
+        tx.execute("UPDATE b SET v = v + 1", ()).wait().unwrap();
+        assert_eq!(failing(&tx, gone), ErrorKind::Invalid);
+        tx.commit().wait().unwrap();
+    }
+}
+
+#[test]
+fn what_is_told_of_the_connection_is_no_conflict() {
+    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    write(&db, "UPDATE a SET v = 1; UPDATE b SET v = 2");
+    let tx = db.transaction().unwrap();
+    let asked = [
+        "PRAGMA cache_size",
+        "PRAGMA data_version",
+        "PRAGMA page_count",
+        "PRAGMA freelist_count",
+        "PRAGMA query_only",
+        "SELECT changes()",
+        "SELECT total_changes()",
+        "SELECT last_insert_rowid()",
+        "EXPLAIN QUERY PLAN SELECT * FROM a",
+        "EXPLAIN UPDATE a SET v = 1",
+    ];
+    for sql in asked {
+        tx.query_map(sql, (), |_| Ok(())).wait().unwrap();
+    }
+    assert_eq!(ask(&tx, "SELECT changes() + total_changes() + last_insert_rowid()"), 0);
+    tx.execute("INSERT INTO a VALUES (7, 7), (8, 8)", ()).wait().unwrap();
+    assert_eq!(ask(&tx, "SELECT changes() * 100 + total_changes() * 10 + last_insert_rowid()"), 228);
+    lose_snapshot(&db);
+    assert_eq!(ask(&tx, "SELECT changes() * 100 + total_changes() * 10 + last_insert_rowid()"), 228);
+    write(&db, "CREATE TABLE more(x); INSERT INTO more VALUES (zeroblob(100000))");
+    tx.commit().wait().unwrap();
+    // Nor does a closure learn of its neighbours.
+    let seen = db.write(|tx| {
+        let sql = "SELECT changes() + total_changes() + last_insert_rowid()";
+        let said: i64 = tx.query_row(sql, (), number)?;
+        Ok::<_, Error>((said, tx.changes(), tx.total_changes(), tx.last_insert_rowid()))
+    });
+    assert_eq!(seen.wait().unwrap(), (0, 0, 0, 0));
+}
+
+/// A disk whose syncs wait.
+struct Slow {
+    direct: Direct,
+    gate: Arc<Gate>,
+    is_slow: Arc<AtomicBool>,
+}
+
+impl Storage for Slow {
+    fn open(
+        &self,
+        kind: FileKind,
+        path: Option<&std::path::Path>,
+        lower: &mut LowerFile,
+    ) -> vfs::Result<Box<dyn File>> {
+        self.direct.open(kind, path, lower)
+    }
+
+    fn sync_wal(&self, wal: &std::fs::File) -> std::io::Result<()> {
+        if self.is_slow.load(Ordering::SeqCst) {
+            self.gate.pass();
+        }
+        wal.sync_data()
+    }
+}
+
+#[test]
+fn a_read_only_transaction_is_answered_when_what_it_saw_is_on_disk() {
+    let (gate, is_slow) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
+    let shared = (Arc::clone(&gate), Arc::clone(&is_slow));
+    let options = Options::new().storage(move |direct| {
+        Arc::new(Slow { direct, gate: Arc::clone(&shared.0), is_slow: Arc::clone(&shared.1) })
+    });
+    let (_directory, _, db) = database(options);
+    let untouched = db.transaction().unwrap();
+    assert_eq!(ask(&untouched, "SELECT v FROM a"), 10);
+    is_slow.store(true, Ordering::SeqCst);
+    let unsynced = db.write(|tx| tx.execute("UPDATE a SET v = 11", ()));
+    eventually("it is seen", || read(&db, "SELECT v FROM a") == 11);
+    // What it saw is on disk.
+    untouched.commit().wait().unwrap();
+    let tx = db.transaction().unwrap();
+    assert_eq!(ask(&tx, "SELECT v FROM a"), 11);
+    let (commit, is_done) = (tx.commit(), Arc::new(AtomicBool::new(false)));
+    let done = Arc::clone(&is_done);
+    let waiting = thread::spawn(move || {
+        commit.wait().unwrap();
+        done.store(true, Ordering::SeqCst);
+    });
+    eventually("the sync waits", || gate.arrivals() > 0);
+    thread::sleep(Duration::from_millis(50));
+    assert!(!is_done.load(Ordering::SeqCst), "it was answered before the sync");
+    is_slow.store(false, Ordering::SeqCst);
+    gate.open();
+    ends("both", move || {
+        waiting.join().unwrap();
+        unsynced.wait().unwrap();
+    });
+}
+
+/// A value that the engine may drop, and must not die of.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("the drop of a value");
+        }
+    }
+}
+
+#[test]
+fn a_value_whose_drop_panics_hurts_nobody() {
+    let (_directory, _, db) = database(Options::new());
+    for _ in 0..3 {
+        let (rerun, neighbour, dropped) = as_one_batch(&db, || {
+            let rerun = db.write(|tx| {
+                tx.execute("UPDATE a SET v = v + 1", ())?;
+                Ok::<_, Error>(Bomb)
+            });
+            let neighbour = db.write(|tx| {
+                tx.execute("UPDATE b SET v = v + 1", ())?;
+                Err::<(), _>(Error::aborted("never mind"))
+            });
+            let held = Bomb;
+            let dropped = db.write(move |_| {
+                let _ = &held;
+                Ok::<_, Error>(Bomb)
+            });
+            (rerun, neighbour, dropped)
+        });
+        drop(dropped);
+        assert_eq!(neighbour.wait().unwrap_err().kind(), ErrorKind::Aborted);
+        std::mem::forget(rerun.wait().unwrap());
+        // The payload of a panic is such a value, too.
+        let panicking = db.write(|_| -> Result<(), Error> { std::panic::panic_any(Bomb) });
+        drop(panicking);
+        let mut read = Box::pin(db.read(|_| Ok::<_, Error>(Bomb)));
+        let _ = crate::patience::poll_once(&mut read);
+        drop(read);
+    }
+    write(&db, "UPDATE b SET v = 21");
+    assert_eq!(read(&db, "SELECT v FROM a"), 13);
+    db.close().unwrap();
+}

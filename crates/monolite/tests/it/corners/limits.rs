@@ -1,0 +1,379 @@
+//! Closures that block, nest, close, sleep or are given up: the others go on, or are told why not,
+//! within the limits.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::{Database, Error, ErrorKind, Options, Result};
+
+use super::{ask, database, number, read, write};
+use crate::patience::{Gate, ends, eventually, poll_once};
+
+/// What a write and a read may take here.
+const LIMIT: Duration = Duration::from_millis(400);
+
+/// By when everybody else is told, beyond the limit: the engine's grace and a busy machine.
+const SLACK: Duration = Duration::from_secs(3);
+
+fn limited() -> Options {
+    Options::new().readers(2).write_time_limit(LIMIT).read_time_limit(LIMIT)
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// What a write closure may try that waits for another write of the same database.
+type Waits = fn(&Database) -> Result<usize>;
+
+const ADD: &str = "UPDATE a SET v = v + 1";
+
+#[test]
+fn a_write_that_waits_for_itself_is_told_so_and_does_not_run() {
+    let ways: [Waits; 5] = [
+        |db| db.write(|tx| tx.execute(ADD, ())).wait(),
+        |db| block_on(db.write(|tx| tx.execute(ADD, ()))),
+        |db| db.try_write(|tx| tx.execute(ADD, ()))?.wait(),
+        |db| block_on(db.transact(|tx| async move { tx.execute(ADD, ()).await })),
+        |db| db.transact_blocking(|tx| tx.execute(ADD, ()).wait()),
+    ];
+    let (_directory, _, db) = database(limited());
+    for (number, way) in ways.into_iter().enumerate() {
+        let inner = db.clone();
+        let outer = db.write(move |_| Ok::<_, Error>(way(&inner)));
+        let told = ends("the outer write", move || outer.wait()).unwrap().unwrap_err();
+        let kind = if number == 2 { ErrorKind::CommitUnknown } else { ErrorKind::Invalid };
+        assert_eq!(told.kind(), kind, "{number}: {told}");
+    }
+    // Only the one that says so is not known to have not run.
+    assert_eq!(read(&db, "SELECT v FROM a"), 11);
+    // Not waited for, it runs.
+    let inner = db.clone();
+    db.write(move |_| Ok::<_, Error>(drop(inner.write(|tx| tx.execute(ADD, ()))))).wait().unwrap();
+    eventually("the inner write", || read(&db, "SELECT v FROM a") == 12);
+}
+
+#[test]
+fn a_write_that_waits_for_itself_through_another_thread_is_ended_by_its_limit() {
+    let (_directory, _, db) = database(limited());
+    let started = Instant::now();
+    let (inner, told) = (db.clone(), Arc::new(Mutex::new(None)));
+    let tell = Arc::clone(&told);
+    let outer = db.write(move |tx| {
+        tx.execute("UPDATE b SET v = 0", ())?;
+        let inner = inner.clone();
+        let waits = thread::spawn(move || inner.write(|tx| tx.execute(ADD, ())).wait());
+        *tell.lock().unwrap() = Some(waits.join().unwrap());
+        Ok::<_, Error>(())
+    });
+    let neighbour = db.write(|tx| tx.execute(ADD, ()));
+    let late = ends("the outer write", move || outer.wait()).unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Timeout, "{late}");
+    let inner = told.lock().unwrap().take().unwrap().unwrap_err();
+    assert_eq!(inner.kind(), ErrorKind::Overloaded, "{inner}");
+    assert!(inner.to_string().contains("write_time_limit"), "{inner}");
+    match ends("the neighbour", move || neighbour.wait()) {
+        Ok(_) => assert_eq!(read(&db, "SELECT v FROM a"), 11),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Overloaded),
+    }
+    assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
+    assert_eq!(read(&db, "SELECT v FROM b"), 20);
+    assert!(db.stats().refused_behind_stuck > 0);
+    db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn who_shares_a_batch_with_a_closure_that_does_not_return_is_told_and_not_committed() {
+    let (_directory, path, db) = database(limited());
+    let gate = Arc::new(Gate::default());
+    let (before, stuck, after) = crate::patience::as_one_batch(&db, || {
+        let before = db.write(|tx| tx.execute(ADD, ()));
+        let stop = Arc::clone(&gate);
+        let stuck = db.write(move |_| Ok::<_, Error>(stop.pass()));
+        (before, stuck, db.write(|tx| tx.execute(ADD, ())))
+    });
+    let started = Instant::now();
+    let told = ends("those beside it", move || [before.wait(), after.wait()]);
+    assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
+    for error in told.map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+    }
+    let later = db.write(|tx| tx.execute(ADD, ()));
+    assert_eq!(ends("a later one", move || later.wait()).unwrap_err().kind(), ErrorKind::Overloaded);
+    // Reads go on, and a close says what it waits for.
+    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    let closing = db.clone();
+    let closed = ends("the close", move || closing.close()).unwrap_err();
+    assert_eq!(closed.kind(), ErrorKind::Timeout, "{closed}");
+    gate.open();
+    assert_eq!(stuck.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    let closing = db.clone();
+    ends("the close", move || closing.close()).unwrap();
+    let reopened = Database::open(path).unwrap();
+    assert_eq!(read(&reopened, "SELECT v FROM a"), 10);
+}
+
+#[test]
+fn reads_that_wait_for_writes_beside_writes_that_wait_for_reads_all_end() {
+    let (_directory, _, db) = database(Options::new().readers(2));
+    let clients: Vec<_> = (0..6)
+        .map(|_| {
+            let db = db.clone();
+            thread::spawn(move || {
+                for _ in 0..50 {
+                    let inner = db.clone();
+                    let read = db.read(move |tx| {
+                        let v: i64 = tx.query_row("SELECT v FROM a", (), number)?;
+                        inner.write(move |tx| tx.execute("UPDATE a SET v = ?1", [v + 1])).wait()
+                    });
+                    read.wait().unwrap();
+                    let inner = db.clone();
+                    let write = db.write(move |_| {
+                        let awaited = inner.read(|tx| tx.query_row("SELECT v FROM a", (), number));
+                        inner.read(|tx| tx.query_row("SELECT v FROM a", (), number)).wait()?;
+                        block_on(awaited)
+                    });
+                    write.wait().unwrap();
+                }
+            })
+        })
+        .collect();
+    ends("all clients", move || clients.into_iter().for_each(|it| it.join().unwrap()));
+}
+
+#[test]
+fn a_statement_inside_of_its_own_transactions_map_is_told_so() {
+    let (_directory, _, db) = database(limited());
+    let tx = Arc::new(db.transaction().unwrap());
+    let same = Arc::clone(&tx);
+    let nested = tx.query_row("SELECT 1", (), move |_| Ok(same.query_row("SELECT 2", (), number).wait()));
+    let told = ends("the statement", { let tx = nested.wait(); move || tx }).unwrap().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
+    // Through another thread the limit ends it.
+    let same = Arc::clone(&tx);
+    let joined = tx.query_row("SELECT 1", (), move |_| {
+        let same = Arc::clone(&same);
+        Ok(thread::spawn(move || same.query_row("SELECT 2", (), number).wait()).join().unwrap())
+    });
+    let started = Instant::now();
+    // The limit of either may come first.
+    let told = joined.wait().and_then(|inner| inner).unwrap_err();
+    assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
+    assert_eq!(told.kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn the_last_handle_may_go_inside_of_a_map() {
+    let (_directory, path, db) = database(limited());
+    let tx = db.transaction().unwrap();
+    let answer = ends("the statement", move || {
+        let query = tx.query_row("SELECT 1", (), move |row| {
+            let _last = &db;
+            row.get::<_, i64>(0)
+        });
+        query.wait()
+    });
+    assert_eq!(answer.unwrap(), 1);
+    eventually("the end", || Database::open(&path).is_ok());
+}
+
+#[test]
+fn another_database_may_be_waited_for() {
+    let (_a, _, a) = database(limited());
+    let (_b, _, b) = database(limited());
+    let other = b.clone();
+    a.write(move |_| {
+        other.write(|tx| tx.execute(ADD, ())).wait()?;
+        block_on(other.write(|tx| tx.execute(ADD, ())))?;
+        other.transact_blocking(|tx| tx.execute(ADD, ()).wait())?;
+        other.read_durable(|tx| tx.query_row("SELECT v FROM a", (), number)).wait()
+    })
+    .wait()
+    .unwrap();
+    assert_eq!(read(&b, "SELECT v FROM a"), 13);
+}
+
+#[test]
+fn reads_that_sleep_hold_the_connections_no_longer_than_their_limit() {
+    let (_directory, _, db) = database(limited());
+    let gate = Arc::new(Gate::default());
+    let sleepers: Vec<_> = (0..2)
+        .map(|_| {
+            let (db, stop) = (db.clone(), Arc::clone(&gate));
+            thread::spawn(move || {
+                db.read(move |tx| {
+                    let mut query = tx.prepare("SELECT v FROM a UNION ALL SELECT v FROM b")?;
+                    let mut rows = query.query(())?;
+                    rows.next()?;
+                    stop.pass();
+                    rows.next()?;
+                    Ok::<_, Error>(())
+                })
+                .wait()
+            })
+        })
+        .collect();
+    eventually("both sleep", || gate.arrivals() == 2);
+    let started = Instant::now();
+    let next = db.clone();
+    ends("the next read", move || assert_eq!(read(&next, "SELECT v FROM a"), 10));
+    assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
+    let started = Instant::now();
+    for _ in 0..100 {
+        assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    }
+    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
+    // The engine looks at the time of closures every eighth of the limit.
+    thread::sleep(LIMIT);
+    gate.open();
+    for sleeper in sleepers {
+        let error = sleeper.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(error.to_string().contains("read_time_limit"), "{error}");
+    }
+    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+}
+
+#[test]
+fn a_read_of_short_statements_is_ended_by_its_limit() {
+    let (_directory, _, db) = database(limited());
+    let endless = db.read(|tx| {
+        loop {
+            tx.query_row("SELECT v FROM a", (), number)?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        #[expect(unreachable_code, reason = "it names the types")]
+        Ok::<(), Error>(())
+    });
+    let started = Instant::now();
+    assert_eq!(endless.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
+}
+
+#[test]
+fn reads_that_nobody_waits_for_any_more_stop_nobody() {
+    const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+        SELECT max(i) FROM n";
+    let (_directory, _, db) = database(Options::new().readers(2));
+    let gate = Arc::new(Gate::default());
+    for number_of in 0..10 {
+        let stop = Arc::clone(&gate);
+        let mut read = Box::pin(db.read(move |tx| {
+            if number_of % 2 == 0 {
+                stop.pass();
+            }
+            tx.query_row(ENDLESS, (), number)
+        }));
+        assert!(poll_once(&mut read).is_pending());
+        let tx = db.transaction().unwrap();
+        let mut statement = Box::pin(tx.query_row(ENDLESS, (), number));
+        assert!(poll_once(&mut statement).is_pending());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let started = Instant::now();
+    let awaited = db.clone();
+    ends("a later read", move || {
+        block_on(awaited.read(|tx| tx.query_row("SELECT v FROM a", (), number))).unwrap();
+        let tx = awaited.transaction().unwrap();
+        block_on(tx.query_row("SELECT v FROM a", (), number)).unwrap();
+    });
+    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
+    gate.open();
+    db.close().unwrap();
+}
+
+#[test]
+fn more_handles_than_the_queue_holds_go_through_as_fast_as_fewer() {
+    let (_directory, _, db) = database(Options::new().queue_capacity(64));
+    let handles: Vec<_> = (0..4_000).map(|_| db.write(|tx| tx.execute(ADD, ()))).collect();
+    // Nobody looks at any of them.
+    eventually("all are done", || db.stats().transactions > 4_000);
+    handles.into_iter().for_each(|it| assert_eq!(it.wait().unwrap(), 1));
+    assert_eq!(read(&db, "SELECT v FROM a"), 4_010);
+    assert!(db.stats().syncs < 1_000, "{} syncs", db.stats().syncs);
+}
+
+#[test]
+fn long_transactions_that_share_a_connection_are_not_replayed_for_ever() {
+    const STATEMENTS: usize = 1_000;
+    let log = |tx: &monolite::Transaction, n: usize| {
+        let insert = "INSERT INTO log(n) VALUES (?1)";
+        tx.execute(insert, [n as i64]).wait().unwrap();
+        assert_eq!(ask(tx, "SELECT max(n) FROM log"), n as i64);
+    };
+    let shared = |clients: usize| {
+        let (directory, _, db) = database(Options::new().transaction_connections(1));
+        write(&db, "CREATE TABLE log(id INTEGER PRIMARY KEY, n)");
+        let transactions: Vec<_> = (0..clients).map(|_| db.transaction().unwrap()).collect();
+        (directory, db, transactions)
+    };
+    // In turns, on one thread: a long one gets a connection more.
+    let (_directory, db, transactions) = shared(2);
+    for n in 0..STATEMENTS {
+        transactions.iter().for_each(|tx| log(tx, n));
+    }
+    let resumed = db.stats().transactions_resumed;
+    assert!(resumed < STATEMENTS as u64, "{resumed} replays");
+    // More than there are connections, each at its own pace: most statements follow one another.
+    let (_directory, db, transactions) = shared(4);
+    let clients = transactions.into_iter().map(|tx| {
+        thread::spawn(move || {
+            (0..STATEMENTS).for_each(|n| log(&tx, n));
+            tx.rollback();
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    ends("all clients", move || clients.into_iter().for_each(|it| it.join().unwrap()));
+    let resumed = db.stats().transactions_resumed;
+    assert!(resumed < 2 * STATEMENTS as u64, "{resumed} replays");
+}
+
+#[test]
+fn a_panic_in_a_map_is_the_panic_of_its_statement_in_the_last_attempt_too() {
+    let (_directory, _, db) = database(Options::new().transaction_attempts(1));
+    let writes = db.clone();
+    let outcome = ends("the transaction", move || {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            db.transact_blocking(|tx| {
+                ask(tx, "SELECT v FROM a");
+                if tx.attempt() == 1 {
+                    write(&db, "UPDATE a SET v = v + 1");
+                    tx.execute("UPDATE b SET v = v + 1", ()).wait()?;
+                    return Ok(());
+                }
+                let mapped = tx.query_row("SELECT v FROM a", (), |_| panic!("in the map"));
+                mapped.wait().map(|()| ())
+            })
+        }))
+    });
+    let payload = outcome.unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"in the map"));
+    writes.write(|tx| tx.execute(ADD, ())).wait().unwrap();
+    assert_eq!(read(&writes, "SELECT v FROM b"), 20);
+}
+
+#[test]
+fn statistics_say_whether_pages_are_seen() {
+    let (_directory, _, db) = database(Options::new());
+    assert!(db.stats().is_tracking_pages);
+    let (_directory, _, shared) = database(Options::new().sharing(monolite::Sharing::Shared));
+    assert!(!shared.stats().is_tracking_pages);
+}

@@ -1,0 +1,148 @@
+//! Changes of the schema, and who learns of them when.
+
+use monolite::{Database, Error, ErrorKind, Options, Sharing};
+
+use super::{ask, ask_writer, database, number, write};
+
+/// Every kind of connection has seen the schema as it is.
+fn warm(db: &Database) {
+    for _ in 0..2 {
+        let tx = db.transaction().unwrap();
+        ask(&tx, "SELECT count(*) FROM a");
+        tx.execute("UPDATE b SET v = 0", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        db.read(|tx| tx.query_row("SELECT count(*) FROM a", (), number)).wait().unwrap();
+    }
+}
+
+fn each_sharing(test: impl Fn(&Database)) {
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let (_directory, _, db) = database(Options::new().readers(2).sharing(sharing));
+        warm(&db);
+        test(&db);
+    }
+}
+
+#[test]
+fn a_statement_is_prepared_against_the_schema_of_its_transaction() {
+    each_sharing(|db| {
+        write(db, "ALTER TABLE a ADD COLUMN c");
+        let tx = db.transaction().unwrap();
+        tx.execute("INSERT INTO a VALUES (2, 2, 3)", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        write(db, "CREATE UNIQUE INDEX one ON a(v)");
+        let tx = db.transaction().unwrap();
+        let upsert = "INSERT INTO a VALUES (3, 2, 4) ON CONFLICT(v) DO UPDATE SET c = excluded.c";
+        tx.execute(upsert, ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        write(db, "CREATE VIEW view AS SELECT v FROM a");
+        warm(db);
+        write(
+            db,
+            "CREATE TRIGGER t INSTEAD OF INSERT ON view BEGIN
+                 INSERT INTO a(v) VALUES (new.v); END",
+        );
+        let tx = db.transaction().unwrap();
+        tx.execute("INSERT INTO view VALUES (77)", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        write(db, "CREATE INDEX gone ON a(c)");
+        warm(db);
+        write(db, "DROP INDEX gone");
+        let tx = db.transaction().unwrap();
+        let by_index = tx.query_row("SELECT v FROM a INDEXED BY gone WHERE c = 4", (), number);
+        assert_eq!(by_index.wait().unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(ask(&tx, "SELECT v FROM a WHERE c = 4"), 2);
+    });
+}
+
+#[test]
+fn a_reader_sees_every_acknowledged_change_of_the_schema() {
+    let names = |db: &Database, sql: &'static str| {
+        db.read(move |tx| {
+            let mut query = tx.prepare_cached(sql)?;
+            let at = if sql.contains("foreign") { "table" } else { "name" };
+            let names = query.query_map((), |row| row.get::<_, String>(at))?;
+            Ok::<_, Error>(names.collect::<Result<Vec<_>, _>>()?)
+        })
+        .wait()
+        .unwrap()
+    };
+    let plan = |db: &Database| -> String {
+        let sql = "EXPLAIN QUERY PLAN SELECT * FROM a WHERE v = 5 AND v + 1 = 6";
+        db.read(move |tx| tx.query_row(sql, (), |row| row.get(3))).wait().unwrap()
+    };
+    each_sharing(|db| {
+        assert_eq!(plan(db), "SCAN a");
+        assert_eq!(names(db, "PRAGMA index_list(a)"), Vec::<String>::new());
+        write(db, "CREATE INDEX on_v ON a(v)");
+        assert_eq!(names(db, "PRAGMA index_list(a)"), ["on_v"]);
+        assert!(plan(db).contains("on_v"), "{}", plan(db));
+        write(db, "ALTER TABLE a ADD COLUMN c REFERENCES b(id)");
+        assert_eq!(names(db, "PRAGMA table_info(a)"), ["id", "v", "c"]);
+        assert_eq!(names(db, "PRAGMA foreign_key_list(a)"), ["b"]);
+        write(db, "CREATE INDEX on_sum ON a(v + 1)");
+        write(
+            db,
+            "WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
+             INSERT INTO a SELECT i, 5, NULL FROM n; ANALYZE",
+        );
+        let both = plan(db);
+        write(db, "UPDATE a SET v = id; UPDATE a SET v = 5 WHERE id = 50; ANALYZE");
+        let again: String = {
+            let sql = "EXPLAIN QUERY PLAN SELECT * FROM a WHERE v = 5 AND v + 1 = 6";
+            db.write(move |tx| tx.query_row(sql, (), |row| row.get(3))).wait().unwrap()
+        };
+        assert_eq!(plan(db), again, "before: {both}");
+    });
+}
+
+#[test]
+fn a_change_of_the_schema_that_fails_half_way_poisons_nobody() {
+    let half_way = [
+        ("ALTER TABLE a ADD COLUMN c CHECK (v <> 10)", "ALTER TABLE a ADD COLUMN c"),
+        (
+            "CREATE VIRTUAL TABLE words USING fts5(x, detail = bogus)",
+            "CREATE VIRTUAL TABLE words USING fts5(x)",
+        ),
+        ("CREATE UNIQUE INDEX one ON two(x)", "CREATE INDEX one ON two(x)"),
+    ];
+    for (fails, then) in half_way {
+        let (_directory, _, db) = database(Options::new());
+        write(&db, "CREATE TABLE two(x); INSERT INTO two VALUES (1), (1)");
+        let handled = db.write(move |tx| {
+            tx.execute("UPDATE b SET v = 1", ())?;
+            for _ in 0..2 {
+                tx.execute(fails, ()).unwrap_err();
+                tx.execute_batch(fails).unwrap_err();
+                tx.prepare(fails)?.execute(()).unwrap_err();
+                tx.prepare_cached(fails)?.execute(()).unwrap_err();
+            }
+            Ok::<_, Error>(())
+        });
+        handled.wait().unwrap();
+        let tx = db.transaction().unwrap();
+        tx.execute(fails, ()).wait().unwrap_err();
+        tx.execute("UPDATE b SET v = 2", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        let tx = db.transaction().unwrap();
+        tx.execute(then, ()).wait().unwrap_or_else(|error| panic!("{then}: {error}"));
+        tx.rollback();
+        assert_eq!(ask_writer(&db, "SELECT v FROM b"), 2);
+        db.write(move |tx| tx.execute_batch(then)).wait().unwrap();
+    }
+}
+
+#[test]
+fn a_change_of_the_schema_that_is_undone_is_forgotten() {
+    let (_directory, _, db) = database(Options::new());
+    for sql in ["CREATE TABLE c(x)", "ALTER TABLE a RENAME TO c", "DROP TABLE a"] {
+        let tx = db.transaction().unwrap();
+        tx.savepoint("s").wait().unwrap();
+        tx.execute(sql, ()).wait().unwrap();
+        tx.rollback_to("s").wait().unwrap();
+        assert_eq!(ask(&tx, "SELECT v FROM a"), 10, "{sql}");
+        tx.execute("UPDATE b SET v = v + 1", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+        assert_eq!(ask_writer(&db, "SELECT v FROM a"), 10, "{sql}");
+    }
+}

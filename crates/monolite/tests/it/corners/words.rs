@@ -1,0 +1,68 @@
+//! What messages say.
+
+use std::error::Error as _;
+
+use monolite::{Error, ErrorKind, Options};
+
+use super::{database, write};
+
+#[test]
+fn a_refusal_says_what_to_do_and_nothing_that_does_not_help() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, "CREATE VIRTUAL TABLE words USING fts4(x)");
+    write(&db, "INSERT INTO words VALUES ('one')");
+    write(&db, "INSERT INTO words VALUES ('two')");
+    let refusals = [
+        ("PRAGMA journal_mode = DELETE", "the engine needs the WAL"),
+        ("PRAGMA synchronous = OFF", "option durability"),
+        ("PRAGMA cache_size = 7", "writer_cache_bytes"),
+        ("PRAGMA recursive_triggers = ON", "triggers do not fire themselves"),
+        ("PRAGMA reverse_unordered_selects = ON", "no option of monolite::Options"),
+        ("VACUUM", "plain SQLite"),
+        ("VACUUM INTO 'copy.db'", "plain SQLite"),
+        ("SELECT optimize(words) FROM words LIMIT 1", "use the command"),
+    ];
+    for (sql, says) in refusals {
+        let by_write = db.write(move |tx| tx.query_row(sql, (), |_| Ok(()))).wait().unwrap_err();
+        let by_batch = db.write(move |tx| tx.execute_batch(sql)).wait().unwrap_err();
+        let tx = db.transaction().unwrap();
+        let by_transaction = tx.query_row(sql, (), |_| Ok(())).wait().unwrap_err();
+        for error in [by_write, by_batch, by_transaction] {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+            assert!(error.to_string().contains(says), "{sql}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_savepoint_that_is_not_open_is_named_as_its_user_names_it() {
+    let (_directory, _, db) = database(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.savepoint("outer").wait().unwrap();
+    for undone in [tx.rollback_to("gone"), tx.release("gone")] {
+        let error = undone.wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("no savepoint named \"gone\""), "{error}");
+    }
+    tx.release("OUTER").wait().unwrap();
+    assert!(tx.release("outer").wait().is_err());
+    tx.execute("UPDATE a SET v = 1", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+}
+
+#[test]
+fn an_error_says_everything_once() {
+    let (_directory, _, db) = database(Options::new());
+    for sql in ["SELECT * FROM missing", "INSERT INTO a VALUES (1, 1)", "COMMIT"] {
+        let error: Error = db.write(move |tx| tx.execute_batch(sql)).wait().unwrap_err();
+        let mut said = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            let text = next.to_string();
+            assert!(!said.contains(&text), "{sql}: {said}: {text}");
+            said.push_str(&text);
+            cause = next.source();
+        }
+        assert_eq!(format!("{:#}", anyhow::Error::from(error)), said);
+    }
+}
