@@ -161,7 +161,10 @@ impl StdError for Error {}
 
 impl From<rusqlite::Error> for Error {
     fn from(source: rusqlite::Error) -> Error {
-        let extended_code = source.sqlite_error().map(|e| e.extended_code);
+        let extended_code = match &source {
+            rusqlite::Error::SqlInputError { error, .. } => Some(error.extended_code),
+            _ => source.sqlite_error().map(|e| e.extended_code),
+        };
         if extended_code == Some(rusqlite::ffi::SQLITE_IOERR_DATA) {
             let (kind, message) = (ErrorKind::Corrupt, damaged_page());
             return Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }));

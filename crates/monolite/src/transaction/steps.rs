@@ -176,7 +176,7 @@ impl Observer {
         let columns = statement.column_count();
         if self.rows == 0 {
             for i in 0..columns {
-                self.tagged(b'n', statement.column_name(i)?.as_bytes());
+                self.tagged(b'n', without_number(statement.column_name(i)?).as_bytes());
             }
         }
         self.number(b'R', columns as u64);
@@ -212,6 +212,15 @@ impl Observer {
     fn seen(&self) -> Seen {
         let digest = self.hasher.finish128().as_u128();
         Seen { rows: self.rows, ended: self.ended, digest }
+    }
+}
+
+/// The name of a column without the number by which SQLite has made it unique in a subquery: after
+/// the third it is drawn by chance.
+fn without_number(name: &str) -> &str {
+    match name.trim_end_matches(|end: char| end.is_ascii_digit()).strip_suffix(':') {
+        Some(rest) if !name.ends_with(':') => rest,
+        _ => name,
     }
 }
 
@@ -499,4 +508,11 @@ fn too_much(most_bytes: usize) -> Error {
          smaller pieces, with Database::read, or raise the option"
     );
     Error::new(ErrorKind::Invalid, message)
+}
+
+#[test]
+fn only_the_number_that_makes_a_name_unique_is_left_out() {
+    for (name, rest) in [("x:1", "x"), ("x:", "x:"), ("x1", "x1"), ("1", "1"), ("a:b:27", "a:b")] {
+        assert_eq!(without_number(name), rest);
+    }
 }
