@@ -44,9 +44,10 @@ impl Database {
     /// tell. `Ok` commits it, an error or a panic rolls it back, and either way its neighbours in
     /// the batch are not touched.
     ///
-    /// `body` is handed to the writer thread at once, or as soon as the queue has room and the
-    /// handle is waited for or polled. It may be run more than once before its one result is
-    /// delivered (see [`Tx::attempt`]), so it should change nothing but the database.
+    /// `body` is handed to the writer thread at once, or as soon as the queue has room and it is its
+    /// turn, whether the handle is waited for or not. It may be run more than once before its one
+    /// result is delivered (see [`Tx::attempt`]), so it should change nothing but the database. It
+    /// should not block: the writer does nothing else meanwhile.
     ///
     /// # Durability
     /// The result is delivered when the transaction is on disk, unless the database was opened with
@@ -154,9 +155,10 @@ impl Database {
     ///
     /// `body` is run again when its transaction conflicts with another one, after a short random
     /// rest; after as many conflicts as the option `transaction_attempts` allows it runs once more,
-    /// alone in the writer, for no longer than the option `lease_time_limit`. So it always
-    /// finishes, and it should change nothing but the database. The transaction is rolled back when
-    /// `body` returns an error.
+    /// alone in the writer, for no longer than the option `lease_time_limit`; all other writes wait
+    /// meanwhile. So it ends: with a commit, unless `body` takes longer than that in its last
+    /// attempt (`Timeout`). It should change nothing but the database. The transaction is rolled
+    /// back when `body` returns an error.
     ///
     /// # Cancellation
     /// Dropping the future rolls the transaction back, unless the commit has been handed to the
@@ -203,6 +205,9 @@ impl Database {
     /// # Errors
     /// `Poisoned` when a sync failed earlier; `Storage` when the last checkpoint failed. Nothing
     /// acknowledged is lost by that: the next open recovers it from the WAL.
+    /// `Invalid` inside of a closure of this database, for whose end it would wait: nothing is
+    /// closed. (Dropping the last handle there is fine.) `Timeout` when a closure of this database
+    /// has overrun its time limit and does not return: the close is completed when it does.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
     }

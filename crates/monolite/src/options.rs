@@ -192,17 +192,21 @@ impl Options {
         self
     }
 
-    /// Longest time one write transaction may take in the writer: 1 ms to 1 h. Default: 5 s. It is
-    /// interrupted and rolled back alone when that time is over. Everybody else waits for it, so
-    /// this is the worst wait that one transaction can cause.
+    /// Longest time one write transaction may take in the writer: 1 ms to 1 h. Default: 5 s. Its
+    /// statement is interrupted and it is rolled back alone when that time is over. Everybody else
+    /// waits for it, so this is the worst wait that one transaction can cause: when its closure does
+    /// not return (it sleeps, or waits for somebody who waits for it), they are refused with
+    /// `Overloaded` after a quarter of this time more, at least 250 ms.
     #[must_use]
     pub fn write_time_limit(mut self, time: Duration) -> Options {
         self.write_time_limit = time;
         self
     }
 
-    /// Longest time a read may take: 1 ms to 24 h. Default: 60 s. A long read keeps the WAL from
-    /// starting anew; when the WAL nears its limit the read is ended earlier.
+    /// Longest time a read, or a statement of an interactive transaction, may take: 1 ms to 24 h.
+    /// Default: 60 s. A long read keeps the WAL from starting anew; when the WAL nears its limit the
+    /// read is ended earlier. The time of its closure counts; that is looked at every eighth of the
+    /// limit (5 to 500 ms). A closure that goes on beyond it holds up nobody else.
     #[must_use]
     pub fn read_time_limit(mut self, time: Duration) -> Options {
         self.read_time_limit = time;
@@ -239,7 +243,8 @@ impl Options {
     /// Most pairs of connections on which interactive transactions run: 1 to 4,096. Default: 64.
     /// They are opened as they are needed, with up to 2 MiB of page cache each. A transaction that
     /// finds its connection taken by another one is replayed on the next, which costs time and
-    /// never its result.
+    /// never its result. So that this does not take ever longer, long transactions may have as many
+    /// pairs again.
     #[must_use]
     pub fn transaction_connections(mut self, pairs: usize) -> Options {
         self.transaction_connections = pairs;
@@ -280,6 +285,7 @@ impl Options {
     }
 
     /// How often `transact` tries before it takes a lease of the writer: 1 to 1,000. Default: 10.
+    /// More attempts keep others from waiting for it, see [`Options::lease_time_limit`].
     #[must_use]
     pub fn transaction_attempts(mut self, attempts: u32) -> Options {
         self.transaction_attempts = attempts;

@@ -71,8 +71,8 @@ pub struct Stats {
     pub open_transactions: u64,
     /// Interactive transactions of which the writer replayed and compared everything at commit.
     pub transactions_replayed: u64,
-    /// Interactive transactions of which the writer replayed the writes alone, because no page that
-    /// they had read was changed since.
+    /// Interactive transactions of which the writer left out the queries at the beginning, because
+    /// no page that they had read was changed since.
     pub transactions_unchanged: u64,
     /// Interactive transactions that changed nothing, so that their commit cost nothing.
     pub transactions_read_only: u64,

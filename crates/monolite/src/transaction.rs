@@ -198,14 +198,16 @@ impl Transaction {
 
     /// Commits: has the writer do everything again, compare, and keep it.
     ///
-    /// The transaction is handed to the writer at once, or as soon as its queue has room and the
-    /// handle is waited for or polled. A transaction that has changed nothing is done at once.
+    /// The transaction is handed to the writer at once, or as soon as its queue has room. A
+    /// transaction that has changed nothing is not, and waits only for what it saw to be on disk.
     ///
     /// # Durability
-    /// As that of [`Database::write`](crate::Database::write): `Ok` means on disk, by default.
+    /// As that of [`Database::write`](crate::Database::write): `Ok` means on disk, by default; of a
+    /// transaction that has changed nothing, that what it saw is.
     ///
     /// # Errors
-    /// `Conflict` when a statement would answer otherwise now: run the transaction again. The error
+    /// `Conflict` when a statement would answer otherwise now: run the transaction again. `Invalid`
+    /// when one would although nothing was changed, since its answer cannot be repeated. The error
     /// that ended the transaction earlier, if one did. Those of [`Write::wait`]; after
     /// `CommitUnknown` the transaction may have been committed: to be able to repeat a commit
     /// whatever happened, use [`Transaction::commit_once`].
@@ -330,8 +332,8 @@ type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
 ///
 /// # Cancellation
 /// Dropping one that nobody has waited for or polled does nothing. Dropping an awaited one before
-/// it is done ends the transaction, because whether the statement was run is not known: whatever
-/// follows fails with [`ErrorKind::Aborted`].
+/// it is done ends the statement, and the transaction with it, because whether the statement was run
+/// is not known: whatever follows fails with [`ErrorKind::Aborted`].
 #[must_use = "a statement does nothing until it is waited for or awaited"]
 pub struct Execution<'t, T> {
     open: &'t Arc<Open>,
