@@ -28,7 +28,6 @@ const REPORTING: &[&str] = &[
     "index_xinfo",
     "integrity_check",
     "module_list",
-    "optimize",
     "page_count",
     "pragma_list",
     "quick_check",
@@ -38,7 +37,10 @@ const REPORTING: &[&str] = &[
 ];
 
 /// Pragmas that are part of the database's contents: transactional, hence allowed to change.
-const CONTENT: &[&str] = &["user_version", "application_id"];
+const CONTENT: &[&str] = &["user_version", "application_id", OPTIMIZE];
+
+/// Runs `ANALYZE` where that is due.
+const OPTIMIZE: &str = "optimize";
 
 /// Pragmas that may be asked and not set, and where the value comes from.
 const READ_ONLY: &[(&str, &str)] = &[
@@ -93,6 +95,15 @@ const REPORTS: &[&str] = &[
 pub(crate) fn is_report(action: &AuthAction<'_>) -> bool {
     match action {
         AuthAction::Pragma { pragma_name, pragma_value: None } => is_one_of(REPORTS, pragma_name),
+        _ => false,
+    }
+}
+
+/// Whether `action` is a pragma that may change the database although SQLite calls its statement one
+/// that only reads.
+pub(crate) fn may_change(action: &AuthAction<'_>) -> bool {
+    match action {
+        AuthAction::Pragma { pragma_name, .. } => is_one_of(&[OPTIMIZE], pragma_name),
         _ => false,
     }
 }

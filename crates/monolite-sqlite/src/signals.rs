@@ -28,6 +28,8 @@ impl Traits {
     pub(crate) const STATISTICS: Traits = Traits(4);
     /// It reports on the connection or the file rather than on the data.
     const REPORT: Traits = Traits(8);
+    /// It may change the database although SQLite calls it one that only reads.
+    const MAY_CHANGE: Traits = Traits(16);
 
     /// Whether there are none.
     pub fn is_empty(self) -> bool {
@@ -45,6 +47,12 @@ impl Traits {
         self.has(Traits::REPORT)
     }
 
+    /// Whether the statement may change the database although SQLite calls it one that only reads
+    /// (`PRAGMA optimize`, which runs `ANALYZE` when it finds that necessary).
+    pub fn may_change(self) -> bool {
+        self.has(Traits::MAY_CHANGE)
+    }
+
     fn of(action: &AuthAction<'_>, database: Option<&str>) -> Traits {
         let mut traits = Traits::default();
         let mut add = |applies: bool, one: Traits| {
@@ -56,6 +64,7 @@ impl Traits {
         add(tracking::changes_schema(action), Traits::SCHEMA);
         add(tracking::changes_statistics(action), Traits::STATISTICS);
         add(rules::is_report(action), Traits::REPORT);
+        add(rules::may_change(action), Traits::MAY_CHANGE);
         traits
     }
 }

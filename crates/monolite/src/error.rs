@@ -83,8 +83,7 @@ impl Error {
         matches!(self.0.source, Some(rusqlite::Error::QueryReturnedNoRows))
     }
 
-    /// What SQLite said, where it is the cause, and not where in the text of the statement: that is
-    /// said of a statement that is prepared and not of one that was prepared before.
+    /// What SQLite said, where it is the cause.
     pub(crate) fn said(&self) -> &str {
         match &self.0.source {
             Some(rusqlite::Error::SqliteFailure(_, Some(text))) => text,
@@ -174,6 +173,10 @@ impl From<rusqlite::Error> for Error {
         let message = if code == Some(ErrorCode::OutOfMemory) {
             // SQLite's own text is often another one, or only a file's name.
             "SQLite was refused memory; free some, then try again".into()
+        } else if let rusqlite::Error::SqlInputError { msg, .. } = &source {
+            // Without the place in the text, which is not known of a statement that was prepared
+            // before: the same refusal is told in the same words.
+            msg.clone()
         } else {
             source.to_string()
         };

@@ -6,8 +6,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::PageSet;
+use monolite_sqlite::rusqlite::Statement;
 use monolite_sqlite::vfs::Changes;
+use monolite_sqlite::{PageSet, Traits};
 
 use super::pins::{Kept, Pin};
 use crate::clock::Clock;
@@ -131,7 +132,10 @@ impl Session {
 
     /// Whether `sql` only reads; `None` when it cannot be prepared.
     pub(crate) fn only_reads(&self, sql: &str) -> Option<bool> {
-        self.reader.connection.with_statement(sql, |statement| statement.readonly()).ok()
+        let reads = |statement: &mut Statement<'_>, traits: Traits| {
+            statement.readonly() && !traits.may_change()
+        };
+        self.reader.connection.with_statement_and_traits(sql, reads).ok()
     }
 
     /// The latest batch that its snapshot may contain.

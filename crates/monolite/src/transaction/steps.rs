@@ -154,8 +154,8 @@ impl Observer {
         let is_report = traits.is_report() || statement.is_explain() != 0;
         self.nature = match statement.readonly() {
             _ if is_report => Nature::Report,
-            true => Nature::Query,
-            false => Nature::Change,
+            true if !traits.may_change() => Nature::Query,
+            _ => Nature::Change,
         };
     }
 

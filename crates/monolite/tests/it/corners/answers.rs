@@ -379,3 +379,15 @@ fn a_name_that_sqlite_makes_unique_by_chance_is_no_conflict() {
     tx.query_map(sql, (), |_| Ok(())).wait().unwrap();
     tx.commit().wait().unwrap();
 }
+
+#[test]
+fn statistics_that_pragma_optimize_makes_are_committed() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, "CREATE INDEX on_v ON a(v)");
+    let tx = db.transaction().unwrap();
+    tx.execute("PRAGMA optimize(0x10002)", ()).wait().unwrap();
+    let made = "SELECT count(*) FROM sqlite_stat1 WHERE idx = 'on_v'";
+    assert_eq!(ask(&tx, made), 1);
+    tx.commit().wait().unwrap();
+    assert_eq!(read(&db, made), 1);
+}
