@@ -30,10 +30,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthContext;
 use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
+use crate::counts::Counts;
 use crate::memory::Budget;
 use crate::overlay::{self, OverlayState};
 use crate::pcache::MainCache;
-use crate::counts::Counts;
 use crate::revoke::Revoker;
 use crate::signals::{Signals, Traits};
 use crate::statements::{Own, Prepared};
@@ -392,8 +392,11 @@ impl Connection {
             return Ok(());
         }
         let raise = traits.has(Traits::STATISTICS) && self.may_write();
-        let raised =
-            if raise { self.signals.as_engine(|| raise_schema_version(self.raw())) } else { Ok(()) };
+        let raised = if raise {
+            self.signals.as_engine(|| raise_schema_version(self.raw()))
+        } else {
+            Ok(())
+        };
         raised.and_then(|()| self.verify_schema()).inspect_err(|_| self.signals.add(traits))
     }
 

@@ -99,8 +99,8 @@ pub(crate) fn is_report(action: &AuthAction<'_>) -> bool {
     }
 }
 
-/// Whether `action` is a pragma that may change the database although SQLite calls its statement one
-/// that only reads.
+/// Whether `action` is a pragma that may change the database although SQLite calls its statement
+/// one that only reads.
 pub(crate) fn may_change(action: &AuthAction<'_>) -> bool {
     match action {
         AuthAction::Pragma { pragma_name, .. } => is_one_of(&[OPTIMIZE], pragma_name),

@@ -24,9 +24,9 @@
 //!
 //! # Not here
 //! The gathering of WAL frames is in [`gather`](self::Gather), their copies for readers in
-//! `recent`, the record of changed pages in [`changes`](self::Changes), the locks of a database that
-//! is one process's alone in `locks`; the C side is in `shim` (SQLite calls us) and `lower` (we call
-//! SQLite), which hold all `unsafe` of this module.
+//! `recent`, the record of changed pages in [`changes`](self::Changes), the locks of a database
+//! that is one process's alone in `locks`; the C side is in `shim` (SQLite calls us) and `lower`
+//! (we call SQLite), which hold all `unsafe` of this module.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;

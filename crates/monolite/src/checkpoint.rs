@@ -17,10 +17,11 @@
 //!    grows by an eighth more.
 //! 4. A reader with an old snapshot stops both copying and restart. From half of the limit on it
 //!    is given [`GRACE`], from three quarters on only [`SHORT`]; then its snapshot is revoked.
-//! 5. The writer starts no batch without room for one ([`Checkpoints::reserve`]): it waits, finishing
-//!    checkpoints and revoking the readers that prevent it, and refuses with `Overloaded` when room
-//!    does not come. The WAL's limit itself is kept by the VFS, which refuses a commit that would
-//!    cross it; the writer then has the WAL start anew in the same way ([`Room::start_anew`]).
+//! 5. The writer starts no batch without room for one ([`Checkpoints::reserve`]): it waits,
+//!    finishing checkpoints and revoking the readers that prevent it, and refuses with `Overloaded`
+//!    when room does not come. The WAL's limit itself is kept by the VFS, which refuses a commit
+//!    that would cross it; the writer then has the WAL start anew in the same way
+//!    ([`Room::start_anew`]).
 //!
 //! # Threads and locks
 //! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the

@@ -1,8 +1,8 @@
 //! Owns the place where one caller waits for one result, blocking or as a future.
 //!
 //! # Invariants
-//! - No code of the application that runs on a thread of the engine brings that thread down: a waker
-//!   that panics, or a value whose drop does ([`discard`]).
+//! - No code of the application that runs on a thread of the engine brings that thread down: a
+//!   waker that panics, or a value whose drop does ([`discard`]).
 //!
 //! # Threads and locks
 //! One mutex per result, held for a few instructions by the thread that delivers and the one that

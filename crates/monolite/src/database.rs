@@ -44,10 +44,10 @@ impl Database {
     /// tell. `Ok` commits it, an error or a panic rolls it back, and either way its neighbours in
     /// the batch are not touched.
     ///
-    /// `body` is handed to the writer thread at once, or as soon as the queue has room and it is its
-    /// turn, whether the handle is waited for or not. It may be run more than once before its one
-    /// result is delivered (see [`Tx::attempt`]), so it should change nothing but the database. It
-    /// should not block: the writer does nothing else meanwhile.
+    /// `body` is handed to the writer thread at once, or as soon as the queue has room and it is
+    /// its turn, whether the handle is waited for or not. It may be run more than once before its
+    /// one result is delivered (see [`Tx::attempt`]), so it should change nothing but the database.
+    /// It should not block: the writer does nothing else meanwhile.
     ///
     /// # Durability
     /// The result is delivered when the transaction is on disk, unless the database was opened with

@@ -102,20 +102,12 @@ impl Engine {
         let capacity = options.queue_capacity;
         let queue = Arc::new(WriteQueue::new(database, capacity, Arc::clone(&progress)));
         let handover = Arc::new(Handover::new(capacity));
-        let reads = read_side(
-            database,
-            (opened.readers, opened.open_reader, opened.sessions),
-            (opened.is_exclusive, &opened.wal),
-            options,
-            &progress,
-            &recorder,
-        );
-        let checkpoints = Arc::new(Checkpoints::new(
-            Arc::clone(&opened.wal),
-            Arc::clone(&reads),
-            options,
-            Arc::clone(&recorder),
-        ));
+        let connections = (opened.readers, opened.open_reader, opened.sessions);
+        let kept = (opened.is_exclusive, &opened.wal);
+        let reads = read_side(database, connections, kept, options, &progress, &recorder);
+        let (control, figures) = (Arc::clone(&opened.wal), Arc::clone(&recorder));
+        let checkpoints = Checkpoints::new(control, Arc::clone(&reads), options, figures);
+        let checkpoints = Arc::new(checkpoints);
         let transactions = transactions(options, &reads, &queue, &recorder);
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, control) = (Arc::clone(&recorder), Arc::clone(&opened.wal));
@@ -130,14 +122,7 @@ impl Engine {
             recorder: Arc::clone(&recorder),
             clock,
         });
-        let watchdog = Arc::new(Watchdog::new(
-            Arc::clone(&queue),
-            Arc::clone(writer.in_flight()),
-            Arc::clone(&reads),
-            Arc::clone(&options.clock),
-            Arc::clone(&recorder),
-            options.write_time_limit,
-        ));
+        let watchdog = watchdog(options, &queue, &writer, &reads, &recorder);
         let write_loop = WriteLoop {
             database,
             queue: Arc::clone(&queue),
@@ -152,8 +137,8 @@ impl Engine {
             queue: Arc::clone(&queue),
             progress: Arc::clone(&progress),
         };
-        let watching = Arc::clone(&watchdog);
         reads.threads.start()?;
+        let watching = Arc::clone(&watchdog);
         let running = Running {
             writer: spawn("monolite-write", move || write_loop.run(writer))?,
             syncer: spawn("monolite-sync", move || syncer.run())?,
@@ -161,9 +146,6 @@ impl Engine {
             watchdog: spawn("monolite-watch", move || watching.run())?,
             files: opened.files,
         };
-        let wal = opened.wal;
-        let own_threads = running.threads();
-        let life = Arc::new(Life::new(running));
         Ok(Engine {
             database,
             queue,
@@ -174,11 +156,11 @@ impl Engine {
             progress,
             recorder,
             watchdog,
-            wal,
+            wal: opened.wal,
             wal_frames_discarded: opened.wal_frames_discarded,
             is_tracking_pages: opened.is_tracking_pages,
-            own_threads,
-            life,
+            own_threads: running.threads(),
+            life: Arc::new(Life::new(running)),
         })
     }
 
@@ -381,6 +363,23 @@ fn spawn<T: Send + 'static>(
         let message = format!("the thread {name} cannot be started: {error}");
         Error::new(ErrorKind::Storage, message)
     })
+}
+
+fn watchdog(
+    options: &Options,
+    queue: &Arc<WriteQueue>,
+    writer: &Writer,
+    reads: &Arc<ReadSide>,
+    recorder: &Arc<Recorder>,
+) -> Arc<Watchdog> {
+    Arc::new(Watchdog::new(
+        Arc::clone(queue),
+        Arc::clone(writer.in_flight()),
+        Arc::clone(reads),
+        Arc::clone(&options.clock),
+        Arc::clone(recorder),
+        options.write_time_limit,
+    ))
 }
 
 fn read_side(

@@ -107,22 +107,19 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         None => canonical(path)?,
     };
     let registration = Registration::new(&path)?;
-    let wal = Arc::new(match options.sharing {
-        Sharing::Exclusive => WalControl::keeping_frames(options.wal_limit_bytes),
-        Sharing::Shared => WalControl::new(options.wal_limit_bytes),
-    });
-    let lower = match options.sharing {
-        Sharing::Exclusive => Lower::UnixExcl,
-        Sharing::Shared => Lower::Unix,
+    let is_exclusive = options.sharing == Sharing::Exclusive;
+    let (wal, lower) = match options.sharing {
+        Sharing::Exclusive => {
+            (WalControl::keeping_frames(options.wal_limit_bytes), Lower::UnixExcl)
+        }
+        Sharing::Shared => (WalControl::new(options.wal_limit_bytes), Lower::Unix),
     };
+    let wal = Arc::new(wal);
     let purpose = if options.page_checksums { ChecksumUse::Verify } else { ChecksumUse::Keep };
     let checksums = Arc::new(PageChecksums::new(purpose));
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(lower, Arc::clone(&storage))?;
-    let overlays = match options.sharing {
-        Sharing::Exclusive => Some(vfs.register_overlays(Arc::clone(&storage))?),
-        Sharing::Shared => None,
-    };
+    let overlays = is_exclusive.then(|| vfs.register_overlays(Arc::clone(&storage))).transpose()?;
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
     let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
         opener.writer(patience)?;
@@ -131,7 +128,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         return Err(no_checksums(&path));
     }
     let fail = |error: io::Error| io_error(&path, &error);
-    let is_alone = options.sharing == Sharing::Exclusive && temporary.is_none();
+    let is_alone = is_exclusive && temporary.is_none();
     let hold = is_alone.then(|| Hold::new(&path)).transpose().map_err(fail)?;
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
     let wal_file = WalFile::open(&path, storage).map_err(fail)?;
@@ -154,8 +151,8 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         wal,
         wal_file,
         durability,
-        is_exclusive: options.sharing == Sharing::Exclusive,
-        is_tracking_pages: options.sharing == Sharing::Exclusive && sees_pages(),
+        is_exclusive,
+        is_tracking_pages: is_exclusive && sees_pages(),
         wal_frames_discarded,
         files: Files {
             hold,

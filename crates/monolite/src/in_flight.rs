@@ -1,5 +1,5 @@
-//! Owns the transactions that the writer has taken from its queue and not handed on, while it runs a
-//! closure: within reach of others, should the closure not return.
+//! Owns the transactions that the writer has taken from its queue and not handed on, while it runs
+//! a closure: within reach of others, should the closure not return.
 //!
 //! # Algorithm
 //! The writer leaves them here before it runs a closure and collects them afterwards. When a

@@ -104,11 +104,7 @@ impl Progress {
 
     /// Calls `told` when batch `number` is durable, now or later on another thread, or with
     /// `Poisoned` when that will not happen.
-    pub(crate) fn when_durable(
-        &self,
-        number: u64,
-        told: impl FnOnce(Result<()>) + Send + 'static,
-    ) {
+    pub(crate) fn when_durable(&self, number: u64, told: impl FnOnce(Result<()>) + Send + 'static) {
         let mut durable = self.durable();
         let verdict = if durable.number >= number { Ok(()) } else { self.check_poison() };
         if durable.number < number && verdict.is_ok() {

@@ -14,8 +14,9 @@
 //! one, and a spin that saw nothing is not repeated until another short sleep.
 //!
 //! An item that finds no room waits before the door, and its producer gets a ticket, with which it
-//! can take the item back. Each place that becomes free is given to the one that has waited longest,
-//! whatever its producer does meanwhile: one that holds many tickets may look at one after another.
+//! can take the item back. Each place that becomes free is given to the one that has waited
+//! longest, whatever its producer does meanwhile: one that holds many tickets may look at one after
+//! another.
 //!
 //! # Invariants
 //! - Never holds more than `capacity` items that are in. Nobody waits while there is room.

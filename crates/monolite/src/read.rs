@@ -51,8 +51,8 @@ impl ReadSide {
     }
 
     /// Revokes the snapshots of reads and statements that have been going on for longer than `age`
-    /// and are not the latest: they keep the WAL from being copied. A batch outdates them as soon as
-    /// it may be seen.
+    /// and are not the latest: they keep the WAL from being copied. A batch outdates them as soon
+    /// as it may be seen.
     pub(crate) fn revoke_outdated(&self, age: Duration) {
         let exposed = self.progress.exposed();
         self.revoke(age, |watch, began_by| watch.revoke_outdated(exposed, began_by));
@@ -116,8 +116,8 @@ where
     /// Blocks while every reader connection is in use.
     ///
     /// # Errors
-    /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout` when the read,
-    /// its closure's own time included, took longer than the option `read_time_limit`, or no
+    /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout` when the
+    /// read, its closure's own time included, took longer than the option `read_time_limit`, or no
     /// connection was free for as long; `Closed`; `Poisoned` (a durable read only); `Invalid` when
     /// reads of one thread are nested deeper than there are readers.
     ///

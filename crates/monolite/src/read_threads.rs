@@ -2,9 +2,9 @@
 //!
 //! # Algorithm
 //! There is a thread for each reader connection. One whose work has overrun the time of a read, or
-//! is not wanted any more, may be in the middle of a closure that sleeps, and cannot be ended. It is
-//! *lost*, and another one is started in its place; when its work ends, it ends, too. So work that
-//! hangs takes no thread from the others, until as many are lost as there may be.
+//! is not wanted any more, may be in the middle of a closure that sleeps, and cannot be ended. It
+//! is *lost*, and another one is started in its place; when its work ends, it ends, too. So work
+//! that hangs takes no thread from the others, until as many are lost as there may be.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,7 +79,9 @@ impl ReadThreads {
         let mut jobs = VecDeque::new();
         while self.queue.take(1, &mut jobs, None) != Taken::Closed {
             for job in jobs.drain(..) {
-                worker.busy_since.store(nanos(self.clock.now()).max(LONG_AGO + 1), Ordering::Release);
+                worker
+                    .busy_since
+                    .store(nanos(self.clock.now()).max(LONG_AGO + 1), Ordering::Release);
                 job.run(&worker.busy_since);
                 worker.busy_since.store(0, Ordering::Release);
             }
@@ -89,8 +91,8 @@ impl ReadThreads {
         }
     }
 
-    /// Replaces the threads whose work has been going on since before `began_by`, or is not wanted any
-    /// more.
+    /// Replaces the threads whose work has been going on since before `began_by`, or is not wanted
+    /// any more.
     pub(crate) fn replace_lost(self: &Arc<Self>, began_by: Duration) {
         let mut workers = self.workers();
         workers.all.retain(|(_, handle)| !handle.is_finished());

@@ -57,9 +57,9 @@ pub struct Stats {
     /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
     /// crash interrupted, or behind damage.
     pub wal_frames_discarded: u64,
-    /// Whether the engine sees which pages are read: not when another library has initialised SQLite
-    /// in this process before. Then interactive transactions are always replayed whole, and readers
-    /// empty their page caches at each commit.
+    /// Whether the engine sees which pages are read: not when another library has initialised
+    /// SQLite in this process before. Then interactive transactions are always replayed whole, and
+    /// readers empty their page caches at each commit.
     pub is_tracking_pages: bool,
     /// Checkpoint passes in the background.
     pub checkpoint_passes: u64,

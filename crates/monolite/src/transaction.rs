@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
 //! is done again and compared, [`session`], [`sessions`] and [`pins`] where its statements run,
-//! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`lease`] the last of them, [`keys`] the commits that can be repeated.
+//! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`lease`] the last of
+//! them, [`keys`] the commits that can be repeated.
 
 mod keys;
 mod lease;
@@ -332,8 +333,8 @@ type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
 ///
 /// # Cancellation
 /// Dropping one that nobody has waited for or polled does nothing. Dropping an awaited one before
-/// it is done ends the statement, and the transaction with it, because whether the statement was run
-/// is not known: whatever follows fails with [`ErrorKind::Aborted`].
+/// it is done ends the statement, and the transaction with it, because whether the statement was
+/// run is not known: whatever follows fails with [`ErrorKind::Aborted`].
 #[must_use = "a statement does nothing until it is waited for or awaited"]
 pub struct Execution<'t, T> {
     open: &'t Arc<Open>,

@@ -123,8 +123,8 @@ impl Watch {
         })
     }
 
-    /// Ends the use that is under way, without waiting for the call into SQLite that its user may be
-    /// in.
+    /// Ends the use that is under way, without waiting for the call into SQLite that its user may
+    /// be in.
     pub(crate) fn stop(&self) {
         let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
         self.end_by(running, Revoker::stop);
@@ -152,9 +152,7 @@ impl Watch {
 
     fn revoke_if(&self, began_by: Duration, is_in_the_way: impl Fn() -> bool) -> bool {
         let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return false };
-        running.began <= nanos(began_by)
-            && is_in_the_way()
-            && self.end_by(running, Revoker::revoke)
+        running.began <= nanos(began_by) && is_in_the_way() && self.end_by(running, Revoker::revoke)
     }
 
     /// Claims the use `running` and ends its snapshot; `false` when it is over, or ended already.

@@ -123,8 +123,9 @@ impl<F, T, E> Work<F, T, E> {
     /// # Panics
     /// When it was polled before: `what` says of what.
     pub(crate) fn take(&mut self, what: &str) -> F {
-        self.take_new()
-            .unwrap_or_else(|| panic!("a {what} that was polled is awaited to its end, not waited for"))
+        self.take_new().unwrap_or_else(|| {
+            panic!("a {what} that was polled is awaited to its end, not waited for")
+        })
     }
 
     /// The closure, if it was neither taken nor polled.

@@ -613,12 +613,7 @@ impl Writer {
 
     /// # Errors
     /// When there is no room to be had. Nothing of it is committed, and it has no answer yet.
-    fn run_alone(
-        &mut self,
-        entry: &mut Entry,
-        batch: &mut Batch,
-        room: &dyn Room,
-    ) -> Result<()> {
+    fn run_alone(&mut self, entry: &mut Entry, batch: &mut Batch, room: &dyn Room) -> Result<()> {
         for _ in 0..MOST_RUNS_ALONE {
             if let Err(error) = self.begin() {
                 entry.overrule(error.into());

@@ -144,7 +144,11 @@ impl FileLock {
             return Ok(());
         }
         state.shared -= 1;
-        if state.holder.take_if(|id| *id == self.id).is_some() { lower.unlock(NONE) } else { Ok(()) }
+        if state.holder.take_if(|id| *id == self.id).is_some() {
+            lower.unlock(NONE)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether any connection of the database has more than a shared lock.

@@ -146,7 +146,9 @@ impl LowerFile {
     /// # Errors
     /// `SQLITE_BUSY` when somebody else holds it, or the code of the failure.
     pub fn lock(&mut self, level: LockLevel) -> Result {
-        let Some(mut file_lock) = self.file_lock.take() else { return LowerLock::lock(self, level) };
+        let Some(mut file_lock) = self.file_lock.take() else {
+            return LowerLock::lock(self, level);
+        };
         let locked = file_lock.lock(self, level);
         self.file_lock = Some(file_lock);
         locked

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use super::keys::Committed;
 use crate::completion::{Completion, Outcome, discard};
 use crate::error::{Error, ErrorKind, Result};
-use crate::member::{Job as Member, Once};
 use crate::inside::Place;
+use crate::member::{Job as Member, Once};
 use crate::tx::Tx;
 use crate::work::{self, JobQueue};
 use crate::write::Write;
@@ -65,8 +65,8 @@ impl Lease {
     /// Waits for the writer and takes it for `limit` at most.
     ///
     /// # Errors
-    /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a write closure
-    /// of the same database.
+    /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a write
+    /// closure of the same database.
     pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Lease> {
         if writes.database().is_inside(Place::Write) {
             let message = "a transaction needs the writer to itself inside of a write closure, \

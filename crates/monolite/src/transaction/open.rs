@@ -42,8 +42,8 @@ use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, Validatio
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
-use crate::member::{Body, Job, Once, Repeatable};
 use crate::inside::{Inside, Place};
+use crate::member::{Body, Job, Once, Repeatable};
 use crate::read::ReadSide;
 use crate::stats::Recorder;
 use crate::tx::Tx;
@@ -492,8 +492,9 @@ impl Open {
         Ok(held)
     }
 
-    /// The verdict over a transaction that has met a conflict although nothing was changed since its
-    /// snapshot: retrying would not help it. `transact` ends alone in the writer, where it does.
+    /// The verdict over a transaction that has met a conflict although nothing was changed since
+    /// its snapshot: retrying would not help it. `transact` ends alone in the writer, where it
+    /// does.
     fn blame(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::Conflict && !self.is_managed {
             not_repeatable(&error)

@@ -191,10 +191,17 @@ fn a_closure_that_closes_its_own_database_is_told_that_nothing_was_closed() {
     });
     ends("the write", move || write.wait()).unwrap();
     let own = db.clone();
-    db.read(|_| Ok::<_, Error>(refused(own.close()))).wait().unwrap();
+    let read = db.read(|_| {
+        refused(own.close());
+        Ok::<_, Error>(())
+    });
+    read.wait().unwrap();
     let tx = db.transaction().unwrap();
     let own = db.clone();
-    let statement = tx.query_row("SELECT 1", (), move |_| Ok(refused(own.close())));
+    let statement = tx.query_row("SELECT 1", (), move |_| {
+        refused(own.close());
+        Ok(())
+    });
     statement.wait().unwrap();
     db.write(|tx| markers::put(tx, 2)).wait().unwrap();
     drop(tx);

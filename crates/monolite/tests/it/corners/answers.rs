@@ -178,7 +178,8 @@ fn a_plain_connection_of_the_same_process_is_locked_out() {
     drop(plain);
     db.close().unwrap();
     let plain = rusqlite::Connection::open(&path).unwrap();
-    let integrity: String = plain.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let integrity: String =
+        plain.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
     // It has the file now, and the engine is the one who is told.
     plain.query_row("SELECT count(*) FROM a", [], |_| Ok(())).unwrap();
@@ -251,9 +252,15 @@ fn what_is_told_of_the_connection_is_no_conflict() {
     }
     assert_eq!(ask(&tx, "SELECT changes() + total_changes() + last_insert_rowid()"), 0);
     tx.execute("INSERT INTO a VALUES (7, 7), (8, 8)", ()).wait().unwrap();
-    assert_eq!(ask(&tx, "SELECT changes() * 100 + total_changes() * 10 + last_insert_rowid()"), 228);
+    assert_eq!(
+        ask(&tx, "SELECT changes() * 100 + total_changes() * 10 + last_insert_rowid()"),
+        228
+    );
     lose_snapshot(&db);
-    assert_eq!(ask(&tx, "SELECT changes() * 100 + total_changes() * 10 + last_insert_rowid()"), 228);
+    assert_eq!(
+        ask(&tx, "SELECT changes() * 100 + total_changes() * 10 + last_insert_rowid()"),
+        228
+    );
     write(&db, "CREATE TABLE more(x); INSERT INTO more VALUES (zeroblob(100000))");
     tx.commit().wait().unwrap();
     // Nor does a closure learn of its neighbours.

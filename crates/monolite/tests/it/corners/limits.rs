@@ -66,7 +66,11 @@ fn a_write_that_waits_for_itself_is_told_so_and_does_not_run() {
     assert_eq!(read(&db, "SELECT v FROM a"), 11);
     // Not waited for, it runs.
     let inner = db.clone();
-    db.write(move |_| Ok::<_, Error>(drop(inner.write(|tx| tx.execute(ADD, ()))))).wait().unwrap();
+    let outer = db.write(move |_| {
+        drop(inner.write(|tx| tx.execute(ADD, ())));
+        Ok::<_, Error>(())
+    });
+    outer.wait().unwrap();
     eventually("the inner write", || read(&db, "SELECT v FROM a") == 12);
 }
 
@@ -107,7 +111,10 @@ fn who_shares_a_batch_with_a_closure_that_does_not_return_is_told_and_not_commit
     let (before, stuck, after) = crate::patience::as_one_batch(&db, || {
         let before = db.write(|tx| tx.execute(ADD, ()));
         let stop = Arc::clone(&gate);
-        let stuck = db.write(move |_| Ok::<_, Error>(stop.pass()));
+        let stuck = db.write(move |_| {
+            stop.pass();
+            Ok::<_, Error>(())
+        });
         (before, stuck, db.write(|tx| tx.execute(ADD, ())))
     });
     let started = Instant::now();
@@ -117,7 +124,10 @@ fn who_shares_a_batch_with_a_closure_that_does_not_return_is_told_and_not_commit
         assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
     }
     let later = db.write(|tx| tx.execute(ADD, ()));
-    assert_eq!(ends("a later one", move || later.wait()).unwrap_err().kind(), ErrorKind::Overloaded);
+    assert_eq!(
+        ends("a later one", move || later.wait()).unwrap_err().kind(),
+        ErrorKind::Overloaded
+    );
     // Reads go on, and a close says what it waits for.
     assert_eq!(read(&db, "SELECT v FROM a"), 10);
     let closing = db.clone();
@@ -164,8 +174,14 @@ fn a_statement_inside_of_its_own_transactions_map_is_told_so() {
     let (_directory, _, db) = database(limited());
     let tx = Arc::new(db.transaction().unwrap());
     let same = Arc::clone(&tx);
-    let nested = tx.query_row("SELECT 1", (), move |_| Ok(same.query_row("SELECT 2", (), number).wait()));
-    let told = ends("the statement", { let tx = nested.wait(); move || tx }).unwrap().unwrap_err();
+    let nested =
+        tx.query_row("SELECT 1", (), move |_| Ok(same.query_row("SELECT 2", (), number).wait()));
+    let told = ends("the statement", {
+        let tx = nested.wait();
+        move || tx
+    })
+    .unwrap()
+    .unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
     // Through another thread the limit ends it.
     let same = Arc::clone(&tx);
@@ -360,7 +376,7 @@ fn a_panic_in_a_map_is_the_panic_of_its_statement_in_the_last_attempt_too() {
                     return Ok(());
                 }
                 let mapped = tx.query_row("SELECT v FROM a", (), |_| panic!("in the map"));
-                mapped.wait().map(|()| ())
+                mapped.wait()
             })
         }))
     });
