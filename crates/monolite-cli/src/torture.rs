@@ -12,7 +12,7 @@ use monolite_sim::torture::{self, Check, Event, Outcome, Plan, Verdict, Watch};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Where evidence of failures goes, below the directory under test.
@@ -73,12 +73,15 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let requested = Arc::clone(&stop);
     interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;
-    let bar = Bar::new();
+    let (bar, done) = (Bar::new(), AtomicU64::new(0));
     let tell = |event: Event<'_>| match event {
         Event::Begins { check, total } => {
+            done.store(0, Ordering::Relaxed);
             bar.begin(&format!("{} ({})", check.name(), check.unit()), Some(total));
         }
-        Event::Done(units) => bar.advance_to(units),
+        Event::Done(units) => {
+            bar.advance_to(done.fetch_add(units, Ordering::Relaxed) + units);
+        }
         Event::Note(text) => bar.note(text),
     };
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));

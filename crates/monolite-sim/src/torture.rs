@@ -129,6 +129,15 @@ impl Check {
         }
     }
 
+    /// How many units it does when it is given this amount.
+    fn total(self, amount: u64) -> u64 {
+        match self {
+            Check::Hostile => hostile::total(),
+            Check::Environment => environment::total(),
+            _ => amount,
+        }
+    }
+
     fn run(self, setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         match self {
             Check::Kills => kills::run(setting, amount),
@@ -155,7 +164,7 @@ pub enum Event<'a> {
         /// How much it will do.
         total: u64,
     },
-    /// So many units of the running check are done.
+    /// So many more units of the running check are done.
     Done(u64),
     /// Something the user should read in passing.
     Note(&'a str),
@@ -171,7 +180,7 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// So many units of the running check are done.
+    /// So many more units of the running check are done.
     pub fn done(&self, units: u64) {
         (self.tell)(Event::Done(units));
     }
@@ -269,7 +278,7 @@ pub fn run(plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>> {
         if watch.is_stopped() {
             break;
         }
-        (watch.tell)(Event::Begins { check: *check, total: *amount });
+        (watch.tell)(Event::Begins { check: *check, total: check.total(*amount) });
         std::fs::create_dir_all(&plan.dir)
             .with_context(|| format!("cannot create {}", plan.dir.display()))?;
         let scratch = tempfile::Builder::new()

@@ -83,6 +83,11 @@ struct Escape {
     what: String,
 }
 
+/// How many cases there are, in all ways.
+pub(super) fn total() -> u64 {
+    (cases::all().len() * Way::ALL.len()) as u64
+}
+
 pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::new(setting.check);
     let cases = cases::all();

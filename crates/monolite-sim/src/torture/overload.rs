@@ -138,7 +138,7 @@ fn measure(
     let seconds_text = seconds.to_string();
     let variables = [("SECONDS", seconds_text.as_str())];
     let mut child = start(setting, "overload", "measured", cgroup, &variables)?;
-    let mut done = 0.0;
+    let (mut worked, mut told) = (0.0, 0);
     while let Some(line) = child.next_line() {
         if let Some(text) = line.strip_prefix("figures ") {
             let figures = serde_json::from_str(text).context("the child's figures")?;
@@ -146,8 +146,10 @@ fn measure(
             return Ok(Some(figures));
         }
         if let Some(round) = line.strip_prefix("round ") {
-            done += round.parse().unwrap_or(0.0);
-            setting.watch.done((done as u64).min(seconds));
+            worked += round.parse().unwrap_or(0.0);
+            let done = (worked as u64).min(seconds);
+            setting.watch.done(done - told);
+            told = done;
         }
         if let Some(error) = line.strip_prefix("failed ") {
             bail!("the loaded process: {error}");
