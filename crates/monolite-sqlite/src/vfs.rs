@@ -62,8 +62,8 @@ pub use lower::{
 pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, header_in};
 #[cfg(test)]
 pub(crate) use overlay::{BROKEN, Rule};
-pub use snapshot::Snapshot;
 pub(crate) use snapshot::{Request, ask};
+pub use snapshot::{Snapshot, Version};
 
 use changes::Published;
 

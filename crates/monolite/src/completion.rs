@@ -2,18 +2,20 @@
 //!
 //! # Invariants
 //! - No code of the application that runs on a thread of the engine brings that thread down: a
-//!   waker that panics, or a value whose drop does ([`discard`]).
+//!   waker that panics goes no further, and a result that nobody takes is dropped elsewhere
+//!   ([`drop_elsewhere`]).
 //!
 //! # Threads and locks
 //! One mutex per result, held for a few instructions by the thread that delivers and the one that
 //! waits. Nothing is called while it is held.
 
 use std::any::Any;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::panic;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use crate::discards::{drop_elsewhere, quietly};
 use crate::error::Error;
 
 /// How a closure's run ended, as its caller will see it.
@@ -40,6 +42,17 @@ impl<T, E: From<Error>> Outcome<T, E> {
     }
 }
 
+impl<T: Send + 'static, E: Send + 'static> Outcome<T, E> {
+    fn drop_elsewhere(self) {
+        match self {
+            Outcome::Returned(Ok(value)) => drop_elsewhere(value),
+            Outcome::Returned(Err(error)) => drop_elsewhere(error),
+            Outcome::Panicked(payload) => drop_elsewhere(payload),
+            Outcome::Refused(_) => {}
+        }
+    }
+}
+
 enum State<T, E> {
     Pending(Option<Waker>),
     Delivered(Outcome<T, E>),
@@ -47,15 +60,22 @@ enum State<T, E> {
 }
 
 /// One result on its way from the engine to its caller.
-pub(crate) struct Completion<T, E>(Mutex<State<T, E>>);
+pub(crate) struct Completion<T, E> {
+    state: Mutex<State<T, E>>,
+    /// [`Outcome::drop_elsewhere`], whose bounds a drop cannot ask for.
+    discard: fn(Outcome<T, E>),
+}
+
+impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
+    pub(crate) fn new() -> Arc<Completion<T, E>> {
+        let state = Mutex::new(State::Pending(None));
+        Arc::new(Completion { state, discard: Outcome::drop_elsewhere })
+    }
+}
 
 impl<T, E> Completion<T, E> {
-    pub(crate) fn new() -> Arc<Completion<T, E>> {
-        Arc::new(Completion(Mutex::new(State::Pending(None))))
-    }
-
     fn state(&self) -> MutexGuard<'_, State<T, E>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands the result over and wakes whoever waits. The first delivery counts.
@@ -63,7 +83,7 @@ impl<T, E> Completion<T, E> {
         let mut state = self.state();
         let State::Pending(waker) = &mut *state else {
             drop(state);
-            return discard(outcome);
+            return self.discard(outcome);
         };
         let waker = waker.take();
         *state = State::Delivered(outcome);
@@ -71,6 +91,11 @@ impl<T, E> Completion<T, E> {
         if let Some(waker) = waker {
             quietly(|| waker.wake());
         }
+    }
+
+    /// Drops a result that nobody will take.
+    pub(crate) fn discard(&self, outcome: Outcome<T, E>) {
+        (self.discard)(outcome);
     }
 
     /// Whether the result is there.
@@ -114,21 +139,10 @@ impl<T, E> Completion<T, E> {
 impl<T, E> Drop for Completion<T, E> {
     /// Nobody has taken the result; the engine may be the last who has it.
     fn drop(&mut self) {
-        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        discard(std::mem::replace(state, State::Taken));
-    }
-}
-
-/// Drops a value of the application's, whose panic is not the engine's to die of.
-pub(crate) fn discard<T>(value: T) {
-    quietly(|| drop(value));
-}
-
-/// Runs code of the application's that has no caller to panic in.
-fn quietly(run: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-        // Its drop could panic as well.
-        std::mem::forget(payload);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::Delivered(outcome) = std::mem::replace(state, State::Taken) {
+            (self.discard)(outcome);
+        }
     }
 }
 

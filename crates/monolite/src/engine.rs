@@ -139,11 +139,20 @@ impl Engine {
         };
         reads.threads.start()?;
         let watching = Arc::clone(&watchdog);
+        // Both drop values of the application's and wake its tasks, and others wait for both.
+        let syncing = move || {
+            let _inside = Inside::enter(database, Place::Write);
+            syncer.run();
+        };
+        let watching = move || {
+            let _inside = Inside::enter(database, Place::Write);
+            watching.run();
+        };
         let running = Running {
             writer: spawn("monolite-write", move || write_loop.run(writer))?,
-            syncer: spawn("monolite-sync", move || syncer.run())?,
+            syncer: spawn("monolite-sync", syncing)?,
             checkpointer: spawn("monolite-checkpoint", move || checkpointer.run())?,
-            watchdog: spawn("monolite-watch", move || watching.run())?,
+            watchdog: spawn("monolite-watch", watching)?,
             files: opened.files,
         };
         Ok(Engine {

@@ -58,6 +58,7 @@ mod write;
 
 mod checkpoint;
 mod completion;
+mod discards;
 mod engine;
 mod files;
 mod in_flight;

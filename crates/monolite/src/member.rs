@@ -5,14 +5,15 @@
 //! - The caller gets exactly one outcome: the latest run's, or the engine's verdict in its place.
 //! - A member that is dropped unanswered says so (`Closed`, `CommitUnknown`), never its outcome:
 //!   nobody waits for ever, and nobody is told of a commit that may not be one.
-//! - The closure and its outcomes are values of the application; those that nobody takes are
-//!   discarded, and a panic of their drop goes no further.
+//! - The closure and its outcomes are values of the application: a panic of their drop goes no
+//!   further, and outcomes that nobody takes are dropped on another thread.
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::completion::{Completion, Outcome, discard};
+use crate::completion::{Completion, Outcome};
+use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind};
 use crate::tx::Tx;
 
@@ -78,6 +79,12 @@ impl<B, T, E> Job<B, T, E> {
     pub(crate) fn new(body: B, caller: Arc<Completion<T, E>>) -> Job<B, T, E> {
         Job { body: Some(body), outcome: None, answered: false, caller }
     }
+
+    fn replace(&mut self, outcome: Outcome<T, E>) {
+        if let Some(outcome) = self.outcome.replace(outcome) {
+            self.caller.discard(outcome);
+        }
+    }
 }
 
 impl<B, T, E> Member for Job<B, T, E>
@@ -102,12 +109,12 @@ where
             Ok(Err(error)) => (Ran::Failed, Outcome::Returned(Err(error))),
             Err(payload) => (Ran::Panicked, Outcome::Panicked(payload)),
         };
-        discard(self.outcome.replace(outcome));
+        self.replace(outcome);
         ran
     }
 
     fn overrule(&mut self, error: Error) {
-        discard(self.outcome.replace(Outcome::Refused(error)));
+        self.replace(Outcome::Refused(error));
     }
 
     fn answer(mut self: Box<Self>) {
@@ -120,10 +127,10 @@ where
 
 impl<B, T, E> Drop for Job<B, T, E> {
     fn drop(&mut self) {
-        discard(self.body.take());
+        drop_quietly(self.body.take());
         let outcome = self.outcome.take();
         let has_run = outcome.is_some();
-        discard(outcome);
+        outcome.into_iter().for_each(|outcome| self.caller.discard(outcome));
         if self.answered {
             return;
         }

@@ -69,11 +69,6 @@ impl Progress {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// A snapshot taken before this call contains at most these batches.
-    pub(crate) fn committing(&self) -> u64 {
-        self.committing.load(Ordering::Acquire)
-    }
-
     fn durable(&self) -> MutexGuard<'_, Durable> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }

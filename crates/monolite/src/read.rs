@@ -140,7 +140,7 @@ where
     }
     let result = side.readers.run(body);
     if answer == Answer::OnceDurable {
-        side.progress.wait_durable(side.progress.committing())?;
+        side.progress.wait_durable(side.progress.exposed())?;
     }
     result
 }

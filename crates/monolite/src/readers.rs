@@ -259,6 +259,8 @@ impl Readers {
                 Err(_) => oldest = oldest.max(watch.outdated_for(exposed, now)),
             }
         }
+        // Somebody may have found a seat taken by this.
+        self.wake_waiters();
         oldest
     }
 

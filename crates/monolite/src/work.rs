@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::completion::{Completion, Outcome, discard};
+use crate::completion::{Completion, Outcome};
+use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::{Entered, Queue, Taken, Ticket};
 use crate::watch::Watch;
@@ -210,7 +211,7 @@ where
     fn run(mut self: Box<Self>, busy_since: &Arc<AtomicU64>) {
         let Some(body) = self.body.take() else { return };
         if !self.cancel.begin(busy_since) {
-            return discard(body);
+            return drop_quietly(body);
         }
         RUNNING.set(Some(Arc::clone(&self.cancel)));
         let ran = catch_unwind(AssertUnwindSafe(body));
@@ -226,7 +227,7 @@ where
 impl<B, T, E: From<Error>> Drop for Awaited<B, T, E> {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
-            discard(body);
+            drop_quietly(body);
             self.caller.deliver(Outcome::Refused(closed()));
         }
     }

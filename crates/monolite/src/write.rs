@@ -154,9 +154,9 @@ impl<T, E> Drop for Write<T, E> {
 }
 
 fn not_run() -> Error {
-    let message = "a write was waited for inside of a write closure of the same database, which \
-                   would wait for itself; use the closure's own transaction. The inner write was \
-                   not run";
+    let message = "a write was waited for inside of a write closure of the same database (or of a \
+                   drop or a waker that the engine calls), which would wait for itself; use the \
+                   closure's own transaction. The inner write was not run";
     Error::new(ErrorKind::Invalid, message)
 }
 

@@ -92,7 +92,18 @@ pub struct Snapshot {
     pub(crate) sequence: u64,
 }
 
+/// What a snapshot shows. Two are equal only if no commit lies between them; when the WAL has
+/// started anew, they are different without one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Version(Header);
+
 impl Snapshot {
+    /// What it shows. [`Snapshot::sequence`] does not tell: a commit is visible before it is
+    /// counted, so of two snapshots with the same number one may lack it.
+    pub fn version(&self) -> Version {
+        Version(self.header)
+    }
+
     /// Whether the connection that it was taken from is still in that read transaction.
     ///
     /// What was read of the files before the call is of the snapshot if the answer is `true`.
@@ -111,6 +122,13 @@ impl Snapshot {
     /// Whether the WAL has parts of it. If not, everything is in the database file.
     pub(crate) fn uses_wal(&self) -> bool {
         self.slot != 0
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (salts, last_frame) = (self.0.salts(), self.0.last_frame());
+        write!(f, "{:08x}-{:08x}:{last_frame}", salts[0], salts[1])
     }
 }
 

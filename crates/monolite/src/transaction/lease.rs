@@ -18,7 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::keys::Committed;
-use crate::completion::{Completion, Outcome, discard};
+use crate::completion::{Completion, Outcome};
+use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::Place;
 use crate::member::{Job as Member, Once};
@@ -118,7 +119,7 @@ impl Lease {
         let run = move |tx: &Tx<'_>| {
             let ran = catch_unwind(AssertUnwindSafe(|| body(tx)));
             // Nobody listens when the application has gone, and then nobody minds.
-            discard(reply.send(ran));
+            drop_quietly(reply.send(ran));
         };
         self.orders.send(Order::Run(Box::new(run))).map_err(|_| over())?;
         match answer.recv().map_err(|_| over())? {

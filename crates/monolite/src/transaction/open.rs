@@ -32,6 +32,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use monolite_sqlite::rusqlite::Row;
+use monolite_sqlite::vfs::Version;
 
 use super::keys::{Committed, Key, find};
 use super::lease::Lease;
@@ -111,6 +112,8 @@ struct State {
     seen: u64,
     /// The latest commit that its snapshot contains, where that is known.
     sequence: Option<u64>,
+    /// What its snapshot shows, where that is known.
+    version: Option<Version>,
     lease: Option<Lease>,
 }
 
@@ -126,6 +129,7 @@ impl State {
             cost: Cost::default(),
             seen: 0,
             sequence: None,
+            version: None,
             lease,
         }
     }
@@ -469,7 +473,8 @@ impl Open {
         let held = self.engine.reads.sessions.take(state.unpark(), start, limit)?;
         let session = held.session();
         state.seen = session.seen();
-        let before = std::mem::replace(&mut state.sequence, session.sequence());
+        state.sequence = session.sequence();
+        let before = std::mem::replace(&mut state.version, session.version());
         if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
             let validation = self.engine.limits.validation;
@@ -482,7 +487,7 @@ impl Open {
                 };
                 state.steps.replay_and_note(tx, Extent::All, validation, after_leading_reads)
             })?;
-            let is_same = before.is_some() && before == state.sequence;
+            let is_same = before.is_some() && before == state.version;
             replayed.map_err(|error| {
                 self.count_conflict(&error);
                 if is_same { self.blame(error) } else { error }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Statement;
-use monolite_sqlite::vfs::Changes;
+use monolite_sqlite::vfs::{Changes, Version};
 use monolite_sqlite::{PageSet, Traits};
 
 use super::pins::{Kept, Pin};
@@ -108,6 +108,11 @@ impl Session {
     /// `None` when that is not known.
     pub(crate) fn sequence(&self) -> Option<u64> {
         self.pin.borrow().as_ref().map(|pin| pin.snapshot.sequence())
+    }
+
+    /// What its snapshot shows; `None` when that is not known.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.pin.borrow().as_ref().map(|pin| pin.snapshot.version())
     }
 
     /// What others may see of its snapshot.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Error, ErrorKind, Options, Result};
 
-use super::{ask, database, number, read, write};
+use super::{ask, ask_writer, database, number, read, write};
 use crate::patience::{Gate, ends, eventually, poll_once};
 
 /// What a write and a read may take here.
@@ -225,6 +225,77 @@ fn another_database_may_be_waited_for() {
     .wait()
     .unwrap();
     assert_eq!(read(&b, "SELECT v FROM a"), 13);
+}
+
+#[test]
+fn a_durable_read_waits_for_no_closure() {
+    let (_a, _, a) = database(Options::new());
+    let (_b, _, b) = database(Options::new());
+    let inner = (a.clone(), b);
+    let circle = a.write(move |_| {
+        let a = inner.0.clone();
+        let read = inner.1.write(move |_| {
+            a.read_durable(|tx| tx.query_row("SELECT v FROM a", (), number)).wait()
+        });
+        read.wait()
+    });
+    assert_eq!(ends("the circle", move || circle.wait()).unwrap(), 10);
+}
+
+/// Writes when it is dropped, and waits for that, here or on another thread.
+struct WritesAtDrop {
+    db: Database,
+    is_here: bool,
+    told: Arc<Mutex<Option<Result<usize>>>>,
+}
+
+impl Drop for WritesAtDrop {
+    fn drop(&mut self) {
+        let db = self.db.clone();
+        let write = move || db.write(|tx| tx.execute(ADD, ())).wait();
+        let told = if self.is_here { write() } else { thread::spawn(write).join().unwrap() };
+        *self.told.lock().unwrap() = Some(told);
+    }
+}
+
+#[test]
+fn a_result_that_nobody_takes_may_wait_for_the_engine_in_its_drop() {
+    for (is_here, is_overruled) in [(true, false), (false, false), (true, true), (false, true)] {
+        let (_directory, _, db) = database(limited());
+        let (told, gate) = (Arc::default(), Arc::new(Gate::default()));
+        let left = WritesAtDrop { db: db.clone(), is_here, told: Arc::clone(&told) };
+        let stop = Arc::clone(&gate);
+        let write = db.write_once(move |_| {
+            stop.pass();
+            if is_overruled {
+                thread::sleep(LIMIT * 2);
+            }
+            Ok::<_, Error>(left)
+        });
+        eventually("it runs", || gate.arrivals() == 1);
+        drop(write);
+        gate.open();
+        eventually("the drop", || told.lock().unwrap().is_some());
+        assert_eq!(told.lock().unwrap().take().unwrap().unwrap(), 1);
+        assert_eq!(ask_writer(&db, "SELECT v FROM a"), 11);
+    }
+}
+
+#[test]
+fn a_closure_that_waits_for_the_engine_in_its_drop_is_told_so() {
+    let (_directory, _, db) = database(Options::new());
+    let told = Arc::default();
+    let kept = WritesAtDrop { db: db.clone(), is_here: true, told: Arc::clone(&told) };
+    db.write(move |_| {
+        let _kept = &kept;
+        Ok::<_, Error>(())
+    })
+    .wait()
+    .unwrap();
+    eventually("the drop", || told.lock().unwrap().is_some());
+    let told = told.lock().unwrap().take().unwrap().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
+    assert_eq!(ask_writer(&db, "SELECT v FROM a"), 10);
 }
 
 #[test]

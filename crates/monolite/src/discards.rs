@@ -1,0 +1,129 @@
+//! Owns the threads on which results are dropped that nobody took.
+//!
+//! A drop is code of the application's: it may panic, sleep, or wait for somebody who waits for a
+//! thread of the engine. So it has a thread of its own. There are up to [`MOST_THREADS`] in the
+//! process, started when they are needed and gone when they are not; a value behind that many drops
+//! which do not return stays, and nobody else is the worse for it.
+//!
+//! # Not here
+//! The closures themselves are dropped where they ran or were answered: there is one for each
+//! transaction.
+
+use std::any::TypeId;
+use std::collections::VecDeque;
+use std::mem::needs_drop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// Drops under way at the same time.
+const MOST_THREADS: usize = 4;
+
+/// How long a thread without work stays.
+const REST: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct State {
+    values: VecDeque<Box<dyn Send>>,
+    threads: usize,
+    idle: usize,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { values: VecDeque::new(), threads: 0, idle: 0 });
+
+static PUT: Condvar = Condvar::new();
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drops a value, here if nothing of the application's runs then, and otherwise on another thread.
+pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
+    if !needs_drop::<T>() || TypeId::of::<T>() == TypeId::of::<Error>() {
+        return;
+    }
+    let value: Box<dyn Send> = Box::new(value);
+    let mut state = state();
+    state.values.push_back(value);
+    // One that was woken is idle until it runs.
+    if state.values.len() <= state.idle || state.threads == MOST_THREADS {
+        PUT.notify_one();
+        return;
+    }
+    state.threads += 1;
+    drop(state);
+    if thread::Builder::new().name("monolite-drop".into()).spawn(serve).is_err() {
+        // Another one, or the next call, drops the value.
+        self::state().threads -= 1;
+    }
+}
+
+/// Drops values until there have been none for a while.
+fn serve() {
+    let mut state = state();
+    loop {
+        while let Some(value) = state.values.pop_front() {
+            drop(state);
+            drop_quietly(value);
+            state = self::state();
+        }
+        state.idle += 1;
+        let waited = PUT.wait_timeout(state, REST).unwrap_or_else(PoisonError::into_inner);
+        state = waited.0;
+        state.idle -= 1;
+        if waited.1.timed_out() && state.values.is_empty() {
+            state.threads -= 1;
+            return;
+        }
+    }
+}
+
+/// Drops a value of the application's, whose panic is not the engine's to die of.
+pub(crate) fn drop_quietly<T>(value: T) {
+    quietly(|| drop(value));
+}
+
+/// Runs code of the application's that has no caller to panic in.
+pub(crate) fn quietly(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // Its drop could panic as well.
+        std::mem::forget(payload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    struct AtDrop<F: FnMut() + Send>(F);
+
+    impl<F: FnMut() + Send> Drop for AtDrop<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+
+    #[test]
+    fn a_drop_that_waits_or_panics_holds_up_nobody() {
+        let (told, tells) = channel();
+        let (go, goes): (Sender<()>, _) = channel();
+        drop_elsewhere(AtDrop(move || {
+            let _ = goes.recv();
+        }));
+        drop_elsewhere(AtDrop(|| panic!("on purpose")));
+        for number in 0..100 {
+            let told = told.clone();
+            drop_elsewhere(AtDrop(move || told.send(number).unwrap()));
+        }
+        let soon = Duration::from_secs(10);
+        let mut numbers: Vec<i32> = (0..100).map(|_| tells.recv_timeout(soon).unwrap()).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..100));
+        drop(go);
+    }
+}
