@@ -166,6 +166,10 @@ pub(crate) struct Torture {
     #[arg(long)]
     pub(crate) hostile: bool,
 
+    /// Run N rounds of closures that block, nest, panic, close and sleep, beside honest work
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) closures: Option<u64>,
+
     /// Offer ten times the load it can take, in limited memory, for a time, as 20s
     #[arg(long, value_name = "T", value_parser = seconds, num_args = 0..=1,
           default_missing_value = "20s")]

@@ -19,11 +19,12 @@ use std::time::Instant;
 const EVIDENCE: &str = "torture-evidence";
 
 /// The amounts of a run in which no check is named: some minutes on 2 cores.
-const MODEST: [(Check, u64); 10] = [
+const MODEST: [(Check, u64); 11] = [
     (Check::Sweeps, 12),
     (Check::Images, 2_000),
     (Check::History, 200_000),
     (Check::Hostile, 1),
+    (Check::Closures, 60),
     (Check::Flips, 500),
     (Check::Kills, 500),
     (Check::Environment, 1),
@@ -126,6 +127,7 @@ fn plan(arguments: &Torture, seed: u64) -> Result<Plan> {
         Check::History => arguments.history,
         Check::Flips => arguments.flips,
         Check::Hostile => arguments.hostile.then_some(1),
+        Check::Closures => arguments.closures,
         Check::Overload => arguments.overload,
         Check::Environment => arguments.environment.then_some(1),
         Check::Soak => arguments.soak,

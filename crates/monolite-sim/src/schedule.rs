@@ -10,7 +10,7 @@
 //! Free-running threads, whose schedule is the operating system's: [`crate::load`].
 
 mod engine;
-mod interactive;
+pub(crate) mod interactive;
 mod naive;
 mod plan;
 mod run;

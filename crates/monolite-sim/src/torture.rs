@@ -22,6 +22,7 @@ use crate::child::{Program, Roles};
 mod outcome;
 
 mod allocations;
+mod closures;
 mod cuts;
 mod environment;
 mod flips;
@@ -56,6 +57,7 @@ pub const ROLES: Roles<'static> = &[
     (writing::ROLE, writing::play),
     (allocations::ROLE, allocations::play),
     (hostile::ROLE, hostile::play),
+    (closures::ROLE, closures::play),
 ];
 
 /// One way to hurt the engine.
@@ -75,6 +77,8 @@ pub enum Check {
     Flips,
     /// SQL from somebody who means harm.
     Hostile,
+    /// Closures that block, nest, panic, close, sleep and are given up.
+    Closures,
     /// More load than the machine can take, in limited memory.
     Overload,
     /// What else a machine does: full disks, lost files, failing syncs, jumping clocks.
@@ -85,11 +89,12 @@ pub enum Check {
 
 impl Check {
     /// All of them, in the order in which they are run: short and telling ones first.
-    pub const ALL: [Check; 10] = [
+    pub const ALL: [Check; 11] = [
         Check::Sweeps,
         Check::Images,
         Check::History,
         Check::Hostile,
+        Check::Closures,
         Check::Flips,
         Check::Kills,
         Check::Environment,
@@ -108,6 +113,7 @@ impl Check {
             Check::History => "history",
             Check::Flips => "flips",
             Check::Hostile => "hostile",
+            Check::Closures => "closures",
             Check::Overload => "overload",
             Check::Environment => "environment",
             Check::Soak => "soak",
@@ -124,6 +130,7 @@ impl Check {
             Check::History => "transactions",
             Check::Flips => "bit flips",
             Check::Hostile => "cases",
+            Check::Closures => "rounds",
             Check::Environment => "cases",
             Check::Overload | Check::Soak => "seconds",
         }
@@ -147,6 +154,7 @@ impl Check {
             Check::History => history::run(setting, amount),
             Check::Flips => flips::run(setting, amount),
             Check::Hostile => hostile::run(setting),
+            Check::Closures => closures::run(setting, amount),
             Check::Overload => overload::run(setting, amount),
             Check::Environment => environment::run(setting),
             Check::Soak => soak::run(setting, amount),
