@@ -1,0 +1,1 @@
+//! Tests of the runner as a whole.
