@@ -147,7 +147,8 @@ impl Lockstep<'_> {
         self.expect(statement, &plain);
         self.outcome.run += 1;
         self.compare(statement, &plain, ours, "");
-        for (label, said) in also {
+        let differs = |(_, said): &&(String, Said)| differ(statement, &plain, said).is_some();
+        if let Some((label, said)) = also.iter().find(differs) {
             self.compare(statement, &plain, said, label);
         }
         Ok(())
@@ -214,9 +215,9 @@ impl Lockstep<'_> {
         }
         let mut plain = self.plain.content(Extent::Glance);
         plain.extend(self.plans.iter().map(|sql| (sql.clone(), self.plain.query(sql))));
-        for (at, view) in views.iter().enumerate() {
-            let label = format!("reader {} after it", at + 1);
-            self.compare_content(unit.line(), &label, &plain, view);
+        // What one of them sees wrong, the others mostly do, too.
+        if let Some(view) = views.iter().find(|view| **view != plain) {
+            self.compare_content(unit.line(), "a reader after it", &plain, view);
         }
     }
 
