@@ -110,6 +110,7 @@ impl Lockstep<'_> {
 
     fn unit(&mut self, unit: &Arc<Unit>) -> Result<()> {
         let ran = self.subject.run(unit);
+        let has_failed = ran.said.iter().any(|said| said.fault.is_some());
         if unit.is_block {
             self.plain.begin(unit.begin.as_ref());
         }
@@ -121,9 +122,9 @@ impl Lockstep<'_> {
             self.statement(statement, &ours, &ran.also)?;
         }
         if unit.is_block {
-            self.end(unit, Said { fault: ran.end, ..Said::default() });
+            self.end(unit, Said { fault: ran.end, ..Said::default() })?;
         }
-        self.look(unit);
+        self.look(unit, has_failed);
         Ok(())
     }
 
@@ -172,20 +173,33 @@ impl Lockstep<'_> {
         }
     }
 
-    /// A block ends as in plain SQLite.
-    fn end(&mut self, unit: &Unit, ours: Said) {
-        let statement = unit.end.as_ref().map(|(_, statement)| statement);
-        let fault = self.plain.end(statement).fault;
-        let plain = Said { fault, ..Said::default() };
+    /// A block ends as in plain SQLite. Where it does not by design, Monolite has kept nothing of
+    /// it, and so plain SQLite has to forget it, too.
+    fn end(&mut self, unit: &Unit, ours: Said) -> Result<()> {
+        let synthetic = Statement::new(unit.line(), "ROLLBACK -- the script has ended");
+        let statement = unit.end.as_ref().map_or(&synthetic, |(_, statement)| statement);
         self.outcome.run += 1;
-        let Some(aspect) = plain.differs(&ours) else { return };
-        let synthetic = Statement::new(unit.line(), "-- the end of the script");
-        let statement = statement.unwrap_or(&synthetic);
-        let case = Case { statement, aspect, plain: &plain, ours: &ours };
-        match differences::ends(self.path, &case) {
-            Some(entry) => self.excuse(entry, statement),
-            None => self.found(statement.line, &statement.sql, aspect, &plain, &ours),
+        let has_failed = ours.fault.is_some();
+        let plain = if has_failed {
+            self.plain.would_say(statement)?
+        } else {
+            self.plain.end(Some(statement))
+        };
+        let plain = Said { fault: plain.fault, ..Said::default() };
+        let mut end = Some(statement);
+        if let Some(aspect) = plain.differs(&ours) {
+            let case = Case { statement, aspect, plain: &plain, ours: &ours };
+            if let Some(entry) = differences::ends(self.path, &case) {
+                self.excuse(entry, statement);
+                end = None;
+            } else {
+                self.found(statement.line, &statement.sql, aspect, &plain, &ours);
+            }
         }
+        if has_failed {
+            self.plain.end(end);
+        }
+        Ok(())
     }
 
     fn excuse(&mut self, entry: &Difference, statement: &Statement) {
@@ -199,10 +213,11 @@ impl Lockstep<'_> {
     }
 
     /// The readers see at once what was acknowledged.
-    fn look(&mut self, unit: &Unit) {
+    fn look(&mut self, unit: &Unit, has_failed: bool) {
         if !unit.is_block
             && let [statement] = unit.statements.as_slice()
             && statement.is_query()
+            && !has_failed
         {
             let plan = format!("EXPLAIN QUERY PLAN {}", statement.sql);
             self.plans.retain(|known| *known != plan);
