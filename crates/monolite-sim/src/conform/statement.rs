@@ -69,6 +69,11 @@ impl Statement {
         ["CHANGES", "TOTAL_CHANGES", "LAST_INSERT_ROWID"].iter().any(|name| self.has_word(name))
     }
 
+    /// Whether it shows SQLite's program of another statement.
+    pub(crate) fn is_program(&self) -> bool {
+        self.verb() == "EXPLAIN" && self.words.get(1).is_none_or(|word| word != "QUERY")
+    }
+
     /// The name of the pragma that it is.
     pub(crate) fn pragma(&self) -> Option<&str> {
         let is_schema = |word: &str| ["MAIN", "TEMP"].contains(&word);
@@ -104,6 +109,7 @@ impl Statement {
     pub(crate) fn can_be_grouped(&self) -> bool {
         self.control.is_none()
             && !self.asks_connection()
+            && !self.is_program()
             && !["VACUUM", "ATTACH", "DETACH", "PRAGMA"].contains(&self.verb())
     }
 }

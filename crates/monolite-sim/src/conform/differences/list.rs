@@ -3,7 +3,7 @@
 use monolite::ErrorKind;
 
 use super::{Case, Difference, Observation, Paths, Sign, Topic};
-use crate::conform::said::Aspect;
+use crate::conform::said::{Aspect, Cell};
 use crate::conform::statement::{Control, Statement};
 
 /// Every difference that is by design.
@@ -19,7 +19,10 @@ pub(crate) const LIST: &[Difference] = &[
         instead: "the closure is the transaction: `Ok` commits, an error rolls back; an \
                   interactive one has `commit` and `rollback`",
         paths: Paths::All,
-        sign: Sign::Refusal(is_transaction_control, "is refused: the closure is the transaction"),
+        sign: Sign::Refusal(
+            is_transaction_control,
+            &["is refused: the closure is the transaction"],
+        ),
     },
     Difference {
         id: "savepoint-as-sql",
@@ -31,7 +34,7 @@ pub(crate) const LIST: &[Difference] = &[
         instead: "`Transaction::savepoint`, `rollback_to` and `release` of an interactive \
                   transaction; return an error from a closure to undo all of it",
         paths: Paths::Closures,
-        sign: Sign::Refusal(is_savepoint, "SAVEPOINT, RELEASE and ROLLBACK TO belong"),
+        sign: Sign::Refusal(is_savepoint, &["SAVEPOINT, RELEASE and ROLLBACK TO belong"]),
     },
     Difference {
         id: "attach",
@@ -42,7 +45,7 @@ pub(crate) const LIST: &[Difference] = &[
         why: "in WAL mode a transaction over two files is not atomic in a crash",
         instead: "open the other file as a `Database` of its own",
         paths: Paths::All,
-        sign: Sign::Refusal(is_attach, "ATTACH and DETACH are refused"),
+        sign: Sign::Refusal(is_attach, &["ATTACH and DETACH are refused"]),
     },
     Difference {
         id: "temporary-objects",
@@ -55,7 +58,7 @@ pub(crate) const LIST: &[Difference] = &[
         paths: Paths::All,
         sign: Sign::Refusal(
             |it| it.verb() == "CREATE",
-            "temporary tables, views and triggers are refused",
+            &["temporary tables, views and triggers are refused"],
         ),
     },
     Difference {
@@ -69,7 +72,7 @@ pub(crate) const LIST: &[Difference] = &[
               hang",
         instead: "`monolite::Options`",
         paths: Paths::All,
-        sign: Sign::Refusal(|it| it.pragma().is_some(), "the engine owns the settings"),
+        sign: Sign::Refusal(|it| it.pragma().is_some(), &["the engine owns the settings"]),
     },
     Difference {
         id: "vacuum",
@@ -81,7 +84,10 @@ pub(crate) const LIST: &[Difference] = &[
         why: "it needs the file for itself, and everybody else would wait",
         instead: "for a smaller file, run it with the `sqlite3` shell while the database is closed",
         paths: Paths::All,
-        sign: Sign::Refusal(|it| it.verb() == "VACUUM", "cannot VACUUM from within a transaction"),
+        sign: Sign::Refusal(
+            |it| it.verb() == "VACUUM",
+            &["cannot VACUUM from within a transaction"],
+        ),
     },
     Difference {
         id: "shadow-tables",
@@ -92,7 +98,7 @@ pub(crate) const LIST: &[Difference] = &[
         why: "plain SQL could make a file that SQLite itself takes for damaged",
         instead: "write to the virtual table",
         paths: Paths::All,
-        sign: Sign::Refusal(is_of_shadow_table, " may not be "),
+        sign: Sign::Refusal(is_of_shadow_table, &[" may not be "]),
     },
     Difference {
         id: "load-extension",
@@ -103,7 +109,7 @@ pub(crate) const LIST: &[Difference] = &[
         why: "a library can do anything to the process",
         instead: "link the extension into the program",
         paths: Paths::All,
-        sign: Sign::Refusal(|it| it.has_word("LOAD_EXTENSION"), "load_extension() is refused"),
+        sign: Sign::Refusal(|it| it.has_word("LOAD_EXTENSION"), &["load_extension() is refused"]),
     },
     Difference {
         id: "read-only-reads",
@@ -114,7 +120,7 @@ pub(crate) const LIST: &[Difference] = &[
         why: "a read runs beside the writer, on a snapshot",
         instead: "`Database::write`",
         paths: Paths::Closures,
-        sign: Sign::Refusal(|it| it.only_asks(), "attempt to write a readonly database"),
+        sign: Sign::Refusal(|it| it.only_asks(), &["attempt to write a readonly database"]),
     },
     Difference {
         id: "after-rollback",
@@ -127,7 +133,7 @@ pub(crate) const LIST: &[Difference] = &[
         why: "half of the transaction would be done, and nobody has asked for that",
         instead: "return the error; use `OR ABORT` (the default) to go on after it",
         paths: Paths::All,
-        sign: Sign::Refusal(|_| true, "the transaction was rolled back by an earlier statement"),
+        sign: Sign::Refusal(|_| true, &["the transaction was rolled back by an earlier statement"]),
     },
     Difference {
         id: "transaction-is-over",
@@ -141,7 +147,7 @@ pub(crate) const LIST: &[Difference] = &[
         instead: "begin a new transaction; `write` goes on after `SQLITE_FULL` and \
                   `SQLITE_CORRUPT_VTAB`",
         paths: Paths::Interactive,
-        sign: Sign::Refusal(|_| true, "the transaction is over: "),
+        sign: Sign::Refusal(|_| true, &["the transaction is over: "]),
     },
     Difference {
         id: "end-after-rollback",
@@ -204,6 +210,18 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Answers(reports_settings),
     },
     Difference {
+        id: "explain",
+        topic: Topic::Connection,
+        what: "`EXPLAIN` (not `EXPLAIN QUERY PLAN`)",
+        sqlite: "shows the program of the statement",
+        monolite: "shows the same program, with the numbers that the connection at hand has given \
+                   to its copy of the schema. In an interactive transaction it may end in `Conflict`",
+        why: "the program names the connection's own state",
+        instead: "`EXPLAIN QUERY PLAN`; or ask in a `read`",
+        paths: Paths::All,
+        sign: Sign::Answers(is_program),
+    },
+    Difference {
         id: "numbers-of-no-change",
         topic: Topic::Connection,
         what: "the number that `execute` gives for a statement that changes no rows (`CREATE`, \
@@ -215,6 +233,45 @@ pub(crate) const LIST: &[Difference] = &[
         instead: "look at the number of `INSERT`, `UPDATE` and `DELETE` only",
         paths: Paths::All,
         sign: Sign::Answers(|it| it.aspect == Aspect::Changes && !it.statement.counts_changes()),
+    },
+    Difference {
+        id: "time-limits",
+        topic: Topic::Limits,
+        what: "statements and transactions that take longer than a limit",
+        sqlite: "runs on, and everybody who wants to write waits",
+        monolite: "`Timeout`; the transaction is rolled back alone",
+        why: "there is one writer, and nobody shall stop it",
+        instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`, \
+                  `lease_time_limit`; shorter transactions",
+        paths: Paths::All,
+        sign: Sign::Refusal(
+            |_| true,
+            &["took longer than", "interrupted", "was rolled back after"],
+        ),
+    },
+    Difference {
+        id: "time-limits-at-the-end",
+        topic: Topic::Limits,
+        what: "the end of a transaction that ran into a limit of time",
+        sqlite: "commits it",
+        monolite: "`Timeout`; nothing of it is done",
+        why: "an `Ok` would say that it was committed",
+        instead: "the same options",
+        paths: Paths::All,
+        sign: Sign::End(|it| it.ours_failed(ErrorKind::Timeout, "")),
+    },
+    Difference {
+        id: "transaction-limits",
+        topic: Topic::Limits,
+        what: "interactive transactions of more than 10,000 statements, or with results or \
+               parameters of more than 64 MiB",
+        sqlite: "has no such limit",
+        monolite: "`Invalid`; the transaction can go on or be committed",
+        why: "everything is remembered, to be run again at commit",
+        instead: "the options `transaction_max_statements` and `transaction_max_bytes`; `write`, \
+                  which has neither",
+        paths: Paths::Interactive,
+        sign: Sign::Refusal(|_| true, &["transaction_max_statements", "transaction_max_bytes"]),
     },
     Difference {
         id: "closures-run-again",
@@ -265,7 +322,12 @@ pub(crate) const LIST: &[Difference] = &[
 ];
 
 fn is_transaction_control(statement: &Statement) -> bool {
+    let is_explained = || {
+        let verb = statement.words().find(|word| !["EXPLAIN", "QUERY", "PLAN"].contains(word));
+        statement.verb() == "EXPLAIN" && matches!(verb, Some("BEGIN" | "COMMIT" | "ROLLBACK"))
+    };
     matches!(statement.control, Some(Control::Begin | Control::Commit | Control::Rollback))
+        || is_explained()
 }
 
 fn is_savepoint(statement: &Statement) -> bool {
@@ -314,6 +376,17 @@ fn asks_of_earlier_changes(case: &Case<'_>) -> bool {
     case.aspect == Aspect::Rows && case.statement.asks_connection()
 }
 
+/// The instruction `Transaction` names versions of the schema; all others are the same.
+fn is_program(case: &Case<'_>) -> bool {
+    let is_same = |(plain, ours): (&Vec<Cell>, &Vec<Cell>)| {
+        plain == ours || plain.get(1) == Some(&Cell::Text(b"Transaction".to_vec()))
+    };
+    let (plain, ours) = (case.plain, case.ours);
+    let rows =
+        plain.rows.len() == ours.rows.len() && plain.rows.iter().zip(&ours.rows).all(is_same);
+    case.statement.is_program() && (rows || case.ours_failed(ErrorKind::Conflict, "EXPLAIN"))
+}
+
 /// What is not the same in two files of different history, or on connections with other settings.
 const SETTINGS: [&str; 14] = [
     "ANALYSIS_LIMIT",
@@ -334,5 +407,7 @@ const SETTINGS: [&str; 14] = [
 
 fn reports_settings(case: &Case<'_>) -> bool {
     let is_setting = |name: &str| SETTINGS.contains(&name);
-    case.aspect == Aspect::Rows && case.statement.pragma().is_some_and(is_setting)
+    let as_table = || case.statement.words().filter_map(|word| word.strip_prefix("PRAGMA_"));
+    case.aspect == Aspect::Rows
+        && (case.statement.pragma().is_some_and(is_setting) || as_table().any(is_setting))
 }
