@@ -8,8 +8,6 @@ ATTACH '' AS scratch;
 ATTACH 'a' || 'b' AS other;
 SELECT * FROM other.t;
 CREATE TABLE other.x(a);
-DETACH other;
-DETACH DATABASE nothing;
 BEGIN;
 INSERT INTO t VALUES (2);
 ATTACH ':memory:' AS inside;
@@ -17,6 +15,12 @@ INSERT INTO t VALUES (3);
 COMMIT;
 SELECT * FROM main.t;
 PRAGMA database_list;
+-- chapter: lang_detach
+-- feature: DETACH of what was never attached
+DETACH other;
+DETACH DATABASE nothing;
+DETACH main;
+DETACH 'a' || 'b';
 -- chapter: lang_vacuum
 -- feature: VACUUM and VACUUM INTO
 VACUUM;

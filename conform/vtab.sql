@@ -16,6 +16,7 @@ SELECT a, value FROM t LEFT JOIN json_each(t.list) ORDER BY a, value;
 SELECT a FROM t WHERE 3 IN (SELECT value FROM json_each(list));
 UPDATE t SET a = (SELECT sum(value) FROM json_each(t.list)) WHERE list LIKE '[%';
 SELECT * FROM t ORDER BY list;
+-- chapter: lang_createvtab
 -- feature: eponymous tables cannot be made or changed
 CREATE VIRTUAL TABLE j USING json_each;
 CREATE VIRTUAL TABLE j USING nothing_at_all(1);

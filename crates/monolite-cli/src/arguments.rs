@@ -234,7 +234,7 @@ pub(crate) struct Conform {
     #[arg(long, value_name = "N", value_parser = whole_number)]
     pub(crate) threads: Option<u64>,
 
-    /// Directory for databases, which are made in it and removed [default: that for temporary files]
+    /// Directory in which databases are made and removed [default: that for temporary files]
     #[arg(long, value_name = "PATH")]
     pub(crate) scratch: Option<PathBuf>,
 

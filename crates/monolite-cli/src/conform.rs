@@ -1,4 +1,4 @@
-//! `monolite conform`: hands the arguments over, shows progress, prints the table and what differed.
+//! `monolite conform`: hands the arguments over, shows progress, prints the table and differences.
 
 use crate::arguments::Conform;
 use crate::bar::Bar;

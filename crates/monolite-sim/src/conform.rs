@@ -1,9 +1,9 @@
 //! Runs SQL scripts in lockstep on plain SQLite and on all of Monolite's ways to run SQL, and tells
 //! where they differ: the check behind `monolite conform`.
 //!
-//! In reading order: [`script`] is what is run, [`path`](mod@path) on which ways, [`plain`] beside what,
-//! [`ours`] how the engine runs it, [`lockstep`] the comparison, [`differences`] what may differ on
-//! purpose, [`report`] what is told, [`pages`] the two pages that are made from all this.
+//! In reading order: [`script`] is what is run, [`path`](mod@path) on which ways, [`plain`] beside
+//! what, [`ours`] how the engine runs it, [`lockstep`] the comparison, [`differences`] what may
+//! differ on purpose, [`report`] what is told, [`pages`] the pages that are made from all this.
 //!
 //! # Algorithm
 //! Each script is run on each path, each time on new databases of its own. Jobs run on several
@@ -163,7 +163,7 @@ fn find(place: &FilePath, files: &mut Vec<(u64, PathBuf)>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a job on a thread of its own, which is left behind if a statement hangs.
+/// Runs a script on a path, watched.
 fn supervise(
     script: &Arc<Script>,
     path: &'static Path,
@@ -171,22 +171,26 @@ fn supervise(
     stop: &Arc<AtomicBool>,
 ) -> Outcome {
     let heart = Heart::new();
+    let (script, scratch, stop) = (Arc::clone(script), scratch.to_owned(), Arc::clone(stop));
+    let its_heart = heart.clone();
+    watched(&heart, HANGS_AFTER, move || compare(&script, path, &scratch, its_heart, &stop))
+}
+
+/// Runs a job on a thread of its own, which is left behind if a statement hangs.
+fn watched(
+    heart: &Heart,
+    limit: Duration,
+    job: impl FnOnce() -> Result<Outcome> + Send + 'static,
+) -> Outcome {
     let (tell, told) = channel();
-    let job = {
-        let (script, scratch, stop) = (Arc::clone(script), scratch.to_owned(), Arc::clone(stop));
-        let heart = heart.clone();
-        move || {
-            // Nobody listens any more when the job was given up.
-            let _ = tell.send(compare(&script, path, &scratch, heart, &stop));
-        }
-    };
-    let failed = |what: String| {
+    // Nobody listens any more when the job was given up.
+    let job = move || drop(tell.send(job()));
+    let failed = |ours: String| {
         let beat = heart.last();
-        let found =
-            Found { line: beat.line, sql: beat.sql.to_string(), plain: String::new(), ours: what };
-        Outcome { found: vec![found], ..Outcome::default() }
+        let (line, sql, plain) = (beat.line, beat.sql.to_string(), String::new());
+        Outcome { found: vec![Found { line, sql, plain, ours }], ..Outcome::default() }
     };
-    if let Err(error) = thread::Builder::new().name(format!("conform {}", path.name)).spawn(job) {
+    if let Err(error) = thread::Builder::new().name("conform".into()).spawn(job) {
         return failed(format!("no thread can be started: {error}"));
     }
     loop {
@@ -194,8 +198,8 @@ fn supervise(
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(error)) => return failed(format!("the run came to an end: {error:#}")),
             Err(RecvTimeoutError::Disconnected) => return failed("the run panicked".into()),
-            Err(RecvTimeoutError::Timeout) if heart.last().at.elapsed() > HANGS_AFTER => {
-                return failed(format!("no answer within {HANGS_AFTER:?}"));
+            Err(RecvTimeoutError::Timeout) if heart.last().at.elapsed() > limit => {
+                return failed(format!("no answer within {limit:?}"));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

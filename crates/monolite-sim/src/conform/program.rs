@@ -1,7 +1,7 @@
 //! Owns what no single statement shows: what becomes of two transactions that meet.
 
 use anyhow::Result;
-use monolite::{Database, Error};
+use monolite::Database;
 
 use super::differences::Observation;
 
@@ -18,6 +18,6 @@ pub(crate) fn observe() -> Result<Vec<Observation>> {
     first.commit().wait()?;
     let rowid = "SELECT rowid FROM t WHERE a = 'first'";
     let rowid: i64 = db.read(|tx| tx.query_one(rowid, (), |row| row.get(0))).wait()?;
-    db.close().map_err(Error::from)?;
+    db.close()?;
     Ok(if rowid == 2 { vec![Observation::RowidsInOrderOfCommits] } else { vec![] })
 }

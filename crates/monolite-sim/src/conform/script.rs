@@ -124,7 +124,7 @@ impl Script {
         }
         for statement in &script.statements {
             let before = |feature: &&mut Feature| feature.line < statement.line;
-            if let Some(feature) = script.features.iter_mut().filter(before).next_back() {
+            if let Some(feature) = script.features.iter_mut().rfind(before) {
                 feature.statements += 1;
             }
         }

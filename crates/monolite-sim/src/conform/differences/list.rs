@@ -72,7 +72,7 @@ pub(crate) const LIST: &[Difference] = &[
               hang",
         instead: "`monolite::Options`",
         paths: Paths::All,
-        sign: Sign::Refusal(|it| it.pragma().is_some(), &["the engine owns the settings"]),
+        sign: Sign::Refusal(is_pragma, &["the engine owns the settings"]),
     },
     Difference {
         id: "vacuum",
@@ -114,13 +114,29 @@ pub(crate) const LIST: &[Difference] = &[
     Difference {
         id: "read-only-reads",
         topic: Topic::Refused,
-        what: "`PRAGMA optimize` and other statements that write, in a `read`",
+        what: "statements that write, in a `read`",
         sqlite: "writes",
         monolite: "`Invalid`, code 8 (`SQLITE_READONLY`)",
         why: "a read runs beside the writer, on a snapshot",
         instead: "`Database::write`",
         paths: Paths::Closures,
         sign: Sign::Refusal(|it| it.only_asks(), &["attempt to write a readonly database"]),
+    },
+    // Before others that cover what follows it, since plain SQLite is not to be asked.
+    Difference {
+        id: "time-limits",
+        topic: Topic::Limits,
+        what: "statements and transactions that take longer than a limit",
+        sqlite: "runs on, and everybody who wants to write waits",
+        monolite: "`Timeout`; the transaction is rolled back alone",
+        why: "there is one writer, and nobody shall stop it",
+        instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`, \
+                  `lease_time_limit`; shorter transactions",
+        paths: Paths::All,
+        sign: Sign::Refusal(
+            |_| true,
+            &["took longer than", "interrupted", "was rolled back after"],
+        ),
     },
     Difference {
         id: "after-rollback",
@@ -215,7 +231,7 @@ pub(crate) const LIST: &[Difference] = &[
         what: "`EXPLAIN` (not `EXPLAIN QUERY PLAN`)",
         sqlite: "shows the program of the statement",
         monolite: "shows the same program, with the numbers that the connection at hand has given \
-                   to its copy of the schema. In an interactive transaction it may end in `Conflict`",
+                   to its copy of the schema; an interactive transaction can end in `Conflict`",
         why: "the program names the connection's own state",
         instead: "`EXPLAIN QUERY PLAN`; or ask in a `read`",
         paths: Paths::All,
@@ -233,21 +249,6 @@ pub(crate) const LIST: &[Difference] = &[
         instead: "look at the number of `INSERT`, `UPDATE` and `DELETE` only",
         paths: Paths::All,
         sign: Sign::Answers(|it| it.aspect == Aspect::Changes && !it.statement.counts_changes()),
-    },
-    Difference {
-        id: "time-limits",
-        topic: Topic::Limits,
-        what: "statements and transactions that take longer than a limit",
-        sqlite: "runs on, and everybody who wants to write waits",
-        monolite: "`Timeout`; the transaction is rolled back alone",
-        why: "there is one writer, and nobody shall stop it",
-        instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`, \
-                  `lease_time_limit`; shorter transactions",
-        paths: Paths::All,
-        sign: Sign::Refusal(
-            |_| true,
-            &["took longer than", "interrupted", "was rolled back after"],
-        ),
     },
     Difference {
         id: "time-limits-at-the-end",
@@ -332,6 +333,10 @@ fn is_transaction_control(statement: &Statement) -> bool {
 
 fn is_savepoint(statement: &Statement) -> bool {
     statement.control.as_ref().is_some_and(Control::is_savepoint)
+}
+
+fn is_pragma(statement: &Statement) -> bool {
+    statement.verb() == "PRAGMA" || statement.words().any(|word| word.starts_with("PRAGMA_"))
 }
 
 fn is_attach(statement: &Statement) -> bool {
