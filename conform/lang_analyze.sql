@@ -38,14 +38,15 @@ EXPLAIN QUERY PLAN SELECT * FROM t WHERE a = 7 AND b = 1;
 INSERT INTO sqlite_stat1 VALUES ('nowhere', 'nothing', '1 1');
 DELETE FROM sqlite_stat1;
 ANALYZE sqlite_schema;
-EXPLAIN QUERY PLAN SELECT * FROM t WHERE a = 7 AND b = 1;
+-- No plans from here to the next ANALYZE: SQLite goes on with statistics that are gone, as long as
+-- the connection lives, so that two connections of plain SQLite disagree.
+SELECT id FROM t WHERE a = 7 AND b = 1;
 -- feature: ANALYZE in a transaction
 BEGIN;
 ANALYZE;
 EXPLAIN QUERY PLAN SELECT * FROM t WHERE a = 7 AND b = 1;
 ROLLBACK;
 SELECT count(*) FROM sqlite_stat1;
-EXPLAIN QUERY PLAN SELECT * FROM t WHERE a = 7 AND b = 1;
 BEGIN;
 DELETE FROM t WHERE id > 50;
 ANALYZE;
@@ -69,8 +70,6 @@ SELECT DISTINCT tbl FROM sqlite_stat1 ORDER BY tbl;
 EXPLAIN QUERY PLAN SELECT * FROM u WHERE a = 7 AND b = 1;
 DROP TABLE sqlite_stat1;
 DROP TABLE sqlite_stat4;
-EXPLAIN QUERY PLAN SELECT * FROM u WHERE a = 7 AND b = 1;
+SELECT id FROM u WHERE a = 7 AND b = 1;
 PRAGMA analysis_limit;
 PRAGMA analysis_limit = 10;
-PRAGMA optimize;
-PRAGMA optimize(-1);

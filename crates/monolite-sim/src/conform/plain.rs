@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use monolite::rusqlite::Connection;
 
-use super::ask::{Way, ask};
+use super::ask::{Way, ask, query};
 use super::content::{Content, Extent, content};
 use super::said::Said;
 use super::statement::Statement;
@@ -77,9 +77,14 @@ impl Plain {
         content(&self.connection, extent)
     }
 
-    /// What it says to a question of the runner's own.
-    pub(crate) fn query(&self, sql: &str) -> Said {
-        super::ask::query(&self.connection, sql)
+    /// What a new connection says to questions about plans. One that has been there for long goes
+    /// on with statistics that are gone.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub(crate) fn plans(&self, questions: &[String]) -> Result<Content> {
+        let connection = connect(&self.path)?;
+        Ok(questions.iter().map(|sql| (sql.clone(), query(&connection, sql))).collect())
     }
 }
 
