@@ -1,5 +1,6 @@
 //! What may be said on the command line.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use monolite_bench::tps;
 use monolite_sim::conform;
@@ -227,7 +228,7 @@ pub(crate) struct Conform {
     pub(crate) scripts: Vec<PathBuf>,
 
     /// Take this path only; may be said several times [default: all]
-    #[arg(long = "path", value_name = "NAME", value_parser = path_named)]
+    #[arg(long = "path", value_name = "NAME", value_parser = paths())]
     pub(crate) paths: Vec<&'static conform::Path>,
 
     /// Scripts that run at once [default: the number of cores, at most 8]
@@ -252,11 +253,11 @@ pub(crate) struct Conform {
     pub(crate) list_features: bool,
 }
 
-fn path_named(name: &str) -> Result<&'static conform::Path, String> {
-    conform::Path::named(name).ok_or_else(|| {
-        let names: Vec<_> = conform::PATHS.iter().map(|path| path.name).collect();
-        format!("there is no path {name}; the paths are {}", names.join(", "))
-    })
+/// The paths by their names, each with what it is.
+fn paths() -> impl TypedValueParser<Value = &'static conform::Path> {
+    let values = conform::PATHS.iter().map(|path| PossibleValue::new(path.name).help(path.about));
+    PossibleValuesParser::new(values)
+        .map(|name| conform::Path::named(&name).expect("the parser has the names from there"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

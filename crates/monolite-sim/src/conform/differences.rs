@@ -120,6 +120,8 @@ pub(crate) enum Observation {
     Moved,
     /// A commit was refused with `Conflict` and the closure was run again.
     Conflicted,
+    /// A closure returned the error of a statement that keeps rows in plain SQLite.
+    UndoneWhole,
     /// Two inserts got their rowids in the order of the commits.
     RowidsInOrderOfCommits,
 }

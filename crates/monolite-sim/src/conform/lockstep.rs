@@ -16,8 +16,8 @@ use anyhow::{Context as _, Result};
 
 use super::ask::Way;
 use super::content::{Content, Extent, first_difference};
-use super::differences::{self, Case, Difference};
-use super::path::Path;
+use super::differences::{self, Case, Difference, Observation};
+use super::path::{Errors, Path};
 use super::plain::Plain;
 use super::said::{Aspect, Said};
 use super::script::{Savepoints, Script, Unit};
@@ -55,6 +55,14 @@ pub(crate) struct Outcome {
     pub(crate) used: BTreeMap<&'static str, u64>,
     /// Where plain SQLite does not answer what the file expects.
     pub(crate) unexpected: Vec<(usize, String)>,
+}
+
+/// Who is put a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Reference,
+    /// A copy of the reference, which forgets it.
+    Copy,
 }
 
 /// One script on one path.
@@ -101,17 +109,14 @@ impl Lockstep<'_> {
         self.compare_content(line, "at the end", &plain, &ours);
         let left = self.subject.close().context("closing the database")?;
         self.compare_content(line, "in the file after close()", &plain, &left);
-        for observation in self.subject.observed() {
-            if let Some(entry) = differences::observed(observation) {
-                *self.outcome.used.entry(entry.id).or_default() += 1;
-            }
-        }
+        self.subject.observed().into_iter().for_each(|it| self.observe(it));
         Ok(self.outcome)
     }
 
     fn unit(&mut self, unit: &Arc<Unit>) -> Result<()> {
         let ran = self.subject.run(unit);
         let has_failed = ran.said.iter().any(|said| said.fault.is_some());
+        let is_undone = has_failed && self.path.errors == Errors::Returned;
         if unit.is_block {
             self.plain.begin(unit.begin.as_ref());
         }
@@ -120,9 +125,13 @@ impl Lockstep<'_> {
                 // What stands alone has failed when its commit has.
                 (ours.fault, ours.changes) = (ran.end.clone(), None);
             }
-            self.statement(statement, &ours, &ran.also)?;
+            // What an error undoes is not done in plain SQLite either (`OR FAIL` keeps rows there).
+            let told = if is_undone && !unit.is_block { Told::Copy } else { Told::Reference };
+            self.statement(statement, &ours, &ran.also, told)?;
         }
-        if unit.is_block {
+        if unit.is_block && is_undone {
+            self.plain.end(None);
+        } else if unit.is_block {
             self.end(unit, Said { fault: ran.end, ..Said::default() })?;
         }
         self.look(unit, has_failed)
@@ -133,6 +142,7 @@ impl Lockstep<'_> {
         statement: &Statement,
         ours: &Said,
         also: &[(String, Said)],
+        told: Told,
     ) -> Result<()> {
         self.heart.beat(statement);
         if let Some(entry) = differences::refusal(self.path, statement, ours) {
@@ -148,7 +158,15 @@ impl Lockstep<'_> {
             }
             return Ok(());
         }
-        let plain = self.plain.say(statement);
+        let plain = match told {
+            Told::Reference => self.plain.say(statement),
+            Told::Copy => {
+                if statement.has_word("FAIL") {
+                    self.observe(Observation::UndoneWhole);
+                }
+                self.plain.would_say(statement)?
+            }
+        };
         self.expect(statement, &plain);
         self.outcome.run += 1;
         self.compare(statement, &plain, ours, "");
@@ -204,6 +222,12 @@ impl Lockstep<'_> {
             self.plain.end(end);
         }
         Ok(())
+    }
+
+    fn observe(&mut self, observation: Observation) {
+        if let Some(entry) = differences::observed(observation) {
+            *self.outcome.used.entry(entry.id).or_default() += 1;
+        }
     }
 
     fn excuse(&mut self, entry: &Difference, statement: &Statement) {

@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Readers that look at everything.
 const READERS: usize = 4;
 
-/// The error by which a transaction is rolled back that the script rolls back.
-const ROLLED_BACK: &str = "the script rolls it back";
+/// The error by which a transaction is rolled back that is not to be kept.
+const ROLLED_BACK: &str = "the runner rolls it back";
 
 /// A database of Monolite, used in the way of one path.
 pub(crate) struct Ours {
@@ -174,7 +174,7 @@ impl Heard {
     /// What was heard, and how the transaction of `unit` ended.
     fn ran(&self, unit: &Unit, result: Result<(), Error>) -> Ran {
         let mut said = std::mem::take(&mut *self.lock());
-        let end = result.err().filter(|error| unit.commits() || !is_rollback(error));
+        let end = result.err().filter(|error| !is_rollback(error));
         // An engine that never ran the closure has answered for all of its statements.
         if let Some(error) = end.as_ref().filter(|_| said.len() < unit.statements.len()) {
             said.resize(unit.statements.len(), Said::failed(error));
@@ -185,7 +185,11 @@ impl Heard {
 
 /// How a closure ends: as its block does in the script.
 fn outcome(unit: &Unit) -> Result<(), Error> {
-    if unit.commits() { Ok(()) } else { Err(Error::aborted(ROLLED_BACK)) }
+    if unit.commits() { Ok(()) } else { Err(rollback()) }
+}
+
+fn rollback() -> Error {
+    Error::aborted(ROLLED_BACK)
 }
 
 fn is_rollback(error: &Error) -> bool {

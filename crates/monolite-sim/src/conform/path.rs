@@ -32,6 +32,15 @@ pub(crate) enum Carrier {
     Lease,
 }
 
+/// What a closure does with a statement's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errors {
+    /// It goes on and commits, as a script does in the shell.
+    Kept,
+    /// It returns the first one, which undoes the transaction: the `?` of most programs.
+    Returned,
+}
+
 /// One of Monolite's ways to run SQL.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
@@ -41,6 +50,7 @@ pub struct Path {
     pub about: &'static str,
     pub(crate) carrier: Carrier,
     pub(crate) way: Way,
+    pub(crate) errors: Errors,
     /// Statements that stand alone are put into transactions of this many, in plain SQLite, too.
     pub(crate) grouped: Option<usize>,
 }
@@ -72,21 +82,32 @@ impl Path {
 const GROUP: usize = 8;
 
 const fn path(name: &'static str, carrier: Carrier, way: Way, about: &'static str) -> Path {
-    Path { name, about, carrier, way, grouped: None }
+    Path { name, about, carrier, way, errors: Errors::Kept, grouped: None }
 }
 
 const fn grouped(path: Path) -> Path {
     Path { grouped: Some(GROUP), ..path }
 }
 
+const fn returning(path: Path) -> Path {
+    Path { errors: Errors::Returned, ..path }
+}
+
 /// All of them.
-pub const PATHS: [Path; 21] = [
+pub const PATHS: [Path; 23] = [
     path("write", Carrier::Write, Way::Execute, "each statement or block a closure of `write`"),
     path("write_once", Carrier::Once, Way::Execute, "the same with `write_once`"),
     path("execute_batch", Carrier::Write, Way::Batch, "`Tx::execute_batch` in a write"),
     path("prepare", Carrier::Write, Way::Prepared, "`Tx::prepare` in a write"),
     path("prepare_cached", Carrier::Write, Way::Cached, "`Tx::prepare_cached` in a write"),
     path("query_row", Carrier::Write, Way::FirstRow, "`Tx::query_row` in a write"),
+    returning(path("returned", Carrier::Write, Way::Execute, "a closure that returns an error")),
+    returning(grouped(path(
+        "returned_grouped",
+        Carrier::Neighbours,
+        Way::Cached,
+        "the same, 8 statements long, among neighbours that fail",
+    ))),
     grouped(path("grouped", Carrier::Write, Way::Execute, "8 statements to a closure of `write`")),
     path(
         "neighbours",

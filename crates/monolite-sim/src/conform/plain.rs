@@ -27,6 +27,8 @@ impl Plain {
     /// Those of SQLite.
     pub(crate) fn create(path: &Path, way: Way) -> Result<Plain> {
         let connection = connect(path)?;
+        // A database of Monolite has its first page from the start, as every one in WAL mode.
+        connection.execute_batch("PRAGMA user_version = 0")?;
         Ok(Plain { connection, path: path.to_owned(), way, block: None })
     }
 

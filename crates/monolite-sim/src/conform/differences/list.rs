@@ -286,6 +286,17 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Observed(Observation::RanAgain),
     },
     Difference {
+        id: "errors-undo-all",
+        topic: Topic::Program,
+        what: "a closure that returns the error of its statement",
+        sqlite: "a statement by itself keeps what `OR FAIL` and `RAISE(FAIL)` say to keep",
+        monolite: "undoes the whole transaction",
+        why: "an error is how a closure says that nothing shall stay",
+        instead: "look at the error and return `Ok`",
+        paths: Paths::Closures,
+        sign: Sign::Observed(Observation::UndoneWhole),
+    },
+    Difference {
         id: "snapshots-move",
         topic: Topic::Program,
         what: "the snapshot of an interactive transaction",

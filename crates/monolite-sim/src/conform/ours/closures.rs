@@ -12,12 +12,12 @@ use monolite::{Error, Tx, Write};
 
 use super::super::ask::{Way, ask, query};
 use super::super::content::{Content, Extent, content};
-use super::super::path::Carrier;
+use super::super::path::{Carrier, Errors};
 use super::super::said::Said;
 use super::super::script::Unit;
 use super::super::statement::Statement;
 use super::super::subject::Ran;
-use super::{Heard, Ours, READERS, outcome};
+use super::{Heard, Ours, READERS, outcome, rollback};
 
 /// Tables that a neighbour empties: its failure has to bring all of them back.
 const HURT: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 \
@@ -32,13 +32,18 @@ impl Ours {
     ) -> impl FnMut(&Tx<'_>) -> Result<(), Error> + Send + 'static {
         let (unit, heard, heart, way) =
             (Arc::clone(unit), heard.clone(), self.heart.clone(), self.path.way);
-        let ran_again = Arc::clone(&self.ran_again);
+        let (ran_again, errors) = (Arc::clone(&self.ran_again), self.path.errors);
         move |tx| {
             ran_again.fetch_or(tx.attempt() > 1, Ordering::Relaxed);
             heard.begin();
             for statement in &unit.statements {
                 heart.beat(statement);
-                heard.hear(ask(tx, statement, way));
+                let said = ask(tx, statement, way);
+                let has_failed = said.fault.is_some();
+                heard.hear(said);
+                if has_failed && errors == Errors::Returned {
+                    return Err(rollback());
+                }
             }
             outcome(&unit)
         }
