@@ -138,6 +138,10 @@ fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         .map(|used| format!("{} ({})", used.id, used.times))
         .collect();
     writeln!(out, "by design (docs/differences.md): {}", listed.join(", "))?;
+    for left in &report.left {
+        let (file, line, path) = (&left.file, left.line, left.path);
+        writeln!(out, "{file}: left after line {line} on {path}, because too much differed")?;
+    }
     for unexpected in &report.unexpected {
         let (file, line) = (&unexpected.file, unexpected.line);
         writeln!(out, "{file}:{line}: SQLite itself answers otherwise: {}", unexpected.why)?;

@@ -53,7 +53,7 @@ use subject::Heart;
 
 pub use pages::{differences_page, features_page};
 pub use path::{PATHS, Path};
-pub use report::{Difference, PathReport, Report, Unexpected, Used};
+pub use report::{Difference, Left, PathReport, Report, Unexpected, Used};
 
 /// How long a statement may take before it counts as hanging.
 const HANGS_AFTER: Duration = Duration::from_secs(20);

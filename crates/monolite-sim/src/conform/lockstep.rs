@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use monolite::Error;
 
 use super::ask::Way;
 use super::content::{Content, Extent, first_difference};
@@ -114,9 +115,13 @@ impl Lockstep<'_> {
     }
 
     fn unit(&mut self, unit: &Arc<Unit>) -> Result<()> {
-        let ran = self.subject.run(unit);
+        let mut ran = self.subject.run(unit);
         let has_failed = ran.said.iter().any(|said| said.fault.is_some());
         let is_undone = has_failed && self.path.errors == Errors::Returned;
+        if !is_undone {
+            let none = || Said::failed(&Error::aborted("no answer came"));
+            ran.said.resize_with(unit.statements.len(), none);
+        }
         if unit.is_block {
             self.plain.begin(unit.begin.as_ref());
         }
@@ -273,9 +278,11 @@ impl Lockstep<'_> {
         }
     }
 
-    /// Compares plain SQLite with what the file says, where all rows are asked for.
+    /// Compares plain SQLite with what the file says, where all rows are asked for and everything
+    /// is run.
     fn expect(&mut self, statement: &Statement, plain: &Said) {
-        if matches!(self.path.way, Way::FirstRow | Way::Batch) {
+        let has_all_rows = !matches!(self.path.way, Way::FirstRow | Way::Batch);
+        if !has_all_rows || self.path.errors == Errors::Returned {
             return;
         }
         let at = self.script.statements.partition_point(|it| it.line < statement.line);

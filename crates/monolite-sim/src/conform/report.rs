@@ -23,6 +23,8 @@ pub struct Report {
     pub paths: Vec<PathReport>,
     /// What differed and is not on the list.
     pub differences: Vec<Difference>,
+    /// Scripts that were left before their end, because too much differed.
+    pub left: Vec<Left>,
     /// The list of differences by design, and how often each was met.
     pub listed: Vec<Used>,
     /// Where plain SQLite does not answer what a `.test` file expects.
@@ -65,6 +67,17 @@ pub struct Difference {
     pub paths: Vec<&'static str>,
 }
 
+/// A script that was left before its end.
+#[derive(Clone, Debug, Serialize)]
+pub struct Left {
+    /// The script.
+    pub file: String,
+    /// The line of the last transaction that was compared.
+    pub line: usize,
+    /// The path.
+    pub path: &'static str,
+}
+
 /// A difference by design, and how often it was met.
 #[derive(Clone, Debug, Serialize)]
 pub struct Used {
@@ -101,6 +114,7 @@ impl Report {
             left_out: scripts.iter().map(|script| script.left_out).sum(),
             paths: paths.iter().map(figures).collect(),
             differences: Vec::new(),
+            left: Vec::new(),
             listed: LIST.iter().map(|entry| Used { id: entry.id, times: 0 }).collect(),
             unexpected: Vec::new(),
             is_stopped: false,
@@ -112,7 +126,10 @@ impl Report {
         self.differences.is_empty()
     }
 
-    pub(crate) fn add(&mut self, script: &Script, path: &Path, outcome: Outcome) {
+    pub(crate) fn add(&mut self, script: &Script, path: &'static Path, outcome: Outcome) {
+        if let Some(line) = outcome.left_at {
+            self.left.push(Left { file: script.name.clone(), line, path: path.name });
+        }
         if let Some(figures) = self.paths.iter_mut().find(|figures| figures.path == path.name) {
             figures.run += outcome.run;
             figures.skipped += outcome.skipped;

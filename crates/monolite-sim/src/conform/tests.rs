@@ -36,6 +36,8 @@ enum Flaw {
     KeepsRolledBack,
     /// An integer comes back as text.
     ChangesType,
+    /// Says nothing to the last statement.
+    ForgetsAnswer,
     /// Loses the last row when the database is closed.
     LosesAtClose,
 }
@@ -91,6 +93,9 @@ impl Subject for Flawed {
                 *cell = super::said::Cell::Text(cell.to_string().into_bytes());
             }
             ran.said.push(said);
+        }
+        if self.flaw == Flaw::ForgetsAnswer {
+            ran.said.pop();
         }
         if unit.is_block {
             let keeps = unit.commits() || self.flaw == Flaw::KeepsRolledBack;
@@ -173,6 +178,7 @@ fn every_flaw_is_noticed() {
         Flaw::StaleReads,
         Flaw::KeepsRolledBack,
         Flaw::ChangesType,
+        Flaw::ForgetsAnswer,
         Flaw::LosesAtClose,
     ] {
         assert!(!run(flaw).found.is_empty(), "{flaw:?} goes unnoticed");
