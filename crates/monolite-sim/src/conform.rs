@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use lockstep::{Found, Lockstep, Outcome};
 use ours::Ours;
@@ -171,9 +171,12 @@ fn supervise(
     stop: &Arc<AtomicBool>,
 ) -> Outcome {
     let heart = Heart::new();
-    let (script, scratch, stop) = (Arc::clone(script), scratch.to_owned(), Arc::clone(stop));
-    let its_heart = heart.clone();
-    watched(&heart, HANGS_AFTER, move || compare(&script, path, &scratch, its_heart, &stop))
+    let scratch = tempfile::Builder::new().prefix("conform-").tempdir_in(scratch);
+    let dir = scratch.as_ref().map(|scratch| scratch.path().to_owned());
+    let dir = dir.map_err(|error| anyhow!("no directory can be made: {error}"));
+    let (script, stop, its_heart) = (Arc::clone(script), Arc::clone(stop), heart.clone());
+    // The directory is removed at the end of this function, also from under a job that hangs.
+    watched(&heart, HANGS_AFTER, move || compare(&script, path, &dir?, its_heart, &stop))
 }
 
 /// Runs a job on a thread of its own, which is left behind if a statement hangs.
@@ -206,21 +209,20 @@ fn watched(
     }
 }
 
-/// Runs `script` on `path`, on new databases.
+/// Runs `script` on `path`, on new databases in the empty directory `dir`.
 fn compare(
     script: &Script,
     path: &'static Path,
-    scratch: &FilePath,
+    dir: &FilePath,
     heart: Heart,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let dir = tempfile::Builder::new().prefix("conform-").tempdir_in(scratch)?;
-    let file = dir.path().join("ours.db");
+    let file = dir.join("ours.db");
     let mut subject = Ours::open(&file, path, &script.options, heart.clone())?;
     Lockstep {
         script,
         path,
-        plain: Plain::create(&dir.path().join("plain.db"), path.way)?,
+        plain: Plain::create(&dir.join("plain.db"), path.way)?,
         subject: &mut subject,
         heart,
         is_stopped: &|| stop.load(Ordering::Relaxed),
