@@ -1,9 +1,9 @@
 //! Runs SQL scripts in lockstep on plain SQLite and on all of Monolite's ways to run SQL, and tells
 //! where they differ: the check behind `monolite conform`.
 //!
-//! In reading order: [`script`] is what is run, [`path`](mod@path) on which ways, [`plain`] beside
-//! what, [`ours`] how the engine runs it, [`lockstep`] the comparison, [`differences`] what may
-//! differ on purpose, [`report`] what is told, [`pages`] the pages that are made from all this.
+//! In reading order: `script` is what is run, `path` on which ways, `plain` beside what, `ours` how
+//! the engine runs it, `lockstep` the comparison, `differences` what may differ on purpose,
+//! `report` what is told, `pages` the pages that are made from all this.
 //!
 //! # Algorithm
 //! Each script is run on each path, each time on new databases of its own. Jobs run on several
