@@ -1,7 +1,9 @@
 //! What may be said on the command line.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use monolite_bench::tps;
+use monolite_sim::conform;
 use std::path::PathBuf;
 
 /// One SQLite file, made the equal of a production database server.
@@ -21,6 +23,10 @@ pub(crate) enum Command {
     /// Try to break every promise on this machine's own disk, and count what was lost
     #[command(long_about = TORTURE_HELP)]
     Torture(Torture),
+
+    /// Run SQL scripts on plain SQLite and on all paths of Monolite, and show where they differ
+    #[command(long_about = CONFORM_HELP, after_help = CONFORM_EXAMPLE)]
+    Conform(Conform),
 }
 
 #[derive(Debug, Subcommand)]
@@ -200,6 +206,64 @@ pub(crate) struct Torture {
     pub(crate) json: bool,
 }
 
+const CONFORM_HELP: &str = "\
+Run SQL scripts on plain SQLite and on all paths of Monolite, and show where they differ.
+
+Takes every .sql file (statements as for the sqlite3 shell) and every .test file (sqllogictest) \
+below the directories, and runs each on every path: writes, reads, batches, interactive \
+transactions that lose their connection, and so on. Plain SQLite of the same build runs beside it \
+and decides what is right: rows with their types, column names, numbers of changed rows, errors \
+with their codes, at the end everything that the database holds, and the file that is left. A \
+`BEGIN ... COMMIT` of a script is one transaction.
+
+What differs by design is told in docs/differences.md and does not count. Exit code 0 means that \
+nothing else differs, 1 that something does. Ctrl-C stops, and reports what was found until then.";
+
+const CONFORM_EXAMPLE: &str = "\
+Example:
+  $ echo \"CREATE TABLE t(a UNIQUE); INSERT INTO t VALUES (1), (1); SELECT * FROM t;\" > my.sql
+  $ monolite conform my.sql
+  $ monolite conform conform --path write --path transaction";
+
+#[derive(Args, Debug)]
+pub(crate) struct Conform {
+    /// Directories with scripts, or scripts
+    #[arg(value_name = "DIR", required_unless_present = "list_differences")]
+    pub(crate) scripts: Vec<PathBuf>,
+
+    /// Take this path only; may be said several times [default: all]
+    #[arg(long = "path", value_name = "NAME", value_parser = paths())]
+    pub(crate) paths: Vec<&'static conform::Path>,
+
+    /// Scripts that run at once [default: the number of cores, at most 8]
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) threads: Option<u64>,
+
+    /// Directory in which databases are made and removed [default: that for temporary files]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) scratch: Option<PathBuf>,
+
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the list of differences by design, as docs/differences.md has it, and run nothing
+    #[arg(long, exclusive = true)]
+    pub(crate) list_differences: bool,
+
+    /// Print which features of SQLite the scripts exercise, as docs/sqlite-features.md has it, and
+    /// run nothing
+    #[arg(long)]
+    pub(crate) list_features: bool,
+}
+
+/// The paths by their names, each with what it is.
+fn paths() -> impl TypedValueParser<Value = &'static conform::Path> {
+    let values = conform::PATHS.iter().map(|path| PossibleValue::new(path.name).help(path.about));
+    PossibleValuesParser::new(values)
+        .map(|name| conform::Path::named(&name).expect("the parser has the names from there"))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaArgument {
     /// `account(id PRIMARY KEY, balance INT)`: two B-trees, as in the article
@@ -273,6 +337,15 @@ mod tests {
     fn rows_may_be_grouped() {
         assert_eq!(tps(&["--rows", "1_000_000_000"]).unwrap().rows, Some(1_000_000_000));
         assert!(tps(&["--rows", "many"]).is_err());
+    }
+
+    #[test]
+    fn a_path_is_one_of_the_list() {
+        let conform = |arguments: &[&str]| {
+            Arguments::try_parse_from(["monolite", "conform"].iter().chain(arguments)).is_ok()
+        };
+        assert!(conform(&["scripts", "--path", "lost"]) && conform(&["--list-differences"]));
+        assert!(!conform(&[]) && !conform(&["scripts", "--path", "found"]));
     }
 
     #[test]

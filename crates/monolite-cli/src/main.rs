@@ -7,6 +7,7 @@
 mod arguments;
 mod bar;
 mod bench;
+mod conform;
 mod interrupt;
 mod torture;
 
@@ -22,10 +23,11 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Bench(command) => bench::run(command),
         Command::Torture(arguments) => torture::run(&arguments),
+        Command::Conform(arguments) => conform::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<bench::Stopped>() || error.is::<torture::Stopped>() => {
+        Err(error) if is_stop(&error) => {
             complain(&error.to_string());
             ExitCode::from(130)
         }
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_stop(error: &anyhow::Error) -> bool {
+    error.is::<bench::Stopped>() || error.is::<torture::Stopped>() || error.is::<conform::Stopped>()
 }
 
 fn complain(text: &str) {

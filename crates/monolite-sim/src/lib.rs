@@ -14,6 +14,7 @@ pub mod chance;
 pub mod checkers;
 pub mod child;
 pub mod clock;
+pub mod conform;
 pub mod fuzz;
 pub mod load;
 pub mod markers;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::{fuzz, range, tidy, torture};
+use crate::{conform, fuzz, range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
@@ -51,6 +51,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         step("docs", || docs(root)),
         step("rusqlite range", || range::run(root, range::Depth::Check)),
         step("test", || test(root, &mut tally)),
+        step("conform", || conform::run(root)),
         step("torture", || {
             skipped += torture::run(root)?;
             Ok(())

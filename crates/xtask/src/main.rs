@@ -1,9 +1,9 @@
 //! Chores of this repository, as `cargo xtask COMMAND`: the CI gate and the checks behind it.
 //!
 //! Each command is one module: [`ci`] runs the gate, [`tidy`] checks what reviewers forget,
-//! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, and [`torture`]
-//! runs `monolite torture` with the amounts that every change must survive, and [`planted`] shows
-//! that it finds bugs.
+//! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
+//! compares scripts with plain SQLite, [`torture`] runs `monolite torture` with the amounts that
+//! every change must survive, and [`planted`] shows that it finds bugs.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -12,6 +12,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 mod ci;
+mod conform;
 mod fuzz;
 mod planted;
 mod range;
@@ -27,8 +28,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests,
-                                 torture, fuzz
+                                 conform, torture, fuzz
   tidy                           the checks of this repository that no other tool makes
+  conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
   rusqlite-range                 check monolite with both ends of its rusqlite range, and
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["ci"] => root().and_then(|root| ci::run(&root)),
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
+        ["conform"] => root().and_then(|root| conform::run(&root)),
         ["torture"] => root().and_then(|root| torture::run(&root).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
         ["planted", name] => root().and_then(|root| planted::run(&root, name)),

@@ -1,0 +1,126 @@
+-- chapter: foreignkeys
+-- feature: a child needs its parent
+PRAGMA foreign_keys;
+CREATE TABLE artist(id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE track(id INTEGER, name TEXT, artist INTEGER, FOREIGN KEY (artist) REFERENCES artist(id));
+INSERT INTO artist VALUES (1, 'Dean'), (2, 'Frank');
+INSERT INTO track VALUES (11, 'Amore', 1), (12, 'None', NULL);
+INSERT INTO track VALUES (13, 'My Way', 3);
+UPDATE track SET artist = 9 WHERE id = 12;
+DELETE FROM artist WHERE id = 1;
+UPDATE artist SET id = 5 WHERE id = 1;
+UPDATE artist SET name = 'D.' WHERE id = 1;
+DELETE FROM artist WHERE id = 2;
+SELECT * FROM track;
+PRAGMA foreign_key_list(track);
+PRAGMA foreign_key_check;
+-- feature: ON DELETE and ON UPDATE actions
+CREATE TABLE p(a INTEGER PRIMARY KEY, b UNIQUE);
+CREATE TABLE c_cascade(x REFERENCES p(a) ON DELETE CASCADE ON UPDATE CASCADE);
+CREATE TABLE c_null(x REFERENCES p(a) ON DELETE SET NULL ON UPDATE SET NULL);
+CREATE TABLE c_default(x DEFAULT 1 REFERENCES p(a) ON DELETE SET DEFAULT ON UPDATE SET DEFAULT);
+CREATE TABLE c_restrict(x REFERENCES p(a) ON DELETE RESTRICT ON UPDATE RESTRICT);
+CREATE TABLE c_none(x REFERENCES p(a) ON DELETE NO ACTION);
+INSERT INTO p VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four'), (5, 'five');
+INSERT INTO c_cascade VALUES (2), (3);
+INSERT INTO c_null VALUES (2), (3);
+INSERT INTO c_default VALUES (2), (3);
+DELETE FROM p WHERE a = 2;
+UPDATE p SET a = 30 WHERE a = 3;
+SELECT 'cascade', x FROM c_cascade UNION ALL SELECT 'null', x FROM c_null UNION ALL SELECT 'default', x FROM c_default;
+DELETE FROM p WHERE a = 1;
+INSERT INTO c_restrict VALUES (4);
+DELETE FROM p WHERE a = 4;
+UPDATE p SET a = 40 WHERE a = 4;
+INSERT INTO c_none VALUES (5);
+DELETE FROM p WHERE a = 5;
+SELECT * FROM p;
+PRAGMA foreign_key_list(c_cascade);
+-- feature: deferred constraints
+CREATE TABLE later(x REFERENCES p(a) DEFERRABLE INITIALLY DEFERRED);
+BEGIN;
+INSERT INTO later VALUES (100);
+SELECT count(*) FROM later;
+INSERT INTO p VALUES (100, 'hundred');
+COMMIT;
+SELECT * FROM later;
+BEGIN;
+INSERT INTO later VALUES (200);
+COMMIT;
+SELECT * FROM later;
+INSERT INTO later VALUES (300);
+DELETE FROM p WHERE a = 100;
+BEGIN;
+DELETE FROM p WHERE a = 100;
+INSERT INTO p VALUES (100, 'back');
+COMMIT;
+BEGIN;
+INSERT INTO later VALUES (400);
+ROLLBACK;
+SELECT * FROM later;
+CREATE TABLE immediate(x REFERENCES p(a) DEFERRABLE INITIALLY IMMEDIATE, y REFERENCES p(a) NOT DEFERRABLE);
+INSERT INTO immediate VALUES (500, NULL);
+-- feature: keys of several columns
+CREATE TABLE album(artist TEXT, title TEXT, cover BLOB, PRIMARY KEY (artist, title));
+CREATE TABLE song(id INTEGER, artist TEXT, title TEXT, name TEXT, FOREIGN KEY (artist, title) REFERENCES album(artist, title) ON UPDATE CASCADE);
+INSERT INTO album VALUES ('a', 't', NULL);
+INSERT INTO song VALUES (1, 'a', 't', 's'), (2, 'a', NULL, 's'), (3, NULL, NULL, 's');
+INSERT INTO song VALUES (4, 'a', 'u', 's');
+UPDATE album SET title = 'new';
+SELECT * FROM song;
+-- feature: a table that refers to itself
+CREATE TABLE tree(id INTEGER PRIMARY KEY, up INT REFERENCES tree ON DELETE CASCADE);
+INSERT INTO tree VALUES (1, NULL), (2, 1), (3, 2), (4, 4);
+INSERT INTO tree VALUES (5, 6);
+INSERT INTO tree VALUES (5, 6), (6, 5);
+DELETE FROM tree WHERE id = 1;
+SELECT * FROM tree;
+DELETE FROM tree WHERE id = 4;
+-- feature: parents that are wrong
+CREATE TABLE orphan(x REFERENCES nowhere(a));
+INSERT INTO orphan VALUES (NULL);
+INSERT INTO orphan VALUES (1);
+CREATE TABLE parent(a, b UNIQUE, c);
+CREATE TABLE bad1(x REFERENCES parent(a));
+CREATE TABLE bad2(x REFERENCES parent(b, c));
+CREATE TABLE bad3(x REFERENCES parent);
+CREATE TABLE good(x REFERENCES parent(b));
+INSERT INTO bad1 VALUES (1);
+INSERT INTO bad3 VALUES (1);
+INSERT INTO parent VALUES (1, 2, 3);
+INSERT INTO good VALUES (2);
+INSERT INTO good VALUES (1);
+DELETE FROM parent;
+-- feature: collation and affinity of the parent count
+CREATE TABLE pc(a TEXT COLLATE NOCASE PRIMARY KEY);
+CREATE TABLE cc(x TEXT REFERENCES pc(a));
+INSERT INTO pc VALUES ('Abc'), ('1');
+INSERT INTO cc VALUES ('ABC'), (1);
+INSERT INTO cc VALUES ('abcd');
+SELECT x, typeof(x) FROM cc;
+-- feature: DROP TABLE of a parent
+CREATE TABLE dp(a PRIMARY KEY);
+CREATE TABLE dc(x REFERENCES dp ON DELETE CASCADE);
+INSERT INTO dp VALUES (1);
+INSERT INTO dc VALUES (1);
+DROP TABLE dp;
+SELECT count(*) FROM dc;
+CREATE TABLE rp(a PRIMARY KEY);
+CREATE TABLE rc(x REFERENCES rp);
+INSERT INTO rp VALUES (1);
+INSERT INTO rc VALUES (1);
+DROP TABLE rp;
+SELECT * FROM rp;
+DROP TABLE rc;
+DROP TABLE rp;
+-- feature: REPLACE and triggers meet foreign keys
+CREATE TABLE log(what);
+CREATE TRIGGER cascade_log AFTER DELETE ON c_cascade BEGIN INSERT INTO log VALUES ('gone ' || old.x); END;
+REPLACE INTO p VALUES (30, 'thirty again');
+SELECT * FROM c_cascade;
+SELECT * FROM log;
+-- feature: settings of foreign keys
+PRAGMA foreign_keys = OFF;
+PRAGMA defer_foreign_keys = ON;
+PRAGMA foreign_key_check(orphan);
+INSERT INTO track VALUES (14, 'still refused', 77);

@@ -1,0 +1,115 @@
+-- chapter: lang_createtrigger
+CREATE TABLE t(id INTEGER PRIMARY KEY, a INT, b TEXT);
+CREATE TABLE log(n INTEGER PRIMARY KEY, what TEXT);
+-- feature: BEFORE and AFTER, for each row
+CREATE TRIGGER bi BEFORE INSERT ON t BEGIN INSERT INTO log(what) VALUES ('before insert ' || coalesce(new.a, 'null')); END;
+CREATE TRIGGER ai AFTER INSERT ON t FOR EACH ROW BEGIN INSERT INTO log(what) VALUES ('after insert ' || new.id); END;
+CREATE TRIGGER bu BEFORE UPDATE ON t BEGIN INSERT INTO log(what) VALUES ('before update ' || old.a || ' ' || new.a); END;
+CREATE TRIGGER au AFTER UPDATE ON t BEGIN INSERT INTO log(what) VALUES ('after update ' || old.a || ' ' || new.a); END;
+CREATE TRIGGER bd BEFORE DELETE ON t BEGIN INSERT INTO log(what) VALUES ('before delete ' || old.id); END;
+CREATE TRIGGER ad AFTER DELETE ON t BEGIN INSERT INTO log(what) VALUES ('after delete ' || old.id); END;
+INSERT INTO t(a, b) VALUES (1, 'x'), (2, 'y');
+UPDATE t SET a = a + 10;
+DELETE FROM t WHERE id = 1;
+REPLACE INTO t VALUES (2, 5, 'z');
+SELECT * FROM log ORDER BY n;
+DELETE FROM log;
+-- feature: UPDATE OF columns
+CREATE TRIGGER of_b AFTER UPDATE OF b ON t BEGIN INSERT INTO log(what) VALUES ('b was set'); END;
+UPDATE t SET a = 6;
+UPDATE t SET b = b;
+UPDATE t SET (a, b) = (7, 'w');
+SELECT what FROM log ORDER BY n;
+DELETE FROM log;
+-- feature: WHEN
+CREATE TRIGGER large AFTER INSERT ON t WHEN new.a > 100 BEGIN INSERT INTO log(what) VALUES ('large'); END;
+INSERT INTO t(a) VALUES (99), (101), (NULL);
+SELECT what FROM log WHERE what = 'large';
+CREATE TRIGGER bad AFTER INSERT ON t WHEN old.a > 1 BEGIN SELECT 1; END;
+INSERT INTO t(a) VALUES (1);
+DROP TRIGGER bad;
+DELETE FROM log;
+-- feature: several statements, CTEs and upserts inside
+CREATE TABLE total(k PRIMARY KEY, n INT);
+CREATE TRIGGER count_it AFTER INSERT ON t BEGIN
+  INSERT INTO total VALUES ('rows', 1) ON CONFLICT (k) DO UPDATE SET n = n + 1;
+  UPDATE total SET n = n + new.a WHERE k = 'sum' AND new.a IS NOT NULL;
+  DELETE FROM log WHERE what LIKE 'before%';
+  SELECT CASE WHEN new.a = -1 THEN RAISE(ABORT, 'minus one') END;
+END;
+INSERT INTO total VALUES ('sum', 0);
+INSERT INTO t(a) VALUES (10), (20);
+INSERT INTO t(a) VALUES (30), (-1);
+SELECT * FROM total ORDER BY k;
+SELECT what FROM log ORDER BY n;
+-- feature: RAISE
+CREATE TABLE r(a INT);
+CREATE TRIGGER r_abort BEFORE INSERT ON r WHEN new.a = 1 BEGIN SELECT RAISE(ABORT, 'abort it'); END;
+CREATE TRIGGER r_fail BEFORE INSERT ON r WHEN new.a = 2 BEGIN SELECT RAISE(FAIL, 'fail it'); END;
+CREATE TRIGGER r_ignore BEFORE INSERT ON r WHEN new.a = 3 BEGIN SELECT RAISE(IGNORE); END;
+CREATE TRIGGER r_rollback BEFORE INSERT ON r WHEN new.a = 4 BEGIN SELECT RAISE(ROLLBACK, 'roll it back'); END;
+INSERT INTO r VALUES (10), (1), (11);
+INSERT INTO r VALUES (20), (2), (21);
+INSERT INTO r VALUES (30), (3), (31);
+INSERT INTO r VALUES (40), (4), (41);
+SELECT a FROM r ORDER BY rowid;
+BEGIN;
+INSERT INTO r VALUES (50);
+INSERT INTO r VALUES (2);
+INSERT INTO r VALUES (1);
+INSERT INTO r VALUES (51);
+COMMIT;
+SELECT a FROM r WHERE a >= 50;
+BEGIN;
+INSERT INTO r VALUES (60);
+INSERT INTO r VALUES (4);
+COMMIT;
+SELECT a FROM r WHERE a >= 60;
+CREATE TRIGGER r_expr BEFORE DELETE ON r BEGIN SELECT RAISE(ABORT, 'cannot delete ' || old.a); END;
+DELETE FROM r WHERE a = 10;
+SELECT RAISE(ABORT, 'outside');
+INSERT OR IGNORE INTO r VALUES (1);
+-- feature: triggers that change other tables, and chains of them
+CREATE TABLE c1(a);
+CREATE TABLE c2(a);
+CREATE TABLE c3(a);
+CREATE TRIGGER chain1 AFTER INSERT ON c1 BEGIN INSERT INTO c2 VALUES (new.a + 1); END;
+CREATE TRIGGER chain2 AFTER INSERT ON c2 BEGIN INSERT INTO c3 SELECT new.a + 1 UNION ALL SELECT new.a + 2; END;
+INSERT INTO c1 VALUES (1), (100);
+SELECT * FROM c3;
+SELECT changes();
+-- feature: recursion is off, as in SQLite's defaults
+CREATE TABLE rec(a INT);
+CREATE TRIGGER again AFTER INSERT ON rec WHEN new.a < 5 BEGIN INSERT INTO rec VALUES (new.a + 1); END;
+INSERT INTO rec VALUES (1);
+SELECT * FROM rec;
+-- feature: last_insert_rowid and changes beside triggers
+BEGIN;
+INSERT INTO c1 VALUES (7);
+SELECT last_insert_rowid(), changes();
+ROLLBACK;
+-- feature: what a trigger may not say
+CREATE TRIGGER bad AFTER INSERT ON nowhere BEGIN SELECT 1; END;
+CREATE TRIGGER bad INSTEAD OF INSERT ON t BEGIN SELECT 1; END;
+CREATE VIEW v AS SELECT * FROM t;
+CREATE TRIGGER bad AFTER INSERT ON v BEGIN SELECT 1; END;
+CREATE TRIGGER bad AFTER INSERT ON t BEGIN INSERT INTO main.log VALUES (1); END;
+CREATE TRIGGER bad AFTER INSERT ON t BEGIN CREATE TABLE x(a); END;
+CREATE TRIGGER bad AFTER INSERT ON t BEGIN END;
+CREATE TRIGGER bad AFTER INSERT ON t BEGIN SELECT ?1; END;
+CREATE TRIGGER ai AFTER INSERT ON t BEGIN SELECT 1; END;
+CREATE TRIGGER IF NOT EXISTS ai AFTER INSERT ON t BEGIN SELECT 1; END;
+CREATE TRIGGER bad AFTER INSERT ON sqlite_schema BEGIN SELECT 1; END;
+CREATE TRIGGER bad AFTER UPDATE OF nothing ON t BEGIN SELECT 1; END;
+CREATE TRIGGER broken AFTER UPDATE ON c1 BEGIN INSERT INTO nowhere VALUES (1); END;
+UPDATE c1 SET a = 1;
+SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' ORDER BY name;
+-- chapter: lang_droptrigger
+-- feature: DROP TRIGGER
+DROP TRIGGER broken;
+DROP TRIGGER broken;
+DROP TRIGGER IF EXISTS broken;
+DROP TRIGGER main.ai;
+UPDATE c1 SET a = 1;
+DROP TABLE t;
+SELECT name FROM sqlite_schema WHERE type = 'trigger' ORDER BY name;

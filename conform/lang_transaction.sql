@@ -1,0 +1,95 @@
+-- chapter: lang_transaction
+-- feature: BEGIN, COMMIT, END, ROLLBACK in all their forms
+CREATE TABLE t(a INTEGER PRIMARY KEY, b);
+BEGIN TRANSACTION;
+INSERT INTO t VALUES (1, 'one');
+COMMIT TRANSACTION;
+BEGIN DEFERRED;
+INSERT INTO t VALUES (2, 'two');
+END;
+BEGIN IMMEDIATE TRANSACTION;
+INSERT INTO t VALUES (3, 'three');
+END TRANSACTION;
+BEGIN EXCLUSIVE;
+INSERT INTO t VALUES (4, 'four');
+ROLLBACK TRANSACTION;
+BEGIN;
+COMMIT;
+BEGIN;
+ROLLBACK;
+SELECT * FROM t;
+-- feature: reads see the transaction's own changes
+BEGIN;
+SELECT count(*) FROM t;
+UPDATE t SET b = b || '!' WHERE a = 1;
+SELECT b FROM t WHERE a = 1;
+DELETE FROM t WHERE a = 2;
+SELECT count(*) FROM t;
+INSERT INTO t VALUES (10, 'ten');
+SELECT * FROM t ORDER BY a DESC;
+ROLLBACK;
+SELECT * FROM t;
+-- feature: errors inside a transaction undo their statement only
+BEGIN;
+INSERT INTO t VALUES (20, 'kept');
+INSERT INTO t VALUES (21, 'undone'), (1, 'conflict');
+SELECT nothing FROM t;
+INSERT INTO nowhere VALUES (1);
+SYNTAX ERROR;
+INSERT INTO t VALUES (22, 'kept');
+COMMIT;
+SELECT a FROM t ORDER BY a;
+-- feature: DDL is transactional
+BEGIN;
+CREATE TABLE u(x);
+INSERT INTO u VALUES (1);
+CREATE INDEX u_x ON u(x);
+ALTER TABLE t ADD COLUMN c DEFAULT 'new';
+SELECT c FROM t WHERE a = 1;
+DROP TABLE u;
+CREATE TABLE u(y);
+INSERT INTO u(y) VALUES (2);
+SELECT * FROM u;
+ROLLBACK;
+SELECT * FROM u;
+SELECT c FROM t;
+BEGIN;
+CREATE TABLE u(x PRIMARY KEY);
+INSERT INTO u SELECT a FROM t;
+CREATE VIEW uv AS SELECT max(x) AS m FROM u;
+SELECT m FROM uv;
+COMMIT;
+SELECT m FROM uv;
+BEGIN;
+DROP VIEW uv;
+DROP TABLE u;
+COMMIT;
+SELECT name FROM sqlite_schema ORDER BY name;
+-- feature: nested BEGIN, and ends without a beginning
+BEGIN;
+BEGIN;
+INSERT INTO t VALUES (30, 'after a nested BEGIN');
+COMMIT;
+COMMIT;
+END;
+ROLLBACK;
+SELECT count(*) FROM t WHERE a = 30;
+-- feature: long transactions
+CREATE TABLE many(i INTEGER PRIMARY KEY, v TEXT);
+BEGIN;
+INSERT INTO many WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) SELECT i, 'v' || i FROM n;
+UPDATE many SET v = v || 'x' WHERE i % 3 = 0;
+DELETE FROM many WHERE i % 7 = 0;
+INSERT INTO many(v) VALUES ('last');
+SELECT count(*), max(i), sum(length(v)) FROM many;
+UPDATE many SET i = i + 10000 WHERE i > 490;
+CREATE INDEX many_v ON many(v);
+SELECT count(*) FROM many WHERE v LIKE 'v1%';
+DELETE FROM many WHERE v = 'last';
+SELECT max(i) FROM many;
+COMMIT;
+SELECT count(*), max(i), sum(length(v)) FROM many;
+-- feature: a transaction that the script never ends
+BEGIN;
+INSERT INTO t VALUES (99, 'never committed');
+SELECT count(*) FROM t;

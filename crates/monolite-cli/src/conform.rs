@@ -1,0 +1,150 @@
+//! `monolite conform`: hands the arguments over, shows progress, prints the table and differences.
+
+use crate::arguments::Conform;
+use crate::bar::Bar;
+use crate::interrupt;
+use anyhow::Result;
+use monolite_bench::progress::Progress;
+use monolite_bench::report::render::{Table, count};
+use monolite_sim::conform::{self, Event, Plan, Report, Watch};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Most scripts that run at once unless the user says more.
+const MOST_THREADS: usize = 8;
+
+/// Longest statement that is shown, in characters.
+const SHOWN: usize = 300;
+
+/// Something differs that is not on the list.
+#[derive(Debug)]
+pub(crate) struct Differs(usize);
+
+impl std::fmt::Display for Differs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} differences to plain SQLite that are not by design", self.0)
+    }
+}
+
+impl std::error::Error for Differs {}
+
+/// The user stopped the run; nothing differed until then.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("stopped; what was run until then is in the table")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Record<'a> {
+    version: &'static str,
+    sqlite: &'static str,
+    seconds: f64,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Runs the scripts, or prints a page.
+pub(crate) fn run(arguments: &Conform) -> Result<()> {
+    let mut out = io::stdout().lock();
+    if arguments.list_differences {
+        return Ok(write!(out, "{}", conform::differences_page())?);
+    }
+    if arguments.list_features {
+        return Ok(write!(out, "{}", conform::features_page(&arguments.scripts)?)?);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let requested = Arc::clone(&stop);
+    interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;
+    let bar = Bar::new();
+    let tell = |event: Event<'_>| match event {
+        Event::Begins(jobs) => bar.begin("scripts × paths", Some(jobs as u64)),
+        Event::Done(jobs) => bar.advance_to(jobs as u64),
+        Event::Note(text) => bar.note(text),
+    };
+    let start = Instant::now();
+    let report = conform::run(&plan(arguments), &Watch { tell: &tell, stop });
+    bar.finish();
+    let report = report?;
+    let seconds = start.elapsed().as_secs_f64();
+    let sqlite = monolite_sim::torture::sqlite_version();
+    if arguments.json {
+        let record =
+            Record { version: env!("CARGO_PKG_VERSION"), sqlite, seconds, report: &report };
+        serde_json::to_writer_pretty(&mut out, &record)?;
+        writeln!(out)?;
+    } else {
+        write_text(&report, &mut out)?;
+        writeln!(out, "\nSQLite {sqlite}, {seconds:.1} s")?;
+    }
+    match report.differences.len() {
+        0 if report.is_stopped => Err(Stopped.into()),
+        0 => Ok(()),
+        differences => Err(Differs(differences).into()),
+    }
+}
+
+fn plan(arguments: &Conform) -> Plan {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let asked = arguments.threads.and_then(|threads| usize::try_from(threads).ok());
+    let paths = match arguments.paths.as_slice() {
+        [] => conform::PATHS.iter().collect(),
+        named => named.to_vec(),
+    };
+    Plan {
+        scripts: arguments.scripts.clone(),
+        paths,
+        scratch: arguments.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        threads: asked.unwrap_or(cores.min(MOST_THREADS)),
+    }
+}
+
+fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    const HEADER: [&str; 6] = ["path", "run", "skipped", "differing", "excused", "what it is"];
+    for difference in &report.differences {
+        let statement: String = difference.statement.chars().take(SHOWN).collect();
+        writeln!(out, "{}:{}: {}", difference.file, difference.line, statement)?;
+        writeln!(out, "  SQLite:   {}", difference.sqlite)?;
+        writeln!(out, "  Monolite: {}", difference.monolite)?;
+        writeln!(out, "  on:       {}\n", difference.paths.join(", "))?;
+    }
+    let mut table = Table::new(String::new(), &HEADER);
+    for path in &report.paths {
+        let figures = [path.run, path.skipped, path.differing, path.excused];
+        let mut row = vec![path.path.to_owned()];
+        row.extend(figures.map(|figure| count(figure as f64)));
+        row.push(path.about.to_owned());
+        table.rows.push(row);
+    }
+    write!(out, "{}", table.to_text())?;
+    let Report { files, statements, left_out, .. } = report;
+    writeln!(
+        out,
+        "\n{files} files, {statements} statements, {left_out} left out as the files say"
+    )?;
+    let listed: Vec<_> = report
+        .listed
+        .iter()
+        .filter(|used| used.times > 0)
+        .map(|used| format!("{} ({})", used.id, used.times))
+        .collect();
+    writeln!(out, "by design (docs/differences.md): {}", listed.join(", "))?;
+    for left in &report.left {
+        let (file, line, path) = (&left.file, left.line, left.path);
+        writeln!(out, "{file}: left after line {line} on {path}, because too much differed")?;
+    }
+    for unexpected in &report.unexpected {
+        let (file, line) = (&unexpected.file, unexpected.line);
+        writeln!(out, "{file}:{line}: SQLite itself answers otherwise: {}", unexpected.why)?;
+    }
+    Ok(())
+}
