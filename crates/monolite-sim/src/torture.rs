@@ -23,6 +23,7 @@ mod outcome;
 
 mod allocations;
 mod cuts;
+mod differential;
 mod environment;
 mod flips;
 mod history;
@@ -40,7 +41,6 @@ mod wrong;
 #[cfg(test)]
 mod tests;
 
-pub use history::replay;
 pub use outcome::{Control, Finding, Outcome, Verdict};
 
 /// The roles that children of a torturing program play, for [`crate::child::play`].
@@ -56,11 +56,14 @@ pub const ROLES: Roles<'static> = &[
     (writing::ROLE, writing::play),
     (allocations::ROLE, allocations::play),
     (hostile::ROLE, hostile::play),
+    (differential::ROLE, differential::serve),
 ];
 
 /// One way to hurt the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
+    /// Statements of every form, compared with plain SQLite.
+    Differential,
     /// `SIGKILL` at random moments under batch load.
     Kills,
     /// Real power cuts of real file systems; needs root.
@@ -85,7 +88,8 @@ pub enum Check {
 
 impl Check {
     /// All of them, in the order in which they are run: short and telling ones first.
-    pub const ALL: [Check; 10] = [
+    pub const ALL: [Check; 11] = [
+        Check::Differential,
         Check::Sweeps,
         Check::Images,
         Check::History,
@@ -101,6 +105,7 @@ impl Check {
     /// Its name, which is also that of its option on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Check::Differential => "differential",
             Check::Kills => "kills",
             Check::Cuts => "cuts",
             Check::Images => "images",
@@ -117,6 +122,7 @@ impl Check {
     /// What its amount counts.
     pub fn unit(self) -> &'static str {
         match self {
+            Check::Differential => "statements",
             Check::Kills => "SIGKILLs",
             Check::Cuts => "power cuts",
             Check::Images => "crash images",
@@ -131,6 +137,7 @@ impl Check {
 
     fn run(self, setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         match self {
+            Check::Differential => differential::run(setting, amount),
             Check::Kills => kills::run(setting, amount),
             Check::Cuts => cuts::run(setting, amount),
             Check::Images => images::run(setting, amount),
@@ -245,6 +252,18 @@ impl Setting<'_> {
             }
             _ => format!("monolite torture --{name} {amount} --seed {case_seed}"),
         }
+    }
+}
+
+/// Runs what a finding has kept once more: a history of the differential check, or a schedule.
+///
+/// # Errors
+/// When there is neither at `path`, or a database cannot be created.
+pub fn replay(path: &Path) -> Result<Outcome> {
+    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
+    match differential::replay(path)? {
+        Some(outcome) => Ok(outcome),
+        None => history::replay(path),
     }
 }
 
