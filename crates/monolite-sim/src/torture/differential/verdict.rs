@@ -202,10 +202,10 @@ fn behind(left: &Steps) -> String {
     let asked = |what: &str| left.steps.iter().any(|step| step.sql.contains(what));
     let failed = |kind| left.told.iter().any(|said| said.failed == Some(kind));
     let what = match () {
-        () if left.steps.iter().any(|step| step.chance.is_some()) => "chance",
+        () if failed(ErrorKind::Invalid) => "a statement that failed",
         () if asked("EXPLAIN") => "a plan",
         () if asked("ANALYZE") => "statistics",
-        () if failed(ErrorKind::Invalid) => "a statement that failed",
+        () if left.steps.iter().any(|step| step.chance.is_some()) => "chance",
         () if failed(ErrorKind::Constraint) => "a constraint",
         () if asked("VIRTUAL") => "a virtual table",
         () => "rows",
