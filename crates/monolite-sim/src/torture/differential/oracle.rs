@@ -89,6 +89,8 @@ pub(super) struct Replay {
     pub(super) gave_up: bool,
     /// It has changed rows or the schema.
     pub(super) has_changed: bool,
+    /// A change has failed: SQLite does not always undo all of one, and does not count it then.
+    pub(super) has_failed_change: bool,
     /// It asked for figures about the connection.
     pub(super) has_figures: bool,
     /// A row was looked at of which the application was told only that it is there.
@@ -185,6 +187,7 @@ impl Oracle {
             replay.is_vague |= is_vague(step, told);
             let expected = expected.unwrap_or_else(after_the_end);
             has_own_change |= expected.failed.is_none() && changes_rows(&step.sql);
+            replay.has_failed_change |= expected.failed.is_some();
             if !is_same && replay.wrong.is_none() {
                 replay.wrong = Some(Wrong { at, told: told.clone(), expected });
             }
@@ -243,7 +246,7 @@ impl Oracle {
             let value = drawn.get(at).and_then(Option::as_ref);
             value.and_then(|value| appended(&step, value)).unwrap_or(step)
         };
-        if replay.has_changed {
+        if replay.has_changed || replay.has_failed_change {
             self.log.push(steps.into_iter().enumerate().map(settle).collect());
         }
         Ok(())
