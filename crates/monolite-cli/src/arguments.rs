@@ -144,6 +144,10 @@ promise was kept, 1 that one was not. Ctrl-C stops, and reports what was found u
 
 #[derive(Args, Debug)]
 pub(crate) struct Torture {
+    /// Compare N statements of every form, run in every way, with plain SQLite
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) differential: Option<u64>,
+
     /// Kill the process with SIGKILL N times under load
     #[arg(long, value_name = "N", value_parser = whole_number)]
     pub(crate) kills: Option<u64>,
@@ -189,7 +193,7 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "T", value_parser = seconds)]
     pub(crate) soak: Option<u64>,
 
-    /// Run one recorded schedule again, as --history keeps it as evidence
+    /// Run what --differential or --history keeps as evidence once more
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) replay: Option<PathBuf>,
 

@@ -19,7 +19,8 @@ use std::time::Instant;
 const EVIDENCE: &str = "torture-evidence";
 
 /// The amounts of a run in which no check is named: some minutes on 2 cores.
-const MODEST: [(Check, u64); 11] = [
+const MODEST: [(Check, u64); 12] = [
+    (Check::Differential, 2_000_000),
     (Check::Sweeps, 12),
     (Check::Images, 2_000),
     (Check::History, 200_000),
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
     let start = Instant::now();
     let outcomes = match &arguments.replay {
-        Some(schedule) => vec![torture::replay(schedule)?],
+        Some(recorded) => vec![torture::replay(recorded)?],
         None => torture::run(&plan(arguments, seed)?, Watch { tell: &tell, stop: &stop })?,
     };
     bar.finish();
@@ -120,6 +121,7 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
 fn plan(arguments: &Torture, seed: u64) -> Result<Plan> {
     let dir = std::path::absolute(&arguments.dir).context("cannot find the directory to test")?;
     let amount = |check: Check| match check {
+        Check::Differential => arguments.differential,
         Check::Kills => arguments.kills,
         Check::Cuts => arguments.cuts,
         Check::Images => arguments.images,

@@ -182,6 +182,15 @@ impl Child {
             .ok_or_else(|| anyhow!("the child ended without saying {word:?}"))
     }
 
+    /// Says a line to the child, which [`heard`] gives there.
+    ///
+    /// # Errors
+    /// When it does not listen any more.
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        let input = self.input.as_mut().context("the child was told to go on")?;
+        input.write_all(format!("{line}\n").as_bytes()).context("the child does not listen")
+    }
+
     /// Tells the child to go on, see [`await_parent`].
     pub fn go_on(&mut self) {
         drop(self.input.take());
@@ -258,6 +267,11 @@ pub fn say(line: &str) {
 /// In a child: waits for [`Child::go_on`], or for the parent's end.
 pub fn await_parent() {
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+}
+
+/// In a child: each line that the parent says, until its end.
+pub fn heard() -> impl Iterator<Item = String> {
+    std::io::stdin().lines().map_while(Result::ok)
 }
 
 /// In a child: what the parent put into the environment.

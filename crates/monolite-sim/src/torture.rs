@@ -24,6 +24,7 @@ mod outcome;
 mod allocations;
 mod closures;
 mod cuts;
+mod differential;
 mod environment;
 mod flips;
 mod history;
@@ -41,7 +42,6 @@ mod wrong;
 #[cfg(test)]
 mod tests;
 
-pub use history::replay;
 pub use outcome::{Control, Finding, Outcome, Verdict};
 
 /// The roles that children of a torturing program play, for [`crate::child::play`].
@@ -58,11 +58,14 @@ pub const ROLES: Roles<'static> = &[
     (allocations::ROLE, allocations::play),
     (hostile::ROLE, hostile::play),
     (closures::ROLE, closures::play),
+    (differential::ROLE, differential::serve),
 ];
 
 /// One way to hurt the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
+    /// Statements of every form, compared with plain SQLite.
+    Differential,
     /// `SIGKILL` at random moments under batch load.
     Kills,
     /// Real power cuts of real file systems; needs root.
@@ -89,7 +92,8 @@ pub enum Check {
 
 impl Check {
     /// All of them, in the order in which they are run: short and telling ones first.
-    pub const ALL: [Check; 11] = [
+    pub const ALL: [Check; 12] = [
+        Check::Differential,
         Check::Sweeps,
         Check::Images,
         Check::History,
@@ -106,6 +110,7 @@ impl Check {
     /// Its name, which is also that of its option on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Check::Differential => "differential",
             Check::Kills => "kills",
             Check::Cuts => "cuts",
             Check::Images => "images",
@@ -123,6 +128,7 @@ impl Check {
     /// What its amount counts.
     pub fn unit(self) -> &'static str {
         match self {
+            Check::Differential => "statements",
             Check::Kills => "SIGKILLs",
             Check::Cuts => "power cuts",
             Check::Images => "crash images",
@@ -147,6 +153,7 @@ impl Check {
 
     fn run(self, setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         match self {
+            Check::Differential => differential::run(setting, amount),
             Check::Kills => kills::run(setting, amount),
             Check::Cuts => cuts::run(setting, amount),
             Check::Images => images::run(setting, amount),
@@ -262,6 +269,18 @@ impl Setting<'_> {
             }
             _ => format!("monolite torture --{name} {amount} --seed {case_seed}"),
         }
+    }
+}
+
+/// Runs what a finding has kept once more: a history of the differential check, or a schedule.
+///
+/// # Errors
+/// When there is neither at `path`, or a database cannot be created.
+pub fn replay(path: &Path) -> Result<Outcome> {
+    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
+    match differential::replay(path)? {
+        Some(outcome) => Ok(outcome),
+        None => history::replay(path),
     }
 }
 

@@ -154,7 +154,7 @@ fn enter(outcome: &mut Outcome, case: Case) {
 ///
 /// # Errors
 /// When there is no schedule at `path`, or a database cannot be created.
-pub fn replay(path: &Path) -> Result<Outcome> {
+pub(super) fn replay(path: &Path) -> Result<Outcome> {
     let schedule = Schedule::load(path)?;
     let scratch = tempfile::tempdir().context("cannot create a directory")?;
     let ran = execute(&schedule, &mut Engine::new(scratch.path(), &schedule)?);

@@ -1,0 +1,75 @@
+//! Owns the differences between the engine and plain SQLite that are documented on purpose, each
+//! with its reason. Nothing else is excused.
+//!
+//! - [`REFUSED`] is `Invalid`, and the transaction goes on: transactions, files and the settings of
+//!   connections are the engine's.
+//! - [`is_engines_own`]: `commit_once` keeps its keys in a table that plain SQLite does not have.
+//! - [`is_shadow`]: full-text search writes its tables at savepoints, which the engine sets as it
+//!   likes. What the virtual table itself answers is compared.
+//! - [`is_false_alarm`]: an integrity check compares full-text search with what its connection knew
+//!   before. Plain SQLite with two connections says the same, and a new one that all is well.
+//! - The rows of `EXPLAIN`: a program may have other numbers on another connection. Plans are
+//!   compared, but for `notused`, which SQLite's documentation calls so.
+//! - `total_changes()`, `PRAGMA data_version`: they tell about the connection. So do `changes()`
+//!   and `last_insert_rowid()` before the transaction's own change, and the number of changes of a
+//!   statement that is no `INSERT`, `UPDATE` or `DELETE`.
+//! - The text of the error for a savepoint that is not there: the engine gives them names.
+//! - Which error follows once a statement has rolled the transaction back: any but `Conflict`.
+//! - What an interactive transaction that changed nothing saw, at its commit: it is as if it had
+//!   run before. Its answers must hold in one state since it began.
+
+/// Statements that no transaction may run: `ARCHITECTURE.md`, invariants of `rules`, and
+/// `docs/guides/interactive-transactions.md`.
+pub(super) const REFUSED: &[&str] = &[
+    "BEGIN",
+    "BEGIN IMMEDIATE",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "SAVEPOINT s1",
+    "RELEASE s1",
+    "ROLLBACK TO s1",
+    "ATTACH ':memory:' AS other",
+    "DETACH other",
+    "PRAGMA journal_mode = DELETE",
+    "PRAGMA foreign_keys = OFF",
+    "PRAGMA synchronous = OFF",
+    "PRAGMA writable_schema = ON",
+    "PRAGMA recursive_triggers = ON",
+    "PRAGMA ignore_check_constraints = ON",
+    "PRAGMA defer_foreign_keys = ON",
+    "PRAGMA case_sensitive_like = ON",
+    "PRAGMA reverse_unordered_selects = ON",
+    "PRAGMA query_only = ON",
+    "PRAGMA wal_checkpoint(TRUNCATE)",
+    "PRAGMA locking_mode = NORMAL",
+    "PRAGMA schema_version = 7",
+    "CREATE TEMP TABLE t9(a)",
+    "CREATE TABLE temp.t9(a)",
+    "CREATE TEMP VIEW v9 AS SELECT 1",
+    "SELECT load_extension('nothing')",
+];
+
+/// Whether a name belongs to the engine.
+pub(super) fn is_engines_own(name: &str) -> bool {
+    name.starts_with("monolite_") || name.starts_with("sqlite_autoindex_monolite_")
+}
+
+/// Whether a table belongs to one of these virtual tables.
+pub(super) fn is_shadow(name: &str, virtual_tables: &[String]) -> bool {
+    let below = |table: &String| {
+        name.strip_prefix(table.as_str()).is_some_and(|rest| rest.starts_with('_'))
+    };
+    virtual_tables.iter().any(below)
+}
+
+/// What an integrity check says when nothing is wrong.
+pub(super) const SOUND: &str = "sound";
+
+/// Whether an integrity check accuses full-text search alone.
+pub(super) fn is_false_alarm(sql: &str, text: &str) -> bool {
+    let is_check =
+        sql.starts_with("PRAGMA integrity_check") || sql.starts_with("PRAGMA quick_check");
+    let accuses = |row: &str| row.contains("fts5: checksum mismatch");
+    is_check && (text.ends_with("('ok')") || (text.matches(" ('").count() == 1 && accuses(text)))
+}

@@ -1,0 +1,420 @@
+//! Owns the oracle: plain SQLite of the same build, on which every transaction that was committed
+//! is run again, whole, at its place in the order of the commits.
+//!
+//! # Algorithm
+//! 1. [`Oracle::replay`] begins a transaction, asks each step and compares. Its caller then knows
+//!    whether the transaction had to commit, and says [`Oracle::commit`] or [`Oracle::roll_back`].
+//! 2. What was committed is remembered, so that [`Oracle::explain`] can build each earlier state
+//!    once more, and look whether the answers of a transaction that was not committed hold in one
+//!    of those that it may have seen.
+//!
+//! # Invariants
+//! - Between two calls of its users but for `replay` no transaction is open.
+//! - What SQLite keeps in memory of a schema or of statistics that were undone is forgotten.
+
+use std::path::Path;
+
+use anyhow::Result;
+use monolite::rusqlite::Connection;
+use monolite::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+use super::answer::Said;
+use super::asking::{MORE, ask_plain, changes_rows, changes_schema};
+use super::record::{Datum, How, Judged, Parameters, Step};
+
+/// A rowid that no history uses: what `last_insert_rowid()` gives before a transaction's own
+/// insert.
+const NO_INSERT: i64 = -987_654_321;
+
+/// Statements that are kept: more than a history runs again.
+const STATEMENTS: usize = 64;
+
+/// What is wrong with the oracle or its client on purpose, so that it can be seen whether the check
+/// would notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Flaw {
+    #[default]
+    None,
+    /// The engine commits interactive transactions whatever they saw.
+    NoValidation,
+    /// The oracle skips a committed change.
+    SkippedChange,
+    /// The oracle keeps the statistics that it knew first.
+    StaleStatistics,
+    /// Two commits of a batch are taken in each other's place.
+    SwappedCommits,
+    /// Reads are compared with a later state than theirs.
+    LateReads,
+    /// A commit is taken for a conflict.
+    InventedConflict,
+    /// Rowids that the engine has drawn are drawn again.
+    OtherRowid,
+}
+
+/// Whose steps are replayed: they end differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// A closure gives up at the first failure that it does not handle.
+    Closure,
+    /// As `Closure`, on a connection that may not write.
+    Read,
+    /// The client of an interactive transaction goes on.
+    Interactive,
+}
+
+/// Steps, what the application was told, and what chance gave the engine.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) steps: &'a [Step],
+    pub(super) told: &'a [Said],
+    pub(super) drawn: &'a [Option<Datum>],
+}
+
+/// The first answer that was another one.
+#[derive(Clone, Debug)]
+pub(super) struct Wrong {
+    pub(super) at: usize,
+    pub(super) told: Said,
+    pub(super) expected: Said,
+}
+
+/// How a replay went. Its transaction is still open, if it is not over.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    pub(super) wrong: Option<Wrong>,
+    /// A statement has rolled the transaction back.
+    pub(super) is_over: bool,
+    /// The closure gave up at a failure.
+    pub(super) gave_up: bool,
+    /// It has changed rows or the schema.
+    pub(super) has_changed: bool,
+    /// A change has failed: SQLite does not always undo all of one, and does not count it then.
+    pub(super) has_failed_change: bool,
+    /// It asked for figures about the connection.
+    pub(super) has_figures: bool,
+    /// A row was looked at of which the application was told only that it is there.
+    pub(super) is_vague: bool,
+    /// It had to do with what the oracle cannot know.
+    pub(super) has_chance: bool,
+}
+
+impl Replay {
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.has_figures || self.has_chance
+    }
+}
+
+/// Answers of a transaction that was not committed, and the states in one of which they must hold.
+pub(super) struct Claim {
+    pub(super) steps: Vec<Step>,
+    pub(super) told: Vec<Said>,
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// It was committed, and must have changed nothing.
+    pub(super) is_committed: bool,
+    /// The number of the operation that ended it.
+    pub(super) op: usize,
+    pub(super) wrong: Wrong,
+}
+
+pub(super) struct Oracle {
+    plain: Connection,
+    /// On the same file, to analyze behind the other's back.
+    other: Option<Connection>,
+    log: Vec<Vec<Step>>,
+    flaw: Flaw,
+}
+
+impl Oracle {
+    /// An empty one. Only one with stale statistics uses a file, at `path`.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(super) fn open(flaw: Flaw, path: &Path) -> Result<Oracle> {
+        let (plain, other) = if flaw == Flaw::StaleStatistics {
+            let plain = Connection::open(path)?;
+            plain.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")?;
+            (plain, Some(Connection::open(path)?))
+        } else {
+            (Connection::open_in_memory()?, None)
+        };
+        plain.set_prepared_statement_cache_capacity(STATEMENTS);
+        plain.execute_batch(
+            "PRAGMA foreign_keys = ON; CREATE TEMP TABLE inserted(id INTEGER PRIMARY KEY);",
+        )?;
+        Ok(Oracle { plain, other, log: Vec::new(), flaw })
+    }
+
+    /// To look at what is committed.
+    pub(super) fn plain(&self) -> &Connection {
+        &self.plain
+    }
+
+    /// How many transactions have been committed.
+    pub(super) fn version(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Begins a transaction, asks each step in it, and compares.
+    ///
+    /// # Errors
+    /// When SQLite cannot begin.
+    pub(super) fn replay(&self, asked: Asked<'_>, flow: Flow) -> Result<Replay, Error> {
+        let plain = match &self.other {
+            Some(other) if is_analyze(asked.steps) => other,
+            _ => &self.plain,
+        };
+        begin(plain, asked.steps, flow)?;
+        let mut replay = Replay::default();
+        let before = state(plain, asked.steps)?;
+        let mut has_own_change = false;
+        // Behind what chance gave to the engine alone, nothing can be known.
+        let mut is_blind = false;
+        for (at, step) in asked.steps.iter().enumerate() {
+            let Some(told) = asked.told.get(at) else { break };
+            let drawn = asked.drawn.get(at).and_then(Option::as_ref);
+            is_blind |= drawn.is_none() && step.chance.is_some() && decides(plain, step);
+            let expected = (!replay.is_over).then(|| self.ask(plain, step, drawn));
+            replay.is_over |= plain.is_autocommit();
+            replay.has_figures |= matches!(step.judged, Judged::Figures | Judged::Connection);
+            replay.has_chance |= step.judged == Judged::Success || step.chance.is_some();
+            let is_same = match &expected {
+                _ if is_blind => true,
+                None => is_after_the_end(step, told, flow),
+                Some(expected) => agrees(step, told, expected, has_own_change, flow),
+            };
+            replay.is_vague |= is_vague(step, told);
+            let expected = expected.unwrap_or_else(after_the_end);
+            has_own_change |= expected.failed.is_none() && changes_rows(&step.sql);
+            replay.has_failed_change |= expected.failed.is_some();
+            if !is_same && replay.wrong.is_none() {
+                replay.wrong = Some(Wrong { at, told: told.clone(), expected });
+            }
+            if flow != Flow::Interactive && told.failed.is_some() && !step.is_handled {
+                replay.gave_up = true;
+                break;
+            }
+        }
+        replay.has_changed =
+            state(plain, asked.steps)? != before || asked.steps.iter().any(analyzes);
+        Ok(replay)
+    }
+
+    fn ask(&self, plain: &Connection, step: &Step, drawn: Option<&Datum>) -> Said {
+        if step.judged == Judged::Refused {
+            let text = "Invalid: refused by the engine".into();
+            return Said { text, failed: Some(ErrorKind::Invalid) };
+        }
+        let by_value = drawn.and_then(|value| with_value(plain, step, value));
+        let by_value = if self.flaw == Flaw::OtherRowid { None } else { by_value };
+        Said::of(&step.sql, &ask_plain(plain, by_value.as_ref().unwrap_or(step)))
+    }
+
+    /// Commits what was replayed; rolls it back when SQLite refuses. What has changed nothing makes
+    /// no new state.
+    ///
+    /// # Errors
+    /// What SQLite says to the commit.
+    pub(super) fn commit(
+        &mut self,
+        replay: &Replay,
+        steps: Vec<Step>,
+        drawn: &[Option<Datum>],
+    ) -> Result<(), Error> {
+        let is_skipped = self.flaw == Flaw::SkippedChange
+            && self.log.len() > 8
+            && steps.iter().any(|step| step.sql.starts_with("INSERT"));
+        if is_skipped {
+            self.flaw = Flaw::None;
+            self.roll_back(&steps);
+            self.log.push(steps);
+            return Ok(());
+        }
+        let plain = match &self.other {
+            Some(other) if is_analyze(&steps) => other,
+            _ => &self.plain,
+        };
+        if let Err(error) = plain.execute_batch("COMMIT") {
+            self.roll_back(&steps);
+            return Err(error.into());
+        }
+        if steps.iter().any(|step| step.how == How::Batch || changes_schema(&step.sql)) {
+            self.reload();
+        }
+        let settle = |(at, step): (usize, Step)| {
+            let value = drawn.get(at).and_then(Option::as_ref);
+            value.and_then(|value| appended(&step, value)).unwrap_or(step)
+        };
+        if replay.has_changed || replay.has_failed_change {
+            self.log.push(steps.into_iter().enumerate().map(settle).collect());
+        }
+        Ok(())
+    }
+
+    /// Undoes what was replayed.
+    pub(super) fn roll_back(&self, steps: &[Step]) {
+        for plain in self.other.iter().chain([&self.plain]) {
+            if !plain.is_autocommit() {
+                plain.execute_batch("ROLLBACK").expect("an open transaction can be rolled back");
+            }
+        }
+        self.plain.execute_batch("PRAGMA query_only = OFF").expect("the pragma takes no lock");
+        if steps.iter().any(analyzes) {
+            self.reload();
+        }
+    }
+
+    /// Has SQLite read schema and statistics again. The connection that has changed them may know
+    /// them otherwise than one that reads them: after an `ALTER`, and after an `ANALYZE` that was
+    /// undone. An undone change of the schema makes it forget everything.
+    fn reload(&self) {
+        if self.flaw != Flaw::StaleStatistics {
+            let reload = "BEGIN; CREATE TABLE reload_schema(x); ROLLBACK";
+            self.plain.execute_batch(reload).expect("a table can be created and undone");
+        }
+    }
+
+    /// The first claim whose answers hold in none of the states that its transaction may have seen.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(super) fn explain(&self, mut claims: Vec<Claim>, path: &Path) -> Result<Option<Claim>> {
+        let Some(end) = claims.iter().map(|claim| claim.last).max() else { return Ok(None) };
+        let mut past = Oracle::open(Flaw::None, path)?;
+        for version in 0..=end {
+            for at in (0..claims.len()).rev() {
+                let Claim { steps, told, first, last, is_committed, .. } = &claims[at];
+                if !(*first..=*last).contains(&version) {
+                    continue;
+                }
+                let asked = Asked { steps, told, drawn: &[] };
+                let replay = past.replay(asked, Flow::Interactive)?;
+                past.roll_back(steps);
+                match replay.wrong {
+                    None if !(*is_committed && replay.has_changed) => {
+                        claims.swap_remove(at);
+                        continue;
+                    }
+                    // The state that explains most.
+                    Some(wrong) if wrong.at > claims[at].wrong.at => claims[at].wrong = wrong,
+                    _ => {}
+                }
+                if version == claims[at].last {
+                    return Ok(Some(claims.swap_remove(at)));
+                }
+            }
+            if let Some(steps) = self.log.get(version) {
+                past.repeat(steps)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Does again what was committed, comparing nothing.
+    fn repeat(&mut self, steps: &[Step]) -> Result<(), Error> {
+        begin(&self.plain, steps, Flow::Interactive)?;
+        for step in steps.iter().filter(|step| step.judged != Judged::Refused) {
+            let has_failed = ask_plain(&self.plain, step).is_err();
+            if has_failed && !step.is_handled {
+                break;
+            }
+        }
+        self.commit(&Replay::default(), steps.to_vec(), &[])
+    }
+}
+
+fn begin(plain: &Connection, steps: &[Step], flow: Flow) -> Result<(), Error> {
+    if steps.iter().any(|step| step.judged == Judged::Figures) {
+        plain.execute("REPLACE INTO temp.inserted VALUES (?1)", [NO_INSERT])?;
+    }
+    if flow == Flow::Read {
+        plain.execute_batch("PRAGMA query_only = ON")?;
+    }
+    Ok(plain.execute_batch("BEGIN")?)
+}
+
+/// What differs once one of the steps has changed something.
+fn state(plain: &Connection, steps: &[Step]) -> Result<[i64; 4], Error> {
+    let mut state = [plain.total_changes().cast_signed(), 0, 0, 0];
+    let is_counted = |step: &Step| {
+        step.how != How::Batch && !changes_schema(&step.sql) && !step.sql.starts_with("PRAGMA")
+    };
+    if !steps.iter().all(is_counted) {
+        for (at, name) in ["schema_version", "user_version", "application_id"].iter().enumerate() {
+            state[at + 1] = plain.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?;
+        }
+    }
+    Ok(state)
+}
+
+/// Statistics are written without being counted as changes.
+fn analyzes(step: &Step) -> bool {
+    step.sql.contains("ANALYZE")
+}
+
+fn is_analyze(steps: &[Step]) -> bool {
+    steps.iter().all(|step| step.sql.starts_with("ANALYZE"))
+}
+
+/// Whether chance decides what a step does.
+fn decides(plain: &Connection, step: &Step) -> bool {
+    match step.chance.as_ref().and_then(|chance| chance.only_when.as_ref()) {
+        None => step.chance.is_some(),
+        Some(query) => plain.query_row(query, [], |row| row.get(0)).unwrap_or(false),
+    }
+}
+
+/// The step that takes the value which chance gave the engine, if chance decides.
+fn with_value(plain: &Connection, step: &Step, value: &Datum) -> Option<Step> {
+    if decides(plain, step) { appended(step, value) } else { None }
+}
+
+fn appended(step: &Step, value: &Datum) -> Option<Step> {
+    let chance = step.chance.as_ref()?;
+    let Parameters::Positional(mut values) = step.parameters.clone() else { return None };
+    values.push(value.clone());
+    let parameters = Parameters::Positional(values);
+    Some(Step { sql: chance.with_value.clone(), parameters, chance: None, ..step.clone() })
+}
+
+fn is_vague(step: &Step, told: &Said) -> bool {
+    match step.how {
+        How::One => told.text.ends_with(" more than one row"),
+        How::Part(_) => told.text.ends_with(MORE),
+        // Of a plan a part is compared.
+        _ => step.sql.starts_with("EXPLAIN"),
+    }
+}
+
+fn agrees(step: &Step, told: &Said, expected: &Said, has_own_change: bool, flow: Flow) -> bool {
+    match step.judged {
+        // The engine gives savepoints names of its own, and tells them.
+        _ if matches!(step.how, How::RollbackTo | How::Release) => told.failed == expected.failed,
+        Judged::Whole => told == expected,
+        Judged::Success | Judged::Connection | Judged::Refused => told.failed == expected.failed,
+        Judged::Figures => {
+            let is_foreign = expected.text.contains(&NO_INSERT.to_string());
+            if is_foreign && step.how == How::LastInsertRowid && flow == Flow::Interactive {
+                return told.text == "rowid 0";
+            }
+            told.failed == expected.failed
+                && (is_foreign || !has_own_change || told.text == expected.text)
+        }
+    }
+}
+
+/// Nothing runs in a transaction that a statement has rolled back.
+fn is_after_the_end(step: &Step, told: &Said, flow: Flow) -> bool {
+    match flow {
+        // The one method of a closure that asks nobody and cannot fail.
+        Flow::Closure if step.how == How::LastInsertRowid => true,
+        Flow::Closure | Flow::Read => told.failed == Some(ErrorKind::Aborted),
+        Flow::Interactive => told.failed.is_some() && told.failed != Some(ErrorKind::Conflict),
+    }
+}
+
+fn after_the_end() -> Said {
+    let text = "an error, as the transaction was rolled back".into();
+    Said { text, failed: Some(ErrorKind::Aborted) }
+}

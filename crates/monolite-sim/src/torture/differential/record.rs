@@ -1,0 +1,382 @@
+//! Owns what a history is made of: the options it opens the database with, and what its one client
+//! does, as data that can be written down, run again, and made smaller while it still fails.
+//!
+//! # Format
+//! JSON lines: first a [`Header`], then one [`Op`] a line.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use fastrand::Rng;
+use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
+use monolite::{Durability, Options, Sharing, ToSql, rusqlite};
+use serde::{Deserialize, Serialize};
+
+/// A history of one client on a new database.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct History {
+    pub(super) seed: u64,
+    pub(super) setup: Setup,
+    pub(super) ops: Vec<Op>,
+}
+
+/// The first line of a history that was written down.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    differential: u64,
+    setup: Setup,
+}
+
+/// The options that a database is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Setup {
+    pub(super) connections: usize,
+    pub(super) snapshot_age_ms: u64,
+    pub(super) attempts: u32,
+    pub(super) readers: usize,
+    pub(super) max_batch: usize,
+    pub(super) wal_limit_mib: u64,
+    pub(super) is_shared: bool,
+    pub(super) has_checksums: bool,
+    pub(super) is_buffered: bool,
+    pub(super) is_in_memory: bool,
+    /// Whether what was seen by transactions that were not committed is looked for in each state.
+    pub(super) explains_all: bool,
+}
+
+/// What the client does next. A slot is where it keeps an interactive transaction, which begins
+/// with its first statement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Op {
+    Write(Write),
+    /// The writer is held up while these are submitted, so that they share a batch.
+    Batch(Vec<Member>),
+    Read {
+        is_durable: bool,
+        steps: Vec<Step>,
+    },
+    /// A statement of the interactive transaction in a slot.
+    Step {
+        slot: usize,
+        step: Step,
+    },
+    Commit {
+        slot: usize,
+        key: Option<String>,
+    },
+    Rollback {
+        slot: usize,
+    },
+    /// `transact_blocking`. In the first attempts somebody else writes behind one of its steps.
+    Transact {
+        steps: Vec<Step>,
+        ending: Ending,
+        meanwhile: Option<Meanwhile>,
+    },
+    Rest {
+        ms: u64,
+    },
+    /// The database is closed and opened again.
+    Reopen,
+    /// The content is compared.
+    Compare,
+}
+
+/// A transaction that is a closure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Write {
+    pub(super) call: Call,
+    pub(super) steps: Vec<Step>,
+    pub(super) ending: Ending,
+}
+
+/// How a closure is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Call {
+    Write,
+    Once,
+    Try,
+}
+
+/// What a closure does after its last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Ending {
+    Commits,
+    Fails,
+    Panics,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Member {
+    Write(Write),
+    Commit { slot: usize, key: Option<String> },
+}
+
+/// A write between two steps of a transaction that is tried again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Meanwhile {
+    pub(super) behind: usize,
+    pub(super) attempts: u32,
+    pub(super) write: Write,
+}
+
+/// One call with SQL, or one that stands for some.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Step {
+    /// The statement, or the name of the savepoint.
+    pub(super) sql: String,
+    pub(super) parameters: Parameters,
+    pub(super) how: How,
+    /// A closure goes on when it fails; it gives up otherwise.
+    pub(super) is_handled: bool,
+    pub(super) judged: Judged,
+    pub(super) chance: Option<Box<Chance>>,
+}
+
+/// The call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum How {
+    Execute,
+    Batch,
+    /// `query_row`: the first row.
+    Row,
+    /// `query_one`: the only row.
+    One,
+    /// All rows: `prepare` in a closure, `query_map` in an interactive transaction.
+    All,
+    /// As `All`, by `prepare_cached` in a closure.
+    Cached,
+    /// So many rows, and no more.
+    Part(usize),
+    LastInsertRowid,
+    Savepoint,
+    RollbackTo,
+    Release,
+}
+
+/// What of its answer is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Judged {
+    /// All of it.
+    Whole,
+    /// Whether it fails, and how.
+    Success,
+    /// A figure about the connection: compared once the transaction has changed something itself.
+    Figures,
+    /// A figure about the connection that cannot be compared.
+    Connection,
+    /// The engine refuses the statement, and plain SQLite is not asked.
+    Refused,
+}
+
+/// How plain SQLite does what the engine has left to chance or time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Chance {
+    /// A query of one boolean: whether chance decides at all.
+    pub(super) only_when: Option<String>,
+    /// The query, with the parameters of the step, that finds the value in the database.
+    pub(super) look: String,
+    /// The statement that takes the value as one more parameter.
+    pub(super) with_value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Parameters {
+    Positional(Vec<Datum>),
+    Named(Vec<(String, Datum)>),
+}
+
+/// A value that is bound to a parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Datum {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+impl ToSql for Datum {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Datum::Null => ValueRef::Null,
+            Datum::Integer(value) => ValueRef::Integer(*value),
+            Datum::Real(value) => ValueRef::Real(*value),
+            Datum::Text(value) => ValueRef::Text(value.as_bytes()),
+            Datum::Blob(value) => ValueRef::Blob(value),
+        }))
+    }
+}
+
+impl Parameters {
+    pub(super) const NONE: Parameters = Parameters::Positional(Vec::new());
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Parameters::Positional(values) => values.is_empty(),
+            Parameters::Named(values) => values.is_empty(),
+        }
+    }
+}
+
+impl Step {
+    /// A statement without parameters, judged as a whole, whose failure is handled.
+    pub(super) fn plain(sql: impl Into<String>, how: How) -> Step {
+        Step {
+            sql: sql.into(),
+            parameters: Parameters::NONE,
+            how,
+            is_handled: true,
+            judged: Judged::Whole,
+            chance: None,
+        }
+    }
+
+    /// How many statements it counts as.
+    pub(super) fn statements(&self) -> u64 {
+        match self.how {
+            How::Batch => self.sql.matches(";\n").count() as u64 + 1,
+            _ => 1,
+        }
+    }
+}
+
+impl Setup {
+    /// The simplest: what a history that fails is tried with first.
+    pub(super) const SIMPLE: Setup = Setup {
+        connections: 64,
+        snapshot_age_ms: 1_000,
+        attempts: 10,
+        readers: 1,
+        max_batch: 10_000,
+        wal_limit_mib: 1_024,
+        is_shared: false,
+        has_checksums: false,
+        is_buffered: false,
+        is_in_memory: true,
+        explains_all: true,
+    };
+
+    pub(super) fn random(rng: &mut Rng) -> Setup {
+        Setup {
+            connections: [1, 2, 3, 64][rng.usize(..4)],
+            snapshot_age_ms: [1, 1, 20, 1_000][rng.usize(..4)],
+            attempts: [1, 2, 3, 10][rng.usize(..4)],
+            readers: rng.usize(1..3),
+            max_batch: [1, 2, 7, 10_000, 10_000][rng.usize(..5)],
+            wal_limit_mib: [8, 1_024][rng.usize(..2)],
+            is_shared: rng.u8(..14) == 0,
+            has_checksums: rng.u8(..8) == 0,
+            is_buffered: rng.bool(),
+            is_in_memory: rng.bool(),
+            explains_all: rng.u8(..10) == 0,
+        }
+    }
+
+    pub(super) fn options(&self) -> Options {
+        let age = Duration::from_millis(self.snapshot_age_ms);
+        let durability = if self.is_buffered { Durability::Buffered } else { Durability::Synced };
+        let sharing = if self.is_shared { Sharing::Shared } else { Sharing::Exclusive };
+        Options::new()
+            .transaction_connections(self.connections)
+            .transaction_snapshot_age(age)
+            .transaction_attempts(self.attempts)
+            .readers(self.readers)
+            .max_batch(self.max_batch)
+            .wal_limit_bytes(self.wal_limit_mib << 20)
+            .page_checksums(self.has_checksums)
+            .durability(durability)
+            .sharing(sharing)
+            // A whole history is in memory at once, and none of them needs more.
+            .reader_cache_bytes(256 << 10)
+            .writer_cache_bytes(1 << 20)
+    }
+
+    /// Each way to make one field simple that is not.
+    pub(super) fn simpler(&self) -> Vec<Setup> {
+        let all = [
+            Setup { connections: Self::SIMPLE.connections, ..*self },
+            Setup { snapshot_age_ms: Self::SIMPLE.snapshot_age_ms, ..*self },
+            Setup { attempts: Self::SIMPLE.attempts, ..*self },
+            Setup { readers: Self::SIMPLE.readers, ..*self },
+            Setup { max_batch: Self::SIMPLE.max_batch, ..*self },
+            Setup { wal_limit_mib: Self::SIMPLE.wal_limit_mib, ..*self },
+            Setup { is_shared: Self::SIMPLE.is_shared, ..*self },
+            Setup { has_checksums: Self::SIMPLE.has_checksums, ..*self },
+            Setup { is_buffered: Self::SIMPLE.is_buffered, ..*self },
+            Setup { is_in_memory: Self::SIMPLE.is_in_memory, ..*self },
+        ];
+        all.into_iter().filter(|setup| setup != self).collect()
+    }
+}
+
+impl Op {
+    /// How many statements it counts as.
+    pub(super) fn statements(&self) -> u64 {
+        let sum = |steps: &[Step]| steps.iter().map(Step::statements).sum();
+        match self {
+            Op::Write(write) => sum(&write.steps),
+            Op::Batch(members) => members
+                .iter()
+                .map(|member| match member {
+                    Member::Write(write) => sum(&write.steps),
+                    Member::Commit { .. } => 0,
+                })
+                .sum(),
+            Op::Read { steps, .. } | Op::Transact { steps, .. } => sum(steps),
+            Op::Step { step, .. } => step.statements(),
+            _ => 0,
+        }
+    }
+}
+
+impl History {
+    /// Writes it to a new file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn save(&self, path: &Path) -> Result<()> {
+        let file = File::create(path).with_context(|| format!("cannot create {path:?}"))?;
+        let mut out = BufWriter::new(file);
+        self.write_header(&mut out)?;
+        self.ops.iter().try_for_each(|op| History::write_op(&mut out, op))?;
+        out.flush().with_context(|| format!("cannot write {path:?}"))
+    }
+
+    /// Writes the first line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub(super) fn write_header(&self, out: &mut impl std::io::Write) -> Result<()> {
+        serde_json::to_writer(&mut *out, &Header { differential: self.seed, setup: self.setup })?;
+        Ok(out.write_all(b"\n")?)
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub(super) fn write_op(out: &mut impl std::io::Write, op: &Op) -> Result<()> {
+        serde_json::to_writer(&mut *out, op)?;
+        Ok(out.write_all(b"\n")?)
+    }
+
+    /// Reads one that was saved; nothing when the file is something else.
+    ///
+    /// # Errors
+    /// When there is no file at `path`, or it is broken.
+    pub(super) fn load(path: &Path) -> Result<Option<History>> {
+        let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
+        let mut lines = BufReader::new(file).lines();
+        let first = lines.next().context("the file is empty")??;
+        let Ok(Header { differential, setup }) = serde_json::from_str(&first) else {
+            return Ok(None);
+        };
+        let broken = || format!("{path:?} is no history");
+        let ops = lines.map(|line| serde_json::from_str(&line?).with_context(broken));
+        Ok(Some(History { seed: differential, setup, ops: ops.collect::<Result<_>>()? }))
+    }
+}

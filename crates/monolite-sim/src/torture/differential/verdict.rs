@@ -1,0 +1,312 @@
+//! Owns the judgement of one transaction that has ended, with the help of the oracle.
+
+use monolite::rusqlite::params_from_iter;
+use monolite::{Error, ErrorKind, OptionalExtension as _, Tx};
+
+use super::answer::Said;
+use super::asking::{changes_rows, changes_schema};
+use super::difference::{Class, Difference, Stop};
+use super::driver::{Answered, Driver, Ended, Steps, outcome_of};
+use super::oracle::{Asked, Claim, Flaw, Flow, Replay, Wrong};
+use super::record::{Call, Chance, Datum, Ending, How, Parameters, Step, Write};
+
+/// Judges a transaction that was submitted.
+pub(super) fn settle(driver: &mut Driver, left: Answered, ended: Ended) -> Result<(), Stop> {
+    match left {
+        Answered::Write { write, told } => settle_write(driver, write, &told, ended),
+        Answered::Commit { slot, key } => settle_commit(driver, slot, key, ended),
+    }
+}
+
+fn settle_write(
+    driver: &mut Driver,
+    write: Write,
+    told: &[Said],
+    ended: Ended,
+) -> Result<(), Stop> {
+    let way = match write.call {
+        Call::Write => "write",
+        Call::Once => "write_once",
+        Call::Try => "try_write",
+    };
+    let drawn = drawn_by(driver, &write.steps, &ended)?;
+    let asked = Asked { steps: &write.steps, told, drawn: &drawn };
+    let replay = driver.oracle.replay(asked, Flow::Closure)?;
+    if let Some(wrong) = &replay.wrong {
+        driver.oracle.roll_back(&write.steps);
+        return Err(Difference::answer(Class::Write, way, &write.steps, wrong).into());
+    }
+    let gives_up = replay.gave_up || write.ending == Ending::Fails;
+    if replay.is_over || gives_up || write.ending == Ending::Panics {
+        driver.oracle.roll_back(&write.steps);
+        let is_right = match &ended {
+            Ended::Committed { .. } => false,
+            // What the engine says of a transaction that a statement has ended is its own affair.
+            _ if replay.is_over => true,
+            Ended::GaveUp => gives_up,
+            Ended::Panicked => !gives_up,
+            Ended::Refused(_) => false,
+        };
+        let class =
+            if matches!(ended, Ended::Committed { .. }) { Class::Committed } else { Class::Failed };
+        let expected = if replay.is_over { "a failure" } else { "the closure's own end" };
+        return if is_right { Ok(()) } else { Err(end(class, way, &ended, expected).into()) };
+    }
+    driver.counts.committed += 1;
+    let committed = driver.oracle.commit(&replay, write.steps, &drawn);
+    agree_on_commit(way, &committed, &ended)
+}
+
+/// Whether the commit did what plain SQLite did.
+fn agree_on_commit(
+    way: &'static str,
+    oracle: &Result<(), Error>,
+    ended: &Ended,
+) -> Result<(), Stop> {
+    match (oracle, ended) {
+        (Ok(()), Ended::Committed { .. }) => Ok(()),
+        (Err(error), Ended::Refused(ours))
+            if (error.kind(), error.extended_code()) == (ours.kind(), ours.extended_code()) =>
+        {
+            Ok(())
+        }
+        (Ok(()), _) => Err(end(Class::Refused, way, ended, "a commit").into()),
+        (Err(error), _) => {
+            let expected = Said::failure(error).text;
+            let class = match ended {
+                Ended::Committed { .. } => Class::Committed,
+                _ => Class::Failed,
+            };
+            Err(end(class, way, ended, &expected).into())
+        }
+    }
+}
+
+/// Judges an interactive transaction whose commit was answered.
+pub(super) fn settle_commit(
+    driver: &mut Driver,
+    left: Steps,
+    key: Option<String>,
+    ended: Ended,
+) -> Result<(), Stop> {
+    let way = if key.is_some() { "commit_once" } else { "commit" };
+    let invented = Error::aborted("a conflict that was invented");
+    let is_invented = driver.flaw == Flaw::InventedConflict && driver.oracle.version() > 4;
+    let ended = if is_invented { Ended::Refused(invented) } else { ended };
+    match &ended {
+        Ended::Refused(error) if error.kind() == ErrorKind::Conflict || is_invented => {
+            return judge_conflict(driver, left, way);
+        }
+        Ended::Committed { is_repeated: true, outcome } => {
+            let known = key.and_then(|key| driver.keys.get(&key).cloned());
+            if known.as_ref() != Some(outcome) {
+                return Err(end(Class::Committed, way, &ended, "the first outcome").into());
+            }
+            return judge_end(driver, left);
+        }
+        _ => {}
+    }
+    let is_known = key.as_ref().is_some_and(|key| driver.keys.contains_key(key));
+    let drawn = drawn_by(driver, &left.steps, &ended)?;
+    let asked = Asked { steps: &left.steps, told: &left.told, drawn: &drawn };
+    let replay = driver.oracle.replay(asked, Flow::Interactive)?;
+    if replay.is_over || (replay.wrong.is_some() && matches!(ended, Ended::Refused(_))) {
+        driver.oracle.roll_back(&left.steps);
+        return match &ended {
+            Ended::Refused(_) => judge_end(driver, left),
+            _ => Err(end(Class::Committed, way, &ended, "a failure").into()),
+        };
+    }
+    if is_known && matches!(ended, Ended::Committed { .. }) {
+        driver.oracle.roll_back(&left.steps);
+        return Err(end(Class::Committed, way, &ended, "the first outcome").into());
+    }
+    if let Some(wrong) = replay.wrong.clone() {
+        driver.oracle.roll_back(&left.steps);
+        // One that changed nothing is as if it had been run before.
+        let may_be_earlier = key.is_none()
+            && left.first < driver.oracle.version()
+            && !left.steps.iter().zip(&left.told).any(|(step, told)| tells_of_change(step, told));
+        return if may_be_earlier {
+            claim(driver, left, wrong, true);
+            Ok(())
+        } else {
+            different(driver, left, wrong, way)
+        };
+    }
+    driver.counts.interactive += 1;
+    driver.counts.committed += 1;
+    let stored = key.map(|key| (outcome_of(&key, &left.steps), key));
+    let committed = driver.oracle.commit(&replay, left.steps, &drawn);
+    agree_on_commit(way, &committed, &ended)?;
+    if let (Some((outcome, key)), Ok(())) = (stored, committed) {
+        driver.keys.insert(key, outcome);
+    }
+    Ok(())
+}
+
+fn different(driver: &Driver, left: Steps, wrong: Wrong, way: &'static str) -> Result<(), Stop> {
+    let class =
+        if left.first == driver.oracle.version() { Class::Unexplained } else { Class::Commit };
+    Err(Difference::answer(class, way, &left.steps, &wrong).into())
+}
+
+/// A conflict is one only when somebody else has committed since the first statement, and some
+/// answer is another one now.
+pub(super) fn judge_conflict(
+    driver: &mut Driver,
+    mut left: Steps,
+    way: &'static str,
+) -> Result<(), Stop> {
+    driver.counts.conflicts += 1;
+    let conflict = |said: &Said| said.failed == Some(ErrorKind::Conflict);
+    let subject = if left.told.last().is_some_and(conflict) {
+        left.told.pop();
+        left.steps.pop().map(|step| step.sql)
+    } else {
+        None
+    };
+    let replay = replay_and_undo(driver, &left)?;
+    let is_uncertain = replay.is_uncertain();
+    let needless = |class, expected: &str| {
+        let told = format!("Conflict behind {}", behind(&left));
+        let mut difference = Difference::new(class, way, told, expected);
+        difference.subject = subject.clone().unwrap_or_default();
+        Err(difference.into())
+    };
+    let is_alone = driver.oracle.version() == left.first;
+    match replay.wrong {
+        // The guide says that these may conflict with nothing at all.
+        _ if replay.has_figures => Ok(()),
+        Some(wrong) if is_alone && !is_uncertain => {
+            Err(Difference::answer(Class::Unexplained, way, &left.steps, &wrong).into())
+        }
+        _ if is_alone => {
+            let expected = "none, as nobody has committed since its first statement";
+            needless(Class::NeedlessConflict, expected)
+        }
+        None if is_uncertain || replay.is_vague || replay.is_over => Ok(()),
+        None => needless(Class::EmptyConflict, "none, as every answer would be the same now"),
+        Some(_) if is_uncertain => Ok(()),
+        Some(wrong) => {
+            if driver.setup.explains_all {
+                claim(driver, left, wrong, false);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What a transaction did that may have to do with its conflict.
+fn behind(left: &Steps) -> String {
+    let asked = |what: &str| left.steps.iter().any(|step| step.sql.contains(what));
+    let failed = |kind| left.told.iter().any(|said| said.failed == Some(kind));
+    let what = match () {
+        () if failed(ErrorKind::Invalid) => "a statement that failed",
+        () if asked("EXPLAIN") => "a plan",
+        () if asked("ANALYZE") => "statistics",
+        () if left.steps.iter().any(|step| step.chance.is_some()) => "chance",
+        () if failed(ErrorKind::Constraint) => "a constraint",
+        () if asked("VIRTUAL") => "a virtual table",
+        () => "rows",
+    };
+    what.into()
+}
+
+/// Nothing of it may be in the database, and what it saw must have been so.
+pub(super) fn judge_end(driver: &mut Driver, left: Steps) -> Result<(), Stop> {
+    let replay = replay_and_undo(driver, &left)?;
+    let is_uncertain = replay.is_uncertain();
+    match replay.wrong {
+        None => Ok(()),
+        Some(_) if is_uncertain => Ok(()),
+        Some(wrong) if left.first == driver.oracle.version() => {
+            Err(Difference::answer(Class::Unexplained, "rollback", &left.steps, &wrong).into())
+        }
+        Some(wrong) => {
+            if driver.setup.explains_all {
+                claim(driver, left, wrong, false);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn replay_and_undo(driver: &Driver, left: &Steps) -> Result<Replay, Stop> {
+    let asked = Asked { steps: &left.steps, told: &left.told, drawn: &[] };
+    let replay = driver.oracle.replay(asked, Flow::Interactive)?;
+    driver.oracle.roll_back(&left.steps);
+    Ok(replay)
+}
+
+/// Whether an answer says that something was changed.
+fn tells_of_change(step: &Step, told: &Said) -> bool {
+    let sql = step.sql.as_str();
+    let is_condition = sql.contains("IF NOT EXISTS") || sql.contains("IF EXISTS");
+    let has_changed = match step.how {
+        How::Batch => true,
+        _ if changes_schema(sql) => !is_condition && !sql.starts_with("REINDEX"),
+        _ if changes_rows(sql) => !["0 changed", "no rows"].contains(&told.text.as_str()),
+        How::Execute => told.text.ends_with(" changed") && told.text != "0 changed",
+        _ => sql.starts_with("PRAGMA") && sql.contains('='),
+    };
+    told.failed.is_none() && has_changed
+}
+
+fn claim(driver: &mut Driver, left: Steps, wrong: Wrong, is_committed: bool) {
+    let Steps { steps, told, first } = left;
+    let (last, op) = (driver.oracle.version(), driver.op);
+    driver.claims.push(Claim { steps, told, first, last, is_committed, op, wrong });
+}
+
+/// Judges a read on the present state.
+pub(super) fn judge_read(driver: &mut Driver, steps: &[Step], told: &[Said]) -> Result<(), Stop> {
+    let asked = Asked { steps, told, drawn: &[] };
+    let replay = driver.oracle.replay(asked, Flow::Read)?;
+    driver.oracle.roll_back(steps);
+    match replay.wrong {
+        None => Ok(()),
+        Some(wrong) => Err(Difference::answer(Class::Read, "read", steps, &wrong).into()),
+    }
+}
+
+/// The claim that no state explains.
+pub(super) fn unexplained(claim: &Claim) -> Difference {
+    Difference::answer(Class::Unexplained, "any state", &claim.steps, &claim.wrong)
+}
+
+fn drawn_by(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<Vec<Option<Datum>>, Stop> {
+    match ended {
+        Ended::Committed { is_repeated: false, .. } => driver.drawn(steps),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The value that the database has.
+pub(super) fn look(
+    tx: &Tx<'_>,
+    chance: &Chance,
+    parameters: &Parameters,
+) -> Result<Option<Datum>, Error> {
+    use monolite::rusqlite::types::Value;
+    let Parameters::Positional(values) = parameters else { return Ok(None) };
+    let found = tx.query_row(&chance.look, params_from_iter(values), |row| row.get::<_, Value>(0));
+    Ok(found.optional()?.map(|value| match value {
+        Value::Null => Datum::Null,
+        Value::Integer(value) => Datum::Integer(value),
+        Value::Real(value) => Datum::Real(value),
+        Value::Text(value) => Datum::Text(value),
+        Value::Blob(value) => Datum::Blob(value),
+    }))
+}
+
+fn end(class: Class, way: &'static str, ended: &Ended, expected: &str) -> Difference {
+    let told = match ended {
+        Ended::Committed { is_repeated: false, .. } => "committed".into(),
+        Ended::Committed { .. } => "repeated".into(),
+        Ended::GaveUp => "the closure's own error".into(),
+        Ended::Panicked => "the closure's panic".into(),
+        Ended::Refused(error) => Said::failure(error).text,
+    };
+    Difference::new(class, way, told, expected)
+}
