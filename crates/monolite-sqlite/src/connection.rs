@@ -372,7 +372,8 @@ impl Connection {
 
     /// Has SQLite compare the schema in its memory with that of the open transaction, and read it
     /// again if they differ. The version in the file tells; a statement that fails half-way puts
-    /// that back, and leaves what it had changed in memory.
+    /// that back, and leaves what it had changed in memory; after a change of the schema that failed,
+    /// so does `ROLLBACK TO`, as SQLite has forgotten by then that there was another one before.
     fn verify_schema(&self) -> Result<()> {
         self.engine(Own::Verify)
     }
@@ -511,7 +512,8 @@ impl Connection {
         self.engine(match savepoint {
             Savepoint::Group => Own::UndoGroup,
             Savepoint::Member => Own::UndoMember,
-        })
+        })?;
+        self.verify_schema()
     }
 
     /// Closes `savepoint` and keeps what was done.
@@ -538,7 +540,8 @@ impl Connection {
             UserSavepoint::Close => "RELEASE",
         };
         let sql = format!("{verb} monolite_user_{depth}");
-        self.signals.as_engine(|| self.raw().execute_batch(&sql))
+        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;
+        if what == UserSavepoint::Undo { self.verify_schema() } else { Ok(()) }
     }
 
     /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so

@@ -146,3 +146,26 @@ fn a_change_of_the_schema_that_is_undone_is_forgotten() {
         assert_eq!(ask_writer(&db, "SELECT v FROM a"), 10, "{sql}");
     }
 }
+
+#[test]
+fn a_change_of_the_schema_before_one_that_failed_is_forgotten_when_both_are_undone() {
+    each_sharing(|db| {
+        write(db, "CREATE TABLE strict(v INT) STRICT");
+        for _ in 0..3 {
+            let told = db.write(|tx| {
+                tx.execute("CREATE INDEX one ON strict(v)", ())?;
+                let failed = tx.execute("ALTER TABLE strict ADD COLUMN z AS (v)", ());
+                assert_eq!(failed.unwrap_err().kind(), ErrorKind::Invalid);
+                Err::<(), _>(Error::aborted("both are undone"))
+            });
+            assert_eq!(told.wait().unwrap_err().kind(), ErrorKind::Aborted);
+        }
+        let tx = db.transaction().unwrap();
+        tx.savepoint("s").wait().unwrap();
+        tx.execute("CREATE INDEX one ON strict(v)", ()).wait().unwrap();
+        tx.execute("ALTER TABLE strict ADD COLUMN z AS (v)", ()).wait().unwrap_err();
+        tx.rollback_to("s").wait().unwrap();
+        tx.execute("CREATE INDEX one ON strict(v)", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
+    });
+}
