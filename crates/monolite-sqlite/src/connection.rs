@@ -392,13 +392,24 @@ impl Connection {
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
         }
-        let raise = traits.has(Traits::STATISTICS) && self.may_write();
-        let raised = if raise {
-            self.signals.as_engine(|| raise_schema_version(self.raw()))
-        } else {
-            Ok(())
+        let settle = || {
+            if self.may_write() {
+                self.flush_virtual_tables()?;
+                if traits.has(Traits::STATISTICS) {
+                    self.signals.as_engine(|| raise_schema_version(self.raw()))?;
+                }
+            }
+            self.verify_schema()
         };
-        raised.and_then(|()| self.verify_schema()).inspect_err(|_| self.signals.add(traits))
+        settle().inspect_err(|_| self.signals.add(traits))
+    }
+
+    /// Has virtual tables write what they hold back until the commit, as each savepoint does. With
+    /// the schema, SQLite forgets them in mid-transaction and connects them anew, and full-text
+    /// search that has terms held back twice overwrites one by the other.
+    fn flush_virtual_tables(&self) -> Result<()> {
+        self.engine(Own::OpenFlush)?;
+        self.engine(Own::CloseFlush)
     }
 
     fn may_write(&self) -> bool {

@@ -25,6 +25,7 @@ mod statements;
 mod surroundings;
 mod tracking;
 mod untrusted;
+mod verb;
 mod version;
 pub mod vfs;
 pub mod wal;

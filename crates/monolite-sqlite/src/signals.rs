@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
+use crate::verb::Verb;
 use crate::{rules, tracking, untrusted};
 
 /// What the authorizer tells of a statement: a set of these.
@@ -30,6 +31,19 @@ impl Traits {
     const REPORT: Traits = Traits(8);
     /// It may change the database although SQLite calls it one that only reads.
     const MAY_CHANGE: Traits = Traits(16);
+    /// It is `CREATE`, `DROP`, `ALTER`, `ANALYZE` or `REINDEX`.
+    const DEFINES: Traits = Traits(32);
+
+    /// These, which the authorizer told while a statement was prepared or run, without those that
+    /// are not its own: virtual tables prepare statements meanwhile, pragmas, too.
+    pub(crate) fn of_statement(self, verb: Verb) -> Traits {
+        let of_pragmas = Traits::REPORT | Traits::MAY_CHANGE;
+        match verb {
+            Verb::Pragma => self,
+            Verb::Define => Traits(self.0 & !of_pragmas.0) | Traits::DEFINES,
+            Verb::Other => Traits(self.0 & !of_pragmas.0),
+        }
+    }
 
     /// Whether there are none.
     pub fn is_empty(self) -> bool {
@@ -51,6 +65,12 @@ impl Traits {
     /// (`PRAGMA optimize`, which runs `ANALYZE` when it finds that necessary).
     pub fn may_change(self) -> bool {
         self.has(Traits::MAY_CHANGE)
+    }
+
+    /// Whether the statement changes something else than rows, and so has no number of them: SQLite
+    /// gives that of the statement before, or of what a virtual table did meanwhile.
+    pub fn counts_no_rows(self) -> bool {
+        self.has(Traits::DEFINES | Traits::MAY_CHANGE)
     }
 
     fn of(action: &AuthAction<'_>, database: Option<&str>) -> Traits {

@@ -21,6 +21,7 @@ use hashbrown::HashMap;
 use rusqlite::{Result, Statement};
 
 use crate::signals::{Signals, Traits};
+use crate::verb::Verb;
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
@@ -41,10 +42,12 @@ pub(crate) enum Own {
     CloseMember,
     OpenUser,
     CloseUser,
+    OpenFlush,
+    CloseFlush,
 }
 
 impl Own {
-    const COUNT: usize = Own::CloseUser as usize + 1;
+    const COUNT: usize = Own::CloseFlush as usize + 1;
 
     fn sql(self) -> &'static str {
         match self {
@@ -62,6 +65,8 @@ impl Own {
             Own::CloseMember => "RELEASE monolite_member",
             Own::OpenUser => "SAVEPOINT monolite_user",
             Own::CloseUser => "RELEASE monolite_user",
+            Own::OpenFlush => "SAVEPOINT monolite_flush",
+            Own::CloseFlush => "RELEASE monolite_flush",
         }
     }
 }
@@ -69,8 +74,9 @@ impl Own {
 /// A statement of a user.
 struct Kept {
     statement: Statement<'static>,
-    /// What the authorizer said when it was prepared.
+    /// What the authorizer said of it.
     traits: Traits,
+    verb: Verb,
 }
 
 impl Kept {
@@ -82,7 +88,7 @@ impl Kept {
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         // SQLite prepares a statement again when the schema has changed.
-        self.traits |= signals.take_all();
+        self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
         result
     }
@@ -170,9 +176,10 @@ impl Prepared {
     fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
         let before = signals.take_all();
         let prepared = self.prepare(sql);
-        let traits = signals.take_all();
+        let verb = Verb::of(sql);
+        let traits = signals.take_all().of_statement(verb);
         signals.add(before | traits);
-        Ok(Kept { statement: prepared?, traits })
+        Ok(Kept { statement: prepared?, traits, verb })
     }
 
     /// Runs one of the engine's own statements.

@@ -78,11 +78,29 @@ impl<'c> Tx<'c> {
     /// `Constraint`, `Invalid` (wrong SQL or parameters, a statement that belongs to the engine),
     /// `Timeout`, `Storage`, `Corrupt`.
     pub fn execute<P: Params>(&self, sql: &str, params: P) -> Result<usize> {
+        self.with_statement_and_traits(sql, |statement, traits| {
+            let run = || statement.execute(params).map_err(|error| self.explain(error));
+            self.count_changes(traits, run)
+        })
+    }
+
+    /// Whether a statement has changed rows, the schema or the statistics since there were `total`
+    /// changes.
+    pub(crate) fn has_changed_since(&self, total: u64) -> bool {
+        self.total_changes() != total || !self.connection.unsettled().is_empty()
+    }
+
+    /// How many rows `run` has changed, which runs one statement.
+    pub(crate) fn count_changes(
+        &self,
+        traits: Traits,
+        run: impl FnOnce() -> Result<usize>,
+    ) -> Result<usize> {
         let total = self.total_changes();
-        let run = |statement: &mut Statement<'_>| statement.execute(params);
-        let changed = self.run_statement(sql, run)?;
+        let changed = run()?;
         // One that changes no rows leaves the number of the statement before.
-        Ok(if self.total_changes() == total { 0 } else { changed })
+        let has_none = traits.counts_no_rows() || self.total_changes() == total;
+        Ok(if has_none { 0 } else { changed })
     }
 
     /// Runs several statements separated by semicolons, without parameters.

@@ -316,16 +316,14 @@ fn statement(
 ) -> (Result<i64>, bool) {
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
-    let total = tx.total_changes();
+    let before = tx.total_changes();
     let ran = tx.with_statement_and_traits(sql, |statement, traits| -> Result<i64> {
         observer.prepared(statement, traits);
         parameters.bind(statement)?;
         match action {
             Action::Change => {
-                let changed = statement.raw_execute().map_err(|error| tx.explain(error))?;
-                // One that changes no rows leaves the number of the statement before, on whatever
-                // connection that was.
-                let changed = if tx.total_changes() == total { 0 } else { changed };
+                let run = || statement.raw_execute().map_err(|error| tx.explain(error));
+                let changed = tx.count_changes(traits, run)?;
                 Ok(i64::try_from(changed).unwrap_or(i64::MAX))
             }
             _ => {
@@ -335,6 +333,10 @@ fn statement(
         }
     });
     note(observer, &ran);
+    if tx.has_changed_since(before) {
+        // Whatever SQLite has said of the statement.
+        observer.nature = Nature::Change;
+    }
     let is_answer = ran.as_ref().err().is_none_or(|error| is_answer(tx, error));
     let result = match refused {
         Some(error) if ran.is_ok() => Err(error),

@@ -8,6 +8,7 @@
 //!   likes. What the virtual table itself answers is compared.
 //! - [`is_false_alarm`]: an integrity check compares full-text search with what its connection knew
 //!   before. Plain SQLite with two connections says the same, and a new one that all is well.
+//! - What `EXPLAIN` tells an interactive transaction: its commit does not ask again.
 //! - The rows of `EXPLAIN`: a program may have other numbers on another connection. Plans are
 //!   compared, but for `notused`, which SQLite's documentation calls so.
 //! - `total_changes()`, `PRAGMA data_version`: they tell about the connection. So do `changes()`
@@ -29,6 +30,7 @@ pub(super) const REFUSED: &[&str] = &[
     "SAVEPOINT s1",
     "RELEASE s1",
     "ROLLBACK TO s1",
+    "VACUUM",
     "ATTACH ':memory:' AS other",
     "DETACH other",
     "PRAGMA journal_mode = DELETE",

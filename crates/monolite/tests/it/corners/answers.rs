@@ -8,7 +8,7 @@ use std::time::Duration;
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
 use monolite::{Database, Error, ErrorKind, Options, Transaction, Untrusted, rusqlite};
 
-use super::{ask, database, number, read, write};
+use super::{ask, ask_writer, database, number, read, write};
 use crate::patience::{Gate, as_one_batch, ends, eventually};
 
 /// Has a transaction lose its snapshot: its only connection serves another one.
@@ -397,4 +397,43 @@ fn statistics_that_pragma_optimize_makes_are_committed() {
     assert_eq!(ask(&tx, made), 1);
     tx.commit().wait().unwrap();
     assert_eq!(read(&db, made), 1);
+}
+
+#[test]
+fn a_change_is_committed_whatever_statements_a_virtual_table_prepares_beside_it() {
+    let (_directory, _, db) = database(Options::new());
+    for module in ["fts5(x)", "fts5(x, detail=none)", "fts4(x)", "rtree(x, low, high)"] {
+        let create = format!("CREATE VIRTUAL TABLE f USING {module}");
+        db.write(move |tx| tx.execute_batch(&create)).wait().unwrap();
+        let insert = "INSERT INTO f(x) VALUES (NULL)";
+        for number in 1..=9 {
+            let tx = db.transaction().unwrap();
+            if number % 3 == 0 {
+                ask(&tx, "SELECT count(*) FROM f");
+            }
+            assert_eq!(tx.execute(insert, ()).wait().unwrap(), 1);
+            if number % 2 == 0 {
+                assert_eq!(tx.execute("ANALYZE", ()).wait().unwrap(), 0);
+            }
+            assert_eq!(ask(&tx, "SELECT count(*) FROM f"), number);
+            assert_eq!(tx.last_insert_rowid().wait().unwrap(), number);
+            tx.commit().wait().unwrap();
+            assert_eq!(ask_writer(&db, "SELECT count(*) FROM f"), number, "{module}");
+        }
+        write(&db, "DROP TABLE f");
+    }
+}
+
+#[test]
+fn a_query_that_changes_something_is_a_change() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, "CREATE INDEX by_v ON a(v); ANALYZE; DELETE FROM sqlite_stat1");
+    let tx = db.transaction().unwrap();
+    let optimize = "SELECT count(*) FROM pragma_optimize(0x10002)";
+    // Where SQLite has that function at all.
+    if tx.query_row(optimize, (), |_| Ok(())).wait().is_ok() {
+        let made = ask(&tx, "SELECT count(*) FROM sqlite_stat1");
+        tx.commit().wait().unwrap();
+        assert_eq!(ask_writer(&db, "SELECT count(*) FROM sqlite_stat1"), made);
+    }
 }

@@ -169,3 +169,40 @@ fn a_change_of_the_schema_before_one_that_failed_is_forgotten_when_both_are_undo
         tx.commit().wait().unwrap();
     });
 }
+
+#[test]
+fn full_text_search_is_whole_when_the_schema_is_read_again_between_its_changes() {
+    // What fails has SQLite forget the schema, too.
+    let again = ["ANALYZE", "ALTER TABLE strict ADD COLUMN z AS (v)", "CREATE INDEX once ON a(v)"];
+    each_sharing(|db| {
+        write(db, "CREATE TABLE strict(v INT) STRICT");
+        for change in again {
+            for module in ["fts5(x, detail=none)", "fts5(x)", "fts4(x)"] {
+                let create = format!("CREATE VIRTUAL TABLE f USING {module}");
+                db.write(move |tx| tx.execute_batch(&create)).wait().unwrap();
+                let insert = "INSERT INTO f(x) VALUES ('grey red')";
+                let write_thrice = db.write(move |tx| {
+                    for _ in 0..3 {
+                        tx.execute(insert, ())?;
+                        let _ = tx.execute(change, ());
+                    }
+                    Ok::<_, Error>(())
+                });
+                write_thrice.wait().unwrap();
+                let found = "SELECT count(*) FROM f WHERE f MATCH 'grey'";
+                assert_eq!(ask_writer(db, found), 3, "{module} beside {change}");
+                let tx = db.transaction().unwrap();
+                for _ in 0..3 {
+                    tx.execute(insert, ()).wait().unwrap();
+                    let _ = tx.execute(change, ()).wait();
+                }
+                tx.commit().wait().unwrap();
+                assert_eq!(ask_writer(db, found), 6, "{module} beside {change}");
+                let check =
+                    db.write(|tx| tx.execute("INSERT INTO f(f) VALUES ('integrity-check')", ()));
+                assert_eq!(check.wait().map_err(|error| error.to_string()), Ok(1));
+                write(db, "DROP TABLE f; DROP INDEX IF EXISTS once");
+            }
+        }
+    });
+}

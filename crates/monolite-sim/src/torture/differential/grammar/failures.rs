@@ -55,7 +55,6 @@ pub(super) const BROKEN: &[&str] = &[
     "CREATE VIRTUAL TABLE f8 USING missing(a)",
     "CREATE VIRTUAL TABLE f8 USING fts5(x, detail=bogus)",
     "CREATE VIRTUAL TABLE r8 USING rtree(id)",
-    "VACUUM",
     "REINDEX missing",
     "ANALYZE missing",
     "",

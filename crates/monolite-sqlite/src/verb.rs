@@ -1,0 +1,61 @@
+//! Owns the look at the first word of a statement, for what SQLite does not tell of it otherwise.
+
+/// What a statement is, by its first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Pragma,
+    /// It changes what there is rather than rows.
+    Define,
+    /// A query, a change of rows, or not known.
+    Other,
+}
+
+impl Verb {
+    pub(crate) fn of(sql: &str) -> Verb {
+        let text = without_blanks(sql);
+        let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+        let is = |word: &&str| text[..end].eq_ignore_ascii_case(word);
+        match () {
+            () if is(&"PRAGMA") => Verb::Pragma,
+            () if ["CREATE", "DROP", "ALTER", "ANALYZE", "REINDEX"].iter().any(is) => Verb::Define,
+            () => Verb::Other,
+        }
+    }
+}
+
+/// What follows the white space, comments and empty statements at the start.
+fn without_blanks(sql: &str) -> &str {
+    let mut text = sql;
+    loop {
+        let is_blank = |c: char| c.is_ascii_whitespace() || matches!(c, ';' | '\u{b}' | '\u{feff}');
+        text = text.trim_start_matches(is_blank);
+        if let Some(comment) = text.strip_prefix("--") {
+            text = comment.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if let Some(comment) = text.strip_prefix("/*") {
+            text = comment.split_once("*/").map_or("", |(_, rest)| rest);
+        } else {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn the_first_word_is_found_behind_blanks() {
+    for blank in ["", " ", "\t\r\n", "-- PRAGMA\n", "/* PRAGMA */", ";", "; --\n /* */ ;"] {
+        for (rest, verb) in [
+            ("pragma optimize", Verb::Pragma),
+            ("PRAGMA(1)", Verb::Pragma),
+            ("Create TABLE t(a)", Verb::Define),
+            ("ANALYZE", Verb::Define),
+            ("REINDEX;", Verb::Define),
+            ("SELECT 1 -- PRAGMA", Verb::Other),
+            ("pragmas", Verb::Other),
+            ("\"PRAGMA\"", Verb::Other),
+            ("-- to the end", Verb::Other),
+            ("/* to the end", Verb::Other),
+            ("", Verb::Other),
+        ] {
+            assert_eq!(Verb::of(&format!("{blank}{rest}")), verb, "{blank}{rest}");
+        }
+    }
+}
