@@ -388,7 +388,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn settle_schema(&self) -> Result<()> {
-        let traits = self.signals.take(Traits::SCHEMA | Traits::STATISTICS);
+        let traits = self.signals.take(Traits::UNSETTLED);
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
         }
@@ -399,9 +399,24 @@ impl Connection {
                     self.signals.as_engine(|| raise_schema_version(self.raw()))?;
                 }
             }
+            if traits.has(Traits::IN_VAIN) {
+                self.forget_schema()?;
+            }
             self.verify_schema()
         };
         settle().inspect_err(|_| self.signals.add(traits))
+    }
+
+    /// Has SQLite read the schema again. One that changes it leaves other estimates of the rows of a
+    /// table in memory when it is prepared, and without a new version they stay.
+    fn forget_schema(&self) -> Result<()> {
+        // Done when it is prepared.
+        self.signals.as_engine(|| self.raw().execute_batch("PRAGMA writable_schema = RESET"))
+    }
+
+    /// To be called when a statement has failed, or was explained.
+    pub fn note_failure(&self) {
+        self.signals.note_failure();
     }
 
     /// Has virtual tables write what they hold back until the commit, as each savepoint does. With
@@ -418,7 +433,7 @@ impl Connection {
 
     /// What [`Connection::settle_schema`] has to make good now.
     pub fn unsettled(&self) -> Traits {
-        let traits = self.signals.take(Traits::SCHEMA | Traits::STATISTICS);
+        let traits = self.signals.take(Traits::UNSETTLED);
         self.signals.add(traits);
         traits
     }

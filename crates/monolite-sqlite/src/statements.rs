@@ -90,6 +90,9 @@ impl Kept {
         // SQLite prepares a statement again when the schema has changed.
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
+        if self.statement.is_explain() != 0 {
+            signals.note_failure();
+        }
         result
     }
 

@@ -190,10 +190,11 @@ pub(crate) fn changes_schema(action: &AuthAction<'_>) -> bool {
     }
 }
 
-/// Whether a statement with this `action` changes the tables by which queries are planned.
+/// Whether a statement with this `action` changes the tables by which queries are planned, or has
+/// its connection forget what they say: `ALTER` reads the schema again without them.
 pub(crate) fn changes_statistics(action: &AuthAction<'_>) -> bool {
     match action {
-        AuthAction::Analyze { .. } => true,
+        AuthAction::Analyze { .. } | AuthAction::AlterTable { .. } => true,
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. } => {

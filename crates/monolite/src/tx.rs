@@ -110,7 +110,11 @@ impl<'c> Tx<'c> {
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         self.enter(sql)?;
         self.may_have_written.set(true);
-        self.connection.raw().execute_batch(sql).map_err(|error| self.explain(error))
+        let ran = self.connection.raw().execute_batch(sql);
+        if ran.is_err() {
+            self.connection.note_failure();
+        }
+        ran.map_err(|error| self.explain(error))
     }
 
     /// Runs a query and maps its first row. The prepared statement is kept for the next time.
@@ -248,6 +252,9 @@ impl<'c> Tx<'c> {
             run(statement, traits)
         };
         let ran = self.connection.with_statement_and_traits(sql, noted);
+        if !matches!(ran, Ok(Ok(_))) {
+            self.connection.note_failure();
+        }
         ran.map_err(|error| self.explain(error))?
     }
 
@@ -273,6 +280,7 @@ impl<'c> Tx<'c> {
         let handed_out = self.handed_out.get();
         if !handed_out.is_empty() {
             self.connection.unsettle(handed_out);
+            self.connection.note_failure();
         }
         if self.connection.unsettled().is_empty() {
             return Ok(());

@@ -11,7 +11,7 @@ use super::answer::Rows;
 use super::record::{Datum, How, Parameters, Step};
 
 /// What is said of the row behind the last one that was wanted.
-pub(super) const MORE: &str = " and more";
+const MORE: &str = " and more";
 
 /// Runs `$run` with `$bound` as what `rusqlite` takes for parameters.
 macro_rules! bound {

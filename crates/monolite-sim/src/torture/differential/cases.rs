@@ -107,13 +107,16 @@ pub(super) fn run(job: &Job) -> Result<Ran> {
     // What a panic leaves behind is not looked at any more.
     let ended = catch_unwind(AssertUnwindSafe(|| follow(&mut driver, &mut ops, note)));
     let counts = driver.counts;
+    let has_given_up = driver.oracle.has_given_up();
     let ended = match ended {
+        Ok(Ok(())) if has_given_up => Ok(Ok(counts)),
         Ok(Ok(())) => catch_unwind(AssertUnwindSafe(|| driver.finish())),
         other => other.map(|ended| ended.map(|()| counts)),
     };
     remove(&path);
     let (counts, difference) = match ended {
         Ok(Ok(counts)) => (counts, None),
+        Ok(Err(_)) if has_given_up => (counts, None),
         Ok(Err(Stop::Different(difference))) => (counts, Some(*difference)),
         Ok(Err(Stop::Broken(error))) => {
             return Err(error.context(format!("the history with seed {seed}")));

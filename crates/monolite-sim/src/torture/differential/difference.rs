@@ -21,8 +21,6 @@ pub(super) enum Class {
     Unexplained,
     /// A conflict with nobody.
     NeedlessConflict,
-    /// A conflict about nothing: every answer would be the same.
-    EmptyConflict,
     /// Committed, although it had to fail.
     Committed,
     /// Refused, although it had to succeed.
@@ -106,7 +104,7 @@ impl Difference {
         let sides = [&self.told, &self.expected].map(|text| self.shape(text));
         let subject = match self.class {
             // Where a conflict comes to light has nothing to do with its cause.
-            Class::NeedlessConflict | Class::EmptyConflict => String::new(),
+            Class::NeedlessConflict => String::new(),
             _ => normal(&verb_of(&self.subject)),
         };
         format!("{:?}, {subject}: {} / {}", self.class, sides[0], sides[1])

@@ -12,7 +12,10 @@
 //! - Between two calls of its users but for `replay` no transaction is open.
 //! - What SQLite keeps in memory of a schema or of statistics that were undone is forgotten.
 
+use std::ffi::c_int;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
@@ -20,7 +23,7 @@ use monolite::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::answer::Said;
-use super::asking::{MORE, ask_plain, changes_rows, changes_schema};
+use super::asking::{ask_plain, changes_rows, changes_schema};
 use super::record::{Datum, How, Judged, Parameters, Step};
 
 /// A rowid that no history uses: what `last_insert_rowid()` gives before a transaction's own
@@ -93,8 +96,6 @@ pub(super) struct Replay {
     pub(super) has_failed_change: bool,
     /// It asked for figures about the connection.
     pub(super) has_figures: bool,
-    /// A row was looked at of which the application was told only that it is there.
-    pub(super) is_vague: bool,
     /// It had to do with what the oracle cannot know.
     pub(super) has_chance: bool,
 }
@@ -124,6 +125,35 @@ pub(super) struct Oracle {
     other: Option<Connection>,
     log: Vec<Vec<Step>>,
     flaw: Flaw,
+    effort: Arc<Effort>,
+}
+
+/// What the statement that is asked has cost.
+#[derive(Default)]
+struct Effort {
+    looks: AtomicU32,
+    is_too_much: AtomicBool,
+}
+
+impl Effort {
+    /// Instructions of SQLite's between two looks.
+    const PERIOD: c_int = 100_000;
+
+    /// Looks at one statement; a second or two.
+    const MOST_LOOKS: u32 = 300;
+
+    fn begin(&self) {
+        self.looks.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the statement is to be ended.
+    fn look(&self) -> bool {
+        let is_too_much = self.looks.fetch_add(1, Ordering::Relaxed) >= Effort::MOST_LOOKS;
+        if is_too_much {
+            self.is_too_much.store(true, Ordering::Relaxed);
+        }
+        is_too_much
+    }
 }
 
 impl Oracle {
@@ -132,7 +162,7 @@ impl Oracle {
     /// # Errors
     /// SQLite's.
     pub(super) fn open(flaw: Flaw, path: &Path) -> Result<Oracle> {
-        let (plain, other) = if flaw == Flaw::StaleStatistics {
+        let (mut plain, other) = if flaw == Flaw::StaleStatistics {
             let plain = Connection::open(path)?;
             plain.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")?;
             (plain, Some(Connection::open(path)?))
@@ -143,7 +173,16 @@ impl Oracle {
         plain.execute_batch(
             "PRAGMA foreign_keys = ON; CREATE TEMP TABLE inserted(id INTEGER PRIMARY KEY);",
         )?;
-        Ok(Oracle { plain, other, log: Vec::new(), flaw })
+        let effort = Arc::new(Effort::default());
+        let look = Arc::clone(&effort);
+        plain.progress_handler(Effort::PERIOD, Some(move || look.look()))?;
+        Ok(Oracle { plain, other, log: Vec::new(), flaw, effort })
+    }
+
+    /// Whether a statement was without end, such as a `DELETE` whose trigger inserts what it goes
+    /// on to delete: the engine ended it by its limits, and the history has no judge.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.effort.is_too_much.load(Ordering::Relaxed)
     }
 
     /// To look at what is committed.
@@ -168,7 +207,7 @@ impl Oracle {
         begin(plain, asked.steps, flow)?;
         let mut replay = Replay::default();
         let before = state(plain, asked.steps)?;
-        let mut has_own_change = false;
+        let (mut has_own_change, mut has_analyzed) = (false, false);
         // Behind what chance gave to the engine alone, nothing can be known.
         let mut is_blind = false;
         for (at, step) in asked.steps.iter().enumerate() {
@@ -182,13 +221,14 @@ impl Oracle {
             let is_same = match &expected {
                 _ if is_blind => true,
                 _ if flow == Flow::Interactive && is_report(step, told) => true,
+                _ if flow == Flow::Read && step.sql == "REINDEX" => true,
                 None => is_after_the_end(step, told, flow),
                 Some(expected) => agrees(step, told, expected, has_own_change, flow),
             };
-            replay.is_vague |= is_vague(step, told);
             let expected = expected.unwrap_or_else(after_the_end);
             has_own_change |= expected.failed.is_none() && changes_rows(&step.sql);
             replay.has_failed_change |= expected.failed.is_some();
+            has_analyzed |= expected.failed.is_none() && analyzes(step);
             if !is_same && replay.wrong.is_none() {
                 replay.wrong = Some(Wrong { at, told: told.clone(), expected });
             }
@@ -197,8 +237,7 @@ impl Oracle {
                 break;
             }
         }
-        replay.has_changed =
-            state(plain, asked.steps)? != before || asked.steps.iter().any(analyzes);
+        replay.has_changed = state(plain, asked.steps)? != before || has_analyzed;
         Ok(replay)
     }
 
@@ -207,6 +246,7 @@ impl Oracle {
             let text = "Invalid: refused by the engine".into();
             return Said { text, failed: Some(ErrorKind::Invalid) };
         }
+        self.effort.begin();
         let by_value = drawn.and_then(|value| with_value(plain, step, value));
         let by_value = if self.flaw == Flaw::OtherRowid { None } else { by_value };
         Said::of(&step.sql, &ask_plain(plain, by_value.as_ref().unwrap_or(step)))
@@ -382,15 +422,6 @@ fn appended(step: &Step, value: &Datum) -> Option<Step> {
 /// Whether an answer tells of the connection that gave it, which a commit does not compare.
 fn is_report(step: &Step, told: &Said) -> bool {
     step.sql.starts_with("EXPLAIN") && told.failed.is_none()
-}
-
-fn is_vague(step: &Step, told: &Said) -> bool {
-    match step.how {
-        How::One => told.text.ends_with(" more than one row"),
-        How::Part(_) => told.text.ends_with(MORE),
-        // Of a plan a part is compared.
-        _ => step.sql.starts_with("EXPLAIN"),
-    }
 }
 
 fn agrees(step: &Step, told: &Said, expected: &Said, has_own_change: bool, flow: Flow) -> bool {

@@ -15,6 +15,10 @@ use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
 use monolite::{Durability, Options, Sharing, ToSql, rusqlite};
 use serde::{Deserialize, Serialize};
 
+/// What a statement of a read or of an interactive transaction may take: less than a process may
+/// be silent.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(5);
+
 /// A history of one client on a new database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct History {
@@ -281,6 +285,7 @@ impl Setup {
         let durability = if self.is_buffered { Durability::Buffered } else { Durability::Synced };
         let sharing = if self.is_shared { Sharing::Shared } else { Sharing::Exclusive };
         Options::new()
+            .read_time_limit(STATEMENT_LIMIT)
             .transaction_connections(self.connections)
             .transaction_snapshot_age(age)
             .transaction_attempts(self.attempts)

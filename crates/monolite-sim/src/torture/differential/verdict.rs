@@ -134,6 +134,11 @@ pub(super) fn settle_commit(
             different(driver, left, wrong, way)
         };
     }
+    if replay.has_chance && is_invalid(&ended) {
+        // It saw what cannot come again, and is told so.
+        driver.oracle.roll_back(&left.steps);
+        return Ok(());
+    }
     driver.counts.interactive += 1;
     driver.counts.committed += 1;
     let stored = key.map(|key| (outcome_of(&key, &left.steps), key));
@@ -143,6 +148,10 @@ pub(super) fn settle_commit(
         driver.keys.insert(key, outcome);
     }
     Ok(())
+}
+
+fn is_invalid(ended: &Ended) -> bool {
+    matches!(ended, Ended::Refused(error) if error.kind() == ErrorKind::Invalid)
 }
 
 fn different(driver: &Driver, left: Steps, wrong: Wrong, way: &'static str) -> Result<(), Stop> {
@@ -178,6 +187,7 @@ pub(super) fn judge_conflict(
     match replay.wrong {
         // The guide says that these may conflict with nothing at all.
         _ if replay.has_figures => Ok(()),
+        _ if is_alone && replay.has_chance => Ok(()),
         Some(wrong) if is_alone && !is_uncertain => {
             Err(Difference::answer(Class::Unexplained, way, &left.steps, &wrong).into())
         }
@@ -185,8 +195,8 @@ pub(super) fn judge_conflict(
             let expected = "none, as nobody has committed since its first statement";
             needless(Class::NeedlessConflict, expected)
         }
-        None if is_uncertain || replay.is_vague || replay.is_over => Ok(()),
-        None => needless(Class::EmptyConflict, "none, as every answer would be the same now"),
+        // In a state between the two some answer may have been another one.
+        None => Ok(()),
         Some(_) if is_uncertain => Ok(()),
         Some(wrong) => {
             if driver.setup.explains_all {

@@ -1,6 +1,6 @@
 //! Changes of the schema, and who learns of them when.
 
-use monolite::{Database, Error, ErrorKind, Options, Sharing};
+use monolite::{Database, Error, ErrorKind, Options, Sharing, Tx};
 
 use super::{ask, ask_writer, database, number, write};
 
@@ -204,5 +204,48 @@ fn full_text_search_is_whole_when_the_schema_is_read_again_between_its_changes()
                 write(db, "DROP TABLE f; DROP INDEX IF EXISTS once");
             }
         }
+    });
+}
+
+#[test]
+fn a_change_of_the_schema_that_failed_plans_for_nobody() {
+    each_sharing(|db| {
+        write(
+            db,
+            "CREATE TABLE few(id INTEGER PRIMARY KEY, v, w);
+             CREATE INDEX by_v ON few(v, w);
+             INSERT INTO few(v, w) VALUES (1, 3), (1, 2), (1, 1);
+             ANALYZE",
+        );
+        let plan = "EXPLAIN QUERY PLAN SELECT w FROM few WHERE v = 1 AND id < 9";
+        let told = move |tx: &Tx<'_>| tx.query_row(plan, (), |row| row.get::<_, String>(3));
+        let before = db.write(told).wait().unwrap();
+        for failing in [
+            "CREATE UNIQUE INDEX one ON few(v)",
+            "EXPLAIN CREATE INDEX one ON few(w)",
+            "ALTER TABLE few ADD COLUMN v",
+            "ALTER TABLE few RENAME COLUMN w TO x",
+            "ALTER TABLE few RENAME COLUMN x TO w",
+        ] {
+            for _ in 0..2 {
+                let run = move |tx: &Tx<'_>| {
+                    // What it says is not the question.
+                    let _ = tx.query_row(failing, (), |_| Ok(()));
+                    let _ = tx.execute(failing, ());
+                    Ok::<_, Error>(())
+                };
+                db.write(run).wait().unwrap();
+                db.read(run).wait().unwrap();
+                let tx = db.transaction().unwrap();
+                let _ = tx.execute(failing, ()).wait();
+                tx.commit().wait().unwrap();
+            }
+            if failing.contains("RENAME") {
+                continue;
+            }
+            assert_eq!(db.write(told).wait().unwrap(), before, "{failing}");
+            assert_eq!(db.read(told).wait().unwrap(), before, "{failing}");
+        }
+        assert_eq!(db.write(told).wait().unwrap(), before);
     });
 }
