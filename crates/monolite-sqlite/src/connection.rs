@@ -399,19 +399,9 @@ impl Connection {
                     self.signals.as_engine(|| raise_schema_version(self.raw()))?;
                 }
             }
-            if traits.has(Traits::IN_VAIN) {
-                self.forget_schema()?;
-            }
             self.verify_schema()
         };
         settle().inspect_err(|_| self.signals.add(traits))
-    }
-
-    /// Has SQLite read the schema again. One that changes it leaves other estimates of the rows of a
-    /// table in memory when it is prepared, and without a new version they stay.
-    fn forget_schema(&self) -> Result<()> {
-        // Done when it is prepared.
-        self.signals.as_engine(|| self.raw().execute_batch("PRAGMA writable_schema = RESET"))
     }
 
     /// To be called when a statement has failed, or was explained.

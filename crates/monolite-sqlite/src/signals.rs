@@ -33,11 +33,8 @@ impl Traits {
     const MAY_CHANGE: Traits = Traits(16);
     /// It is `CREATE`, `DROP`, `ALTER`, `ANALYZE` or `REINDEX`.
     const DEFINES: Traits = Traits(32);
-    /// It changes the schema and has failed, or was explained.
-    pub(crate) const IN_VAIN: Traits = Traits(64);
     /// What has to be made good before the next statement is prepared.
-    pub(crate) const UNSETTLED: Traits =
-        Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::IN_VAIN.0);
+    pub(crate) const UNSETTLED: Traits = Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0);
 
     /// These, which the authorizer told while a statement was prepared or run, without those that
     /// are not its own: virtual tables prepare statements meanwhile, pragmas, too.
@@ -172,10 +169,11 @@ impl Signals {
         self.take(Traits(u8::MAX))
     }
 
-    /// Notes that a statement came to nothing.
+    /// Notes that a statement came to nothing. One that changes the schema leaves other estimates of
+    /// the rows of a table in memory when it is prepared.
     pub(crate) fn note_failure(&self) {
         if Traits(self.traits.load(Ordering::Relaxed)).has(Traits::SCHEMA) {
-            self.add(Traits::IN_VAIN);
+            self.add(Traits::STATISTICS);
         }
     }
 

@@ -9,6 +9,8 @@
 //! - [`is_false_alarm`]: an integrity check compares full-text search with what its connection knew
 //!   before. Plain SQLite with two connections says the same, and a new one that all is well.
 //! - What `EXPLAIN` tells an interactive transaction: its commit does not ask again.
+//! - The plans of reads: a `CREATE INDEX` that a read is refused leaves other estimates with its
+//!   connection.
 //! - `REINDEX` in a read: it is refused if there is an index, and the table of the keys has one.
 //! - The rows of `EXPLAIN`: a program may have other numbers on another connection. Plans are
 //!   compared, but for `notused`, which SQLite's documentation calls so.

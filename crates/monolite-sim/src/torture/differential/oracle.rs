@@ -216,18 +216,23 @@ impl Oracle {
             is_blind |= drawn.is_none() && step.chance.is_some() && decides(plain, step);
             let expected = (!replay.is_over).then(|| self.ask(plain, step, drawn));
             replay.is_over |= plain.is_autocommit();
+            if flow != Flow::Read && !replay.is_over && may_define(step) {
+                self.reload_inside(plain);
+            }
             replay.has_figures |= matches!(step.judged, Judged::Figures | Judged::Connection);
             replay.has_chance |= step.judged == Judged::Success || step.chance.is_some();
             let is_same = match &expected {
                 _ if is_blind => true,
                 _ if flow == Flow::Interactive && is_report(step, told) => true,
-                _ if flow == Flow::Read && step.sql == "REINDEX" => true,
+                _ if flow == Flow::Read && is_plan_or_reindex(step) => true,
                 None => is_after_the_end(step, told, flow),
                 Some(expected) => agrees(step, told, expected, has_own_change, flow),
             };
             let expected = expected.unwrap_or_else(after_the_end);
             has_own_change |= expected.failed.is_none() && changes_rows(&step.sql);
             replay.has_failed_change |= expected.failed.is_some();
+            // SQLite counts the changes of an explained change: none.
+            has_own_change &= !step.sql.starts_with("EXPLAIN");
             has_analyzed |= expected.failed.is_none() && analyzes(step);
             if !is_same && replay.wrong.is_none() {
                 replay.wrong = Some(Wrong { at, told: told.clone(), expected });
@@ -316,6 +321,15 @@ impl Oracle {
         }
     }
 
+    /// As [`Oracle::reload`], in the middle of a transaction.
+    fn reload_inside(&self, plain: &Connection) {
+        if self.flaw != Flaw::StaleStatistics {
+            let reload = "SAVEPOINT reload_schema; CREATE TABLE reload_schema(x);
+                          ROLLBACK TO reload_schema; RELEASE reload_schema";
+            plain.execute_batch(reload).expect("a table can be created and undone");
+        }
+    }
+
     /// The first claim whose answers hold in none of the states that its transaction may have seen.
     ///
     /// # Errors
@@ -389,6 +403,11 @@ fn state(plain: &Connection, steps: &[Step]) -> Result<[i64; 4], Error> {
     Ok(state)
 }
 
+/// Whether a step may change the schema, or have tried to.
+fn may_define(step: &Step) -> bool {
+    step.how == How::Batch || changes_schema(&step.sql) || step.sql.starts_with("EXPLAIN CREATE")
+}
+
 /// Statistics are written without being counted as changes.
 fn analyzes(step: &Step) -> bool {
     step.sql.contains("ANALYZE")
@@ -417,6 +436,10 @@ fn appended(step: &Step, value: &Datum) -> Option<Step> {
     values.push(value.clone());
     let parameters = Parameters::Positional(values);
     Some(Step { sql: chance.with_value.clone(), parameters, chance: None, ..step.clone() })
+}
+
+fn is_plan_or_reindex(step: &Step) -> bool {
+    step.sql.starts_with("EXPLAIN QUERY PLAN") || step.sql == "REINDEX"
 }
 
 /// Whether an answer tells of the connection that gave it, which a commit does not compare.

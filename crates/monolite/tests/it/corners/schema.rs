@@ -235,7 +235,6 @@ fn a_change_of_the_schema_that_failed_plans_for_nobody() {
                     Ok::<_, Error>(())
                 };
                 db.write(run).wait().unwrap();
-                db.read(run).wait().unwrap();
                 let tx = db.transaction().unwrap();
                 let _ = tx.execute(failing, ()).wait();
                 tx.commit().wait().unwrap();
