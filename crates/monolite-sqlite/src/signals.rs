@@ -141,7 +141,10 @@ impl Signals {
         self.revoked.store(true, Ordering::Release);
     }
 
+    /// Forgets also that a statement was interrupted: the same one may have been ended twice, and
+    /// who was told of the one end has not asked for the other.
     pub(crate) fn forget_revocation(&self) {
+        self.interrupted.store(false, Ordering::Relaxed);
         self.revoked.store(false, Ordering::Release);
     }
 

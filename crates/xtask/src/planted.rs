@@ -32,7 +32,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 7] = [
+const BUGS: [Bug; 17] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/sync.rs",
@@ -108,6 +108,102 @@ const BUGS: [Bug; 7] = [
         changes: &[(
             "        if cache.is_recording && pgno != 1 && !broken::forgets_read(pgno) {",
             "        if cache.is_recording && pgno != 1 && pgno % 2 == 0 {",
+        )],
+    },
+    Bug {
+        name: "what leading reads have read is noted again, in place of what was noted before",
+        file: "crates/monolite/src/transaction/session.rs",
+        changes: &[(
+            "        let mut leading = self.leading.borrow_mut();
+        if let Leading::GoOn = *leading {
+            *leading = Leading::Ended(self.reader.connection.take_pages());
+        }",
+            "        let mut leading = self.leading.borrow_mut();
+        *leading = Leading::Ended(self.reader.connection.take_pages());
+        self.reader.connection.track_pages(MOST_PAGES);",
+        )],
+    },
+    Bug {
+        name: "new statistics raise no schema version",
+        file: "crates/monolite-sqlite/src/connection.rs",
+        changes: &[(
+            "                if traits.has(Traits::STATISTICS) {",
+            "                if traits.is_empty() {",
+        )],
+    },
+    Bug {
+        name: "queries behind a transaction's own writes are left out at its commit",
+        file: "crates/monolite/src/transaction/steps.rs",
+        changes: &[(
+            "                _ => extent == Extent::AfterLeadingReads && i < self.leading_reads,",
+            "                _ => extent == Extent::AfterLeadingReads && step.is_query(),",
+        )],
+    },
+    Bug {
+        name: "the engine's savepoints are kept where the text of a user finds them",
+        file: "crates/monolite-sqlite/src/connection.rs",
+        changes: &[(
+            "        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;",
+            "        let run = || self.with_statement(&sql, |statement| statement.raw_execute());
+        self.signals.as_engine(run)??;",
+        )],
+    },
+    Bug {
+        name: "the lock that keeps others of the process out is a shared one",
+        file: "crates/monolite-sqlite/src/vfs/locks.rs",
+        changes: &[(
+            "    lower.lock(EXCLUSIVE).inspect_err(|_| {",
+            "    lower.lock(SHARED).inspect_err(|_| {",
+        )],
+    },
+    Bug {
+        name: "a transaction begins with the schema that its connection happens to know",
+        file: "crates/monolite-sqlite/src/connection.rs",
+        changes: &[(
+            "        self.verify_schema().inspect_err(|_| {
+            // Its",
+            "        if own == Own::BeginImmediate {
+            return Ok(());
+        }
+        self.verify_schema().inspect_err(|_| {
+            // Its",
+        )],
+    },
+    Bug {
+        name: "the names of columns are no part of an answer",
+        file: "crates/monolite/src/transaction/steps.rs",
+        changes: &[(
+            "        if self.rows == 0 {
+            for i in 0..columns {",
+            "        if self.rows == 0 {
+            for i in 0..0 {",
+        )],
+    },
+    Bug {
+        name: "what a change of the schema that failed has left in memory stays there",
+        file: "crates/monolite-sqlite/src/connection.rs",
+        changes: &[(
+            "        if traits.is_empty() || !self.is_in_transaction() {",
+            "        if !traits.has(Traits::STATISTICS) || !self.is_in_transaction() {",
+        )],
+    },
+    Bug {
+        name: "a transaction that only read is answered before what it saw is on disk",
+        file: "crates/monolite/src/transaction/open.rs",
+        changes: &[(
+            "            return self.answer_when_durable(state.seen);",
+            "            return self.answer_when_durable(0);",
+        )],
+    },
+    Bug {
+        name: "a drop or a waker that panics takes a thread of the engine with it",
+        file: "crates/monolite/src/discards.rs",
+        changes: &[(
+            "    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // Its drop could panic as well.
+        std::mem::forget(payload);
+    }",
+            "    run();",
         )],
     },
 ];

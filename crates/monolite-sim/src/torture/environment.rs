@@ -38,7 +38,7 @@ const KEPT_BYTES: u64 = 64 << 20;
 
 type Run = fn(&mut Case<'_>) -> Result<()>;
 
-const CASES: [(&str, Run); 16] = [
+const CASES: [(&str, Run); 17] = [
     ("a disk that is full", full_disk::fills_up),
     ("a batch in which one member fills the disk", full_disk::one_member_too_large),
     ("a sync that fails in the kernel", lost_files::failed_sync),
@@ -49,6 +49,7 @@ const CASES: [(&str, Run); 16] = [
     ("locks lost by a second descriptor", neighbours::second_descriptor),
     ("another process opens the file", neighbours::another_process),
     ("the same process opens the file again", neighbours::same_process),
+    ("plain SQLite in the same process", neighbours::plain_connection),
     ("a directory that is read-only", full_disk::read_only),
     ("an SQLite that is too old", neighbours::old_sqlite),
     ("the wall clock jumps a day", time::wall_clock),

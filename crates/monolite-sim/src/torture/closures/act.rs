@@ -24,6 +24,9 @@ pub(super) const LIMIT: Duration = Duration::from_millis(150);
 /// How deep acts are held by acts.
 const DEPTH: u32 = 3;
 
+/// After this a waker has been woken, mostly; who waits in another way replaces it.
+const UNTIL_WOKEN: Duration = Duration::from_millis(20);
+
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
     SELECT max(i) FROM n";
 const ROWS: &str = "VALUES (1), (2), (3)";
@@ -88,7 +91,7 @@ enum Deed {
     Do(Arc<Act>),
 }
 
-/// What the drop of a closure's result does.
+/// What the drop of a closure's result does, and, where that panics, the drop of the closure.
 #[derive(Clone, Debug)]
 enum AtDrop {
     Nothing,
@@ -260,6 +263,26 @@ impl Drop for Left {
     }
 }
 
+/// Kept by a closure that writes, and dropped with it: by the engine, mostly.
+struct Bomb {
+    is_live: bool,
+}
+
+impl Bomb {
+    fn of(act: &Act) -> Bomb {
+        let writes = matches!(act.place, Place::Write | Place::WriteOnce | Place::TryWrite);
+        Bomb { is_live: writes && matches!(act.at_drop, AtDrop::Panic) }
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.is_live && !thread::panicking() {
+            panic_any(OnPurpose::InDrop);
+        }
+    }
+}
+
 /// Does it, and notes what its write was told.
 pub(super) fn perform(act: &Arc<Act>, scene: &Arc<Scene>) {
     let stage = usize::from(act.is_elsewhere);
@@ -301,10 +324,15 @@ struct Play {
 impl Play {
     fn run(&self) -> Fate {
         let (db, play) = (&self.db, self.clone());
+        let bomb = Bomb::of(&self.act);
+        let body = move |tx: &Tx<'_>| {
+            let _kept = &bomb;
+            play.inside(tx)
+        };
         match self.act.place {
-            Place::Write => self.see(db.write(move |tx| play.inside(tx))),
-            Place::WriteOnce => self.see(db.write_once(move |tx| play.inside(tx))),
-            Place::TryWrite => match db.try_write(move |tx| play.inside(tx)) {
+            Place::Write => self.see(db.write(body)),
+            Place::WriteOnce => self.see(db.write_once(body)),
+            Place::TryWrite => match db.try_write(body) {
                 Ok(write) => self.see(write),
                 Err(error) => self.refused(error),
             },
@@ -377,6 +405,7 @@ impl Play {
             Way::BadWaker => {
                 let mut read = Box::pin(read());
                 if poll(read.as_mut(), &Waker::from(Arc::new(Bad))).is_pending() {
+                    thread::sleep(UNTIL_WOKEN);
                     drop(block_on(read));
                 }
             }
@@ -418,7 +447,10 @@ impl Play {
                     Way::Forget => self.wrote_nothing(),
                     Way::BadWaker => match poll(future.as_mut(), &Waker::from(Arc::new(Bad))) {
                         Poll::Ready(told) => self.settle(told),
-                        Poll::Pending => self.settle(block_on(future)),
+                        Poll::Pending => {
+                            thread::sleep(UNTIL_WOKEN);
+                            self.settle(block_on(future))
+                        }
                     },
                     _ => self.settle(block_on(future)),
                 }
@@ -483,7 +515,10 @@ impl Play {
             Way::Forget => Fate::Unknown,
             Way::BadWaker => match poll(write.as_mut(), &Waker::from(Arc::new(Bad))) {
                 Poll::Ready(told) => self.settle(told),
-                Poll::Pending => self.settle(Pin::into_inner(write).wait()),
+                Poll::Pending => {
+                    thread::sleep(UNTIL_WOKEN);
+                    self.settle(Pin::into_inner(write).wait())
+                }
             },
         }
     }

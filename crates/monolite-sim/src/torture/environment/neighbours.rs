@@ -1,5 +1,5 @@
-//! Others who use the file: another process, this process a second time, a descriptor whose end
-//! takes SQLite's locks away, and an SQLite that is too old.
+//! Others who use the file: another process, this process a second time or with plain SQLite, a
+//! descriptor whose end takes SQLite's locks away, and an SQLite that is too old.
 //!
 //! # What is true of the lost locks
 //! POSIX locks belong to the process: closing any descriptor of a file drops all that SQLite holds
@@ -10,10 +10,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use monolite::rusqlite::Connection;
+use monolite::rusqlite::{Connection, ErrorCode};
 use monolite::{Database, ErrorKind, Options, Sharing};
 
 use super::load::{Came, under_load};
@@ -23,12 +24,21 @@ use crate::child::{say, variable};
 /// How often the loss is tried to be shown before the control counts as unnoticed.
 const TRIES: u32 = 60;
 
+/// How often plain SQLite of this process comes and goes, and what it tries each time.
+const VISITS: u64 = 20;
+const TRIED: [&str; 4] = [
+    "SELECT count(*) FROM whole",
+    "INSERT INTO whole VALUES (-1)",
+    "PRAGMA journal_mode = DELETE",
+    "BEGIN EXCLUSIVE",
+];
+
 /// The role of stock SQLite, which opens the file, looks at it, and closes it.
 pub(super) fn use_plain_sqlite() -> Result<()> {
     say("");
     let path: PathBuf = variable("FILE")?;
     let looked = Connection::open(&path).and_then(|connection| {
-        connection.busy_timeout(std::time::Duration::ZERO)?;
+        connection.busy_timeout(Duration::ZERO)?;
         connection.query_row("SELECT count(*) FROM whole", [], |row| row.get::<_, i64>(0))
     });
     match looked {
@@ -46,6 +56,19 @@ pub(super) fn open_again() -> Result<()> {
         Err(error) => say(&format!("refused {:?} {error}", error.kind())),
     }
     Ok(())
+}
+
+/// What stock SQLite in another process says of the file.
+fn have_visited(case: &Case<'_>, path: &Path) -> Result<String> {
+    let file = path.to_str().context("the path is text")?;
+    let mut child = case.setting.program.spawn("environment plain SQLite", &[("FILE", file)])?;
+    let mut told = String::new();
+    while let Some(line) = child.next_line() {
+        if line.starts_with("saw ") || line.starts_with("refused ") {
+            told = line;
+        }
+    }
+    Ok(told)
 }
 
 /// What came of a load during which a second descriptor was closed and stock SQLite came by.
@@ -70,13 +93,7 @@ fn rob(case: &Case<'_>, sharing: Sharing, endings: &[&str], number: u32) -> Resu
             drop(File::open(format!("{file}{ending}"))?);
         }
         load.await_more(100);
-        let program = case.setting.program;
-        let mut child = program.spawn("environment plain SQLite", &[("FILE", &file)])?;
-        while let Some(line) = child.next_line() {
-            if line.starts_with("saw ") || line.starts_with("refused ") {
-                neighbour = line;
-            }
-        }
+        neighbour = have_visited(case, &path)?;
         Ok(())
     })?;
     // Closing fails when the engine noticed; what counts is what is left for the next opening.
@@ -189,6 +206,35 @@ pub(super) fn same_process(case: &mut Case<'_>) -> Result<()> {
     db.close()?;
     Database::open(&link)?.close()?;
     case.verify(&path, &BTreeSet::from([1]))
+}
+
+/// Plain SQLite in this process, which no lock of the process keeps out, is told that the file is
+/// busy, and when it has come and gone other processes still are.
+pub(super) fn plain_connection(case: &mut Case<'_>) -> Result<()> {
+    let path = case.directory().join("db");
+    let db = Database::open(&path)?;
+    marks::create(&db)?;
+    let came = under_load(&db, 1, 500, 200, |load| {
+        for _ in 0..VISITS {
+            let plain = Connection::open(&path)?;
+            plain.busy_timeout(Duration::ZERO)?;
+            for sql in TRIED {
+                case.tried += 1;
+                let told = plain.query_row(sql, [], |_| Ok(()));
+                let code = told.as_ref().err().and_then(|error| error.sqlite_error_code());
+                case.expect(code == Some(ErrorCode::DatabaseBusy), || format!("{sql}: {told:?}"));
+            }
+            drop(plain);
+            load.await_more(10);
+        }
+        let told = have_visited(case, &path)?;
+        case.expect(told.starts_with("refused "), || format!("another process {told}"));
+        Ok(())
+    })?;
+    case.expect(came.goes_on && came.refusals.is_empty(), || format!("{:?}", came.refusals));
+    case.note(format!("refused as busy, {} times", case.tried));
+    db.close()?;
+    case.verify(&path, &came.acknowledged)
 }
 
 /// Versions with the WAL-reset bug are refused; ours is none.

@@ -96,10 +96,6 @@ const ENGINE: &[&str] = &[
     "END",
     "ROLLBACK",
     "SAVEPOINT s",
-    "RELEASE monolite_group",
-    "RELEASE monolite_member",
-    "ROLLBACK TO monolite_group",
-    "ROLLBACK TO monolite_member",
     "ATTACH 'new.db' AS n",
     "ATTACH ':memory:' AS n",
     "ATTACH '' AS n",
@@ -123,6 +119,19 @@ const ENGINE: &[&str] = &[
     "ANALYZE",
     "ANALYZE bystander",
 ];
+
+/// How savepoints are or were called that the engine or its users have open, or may have left.
+const SAVEPOINTS: &[&str] = &[
+    "monolite_group",
+    "monolite_member",
+    "monolite_user",
+    "monolite_user_0",
+    "monolite_user_1",
+    "\"user sp\"",
+];
+
+/// What can be said of a savepoint.
+const OF_SAVEPOINTS: &[&str] = &["SAVEPOINT", "ROLLBACK TO", "RELEASE"];
 
 /// Calls that are refused wherever they stand.
 const CALLS: &[&str] = &[
@@ -189,11 +198,13 @@ pub(super) fn all() -> Vec<Case> {
         let set = FORMS.iter().filter(|form| form.contains(['=', '(']));
         cases.extend(set.map(|form| refused(form.replace("{}", pragma), "")));
     }
-    for statement in ENGINE {
+    let named = |verb: &'static str| SAVEPOINTS.iter().map(move |name| format!("{verb} {name}"));
+    let of_savepoints = OF_SAVEPOINTS.iter().flat_map(|verb| named(verb));
+    for statement in ENGINE.iter().map(|it| (*it).to_owned()).chain(of_savepoints) {
         // To explain a VACUUM is to run nothing.
         let of_vacuum = |form: &&&str| statement.starts_with("VACUUM") && form.starts_with("EXP");
         let forms = DISGUISES.iter().filter(|form| !of_vacuum(form));
-        cases.extend(forms.map(|form| refused(form.replace("{}", statement), "")));
+        cases.extend(forms.map(|form| refused(form.replace("{}", &statement), "")));
     }
     for call in CALLS {
         for (setup, sql) in PLACES {

@@ -205,6 +205,7 @@ fn files() -> Result<BTreeMap<String, u64>> {
 fn guarded(case: &Case, guard: Guard, way: Way, watchman: &Watchman) -> Result<Vec<String>> {
     fresh()?;
     let db = open(guard)?;
+    nest(&db)?;
     let setup = case.setup.clone();
     let prepared = db.write(move |tx| tx.execute_batch(&setup)).wait();
     let (files_before, before) = (files()?, settings(&db)?);
@@ -226,6 +227,20 @@ fn guarded(case: &Case, guard: Guard, way: Way, watchman: &Watchman) -> Result<V
     db.close()?;
     seen.extend(afterwards(&files_before)?);
     Ok(seen)
+}
+
+/// Has the engine prepare what it says by itself, for others to find by its text: the savepoints of
+/// an interactive transaction, in the writer too.
+fn nest(db: &Database) -> Result<(), Error> {
+    let tx = db.transaction()?;
+    for name in ["sp", "inner"] {
+        tx.savepoint(name).wait()?;
+        tx.execute("UPDATE victim SET x = x WHERE id = 1", ()).wait()?;
+    }
+    tx.rollback_to("inner").wait()?;
+    tx.release("inner").wait()?;
+    tx.release("sp").wait()?;
+    tx.commit().wait().map(drop)
 }
 
 /// A case through SQLite alone, in a transaction as the engine's would be.
@@ -305,9 +320,15 @@ fn submit(db: &Database, case: &Case, way: Way) -> Write<(), Error> {
     if way == Way::WriteOnce { db.write_once(swallowing) } else { db.write(swallowing) }
 }
 
-/// Runs the statements, and reads all rows of a single one that only reads.
+/// Runs the statements, and reads all rows of a single one that only reads. A single one that is
+/// refused is tried once more as one that is kept prepared: it may be found there.
 fn execute(tx: &Tx<'_>, sql: &str) -> Result<(), Error> {
-    tx.execute_batch(sql)?;
+    match tx.execute_batch(sql) {
+        Err(error) if error.kind() == ErrorKind::Invalid && !sql.contains(';') => {
+            return tx.execute(sql, ()).map_err(|_| error).map(drop);
+        }
+        ended => ended?,
+    }
     let Ok(mut statement) = tx.prepare(sql) else { return Ok(()) };
     if statement.readonly() && statement.column_count() > 0 {
         let mut rows = statement.query(())?;

@@ -355,10 +355,32 @@ fn a_read_of_short_statements_is_ended_by_its_limit() {
     assert!(started.elapsed() < LIMIT + SLACK, "{:?}", started.elapsed());
 }
 
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+    SELECT max(i) FROM n";
+
+#[test]
+fn who_comes_after_a_read_or_a_statement_that_was_ended_twice_is_not_ended() {
+    let (_directory, _, db) =
+        database(limited().readers(1).transaction_connections(1).transaction_time_limit(LIMIT * 9));
+    // The statement looks at the clock itself, and the engine does when the closure goes on.
+    let late = db.read(|tx| {
+        tx.query_row(ENDLESS, (), number).unwrap_err();
+        thread::sleep(LIMIT);
+        Ok::<_, Error>(())
+    });
+    assert_eq!(late.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+    let tx = db.transaction().unwrap();
+    let late = tx.query_map("VALUES (1), (2)", (), |row| {
+        thread::sleep(LIMIT * 2);
+        row.get::<_, i64>(0)
+    });
+    assert_eq!(late.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(ask(&db.transaction().unwrap(), "SELECT v FROM a"), 10);
+}
+
 #[test]
 fn reads_that_nobody_waits_for_any_more_stop_nobody() {
-    const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
-        SELECT max(i) FROM n";
     let (_directory, _, db) = database(Options::new().readers(2));
     let gate = Arc::new(Gate::default());
     for number_of in 0..10 {
