@@ -93,15 +93,15 @@ pub enum Check {
 impl Check {
     /// All of them, in the order in which they are run: short and telling ones first.
     pub const ALL: [Check; 12] = [
-        Check::Differential,
-        Check::Sweeps,
         Check::Images,
+        Check::Environment,
+        Check::Sweeps,
         Check::History,
-        Check::Hostile,
         Check::Closures,
+        Check::Hostile,
         Check::Flips,
         Check::Kills,
-        Check::Environment,
+        Check::Differential,
         Check::Cuts,
         Check::Overload,
         Check::Soak,

@@ -20,6 +20,8 @@
 //! # Not here
 //! What only overlays do: `overlay`.
 
+mod schema;
+
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::path::Path;
@@ -370,70 +372,6 @@ impl Connection {
         })
     }
 
-    /// Has SQLite compare the schema in its memory with that of the open transaction, and read it
-    /// again if they differ. The version in the file tells; a statement that fails half-way puts
-    /// that back, and leaves what it had changed in memory; after a change of the schema that failed,
-    /// so does `ROLLBACK TO`, as SQLite has forgotten by then that there was another one before.
-    fn verify_schema(&self) -> Result<()> {
-        self.engine(Own::Verify)
-    }
-
-    /// Makes good what statements have left behind that changed the schema or the statistics, also
-    /// those that failed. To be called before the next statement is prepared.
-    ///
-    /// SQLite tells no other connection of new statistics, and does not take them back in memory
-    /// when the transaction that made them is undone. So they get a new schema version: everybody
-    /// reads schema and statistics again.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn settle_schema(&self) -> Result<()> {
-        let traits = self.signals.take(Traits::UNSETTLED);
-        if traits.is_empty() || !self.is_in_transaction() {
-            return Ok(());
-        }
-        let settle = || {
-            if self.may_write() {
-                self.flush_virtual_tables()?;
-                if traits.has(Traits::STATISTICS) {
-                    self.signals.as_engine(|| raise_schema_version(self.raw()))?;
-                }
-            }
-            self.verify_schema()
-        };
-        settle().inspect_err(|_| self.signals.add(traits))
-    }
-
-    /// To be called when a statement has failed, or was explained.
-    pub fn note_failure(&self) {
-        self.signals.note_failure();
-    }
-
-    /// Has virtual tables write what they hold back until the commit, as each savepoint does. With
-    /// the schema, SQLite forgets them in mid-transaction and connects them anew, and full-text
-    /// search that has terms held back twice overwrites one by the other.
-    fn flush_virtual_tables(&self) -> Result<()> {
-        self.engine(Own::OpenFlush)?;
-        self.engine(Own::CloseFlush)
-    }
-
-    fn may_write(&self) -> bool {
-        self.raw().transaction_state(Some(MAIN_DB)) == Ok(TransactionState::Write)
-    }
-
-    /// What [`Connection::settle_schema`] has to make good now.
-    pub fn unsettled(&self) -> Traits {
-        let traits = self.signals.take(Traits::UNSETTLED);
-        self.signals.add(traits);
-        traits
-    }
-
-    /// Has the next [`Connection::settle_schema`] make good `traits`, too: those of a statement
-    /// that may have run without the engine.
-    pub fn unsettle(&self, traits: Traits) {
-        self.signals.add(traits);
-    }
-
     /// Forgets the statements that `rusqlite` keeps, whose runs the authorizer does not see.
     pub fn forget_cached_statements(&self) {
         self.raw().flush_prepared_statement_cache();
@@ -731,18 +669,6 @@ fn harden(connection: &rusqlite::Connection) -> Result<()> {
         return Ok(());
     }
     Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
-}
-
-/// Gives the schema of the open write transaction another version, with which every connection,
-/// this one too, reads it again.
-fn raise_schema_version(connection: &rusqlite::Connection) -> Result<()> {
-    let version: u32 = connection.pragma_query_value(None, "schema_version", |row| row.get(0))?;
-    // Refused to everybody in defensive mode.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
-    let next = version.wrapping_add(1).cast_signed();
-    let raised = connection.pragma_update(None, "schema_version", next);
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    raised
 }
 
 /// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with

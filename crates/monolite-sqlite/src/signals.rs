@@ -172,8 +172,8 @@ impl Signals {
         self.take(Traits(u8::MAX))
     }
 
-    /// Notes that a statement came to nothing. One that changes the schema leaves other estimates of
-    /// the rows of a table in memory when it is prepared.
+    /// Notes that a statement came to nothing. One that changes the schema leaves other estimates
+    /// of the rows of a table in memory when it is prepared.
     pub(crate) fn note_failure(&self) {
         if Traits(self.traits.load(Ordering::Relaxed)).has(Traits::SCHEMA) {
             self.add(Traits::STATISTICS);

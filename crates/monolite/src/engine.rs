@@ -139,20 +139,11 @@ impl Engine {
         };
         reads.threads.start()?;
         let watching = Arc::clone(&watchdog);
-        // Both drop values of the application's and wake its tasks, and others wait for both.
-        let syncing = move || {
-            let _inside = Inside::enter(database, Place::Write);
-            syncer.run();
-        };
-        let watching = move || {
-            let _inside = Inside::enter(database, Place::Write);
-            watching.run();
-        };
         let running = Running {
             writer: spawn("monolite-write", move || write_loop.run(writer))?,
-            syncer: spawn("monolite-sync", syncing)?,
+            syncer: spawn("monolite-sync", answering(database, move || syncer.run()))?,
             checkpointer: spawn("monolite-checkpoint", move || checkpointer.run())?,
-            watchdog: spawn("monolite-watch", watching)?,
+            watchdog: spawn("monolite-watch", answering(database, move || watching.run()))?,
             files: opened.files,
         };
         Ok(Engine {
@@ -544,5 +535,14 @@ impl Drop for WriteLoop {
             rest.drain(..).for_each(|member| self.queue.refuse(member));
         }
         self.syncer.handover.close();
+    }
+}
+
+/// What a thread does that drops values of the application's and wakes its tasks, while others wait
+/// for it.
+fn answering(database: DatabaseId, run: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    move || {
+        let _inside = Inside::enter(database, Place::Write);
+        run();
     }
 }

@@ -38,8 +38,8 @@ impl DatabaseId {
 /// What kind of closure a thread is inside of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// That of a write, or anything else that the writer, or a thread which answers for it, runs: the
-    /// drop of a value that nobody took, a waker.
+    /// That of a write, or anything else that the writer, or a thread which answers for it, runs:
+    /// the drop of a closure, a waker.
     Write,
     /// That of a read.
     Read,

@@ -9,7 +9,9 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -18,6 +20,9 @@ use crate::{conform, fuzz, range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
+
+/// After this, a gate that is not done hangs.
+const LIMIT: Duration = Duration::from_mins(50);
 
 /// Outcomes of one or several test binaries.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
@@ -42,21 +47,26 @@ struct Step {
 
 /// Runs every step, prints how long each took, and fails if any of them did.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let running = end_when_late();
     let mut tally = Tally::default();
     let mut skipped = 0;
+    let step = |name: &'static str, work: &mut dyn FnMut() -> anyhow::Result<()>| {
+        *running.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        step(name, work)
+    };
     let steps = vec![
-        step("fmt", || cargo(root, &["fmt", "--all", "--check"])),
-        step("tidy", || tidy::run(root)),
-        step("clippy", || clippy(root)),
-        step("docs", || docs(root)),
-        step("rusqlite range", || range::run(root, range::Depth::Check)),
-        step("test", || test(root, &mut tally)),
-        step("conform", || conform::run(root)),
-        step("torture", || {
+        step("fmt", &mut || cargo(root, &["fmt", "--all", "--check"])),
+        step("tidy", &mut || tidy::run(root)),
+        step("clippy", &mut || clippy(root)),
+        step("docs", &mut || docs(root)),
+        step("rusqlite range", &mut || range::run(root, range::Depth::Check)),
+        step("test", &mut || test(root, &mut tally)),
+        step("conform", &mut || conform::run(root)),
+        step("torture", &mut || {
             skipped += torture::run(root)?;
             Ok(())
         }),
-        step("fuzz", || {
+        step("fuzz", &mut || {
             if let Some(missing) = fuzz::run(root, fuzz::SECONDS, fuzz::Sanitizer::None)? {
                 println!("skipped: fuzz: {missing}");
                 skipped += 1;
@@ -66,6 +76,19 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     ];
     tally.skipped += skipped;
     report(&steps, tally)
+}
+
+/// Ends this program when the gate takes too long, and says which step it was in: something hangs.
+fn end_when_late() -> Arc<Mutex<&'static str>> {
+    let running = Arc::new(Mutex::new("begin"));
+    let watched = Arc::clone(&running);
+    thread::spawn(move || {
+        thread::sleep(LIMIT);
+        let name = *watched.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("\n==> {name}: not done {} minutes after the start", LIMIT.as_secs() / 60);
+        process::exit(1);
+    });
+    running
 }
 
 fn step(name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> Step {

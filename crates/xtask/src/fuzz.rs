@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 const TARGETS: [&str; 3] = ["statements", "options", "damaged"];
 
 /// How long each runs unless it is said.
-pub(crate) const SECONDS: u64 = 30;
+pub(crate) const SECONDS: u64 = 15;
 
 /// An input that takes longer is a hang; the slowest honest one takes a second.
 const HANG_SECONDS: u64 = 60;

@@ -1,3 +1,5 @@
+//! The check keeps its promises in small, and its controls are noticed.
+
 use fastrand::Rng;
 
 use super::act::Act;
