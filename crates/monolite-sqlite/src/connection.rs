@@ -53,7 +53,7 @@ pub enum Role {
     /// The connection that copies the WAL into the database in the background.
     Checkpointer,
     /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
-    /// of [`crate::vfs::Vfs::register_overlay`], see [`Connection::begin_on`].
+    /// of [`crate::vfs::Vfs::register_overlays`], see [`Connection::begin_on`].
     Overlay,
 }
 

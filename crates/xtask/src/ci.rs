@@ -22,7 +22,7 @@ use crate::{conform, fuzz, range, tidy, torture};
 const SKIPS: &str = "MONOLITE_SKIPS";
 
 /// After this, a gate that is not done hangs.
-const LIMIT: Duration = Duration::from_mins(50);
+const LIMIT: Duration = Duration::from_secs(50 * 60);
 
 /// Outcomes of one or several test binaries.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]

@@ -141,7 +141,8 @@ impl Said {
 
 /// The names of a statement's columns.
 pub(crate) fn names(statement: &Statement<'_>) -> Vec<String> {
-    statement.column_names().map(str::to_owned).collect()
+    let name = |at| statement.column_name(at).unwrap_or_default().to_owned();
+    (0..statement.column_count()).map(name).collect()
 }
 
 impl fmt::Display for Said {

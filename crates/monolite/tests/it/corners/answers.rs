@@ -197,7 +197,9 @@ fn columns_that_were_renamed_are_another_answer() {
     let (_directory, _, db) = database(Options::new());
     let tx = db.transaction().unwrap();
     let names = tx.query_one("SELECT * FROM a", (), |row| {
-        Ok(row.as_ref().column_names().map(str::to_owned).collect::<Vec<_>>())
+        let statement = row.as_ref();
+        let name = |at| statement.column_name(at).map(str::to_owned);
+        (0..statement.column_count()).map(name).collect::<rusqlite::Result<Vec<_>>>()
     });
     assert_eq!(names.wait().unwrap(), ["id", "v"]);
     write(&db, "ALTER TABLE a RENAME COLUMN v TO w");
