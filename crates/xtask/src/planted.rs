@@ -125,7 +125,7 @@ const BUGS: [Bug; 17] = [
     },
     Bug {
         name: "new statistics raise no schema version",
-        file: "crates/monolite-sqlite/src/connection.rs",
+        file: "crates/monolite-sqlite/src/connection/schema.rs",
         changes: &[(
             "                if traits.has(Traits::STATISTICS) {",
             "                if traits.is_empty() {",
@@ -181,10 +181,10 @@ const BUGS: [Bug; 17] = [
     },
     Bug {
         name: "what a change of the schema that failed has left in memory stays there",
-        file: "crates/monolite-sqlite/src/connection.rs",
+        file: "crates/monolite-sqlite/src/connection/schema.rs",
         changes: &[(
             "        if traits.is_empty() || !self.is_in_transaction() {",
-            "        if !traits.has(Traits::STATISTICS) || !self.is_in_transaction() {",
+            "        if traits.is_empty() || traits.has(Traits::SCHEMA) || !self.is_in_transaction() {",
         )],
     },
     Bug {

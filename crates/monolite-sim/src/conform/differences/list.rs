@@ -70,24 +70,20 @@ pub(crate) const LIST: &[Difference] = &[
                    report only; `user_version` and `application_id` can be set",
         why: "the engine owns the settings of its connections, on which durability and isolation \
               hang",
-        instead: "`monolite::Options`",
+        instead: "what the error says: mostly an option of `monolite::Options`",
         paths: Paths::All,
-        sign: Sign::Refusal(is_pragma, &["the engine owns the settings"]),
+        sign: Sign::Refusal(is_pragma, &["inside a transaction: ", "not authorized"]),
     },
     Difference {
         id: "vacuum",
         topic: Topic::Refused,
         what: "`VACUUM`, `VACUUM INTO`",
         sqlite: "rewrites the database, or copies it into another file",
-        monolite: "`Invalid`: it cannot run inside a transaction, as in SQLite, and every \
-                   statement is in one",
+        monolite: "`Invalid`: it cannot run inside a transaction, and every statement is in one",
         why: "it needs the file for itself, and everybody else would wait",
         instead: "for a smaller file, run it with the `sqlite3` shell while the database is closed",
         paths: Paths::All,
-        sign: Sign::Refusal(
-            |it| it.verb() == "VACUUM",
-            &["cannot VACUUM from within a transaction"],
-        ),
+        sign: Sign::Refusal(|it| it.verb() == "VACUUM", &["VACUUM is refused"]),
     },
     Difference {
         id: "shadow-tables",
@@ -238,13 +234,40 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Answers(is_program),
     },
     Difference {
+        id: "failed-changes-of-the-schema",
+        topic: Topic::Connection,
+        what: "what a change of the schema that has failed leaves in memory",
+        sqlite: "the connection may go on with it (\"duplicate column name\" of a column that there \
+                 is not) until the schema changes",
+        monolite: "nothing",
+        why: "the connection is shared",
+        instead: "nothing",
+        paths: Paths::All,
+        sign: Sign::Answers(|it| {
+            it.statement.verb() == "ALTER" && it.plain_failed("duplicate column name")
+        }),
+    },
+    Difference {
+        id: "unknown-savepoints",
+        topic: Topic::Connection,
+        what: "the error for a savepoint that is not open",
+        sqlite: "`no such savepoint: missing`, code 1",
+        monolite: "`Invalid`, with other words and no code",
+        why: "the engine gives savepoints names of its own",
+        instead: "nothing",
+        paths: Paths::Interactive,
+        sign: Sign::Answers(|it| {
+            it.plain_failed("no such savepoint")
+                && it.ours_failed(ErrorKind::Invalid, "no savepoint")
+        }),
+    },
+    Difference {
         id: "numbers-of-no-change",
         topic: Topic::Connection,
         what: "the number that `execute` gives for a statement that changes no rows (`CREATE`, \
                `ANALYZE`)",
         sqlite: "that of the last statement on the connection that changed some (`rusqlite`)",
-        monolite: "the same, where the last statement may be another transaction's; 0 in an \
-                   interactive transaction",
+        monolite: "0",
         why: "a transaction gets some connection, and shares it with others",
         instead: "look at the number of `INSERT`, `UPDATE` and `DELETE` only",
         paths: Paths::All,
@@ -392,10 +415,12 @@ fn asks_of_earlier_changes(case: &Case<'_>) -> bool {
     case.aspect == Aspect::Rows && case.statement.asks_connection()
 }
 
-/// The instruction `Transaction` names versions of the schema; all others are the same.
+/// The instructions `Transaction` and `SetCookie` name versions of the schema; all others are the
+/// same.
 fn is_program(case: &Case<'_>) -> bool {
     let is_same = |(plain, ours): (&Vec<Cell>, &Vec<Cell>)| {
-        plain == ours || plain.get(1) == Some(&Cell::Text(b"Transaction".to_vec()))
+        let is = |name: &[u8]| plain.get(1) == Some(&Cell::Text(name.to_vec()));
+        plain == ours || is(b"Transaction") || is(b"SetCookie")
     };
     let (plain, ours) = (case.plain, case.ours);
     let rows =

@@ -68,7 +68,7 @@ fn a_file_that_is_no_history_is_none() {
 fn what_is_taken_for_refused_is_refused() {
     let db = Database::open(":memory:").unwrap();
     for sql in REFUSED {
-        let ask = |tx: &Tx<'_>| tx.prepare(sql).map(|_| ());
+        let ask = |tx: &Tx<'_>| tx.query_row(sql, (), |_| Ok(()));
         let written = db.write(move |tx| Ok::<_, Error>(ask(tx).unwrap_err().kind())).wait();
         let read = db.read(|tx| Ok::<_, Error>(ask(tx).unwrap_err().kind())).wait();
         let tx = db.transaction().unwrap();
