@@ -184,7 +184,7 @@ const BUGS: [Bug; 17] = [
         file: "crates/monolite-sqlite/src/connection/schema.rs",
         changes: &[(
             "        if traits.is_empty() || !self.is_in_transaction() {",
-            "        if traits.is_empty() || traits.has(Traits::SCHEMA) || !self.is_in_transaction() {",
+            "        if traits.is_empty() || traits.has(Traits::SCHEMA) {",
         )],
     },
     Bug {

@@ -83,7 +83,10 @@ pub(crate) const LIST: &[Difference] = &[
         why: "it needs the file for itself, and everybody else would wait",
         instead: "for a smaller file, run it with the `sqlite3` shell while the database is closed",
         paths: Paths::All,
-        sign: Sign::Refusal(|it| it.verb() == "VACUUM", &["VACUUM is refused"]),
+        sign: Sign::Refusal(
+            |it| it.verb() == "VACUUM",
+            &["VACUUM is refused", "cannot VACUUM from within a transaction"],
+        ),
     },
     Difference {
         id: "shadow-tables",
@@ -237,7 +240,7 @@ pub(crate) const LIST: &[Difference] = &[
         id: "failed-changes-of-the-schema",
         topic: Topic::Connection,
         what: "what a change of the schema that has failed leaves in memory",
-        sqlite: "the connection may go on with it (\"duplicate column name\" of a column that there \
+        sqlite: "the connection may go on with it (`duplicate column name` of a column that there \
                  is not) until the schema changes",
         monolite: "nothing",
         why: "the connection is shared",
