@@ -292,6 +292,12 @@ impl<'c> Tx<'c> {
         Ok(self.connection.settle_schema()?)
     }
 
+    /// As [`Tx::settle`], when the closure has returned.
+    pub(crate) fn settle_at_end(&self) -> Result<()> {
+        self.settle()?;
+        Ok(self.connection.settle_schema_at_end()?)
+    }
+
     /// Whether the transaction is still open, which a statement may have ended.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.is_in_transaction()

@@ -473,7 +473,7 @@ impl Writer {
         let ran = entry.member.run(&tx);
         let collected = self.in_flight.collect(batch);
         let is_starved = self.connection.end_budget(budget);
-        let settled = tx.settle();
+        let settled = tx.settle_at_end();
         let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());

@@ -2,7 +2,7 @@
 //! transaction has, for every statement that is prepared.
 
 use rusqlite::config::DbConfig;
-use rusqlite::{MAIN_DB, Result, TransactionState};
+use rusqlite::{ErrorCode, MAIN_DB, Result, TransactionState};
 
 use super::Connection;
 use crate::signals::Traits;
@@ -25,6 +25,10 @@ impl Connection {
     /// when the transaction that made them is undone. So they get a new schema version: everybody
     /// reads schema and statistics again.
     ///
+    /// While a statement that writes is half-way (rows of a `RETURNING` that are still to be read, a
+    /// blob that is open for writing) nothing is done: SQLite opens no savepoint then, which
+    /// virtual tables need. What is to be made good stays so.
+    ///
     /// # Errors
     /// Those of SQLite.
     pub fn settle_schema(&self) -> Result<()> {
@@ -41,7 +45,23 @@ impl Connection {
             }
             self.verify_schema()
         };
-        settle().inspect_err(|_| self.signals.add(traits))
+        let settled = settle().inspect_err(|_| self.signals.add(traits));
+        match settled {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+            settled => settled,
+        }
+    }
+
+    /// As [`Connection::settle_schema`], where no statement of a user can go on: those that were
+    /// forgotten half-way are ended.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn settle_schema_at_end(&self) -> Result<()> {
+        if !self.unsettled().is_empty() {
+            self.reset_statements();
+        }
+        self.settle_schema()
     }
 
     /// To be called when a statement has failed, or was explained.

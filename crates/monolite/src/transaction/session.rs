@@ -221,7 +221,7 @@ impl Session {
         let budget = connection.start_budget();
         let tx = Tx::new(connection, 1, &self.last_sql);
         let result = body(&tx);
-        let settled = tx.settle();
+        let settled = tx.settle_at_end();
         let is_starved = connection.end_budget(budget);
         deadline.clear();
         self.took.set(clock.now() - start);

@@ -248,3 +248,41 @@ fn a_change_of_the_schema_that_failed_plans_for_nobody() {
         assert_eq!(db.write(told).wait().unwrap(), before);
     });
 }
+
+#[test]
+fn a_change_of_the_schema_may_come_while_rows_of_a_change_are_read() {
+    each_sharing(|db| {
+        write(db, "CREATE TABLE kept(v); INSERT INTO kept VALUES ('abc')");
+        for (at, change) in ["CREATE TABLE IF NOT EXISTS n(v)", "ANALYZE", "CREATE TABLE n(v)"]
+            .into_iter()
+            .enumerate()
+        {
+            let seen = db.write(move |tx| {
+                let mut insert = tx.prepare(
+                    "INSERT INTO b SELECT id + 7, 7 FROM b UNION SELECT 99, 7 RETURNING 1",
+                )?;
+                let mut rows = insert.query(())?;
+                let mut seen = 0;
+                while rows.next()?.is_some() {
+                    let told = tx.execute(change, ());
+                    assert_eq!(told.is_err(), change == "CREATE TABLE n(v)", "{told:?}");
+                    seen += tx.query_row("SELECT count(*) FROM n", (), number)?;
+                }
+                drop(rows);
+                let mut blob = tx.blob_open("kept", "v", 1, false)?;
+                let _ = tx.execute(change, ());
+                blob.write_at(b"x", 0)?;
+                drop(blob);
+                tx.execute("DELETE FROM b WHERE id > 1", ())?;
+                // Forgotten half-way.
+                let mut update = tx.prepare("UPDATE b SET v = v RETURNING 1")?;
+                std::mem::forget(update.query(())?);
+                let _ = tx.execute(change, ());
+                std::mem::forget(update);
+                Ok::<_, Error>(seen)
+            });
+            assert_eq!(seen.wait().unwrap(), 0, "{at}");
+        }
+        assert_eq!(ask_writer(db, "SELECT count(*) FROM b"), 1);
+    });
+}
