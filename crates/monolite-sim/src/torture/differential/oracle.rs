@@ -306,9 +306,14 @@ impl Oracle {
             }
         }
         self.plain.execute_batch("PRAGMA query_only = OFF").expect("the pragma takes no lock");
-        if steps.iter().any(analyzes) {
+        if steps.iter().any(|step| analyzes(step) || may_define(step)) {
             self.reload();
         }
+    }
+
+    /// Ends the history without a verdict.
+    pub(super) fn give_up(&self) {
+        self.effort.is_too_much.store(true, Ordering::Relaxed);
     }
 
     /// Has SQLite read schema and statistics again. The connection that has changed them may know

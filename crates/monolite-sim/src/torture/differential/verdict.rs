@@ -134,6 +134,14 @@ pub(super) fn settle_commit(
             different(driver, left, wrong, way)
         };
     }
+    let is_late = left.first < driver.oracle.version();
+    let told_of = |(step, told): (&Step, &Said)| tells_of_change(step, told);
+    if is_late && replay.has_changed && !left.steps.iter().zip(&left.told).any(told_of) {
+        // `DROP … IF EXISTS` of what was not there is a query at its snapshot, and a change now.
+        driver.oracle.roll_back(&left.steps);
+        driver.oracle.give_up();
+        return Err(anyhow::anyhow!("whether it changed something cannot be told").into());
+    }
     if replay.has_chance && is_invalid(&ended) {
         // It saw what cannot come again, and is told so.
         driver.oracle.roll_back(&left.steps);
