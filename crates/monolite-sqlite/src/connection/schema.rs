@@ -25,8 +25,8 @@ impl Connection {
     /// when the transaction that made them is undone. So they get a new schema version: everybody
     /// reads schema and statistics again.
     ///
-    /// While a statement that writes is half-way (rows of a `RETURNING` that are still to be read, a
-    /// blob that is open for writing) nothing is done: SQLite opens no savepoint then, which
+    /// While a statement that writes is half-way (rows of a `RETURNING` that are still to be read,
+    /// a blob that is open for writing) nothing is done: SQLite opens no savepoint then, which
     /// virtual tables need. What is to be made good stays so.
     ///
     /// # Errors

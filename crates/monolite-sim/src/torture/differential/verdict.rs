@@ -134,14 +134,7 @@ pub(super) fn settle_commit(
             different(driver, left, wrong, way)
         };
     }
-    let is_late = left.first < driver.oracle.version();
-    let told_of = |(step, told): (&Step, &Said)| tells_of_change(step, told);
-    if is_late && replay.has_changed && !left.steps.iter().zip(&left.told).any(told_of) {
-        // `DROP … IF EXISTS` of what was not there is a query at its snapshot, and a change now.
-        driver.oracle.roll_back(&left.steps);
-        driver.oracle.give_up();
-        return Err(anyhow::anyhow!("whether it changed something cannot be told").into());
-    }
+    abandon_if_unclear(driver, &left, &replay)?;
     if replay.has_chance && is_invalid(&ended) {
         // It saw what cannot come again, and is told so.
         driver.oracle.roll_back(&left.steps);
@@ -154,6 +147,18 @@ pub(super) fn settle_commit(
     agree_on_commit(way, &committed, &ended)?;
     if let (Some((outcome, key)), Ok(())) = (stored, committed) {
         driver.keys.insert(key, outcome);
+    }
+    Ok(())
+}
+
+/// `DROP … IF EXISTS` of what was not there is a query at its snapshot, and a change now.
+fn abandon_if_unclear(driver: &Driver, left: &Steps, replay: &Replay) -> Result<(), Stop> {
+    let is_late = left.first < driver.oracle.version();
+    let tells = |(step, told): (&Step, &Said)| tells_of_change(step, told);
+    if is_late && replay.has_changed && !left.steps.iter().zip(&left.told).any(tells) {
+        driver.oracle.roll_back(&left.steps);
+        driver.oracle.give_up();
+        return Err(anyhow::anyhow!("whether it changed something cannot be told").into());
     }
     Ok(())
 }
