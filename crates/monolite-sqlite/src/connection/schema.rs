@@ -32,6 +32,26 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn settle_schema(&self) -> Result<()> {
+        match self.settle() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+            settled => settled,
+        }
+    }
+
+    /// As [`Connection::settle_schema`], where no statement of a user can go on: those that were
+    /// forgotten half-way are ended, and nothing is put off.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn settle_schema_at_end(&self) -> Result<()> {
+        if self.unsettled().is_empty() {
+            return Ok(());
+        }
+        self.reset_statements();
+        self.settle()
+    }
+
+    fn settle(&self) -> Result<()> {
         let traits = self.signals.take(Traits::UNSETTLED);
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
@@ -45,23 +65,7 @@ impl Connection {
             }
             self.verify_schema()
         };
-        let settled = settle().inspect_err(|_| self.signals.add(traits));
-        match settled {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
-            settled => settled,
-        }
-    }
-
-    /// As [`Connection::settle_schema`], where no statement of a user can go on: those that were
-    /// forgotten half-way are ended.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn settle_schema_at_end(&self) -> Result<()> {
-        if !self.unsettled().is_empty() {
-            self.reset_statements();
-        }
-        self.settle_schema()
+        settle().inspect_err(|_| self.signals.add(traits))
     }
 
     /// To be called when a statement has failed, or was explained.
