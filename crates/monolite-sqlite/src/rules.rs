@@ -42,6 +42,9 @@ const CONTENT: &[&str] = &["user_version", "application_id", OPTIMIZE];
 /// Runs `ANALYZE` where that is due.
 const OPTIMIZE: &str = "optimize";
 
+/// The same as a table that can be selected from.
+const OPTIMIZE_TABLE: &str = "pragma_optimize";
+
 /// Pragmas that may be asked and not set, and where the value comes from.
 const READ_ONLY: &[(&str, &str)] = &[
     ("analysis_limit", "the engine reads whole indexes for ANALYZE"),
@@ -153,6 +156,13 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
                 .into(),
         ),
         AuthAction::Pragma { pragma_name, pragma_value } => pragma(pragma_name, *pragma_value),
+        AuthAction::Read { table_name, .. } if table_name.eq_ignore_ascii_case(OPTIMIZE_TABLE) => {
+            Some(
+                "pragma_optimize is refused inside a transaction: it would change the statistics \
+                 in the midst of a query; use the statement PRAGMA optimize"
+                    .into(),
+            )
+        }
         AuthAction::Function { function_name } if *function_name == "load_extension" => {
             Some("load_extension() is refused: extensions are linked into the program".into())
         }

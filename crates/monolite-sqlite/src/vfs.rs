@@ -412,6 +412,11 @@ impl Vfs {
     pub fn name(&self) -> &str {
         self.slot.name()
     }
+
+    /// Whether a connection has one of its files open.
+    pub fn has_open_files(&self) -> bool {
+        self.slot.has_open_files()
+    }
 }
 
 impl fmt::Debug for Vfs {

@@ -206,7 +206,9 @@ impl Database {
     /// `Poisoned` when a sync failed earlier; `Storage` when the last checkpoint failed. Nothing
     /// acknowledged is lost by that: the next open recovers it from the WAL.
     /// `Invalid` inside of a closure of this database, for whose end it would wait: nothing is
-    /// closed. (Dropping the last handle there is fine.) `Timeout` when a closure of this database
+    /// closed. (Dropping the last handle there is fine.) `Invalid`, too, when a closure left a
+    /// statement, rows or a blob that was never dropped (`mem::forget`): all is closed and in the
+    /// file, which stays locked until the process ends. `Timeout` when a closure of this database
     /// has overrun its time limit and does not return: the close is completed when it does.
     pub fn close(&self) -> Result<()> {
         self.engine.close()

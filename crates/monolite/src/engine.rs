@@ -329,8 +329,8 @@ impl Running {
             }
             _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),
         };
-        drop(self.files);
-        result
+        let closed = self.files.close();
+        result.and(closed)
     }
 }
 

@@ -61,10 +61,10 @@ const SESSION_CACHE_KIB: u64 = 2_048;
 pub(crate) struct Files {
     /// Let go of before the writer, see [`Files::let_go`].
     hold: Option<Hold>,
-    _vfs: Vfs,
-    _overlays: Option<Vfs>,
-    _registration: Registration,
-    _temporary: Option<TempDir>,
+    vfs: Vfs,
+    overlays: Option<Vfs>,
+    registration: Registration,
+    temporary: Option<TempDir>,
 }
 
 impl Files {
@@ -73,6 +73,20 @@ impl Files {
         if let Some(hold) = self.hold.take() {
             hold.remove();
         }
+    }
+
+    /// Ends the use of the files, behind the last connection.
+    ///
+    /// # Errors
+    /// `Invalid` when a connection could not be closed, as statements are left on it that nobody
+    /// can drop any more: SQLite keeps the files open, and so their locks.
+    pub(crate) fn close(self) -> Result<()> {
+        let is_open =
+            self.vfs.has_open_files() || self.overlays.as_ref().is_some_and(Vfs::has_open_files);
+        if is_open && self.temporary.is_none() {
+            return Err(self.registration.keep());
+        }
+        Ok(())
     }
 }
 
@@ -154,13 +168,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         is_exclusive,
         is_tracking_pages: is_exclusive && sees_pages(),
         wal_frames_discarded,
-        files: Files {
-            hold,
-            _vfs: vfs,
-            _overlays: overlays,
-            _registration: registration,
-            _temporary: temporary,
-        },
+        files: Files { hold, vfs, overlays, registration, temporary },
     })
 }
 

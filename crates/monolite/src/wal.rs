@@ -40,7 +40,9 @@ impl Identity {
         match fs::metadata(&self.path) {
             Ok(meta) if meta.ino() == self.inode && meta.dev() == self.device => Ok(()),
             Ok(_) => Err(gone("was replaced")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(gone("was deleted")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(gone("was deleted or renamed"))
+            }
             Err(error) => Err(error),
         }
     }
@@ -69,7 +71,7 @@ impl WalFile {
     /// # Errors
     /// Those of `fdatasync`, after which nothing more may be believed of this file: Linux reports
     /// a failed write-back once and then calls the pages clean. `NotFound` when the WAL or
-    /// the database was deleted or replaced, so that nobody will find what was written.
+    /// the database was deleted, renamed or replaced, so that nobody will find what was written.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.storage.sync_wal(&self.file)?;
         self.wal.check()?;

@@ -103,6 +103,10 @@ impl Registered {
     pub(super) fn name(&self) -> &str {
         self.0.name.to_str().expect("the name is ASCII")
     }
+
+    pub(super) fn has_open_files(&self) -> bool {
+        self.0.open_files.load(Ordering::Acquire) > 0
+    }
 }
 
 impl Drop for Registered {

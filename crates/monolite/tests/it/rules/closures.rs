@@ -211,6 +211,46 @@ fn a_query_forgotten_half_way_in_a_read_shows_nobody_an_old_snapshot() {
 }
 
 #[test]
+fn what_is_never_dropped_keeps_the_file_and_the_close_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, in_write) in [("write", true), ("read", false)] {
+        let path = directory.path().join(name);
+        let db = Options::new().open(&path).unwrap();
+        create(&db);
+        insert(&db, 1).wait().unwrap();
+        if in_write {
+            db.write(|tx| tx.prepare("SELECT 1").map(mem::forget)).wait().unwrap();
+        } else {
+            db.read(|tx| tx.prepare("SELECT 1").map(mem::forget)).wait().unwrap();
+        }
+        insert(&db, 2).wait().unwrap();
+        let closed = ends("closing", move || db.close()).unwrap_err();
+        let again = Options::new().open(&path).unwrap_err();
+        for error in [closed, again] {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("never dropped"), "{error}");
+        }
+        let copy = directory.path().join("copy");
+        std::fs::copy(&path, &copy).unwrap();
+        assert_eq!(ids(&Options::new().open(&copy).unwrap()), [1, 2], "all is in the file");
+        std::fs::remove_file(&copy).unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_that_is_open_at_the_close_does_not_keep_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().open(&path).unwrap();
+    create(&db);
+    let open = db.transaction().unwrap();
+    open.execute("INSERT INTO t(id) VALUES (1)", ()).wait().unwrap();
+    db.close().unwrap();
+    assert_eq!(open.commit().wait().unwrap_err().kind(), ErrorKind::Closed);
+    Options::new().open(&path).unwrap().close().unwrap();
+}
+
+#[test]
 fn a_want_of_memory_is_called_so_whatever_sqlite_says() {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOMEM);
     let error = Error::from(rusqlite::Error::SqliteFailure(code, Some("/some/file.db".into())));
