@@ -1,11 +1,16 @@
-# Two commands, each of which does all of its own set-up on a fresh Debian machine.
+# Commands that do all of their own set-up on a fresh Debian machine.
 
-.PHONY: test bench
+.PHONY: test gate bench
 
-# The gate: formatting, tidy checks, lints, documentation, tests.
+# Whether it works here: formatting, tidy checks, tests, our scripts beside plain SQLite.
 test:
 	@./scripts/setup test
-	cargo run --locked --quiet --package xtask -- ci
+	cargo run --locked --quiet --package xtask -- test
+
+# What CI checks besides: lints, documentation, versions of rusqlite, torture, fuzzing.
+gate:
+	@./scripts/setup test
+	cargo run --locked --quiet --package xtask -- gate
 
 # The main job: durable transactions per second beside raw SQLite and PostgreSQL.
 bench:

@@ -1,5 +1,6 @@
-//! The one gate, `cargo xtask ci`: every step is run even when an earlier one failed, so that one
-//! run shows all there is to mend.
+//! The two halves of what CI checks: `cargo xtask test` for whoever has just come, and
+//! `cargo xtask gate`. Every step is run even when an earlier one failed, so that one run shows all
+//! there is to mend.
 //!
 //! # Skipped tests
 //! libtest cannot skip a test while it runs. A test that finds it cannot run here (no root, no loop
@@ -21,8 +22,8 @@ use crate::{conform, fuzz, range, tidy, torture};
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
 
-/// After this, a gate that is not done hangs.
-const LIMIT: Duration = Duration::from_secs(50 * 60);
+/// After this, a half that is not done hangs.
+const LIMIT: Duration = Duration::from_secs(25 * 60);
 
 /// Outcomes of one or several test binaries.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
@@ -45,40 +46,86 @@ struct Step {
     failure: Option<String>,
 }
 
-/// Runs every step, prints how long each took, and fails if any of them did.
-pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
-    let running = end_when_late();
-    let mut tally = Tally::default();
-    let mut skipped = 0;
-    let step = |name: &'static str, work: &mut dyn FnMut() -> anyhow::Result<()>| {
-        *running.lock().unwrap_or_else(PoisonError::into_inner) = name;
-        step(name, work)
-    };
-    let steps = vec![
-        step("fmt", &mut || cargo(root, &["fmt", "--all", "--check"])),
-        step("tidy", &mut || tidy::run(root)),
-        step("clippy", &mut || clippy(root)),
-        step("docs", &mut || docs(root)),
-        step("rusqlite range", &mut || range::run(root, range::Depth::Check)),
-        step("test", &mut || test(root, &mut tally)),
-        step("conform", &mut || conform::run(root)),
-        step("torture", &mut || {
-            skipped += torture::run(root)?;
-            Ok(())
-        }),
-        step("fuzz", &mut || {
-            if let Some(missing) = fuzz::run(root, fuzz::SECONDS, fuzz::Sanitizer::None)? {
-                println!("skipped: fuzz: {missing}");
-                skipped += 1;
-            }
-            Ok(())
-        }),
-    ];
-    tally.skipped += skipped;
-    report(&steps, tally)
+/// Steps under way, and what their tests came to.
+struct Run {
+    /// The name of the step that is under way.
+    running: Arc<Mutex<&'static str>>,
+    steps: Vec<Step>,
+    tally: Tally,
 }
 
-/// Ends this program when the gate takes too long, and says which step it was in: something hangs.
+/// Runs the tests and our scripts.
+pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new();
+    run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
+    run.step("tidy", |_| tidy::run(root));
+    run.step("test", |tally| tests(root, tally));
+    run.step("conform", |_| conform::run(root));
+    run.report()
+}
+
+/// Runs everything else that a change must pass.
+pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new();
+    run.step("clippy", |_| clippy(root));
+    run.step("docs", |_| docs(root));
+    run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
+    run.step("torture", |tally| {
+        tally.skipped += torture::run(root)?;
+        Ok(())
+    });
+    run.step("fuzz", |tally| {
+        if let Some(missing) = fuzz::run(root, fuzz::SECONDS, fuzz::Sanitizer::None)? {
+            println!("skipped: fuzz: {missing}");
+            tally.skipped += 1;
+        }
+        Ok(())
+    });
+    run.report()
+}
+
+impl Run {
+    fn new() -> Run {
+        Run { running: end_when_late(), steps: Vec::new(), tally: Tally::default() }
+    }
+
+    fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Tally) -> anyhow::Result<()>) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        println!("\n==> {name}");
+        let start = Instant::now();
+        let failure = work(&mut self.tally).err().map(|error| format!("{error:#}"));
+        let took = start.elapsed();
+        match &failure {
+            None => println!("==> {name}: ok in {:.1} s", took.as_secs_f64()),
+            Some(why) => println!("==> {name}: FAILED in {:.1} s: {why}", took.as_secs_f64()),
+        }
+        self.steps.push(Step { name, took, failure });
+    }
+
+    /// Prints the table of steps and at the end the sum of all tests, and what failed.
+    fn report(&self) -> anyhow::Result<()> {
+        println!("\n==> summary");
+        for step in &self.steps {
+            let word = if step.failure.is_some() { "FAILED" } else { "ok" };
+            println!("{:<16} {word:<7} {:>7.1} s", step.name, step.took.as_secs_f64());
+        }
+        let total: Duration = self.steps.iter().map(|step| step.took).sum();
+        println!("{:<16} {:<7} {:>7.1} s\n", "all", "", total.as_secs_f64());
+        let Tally { passed, failed, skipped } = self.tally;
+        println!("{passed} passed, {failed} failed, {skipped} skipped");
+        let failures: Vec<String> = self
+            .steps
+            .iter()
+            .filter_map(|step| step.failure.as_ref().map(|why| format!("{}: {why}", step.name)))
+            .collect();
+        if !failures.is_empty() {
+            bail!("failed:\n{}", failures.join("\n"));
+        }
+        Ok(())
+    }
+}
+
+/// Ends this program when it takes too long, and says which step it was in: something hangs.
 fn end_when_late() -> Arc<Mutex<&'static str>> {
     let running = Arc::new(Mutex::new("begin"));
     let watched = Arc::clone(&running);
@@ -89,41 +136,6 @@ fn end_when_late() -> Arc<Mutex<&'static str>> {
         process::exit(1);
     });
     running
-}
-
-fn step(name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> Step {
-    println!("\n==> {name}");
-    let start = Instant::now();
-    let failure = work().err().map(|error| format!("{error:#}"));
-    let took = start.elapsed();
-    match &failure {
-        None => println!("==> {name}: ok in {:.1} s", took.as_secs_f64()),
-        Some(why) => println!("==> {name}: FAILED in {:.1} s: {why}", took.as_secs_f64()),
-    }
-    Step { name, took, failure }
-}
-
-/// Prints the table of steps and at the end the sum of all tests, and what failed.
-fn report(steps: &[Step], tally: Tally) -> anyhow::Result<()> {
-    println!("\n==> summary");
-    for step in steps {
-        let word = if step.failure.is_some() { "FAILED" } else { "ok" };
-        println!("{:<16} {word:<7} {:>7.1} s", step.name, step.took.as_secs_f64());
-    }
-    let total: Duration = steps.iter().map(|step| step.took).sum();
-    println!("{:<16} {:<7} {:>7.1} s\n", "all", "", total.as_secs_f64());
-    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
-    let failed: Vec<String> = steps
-        .iter()
-        .filter_map(|step| step.failure.as_ref().map(|why| format!("{}: {why}", step.name)))
-        .collect();
-    if !failed.is_empty() {
-        bail!("failed:\n{}", failed.join("\n"));
-    }
-    if tally.passed == 0 {
-        bail!("no test ran");
-    }
-    Ok(())
 }
 
 fn clippy(root: &Path) -> anyhow::Result<()> {
@@ -143,7 +155,7 @@ fn docs(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Runs the tests and counts them, also when some fail.
-fn test(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
+fn tests(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     let skips = root.join("target/skipped-tests.txt");
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
@@ -170,6 +182,7 @@ fn test(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     }
     let status = child.wait()?;
     tally.count_skips(&fs::read_to_string(&skips)?);
+    tally.check_that_some_passed()?;
     if !status.success() || tally.failed > 0 {
         bail!("{} tests failed ({status})\n{}", tally.failed, failures.join("\n"));
     }
@@ -189,6 +202,13 @@ impl Tally {
                 _ => {}
             }
         }
+    }
+
+    fn check_that_some_passed(&self) -> anyhow::Result<()> {
+        if self.passed == 0 {
+            bail!("no test ran");
+        }
+        Ok(())
     }
 
     /// Moves tests that said they could not run here from passed to skipped.

@@ -1,7 +1,7 @@
 //! Chores of this repository, as `cargo xtask COMMAND`: the CI gate and the checks behind it.
 //!
-//! Each command is one module: [`ci`] runs the gate, [`tidy`] checks what reviewers forget,
-//! [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
+//! Each command is one module: [`ci`] runs the tests and the gate, [`tidy`] checks what reviewers
+//! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
 //! compares scripts with plain SQLite, [`torture`] runs `monolite torture` with the amounts that
 //! every change must survive, and [`planted`] shows that it finds bugs.
 //!
@@ -27,8 +27,9 @@ use anyhow::Context as _;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci                             the gate: fmt, tidy, clippy, docs, rusqlite range, tests,
-                                 conform, torture, fuzz
+  test                           fmt, tidy, tests, conform: what `make test` runs
+  gate                           clippy, docs, rusqlite range, torture, fuzz: what CI runs
+                                 besides
   tidy                           the checks of this repository that no other tool makes
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["ci"] => root().and_then(|root| ci::run(&root)),
+        ["test"] => root().and_then(|root| ci::test(&root)),
+        ["gate"] => root().and_then(|root| ci::gate(&root)),
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
         ["conform"] => root().and_then(|root| conform::run(&root)),
         ["torture"] => root().and_then(|root| torture::run(&root).map(drop)),

@@ -1,16 +1,12 @@
 //! The arithmetic of the gate: what counts as passed, failed and skipped.
 
-use std::time::Duration;
+use anyhow::bail;
 
-use super::{Step, Tally, names_a_failure, report};
+use super::{Run, Tally, names_a_failure};
 
 const OK: &str = "test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; \
                   finished in 0.00s";
 const BAD: &str = "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
-
-fn ended(failure: Option<&str>) -> Step {
-    Step { name: "fmt", took: Duration::from_secs(1), failure: failure.map(str::to_owned) }
-}
 
 #[test]
 fn closing_lines_of_all_test_binaries_are_summed() {
@@ -29,16 +25,24 @@ fn a_test_that_says_it_was_skipped_has_not_passed() {
 }
 
 #[test]
-fn one_failed_step_fails_the_gate() {
-    let tally = Tally { passed: 1, failed: 0, skipped: 0 };
-    assert!(report(&[ended(None)], tally).is_ok());
-    let failed = report(&[ended(None), ended(Some("unformatted"))], tally).unwrap_err();
-    assert!(failed.to_string().contains("fmt: unformatted"), "{failed}");
+fn one_failed_step_fails_the_run_and_stops_none() {
+    let mut run = Run::new();
+    run.step("tidy", |_| Ok(()));
+    assert!(run.report().is_ok());
+    run.step("fmt", |_| bail!("unformatted"));
+    run.step("test", |tally| {
+        tally.passed += 1;
+        Ok(())
+    });
+    let failed = run.report().unwrap_err().to_string();
+    assert!(failed.contains("fmt: unformatted"), "{failed}");
+    assert_eq!((run.steps.len(), run.tally.passed), (3, 1));
 }
 
 #[test]
-fn a_gate_in_which_no_test_ran_fails() {
-    assert!(report(&[ended(None)], Tally::default()).is_err());
+fn tests_of_which_none_ran_fail() {
+    assert!(Tally::default().check_that_some_passed().is_err());
+    assert!(Tally { passed: 1, ..Tally::default() }.check_that_some_passed().is_ok());
 }
 
 #[test]
