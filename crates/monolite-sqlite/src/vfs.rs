@@ -413,6 +413,16 @@ impl Vfs {
         self.slot.name()
     }
 
+    /// Has `lock` be called whenever the database file, over [`Lower::UnixExcl`], has been locked
+    /// against everybody else, and before SQLite reads anything of it. It may be called again while
+    /// its lock is held. Said once, before the first connection is opened.
+    ///
+    /// When it fails, so does what SQLite was about to do: with `SQLITE_BUSY` for `WouldBlock`, or
+    /// else with `SQLITE_CANTOPEN`.
+    pub fn lock_also(&self, lock: impl Fn() -> std::io::Result<()> + Send + Sync + 'static) {
+        self.slot.lock_also(locks::Second(Box::new(lock)));
+    }
+
     /// Whether a connection has one of its files open.
     pub fn has_open_files(&self) -> bool {
         self.slot.has_open_files()

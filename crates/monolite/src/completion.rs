@@ -159,5 +159,7 @@ pub(crate) fn with_thread_waker<R>(wait: impl FnOnce(&Waker) -> R) -> R {
     thread_local! {
         static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
     }
-    WAKER.with(wait)
+    let waker = WAKER.try_with(Waker::clone);
+    // A thread that is ending has no thread-locals any more.
+    wait(&waker.unwrap_or_else(|_| Waker::from(Arc::new(Unpark(thread::current())))))
 }

@@ -44,8 +44,9 @@ impl Database {
     /// tell. `Ok` commits it, an error or a panic rolls it back, and either way its neighbours in
     /// the batch are not touched.
     ///
-    /// `body` is handed to the writer thread at once, or as soon as the queue has room and it is
-    /// its turn, whether the handle is waited for or not. It may be run more than once before its
+    /// `body` is handed to the writer thread at once, whether the handle is waited for or not. When
+    /// the queue is full it waits for its turn, and a handle that is dropped meanwhile takes it
+    /// back: it is not run (see [`Write`]). It may be run more than once before its
     /// one result is delivered (see [`Tx::attempt`]), so it should change nothing but the database.
     /// It should not block: the writer does nothing else meanwhile.
     ///
@@ -197,7 +198,8 @@ impl Database {
     }
 
     /// Closes the database: every write that was accepted is run and answered, later ones are
-    /// refused with `Closed`, running reads end, the WAL is moved into the database file, which is
+    /// refused with `Closed`, running reads are waited for, for as long as the option
+    /// `read_time_limit` lets them run, and the WAL is moved into the database file, which is
     /// then an ordinary SQLite file without companions. Blocks until that is done.
     ///
     /// Other handles of this database see it closed. Closing twice does nothing.

@@ -390,8 +390,12 @@ fn read_side(
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<ReadSide> {
-    let threads =
-        ReadThreads::new(readers.len(), options.queue_capacity, Arc::clone(&options.clock));
+    let threads = ReadThreads::new(
+        readers.len(),
+        options.queue_capacity,
+        options.read_time_limit,
+        Arc::clone(&options.clock),
+    );
     let readers = Readers::new(
         (readers, open_reader),
         database,

@@ -178,10 +178,20 @@ impl From<rusqlite::Error> for Error {
             // before: the same refusal is told in the same words.
             msg.clone()
         } else {
-            source.to_string()
+            in_our_words(source.to_string())
         };
         Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }))
     }
+}
+
+/// What to do about what SQLite says, where it does not say that.
+fn in_our_words(said: String) -> String {
+    if said.starts_with("cannot VACUUM") {
+        return "VACUUM is refused: it rewrites the whole file outside of every transaction; run it \
+                with plain SQLite while the database is not open here"
+            .into();
+    }
+    said
 }
 
 /// What the engine's own files say about a page with a wrong checksum; SQLite has no words for it.

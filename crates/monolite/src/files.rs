@@ -4,13 +4,13 @@
 //! # Algorithm
 //! 1. Make the path absolute and canonical (SQLite would read `file:…` as a URI, and two names of
 //!    one file would have two WALs); refuse a second opening in this process and hard links.
-//! 2. Open the writer, waiting for another process to let go of the file if that was asked for.
-//!    SQLite recovers the WAL of a crash.
+//! 2. Open the writer, waiting for another process to let go of the file if that was asked for. If
+//!    nobody else may use the database, the `-shm` file is locked as soon as it is, and before
+//!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
 //! 4. Checkpoint what was recovered, so that it is on disk before anyone reads it.
-//! 5. Lock the `-shm` file as well, if nobody else may use the database.
-//! 6. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
+//! 5. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use monolite_sqlite::rusqlite::ffi;
 use monolite_sqlite::vfs::{
     ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Storage, Vfs,
     WalControl,
@@ -29,6 +30,8 @@ use monolite_sqlite::{
     CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
     sees_pages, test_overlay,
 };
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::clock::Deadline;
@@ -60,7 +63,7 @@ const SESSION_CACHE_KIB: u64 = 2_048;
 /// What must outlive every connection, in the order of its end.
 pub(crate) struct Files {
     /// Let go of before the writer, see [`Files::let_go`].
-    hold: Option<Hold>,
+    hold: Option<Arc<Hold>>,
     vfs: Vfs,
     overlays: Option<Vfs>,
     registration: Registration,
@@ -120,6 +123,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         Some(directory) => directory.path().join("memory.db"),
         None => canonical(path)?,
     };
+    check_access(&path)?;
     let registration = Registration::new(&path)?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
     let (wal, lower) = match options.sharing {
@@ -133,17 +137,18 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let checksums = Arc::new(PageChecksums::new(purpose));
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(lower, Arc::clone(&storage))?;
+    let is_alone = is_exclusive && temporary.is_none();
+    let hold = is_alone.then(|| hold_with(&vfs, &path));
     let overlays = is_exclusive.then(|| vfs.register_overlays(Arc::clone(&storage))).transpose()?;
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
     let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
-        opener.writer(patience)?;
+        opener.writer(hold.as_deref(), patience)?;
     if options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES) {
+        hold.inspect(|hold| hold.remove());
         writer.remove_wal_on_close()?;
         return Err(no_checksums(&path));
     }
     let fail = |error: io::Error| io_error(&path, &error);
-    let is_alone = is_exclusive && temporary.is_none();
-    let hold = is_alone.then(|| Hold::new(&path)).transpose().map_err(fail)?;
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
     let wal_file = WalFile::open(&path, storage).map_err(fail)?;
     let cache_kib = options.reader_cache_bytes >> 10;
@@ -199,6 +204,7 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
     fs::metadata(path).map_err(|error| io_error(path, &error))?;
     let path = canonical(path)?;
+    check_access(&path)?;
     let _registration = Registration::new(&path)?;
     // All SQL is the engine's own.
     let options = &Options { untrusted: None, ..options.clone() };
@@ -207,10 +213,13 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     let wal = Arc::default();
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(Lower::UnixExcl, Arc::clone(&storage))?;
+    let hold = hold_with(&vfs, &path);
     let opener = Opener::new(options, &path, &vfs, &wal, true);
-    let recovered = opener.writer(Duration::ZERO)?;
-    recovered.connection.rewrite(RESERVED_BYTES).map_err(|error| opener.name(error.into()))?;
-    drop(recovered);
+    let Recovered { connection, .. } = opener.writer(Some(&hold), Duration::ZERO)?;
+    let rewritten = connection.rewrite(RESERVED_BYTES);
+    hold.remove();
+    drop(connection);
+    rewritten.map_err(|error| opener.name(error.into()))?;
     sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
 }
 
@@ -282,13 +291,13 @@ impl Opener {
         Ok((Connection::open(&self.path, role, &settings)?, deadline))
     }
 
-    fn writer(&self, patience: Duration) -> Result<Recovered> {
+    fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {
         let give_up = Instant::now() + patience;
         loop {
-            match self.try_writer() {
+            match self.try_writer(hold) {
                 Err(error) if error.kind() == ErrorKind::Overloaded => {
                     if Instant::now() >= give_up {
-                        return Err(self.held(&error));
+                        return Err(self.held(hold, &error));
                     }
                     thread::sleep(RETRY);
                 }
@@ -297,13 +306,35 @@ impl Opener {
         }
     }
 
-    fn try_writer(&self) -> Result<Recovered> {
-        let (connection, deadline) =
-            self.open(Role::Writer, self.options.writer_cache_bytes >> 10)?;
-        let wal_frames_discarded = self.discarded_frames(&connection)?;
+    fn try_writer(&self, hold: Option<&Hold>) -> Result<Recovered> {
+        let cache_kib = self.options.writer_cache_bytes >> 10;
+        let opened = self.open(Role::Writer, cache_kib);
+        let (connection, deadline) = opened.map_err(|error| self.not_opened(hold, error))?;
+        let recovered = self.recover(&connection);
+        if recovered.is_err() {
+            hold.into_iter().for_each(Hold::remove);
+        }
+        Ok(Recovered { connection, deadline, wal_frames_discarded: recovered? })
+    }
+
+    fn not_opened(&self, hold: Option<&Hold>, error: Error) -> Error {
+        let Some(hold) = hold else { return error };
+        if error.extended_code() == Some(ffi::SQLITE_NOTADB) {
+            // No SQLite goes on to the second file of what is no database.
+            hold.remove();
+        }
+        match hold.take_failure() {
+            Some(failure) => error.context(format!("{}: {failure}", hold.path().display())),
+            None => error,
+        }
+    }
+
+    /// Has what recovery found in the database file; returns how many frames it left out.
+    fn recover(&self, writer: &Connection) -> Result<u64> {
+        let wal_frames_discarded = self.discarded_frames(writer)?;
         // What a crash left in the WAL may not be on disk yet, and is about to be readable.
-        connection.checkpoint(CheckpointMode::Truncate)?;
-        Ok(Recovered { connection, deadline, wal_frames_discarded })
+        writer.checkpoint(CheckpointMode::Truncate)?;
+        Ok(wal_frames_discarded)
     }
 
     /// How many frames of the WAL recovery did not take, before the WAL is emptied.
@@ -333,8 +364,10 @@ impl Opener {
         error.context(format!("{} cannot be opened", self.path.display()))
     }
 
-    fn held(&self, error: &Error) -> Error {
-        let holder = lock_holder(&self.path).unwrap_or_else(|| "another process".into());
+    fn held(&self, hold: Option<&Hold>, error: &Error) -> Error {
+        let of_second = || hold.and_then(|hold| lock_holder(hold.path()));
+        let holder = lock_holder(&self.path).or_else(of_second);
+        let holder = holder.unwrap_or_else(|| "another process".into());
         let message = format!(
             "{} is held by {holder} ({error}); close it there, or use Options::open_wait to wait \
              for it",
@@ -342,6 +375,14 @@ impl Opener {
         );
         Error::new(ErrorKind::Overloaded, message)
     }
+}
+
+/// What is locked beside the database at `path`, before anything of it is read.
+fn hold_with(vfs: &Vfs, path: &Path) -> Arc<Hold> {
+    let hold = Arc::new(Hold::new(path));
+    let locked = Arc::clone(&hold);
+    vfs.lock_also(move || locked.lock());
+    hold
 }
 
 /// A directory in memory where the system has one.
@@ -356,6 +397,7 @@ fn canonical(path: &Path) -> Result<PathBuf> {
     let fail = |error: io::Error| io_error(path, &error);
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),
+        Ok(meta) if !meta.is_file() => return Err(unusable(path, "it is no regular file")),
         Ok(meta) if meta.nlink() > 1 => {
             return Err(unusable(path, "it has hard links, and each name would have its own WAL"));
         }
@@ -372,6 +414,28 @@ fn canonical(path: &Path) -> Result<PathBuf> {
         io_error(path, &error).context(format!("directory {}", directory.display()))
     })?;
     Ok(directory.join(name))
+}
+
+/// Sees whether the files can be read and written: SQLite's own errors do not say what is missing.
+fn check_access(path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    for (place, wanted, why) in [
+        (path, Access::READ_OK | Access::WRITE_OK, ""),
+        (directory, Access::WRITE_OK | Access::EXEC_OK, ", as the WAL is created there"),
+    ] {
+        // What else may go wrong, SQLite finds.
+        if let Err(error @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) =
+            accessat(CWD, place, wanted, AtFlags::EACCESS)
+        {
+            let message = format!(
+                "{} cannot be opened: {} must be readable and writable{why}: {error}",
+                path.display(),
+                place.display()
+            );
+            return Err(Error::new(ErrorKind::Storage, message));
+        }
+    }
+    Ok(())
 }
 
 fn unusable(path: &Path, reason: &str) -> Error {

@@ -3,6 +3,8 @@
 //!
 //! Only what a thread does itself is known. A closure that waits for another thread which waits for
 //! the closure is ended by the limits of time ([`crate::watchdog`]).
+//!
+//! A thread that is ending, and drops the values of its thread-locals, is inside of nothing.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,18 +22,23 @@ impl DatabaseId {
 
     /// Whether the thread is inside of `place` of this database.
     pub(crate) fn is_inside(self, place: Place) -> bool {
-        INSIDE.with_borrow(|inside| inside.contains(&(self, place)))
+        inside(|inside| inside.contains(&(self, place)))
+    }
+
+    /// Whether the thread is inside of what has the writer: the next write comes after its end.
+    pub(crate) fn has_writer(self) -> bool {
+        self.is_inside(Place::Write) || self.is_inside(Place::Lease)
     }
 
     /// Whether the thread is inside of any closure of this database.
     pub(crate) fn is_around(self) -> bool {
-        INSIDE.with_borrow(|inside| inside.iter().any(|(database, _)| *database == self))
+        inside(|inside| inside.iter().any(|(database, _)| *database == self))
     }
 
     /// How many reads of this database the thread is inside of.
     pub(crate) fn reads_around(self) -> usize {
         let is_read = |at: &&(DatabaseId, Place)| **at == (self, Place::Read);
-        INSIDE.with_borrow(|inside| inside.iter().filter(is_read).count())
+        inside(|inside| inside.iter().filter(is_read).count())
     }
 }
 
@@ -41,6 +48,8 @@ pub(crate) enum Place {
     /// That of a write, or anything else that the writer, or a thread which answers for it, runs:
     /// the drop of a closure, a waker.
     Write,
+    /// That of an interactive transaction in its last attempt, which has the writer to itself.
+    Lease,
     /// That of a read.
     Read,
     /// The mapping closure of a statement of an interactive transaction.
@@ -51,6 +60,10 @@ thread_local! {
     static INSIDE: RefCell<Vec<(DatabaseId, Place)>> = const { RefCell::new(Vec::new()) };
 }
 
+fn inside<R>(ask: impl Fn(&[(DatabaseId, Place)]) -> R) -> R {
+    INSIDE.try_with(|inside| ask(&inside.borrow())).unwrap_or_else(|_| ask(&[]))
+}
+
 /// The thread is inside of a closure until this is dropped.
 pub(crate) struct Inside {
     _not_send: std::marker::PhantomData<*const ()>,
@@ -58,14 +71,14 @@ pub(crate) struct Inside {
 
 impl Inside {
     pub(crate) fn enter(database: DatabaseId, place: Place) -> Inside {
-        INSIDE.with_borrow_mut(|inside| inside.push((database, place)));
+        let _ = INSIDE.try_with(|inside| inside.borrow_mut().push((database, place)));
         Inside { _not_send: std::marker::PhantomData }
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.with_borrow_mut(Vec::pop);
+        let _ = INSIDE.try_with(|inside| inside.borrow_mut().pop());
     }
 }
 

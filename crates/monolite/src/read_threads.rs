@@ -5,6 +5,9 @@
 //! is not wanted any more, may be in the middle of a closure that sleeps, and cannot be ended. It
 //! is *lost*, and another one is started in its place; when its work ends, it ends, too. So work
 //! that hangs takes no thread from the others, until as many are lost as there may be.
+//!
+//! Work that has waited for a thread longer than a read may take is refused: behind much that hangs
+//! it would wait for all of it, one limit after another.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +35,8 @@ struct Worker {
 #[derive(Default)]
 struct Workers {
     all: Vec<(Arc<Worker>, JoinHandle<()>)>,
+    /// Those of `all` that are waited for, which are not there any more.
+    ending: Vec<ThreadId>,
     number: usize,
 }
 
@@ -39,13 +44,20 @@ pub(crate) struct ReadThreads {
     pub(crate) queue: JobQueue,
     workers: Mutex<Workers>,
     count: usize,
+    /// How long work may wait for a thread.
+    patience: Duration,
     clock: Arc<dyn Clock>,
 }
 
 impl ReadThreads {
-    pub(crate) fn new(count: usize, capacity: usize, clock: Arc<dyn Clock>) -> ReadThreads {
+    pub(crate) fn new(
+        count: usize,
+        capacity: usize,
+        patience: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> ReadThreads {
         let (queue, workers) = (JobQueue::new(capacity), Mutex::default());
-        ReadThreads { queue, workers, count, clock }
+        ReadThreads { queue, workers, count, patience, clock }
     }
 
     fn workers(&self) -> MutexGuard<'_, Workers> {
@@ -79,6 +91,10 @@ impl ReadThreads {
         let mut jobs = VecDeque::new();
         while self.queue.take(1, &mut jobs, None) != Taken::Closed {
             for job in jobs.drain(..) {
+                if job.queued().elapsed() > self.patience {
+                    job.refuse(not_served(self.patience));
+                    continue;
+                }
                 worker
                     .busy_since
                     .store(nanos(self.clock.now()).max(LONG_AGO + 1), Ordering::Release);
@@ -115,7 +131,9 @@ impl ReadThreads {
 
     /// The identities of the threads.
     pub(crate) fn is_own(&self, id: ThreadId) -> bool {
-        self.workers().all.iter().any(|(_, handle)| handle.thread().id() == id)
+        let workers = self.workers();
+        let mut running = workers.all.iter().map(|(_, handle)| handle.thread().id());
+        running.any(|own| own == id) || workers.ending.contains(&id)
     }
 
     /// Lets the threads end, and refuses what waits for room.
@@ -125,7 +143,82 @@ impl ReadThreads {
 
     /// Waits for their end, after [`ReadThreads::close`]; whether none of them panicked.
     pub(crate) fn join(&self) -> bool {
-        let all = std::mem::take(&mut self.workers().all);
+        let mut workers = self.workers();
+        let all = std::mem::take(&mut workers.all);
+        // One of them may ask whether it is, and would wait for this.
+        workers.ending.extend(all.iter().map(|(_, handle)| handle.thread().id()));
+        drop(workers);
         all.into_iter().map(|(_, handle)| handle.join()).all(|end| end.is_ok())
+    }
+}
+
+fn not_served(patience: Duration) -> Error {
+    let message = format!(
+        "no reader thread was free for {patience:.1?} (option read_time_limit): too much is \
+         awaited before it, or takes too long"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::work::Job;
+
+    struct Task<F>(F, Instant, mpsc::Sender<ErrorKind>);
+
+    impl<F: FnOnce() + Send> Job for Task<F> {
+        fn run(self: Box<Self>, _busy_since: &Arc<AtomicU64>) {
+            (self.0)();
+        }
+
+        fn queued(&self) -> Instant {
+            self.1
+        }
+
+        fn refuse(self: Box<Self>, error: Error) {
+            self.2.send(error.kind()).unwrap();
+        }
+    }
+
+    fn threads(patience: Duration) -> Arc<ReadThreads> {
+        let threads = Arc::new(ReadThreads::new(1, 8, patience, Arc::<SystemClock>::default()));
+        threads.start().unwrap();
+        threads
+    }
+
+    #[test]
+    fn a_thread_that_is_waited_for_knows_that_it_is_one_of_them() {
+        let threads = threads(Duration::from_secs(60));
+        let (says, told) = mpsc::channel();
+        let pool = Arc::clone(&threads);
+        let task = move || {
+            while pool.workers().ending.is_empty() {
+                thread::yield_now();
+            }
+            says.send(pool.is_own(thread::current().id())).unwrap();
+        };
+        let task = Task(task, Instant::now(), mpsc::channel().0);
+        assert!(threads.queue.enter(Box::new(task)).is_ok());
+        threads.close();
+        assert!(threads.join());
+        assert!(told.recv().unwrap());
+    }
+
+    #[test]
+    fn work_that_has_waited_too_long_is_refused() {
+        let threads = threads(Duration::from_millis(50));
+        let (says, told) = mpsc::channel();
+        let hangs = Task(|| thread::sleep(Duration::from_millis(100)), Instant::now(), says);
+        let late = Task(|| panic!("it is run"), Instant::now(), hangs.2.clone());
+        assert!(threads.queue.enter(Box::new(hangs)).is_ok());
+        assert!(threads.queue.enter(Box::new(late)).is_ok());
+        assert_eq!(told.recv().unwrap(), ErrorKind::Timeout);
+        threads.close();
+        assert!(threads.join());
     }
 }

@@ -114,7 +114,7 @@ pub struct Stats {
 pub struct SlowTransaction {
     /// Time its closure took in the writer.
     pub time: Duration,
-    /// The last statement it ran, cut to 512 bytes.
+    /// The last statement it ran, cut to 512 bytes; empty when it ran none.
     pub last_sql: String,
 }
 

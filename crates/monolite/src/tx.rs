@@ -45,6 +45,7 @@ impl<'c> Tx<'c> {
         attempt: u32,
         last_sql: &'c RefCell<String>,
     ) -> Tx<'c> {
+        last_sql.borrow_mut().clear();
         let (may_have_written, handed_out) = (Cell::new(false), Cell::default());
         Tx { connection, attempt, is_first: false, may_have_written, handed_out, last_sql }
     }
@@ -129,7 +130,9 @@ impl<'c> Tx<'c> {
         self.run_statement(sql, |statement| statement.query_row(params, f))
     }
 
-    /// Runs a query that must return exactly one row, and maps it.
+    /// Runs a query that must return exactly one row, and maps it. One that changes rows
+    /// (`RETURNING`) has changed them when there are more, or `f` fails: return the error to undo
+    /// that.
     ///
     /// # Errors
     /// As [`Tx::query_row`], and when there is more than one row.
@@ -334,15 +337,8 @@ impl<'c> Tx<'c> {
 
     /// The error of a statement, with the reason where the engine has refused something.
     pub(crate) fn explain(&self, error: rusqlite::Error) -> Error {
-        let error = Error::from(error).denied(self.connection.signals().take_denial());
-        if error.to_string().starts_with("cannot VACUUM") { vacuum() } else { error }
+        Error::from(error).denied(self.connection.signals().take_denial())
     }
-}
-
-fn vacuum() -> Error {
-    let message = "VACUUM is refused: it rewrites the whole file outside of every transaction; run \
-                   it with plain SQLite while the database is not open here";
-    Error::new(ErrorKind::Invalid, message)
 }
 
 fn truncated(sql: &str) -> &str {

@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
@@ -25,6 +26,12 @@ use crate::watch::Watch;
 pub(crate) trait Job: Send {
     /// Runs it on the thread that has been busy since the moment that is kept in `busy_since`.
     fn run(self: Box<Self>, busy_since: &Arc<AtomicU64>);
+
+    /// When it was handed over.
+    fn queued(&self) -> Instant;
+
+    /// Tells its caller `error` instead of running it.
+    fn refuse(self: Box<Self>, error: Error);
 }
 
 /// The moment at which the work began that is not wanted any more.
@@ -81,7 +88,8 @@ thread_local! {
 /// Enters the use of a connection, which has just begun, with the job that runs on this thread, if
 /// any, for as long as the result lives.
 pub(crate) fn attach(watch: &Arc<Watch>) -> Option<Attached> {
-    let cancel = RUNNING.with_borrow(Clone::clone)?;
+    // A thread that is ending runs no job.
+    let cancel = RUNNING.try_with(|running| running.borrow().clone()).ok()??;
     let mut under_way = cancel.lock();
     under_way.watches.push(Arc::clone(watch));
     if under_way.is_cancelled {
@@ -158,7 +166,12 @@ impl<F, T, E> Work<F, T, E> {
         if let Some(body) = self.take_new() {
             let (caller, cancel) = (Completion::new(), Arc::<Cancel>::default());
             let told = (Arc::clone(&caller), Arc::clone(&cancel));
-            let job = Box::new(Awaited { body: Some(bind(body)), caller: told.0, cancel: told.1 });
+            let job = Box::new(Awaited {
+                body: Some(bind(body)),
+                caller: told.0,
+                cancel: told.1,
+                queued: Instant::now(),
+            });
             let waits = match queue.enter(job) {
                 Ok(Entered::In) => None,
                 Ok(Entered::Waits(ticket)) => Some(ticket),
@@ -200,6 +213,7 @@ struct Awaited<B, T, E: From<Error>> {
     body: Option<B>,
     caller: Arc<Completion<T, E>>,
     cancel: Arc<Cancel>,
+    queued: Instant,
 }
 
 impl<B, T, E> Job for Awaited<B, T, E>
@@ -222,14 +236,28 @@ where
             Err(payload) => Outcome::Panicked(payload),
         });
     }
+
+    fn queued(&self) -> Instant {
+        self.queued
+    }
+
+    fn refuse(mut self: Box<Self>, error: Error) {
+        self.end_with(error);
+    }
+}
+
+impl<B, T, E: From<Error>> Awaited<B, T, E> {
+    fn end_with(&mut self, error: Error) {
+        if let Some(body) = self.body.take() {
+            drop_quietly(body);
+            self.caller.deliver(Outcome::Refused(error));
+        }
+    }
 }
 
 impl<B, T, E: From<Error>> Drop for Awaited<B, T, E> {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take() {
-            drop_quietly(body);
-            self.caller.deliver(Outcome::Refused(closed()));
-        }
+        self.end_with(closed());
     }
 }
 

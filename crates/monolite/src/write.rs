@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind};
-use crate::inside::{DatabaseId, Place};
+use crate::inside::DatabaseId;
 use crate::member::Member;
 use crate::queue::{Entered, Ticket};
 use crate::write_queue::WriteQueue;
@@ -47,7 +47,7 @@ impl<T, E> Write<T, E> {
         queue: &Arc<WriteQueue>,
     ) -> Write<T, E> {
         let database = queue.database();
-        let place = if database.is_inside(Place::Write) {
+        let place = if database.has_writer() {
             Where::Here(Arc::clone(queue), member)
         } else {
             Where::send(member, queue)
@@ -72,7 +72,7 @@ impl<T, E> Write<T, E> {
     /// the transaction is not run, and `CommitUnknown` when it was sent before and its result is
     /// not there.
     fn before_wait(&mut self) -> Result<(), Error> {
-        let waits_for_itself = self.database.is_some_and(|it| it.is_inside(Place::Write));
+        let waits_for_itself = self.database.is_some_and(DatabaseId::has_writer);
         match std::mem::replace(&mut self.place, Where::Sent) {
             Where::Here(queue, member) if !waits_for_itself => {
                 self.place = Where::send(member, &queue);
@@ -155,14 +155,16 @@ impl<T, E> Drop for Write<T, E> {
 
 fn not_run() -> Error {
     let message = "a write was waited for inside of a write closure of the same database (or of a \
-                   drop or a waker that the engine calls), which would wait for itself; use the \
-                   closure's own transaction. The inner write was not run";
+                   drop or a waker that the engine calls, or of the closure of an interactive \
+                   transaction which has the writer to itself after too many conflicts), which \
+                   would wait for itself; use the closure's own transaction. The inner write was \
+                   not run";
     Error::new(ErrorKind::Invalid, message)
 }
 
 fn result_lost() -> Error {
-    let message = "a write that had been sent before was waited for inside of a write closure of \
-                   the same database, which would wait for itself; the write goes on, and its \
-                   result is not known here";
+    let message = "a write that had been sent before was waited for inside of a closure that has \
+                   the writer of the same database, which would wait for itself; the write goes \
+                   on, and its result is not known here";
     Error::new(ErrorKind::CommitUnknown, message)
 }

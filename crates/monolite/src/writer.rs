@@ -518,11 +518,15 @@ impl Writer {
     }
 
     fn late(&self, time: Duration) -> Error {
+        let last = self.last_sql.borrow();
+        let ran = match last.as_str() {
+            "" => "it ran no statement".into(),
+            sql => format!("its last statement was: {sql}"),
+        };
         let message = format!(
             "the transaction was rolled back after {time:.1?}: it may take {:.1?} (option \
-             write_time_limit); its last statement was: {}",
-            self.time_limit,
-            self.last_sql.borrow()
+             write_time_limit); {ran}",
+            self.time_limit
         );
         Error::new(ErrorKind::Timeout, message)
     }

@@ -152,8 +152,8 @@ const BUGS: [Bug; 17] = [
         name: "the lock that keeps others of the process out is a shared one",
         file: "crates/monolite-sqlite/src/vfs/locks.rs",
         changes: &[(
-            "    lower.lock(EXCLUSIVE).inspect_err(|_| {",
-            "    lower.lock(SHARED).inspect_err(|_| {",
+            "        lower.lock(EXCLUSIVE).and_then(|()|",
+            "        lower.lock(SHARED).and_then(|()|",
         )],
     },
     Bug {

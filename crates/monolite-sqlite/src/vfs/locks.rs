@@ -10,8 +10,8 @@
 //!
 //! # Algorithm
 //! 1. The first connection of the engine that asks for a shared lock becomes the *holder*: its
-//!    lower file takes the exclusive lock. If somebody else of the process has the file open and
-//!    locked, it gets none, and the connection is told so.
+//!    lower file takes the exclusive lock, and then what is to be locked besides is ([`Second`]),
+//!    before SQLite has read anything. If somebody else has either locked, the connection is told.
 //! 2. All further locks are counted here, by the rules of SQLite: many shared, one reserved beside
 //!    them, one exclusive alone. The lower files are not asked.
 //! 3. When the holder lets go, the next connection that asks for a shared lock takes its place. The
@@ -22,7 +22,9 @@
 //! the process on that inode. Connections over [`Lower::Unix`](super::Lower::Unix), which others
 //! may use beside us, have SQLite's own locks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rusqlite::ffi;
 
@@ -35,7 +37,19 @@ const EXCLUSIVE: LockLevel = LockLevel(ffi::SQLITE_LOCK_EXCLUSIVE);
 
 /// The locks of one database, shared by all its connections.
 #[derive(Debug, Default)]
-pub(super) struct Locks(Mutex<State>);
+pub(super) struct Locks {
+    state: Mutex<State>,
+    second: OnceLock<Second>,
+}
+
+/// Locks something else beside the database file; doing it again does nothing.
+pub(super) struct Second(pub(super) Box<dyn Fn() -> io::Result<()> + Send + Sync>);
+
+impl fmt::Debug for Second {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Second").finish_non_exhaustive()
+    }
+}
 
 /// One file's name among those of its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +73,30 @@ impl State {
 
 impl Locks {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `second` be locked whenever the database file has been. Said once.
+    pub(super) fn lock_also(&self, second: Second) {
+        let said = self.second.set(second);
+        debug_assert!(said.is_ok(), "there is one second lock");
+    }
+
+    /// Keeps everybody else from the file.
+    fn hold(&self, lower: &mut dyn LowerLock) -> Result {
+        lower.lock(SHARED)?;
+        lower.lock(EXCLUSIVE).and_then(|()| self.lock_second()).inspect_err(|_| {
+            // That it failed is what the caller has to know; the lock goes with the file.
+            let _ = lower.unlock(NONE);
+        })
+    }
+
+    fn lock_second(&self) -> Result {
+        let Some(Second(lock)) = self.second.get() else { return Ok(()) };
+        lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => IoError::BUSY,
+            _ => IoError::CANT_OPEN,
+        })
     }
 }
 
@@ -102,7 +139,7 @@ impl FileLock {
         match level {
             SHARED => {
                 if state.holder.is_none() {
-                    hold(lower)?;
+                    self.locks.hold(lower)?;
                     state.holder = Some(self.id);
                 }
                 state.shared += 1;
@@ -158,17 +195,10 @@ impl FileLock {
     }
 }
 
-/// Keeps everybody else from the file.
-fn hold(lower: &mut dyn LowerLock) -> Result {
-    lower.lock(SHARED)?;
-    lower.lock(EXCLUSIVE).inspect_err(|_| {
-        // That it failed is what the caller has to know; the lock goes with the file.
-        let _ = lower.unlock(NONE);
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     /// A lower file, and whether somebody else of the process has its inode locked.
@@ -224,6 +254,28 @@ mod tests {
         assert_eq!(lower.held, None);
         lower.is_taken = false;
         file.lock(lower, SHARED).unwrap();
+    }
+
+    #[test]
+    fn a_file_whose_second_lock_somebody_has_cannot_be_held() {
+        for (kind, code) in [
+            (io::ErrorKind::WouldBlock, IoError::BUSY),
+            (io::ErrorKind::PermissionDenied, IoError::CANT_OPEN),
+        ] {
+            let mut files = files(1);
+            let (file, lower) = &mut files[0];
+            let is_free = Arc::new(AtomicBool::new(false));
+            let asked = Arc::clone(&is_free);
+            file.locks.lock_also(Second(Box::new(move || match asked.load(Ordering::Relaxed) {
+                true => Ok(()),
+                false => Err(kind.into()),
+            })));
+            assert_eq!(file.lock(lower, SHARED), Err(code));
+            assert_eq!(lower.held, None);
+            is_free.store(true, Ordering::Relaxed);
+            file.lock(lower, SHARED).unwrap();
+            assert_eq!(lower.held, Some(EXCLUSIVE));
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::ffi;
 use rusqlite::ffi::{sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 
-use super::locks::{FileLock, Locks};
+use super::locks::{FileLock, Locks, Second};
 use super::lower::Ties;
 use super::snapshot::{self, REQUEST, Request, Tracker};
 use super::{
@@ -102,6 +102,12 @@ impl Registered {
 
     pub(super) fn name(&self) -> &str {
         self.0.name.to_str().expect("the name is ASCII")
+    }
+
+    pub(super) fn lock_also(&self, second: Second) {
+        if let Some(Served { locks: Some(locks), .. }) = &*locked(&self.0.served) {
+            locks.lock_also(second);
+        }
     }
 
     pub(super) fn has_open_files(&self) -> bool {

@@ -21,7 +21,6 @@ use super::keys::Committed;
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::Place;
 use crate::member::{Job as Member, Once};
 use crate::tx::Tx;
 use crate::work::{self, JobQueue};
@@ -66,12 +65,12 @@ impl Lease {
     /// Waits for the writer and takes it for `limit` at most.
     ///
     /// # Errors
-    /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a write
-    /// closure of the same database.
+    /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a closure of
+    /// the same database that has the writer.
     pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Lease> {
-        if writes.database().is_inside(Place::Write) {
-            let message = "a transaction needs the writer to itself inside of a write closure, \
-                           which has it";
+        if writes.database().has_writer() {
+            let message = "a transaction needs the writer to itself inside of a closure, of a \
+                           write or of another transaction, that has it";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let (orders, received) = channel();

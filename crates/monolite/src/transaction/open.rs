@@ -215,6 +215,7 @@ impl Open {
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
         let leased = lease.as_ref().map(|lease| Arc::clone(lease.awaited()));
+        engine.recorder.transactions_leased.add(u64::from(lease.is_some()));
         let state = Some(Box::new(State::new(lease)));
         Ok(Arc::new(Open {
             engine: Arc::clone(engine),
@@ -579,7 +580,6 @@ impl Open {
         let ended = "it was committed or rolled back before";
         state.over = Some((ErrorKind::Invalid, ended.into()));
         if let Some(lease) = state.lease.take() {
-            self.engine.recorder.transactions_leased.add(1);
             let aborted = || Error::aborted("the transaction was committed before");
             return lease.commit().unwrap_or_else(|| answered(Err(aborted())));
         }

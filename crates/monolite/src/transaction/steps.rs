@@ -262,13 +262,24 @@ pub(crate) fn perform(
 ) -> Done {
     let surroundings = Surroundings::now();
     let mut observer = Observer::new(&request.action);
+    let mut is_too_large = false;
     let show = &mut |observer: &mut Observer, row: &Row<'_>| {
         if observer.bytes > most_bytes {
+            is_too_large = true;
             return Err(too_much(most_bytes));
         }
         reader.row(row)
     };
     let (number, is_answer) = surroundings.during(|| run(tx, &request, &mut observer, show));
+    // It has changed all that it changes, and its caller would take it for not done.
+    let is_done_unseen = is_too_large && observer.nature == Nature::Change;
+    let number = number.map_err(|error| match is_done_unseen {
+        true => {
+            error.context("the transaction is rolled back, as a change was not seen to its end")
+        }
+        false => error,
+    });
+    let is_answer = is_answer && !is_done_unseen;
     let (seen, nature) = (observer.seen(), observer.nature);
     let step = is_answer.then_some(Step { request, surroundings, seen, nature });
     Done { number, step }

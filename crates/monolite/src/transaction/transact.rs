@@ -11,7 +11,7 @@
 //! between nothing and a bound that doubles each time, so that transactions which met once do not
 //! meet again.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -25,6 +25,7 @@ use super::lease::Lease;
 use super::open::{Open, Transactions};
 use crate::completion::with_thread_waker;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inside::{Inside, Place};
 
 /// Bound of the first rest: a few times what a commit takes.
 const FIRST_REST: Duration = Duration::from_micros(500);
@@ -61,6 +62,12 @@ impl Attempts<'_> {
         Open::begin_managed(self.engine, lease)
     }
 
+    /// Says, while what this returns is there, that this thread is in the closure of a transaction
+    /// which has the writer to itself, if it has.
+    fn enter(&self) -> Option<Inside> {
+        self.is_last().then(|| Inside::enter(self.engine.writes.database(), Place::Lease))
+    }
+
     /// Decides after `result` of the closure, or of the commit that followed it.
     fn judge<T, E: From<Error>>(&self, open: &Open, result: Result<T, E>) -> Next<T, E> {
         let conflicted = open.over() == Some(ErrorKind::Conflict);
@@ -84,7 +91,18 @@ where
     let mut attempts = Attempts { engine, number: 0 };
     loop {
         let open = attempts.begin().await?;
-        let result = body(Transaction::managed(Arc::clone(&open), attempts.number)).await;
+        let transaction = Transaction::managed(Arc::clone(&open), attempts.number);
+        let result = {
+            let mut running = pin!({
+                let _inside = attempts.enter();
+                body(transaction)
+            });
+            let poll = poll_fn(|context| {
+                let _inside = attempts.enter();
+                running.as_mut().poll(context)
+            });
+            poll.await
+        };
         let result = match result {
             Ok(value) => open.commit(None).await.map(|_| value).map_err(|error| {
                 open.note_end(&error);
@@ -112,7 +130,11 @@ where
     let mut attempts = Attempts { engine, number: 0 };
     loop {
         let open = block_on(attempts.begin())?;
-        let result = body(&Transaction::managed(Arc::clone(&open), attempts.number));
+        let transaction = Transaction::managed(Arc::clone(&open), attempts.number);
+        let result = {
+            let _inside = attempts.enter();
+            body(&transaction)
+        };
         let result = match result {
             Ok(value) => open.commit(None).wait().map(|_| value).map_err(|error| {
                 open.note_end(&error);

@@ -17,5 +17,6 @@ fn plays_the_role_it_was_started_for() {
         ("writes until killed", files::write_until_killed),
         ("holds the file", shutdown::hold_the_file),
         ("uses plain SQLite", sharing::use_plain_sqlite),
+        ("opens it alone", sharing::open_alone),
     ]);
 }

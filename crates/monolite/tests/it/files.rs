@@ -131,6 +131,7 @@ fn a_file_that_is_no_database_is_corrupt_and_left_as_it_is() {
     fs::write(&path, &garbage).unwrap();
     refusal(&path, ErrorKind::Corrupt);
     assert_eq!(fs::read(&path).unwrap(), garbage);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
 }
 
 #[test]

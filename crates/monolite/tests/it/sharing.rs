@@ -23,6 +23,18 @@ pub(crate) fn use_plain_sqlite() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The child: another engine, which wants to convert the file, and then to have it for itself.
+pub(crate) fn open_alone() -> anyhow::Result<()> {
+    let path = variable::<String>("FILE")?;
+    let converted = Options::new().add_page_checksums(&path).map(drop);
+    let opened = Options::new().sharing(Sharing::Exclusive).open(&path).map(drop);
+    match (converted, opened) {
+        (Err(a), Err(b)) if a.kind() == b.kind() => say(&format!("refused {:?} {b}", b.kind())),
+        both => say(&format!("refused not {both:?}")),
+    }
+    Ok(())
+}
+
 fn plain_sqlite(path: &str, id: i64) -> monolite::rusqlite::Result<i64> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_millis(if id > 0 { 10_000 } else { 0 }))?;
@@ -117,8 +129,19 @@ fn an_exclusive_file_stays_locked_although_its_own_process_closed_a_descriptor_o
     let is_ours = |line: &str| line.contains(&held) && line.contains(&format!(":{inode} 0 EOF"));
     assert!(locks.lines().any(is_ours), "inode {inode} is not locked: {locks}");
     put(&db, 2);
+    // Nothing was checkpointed: what a second engine recovers, it destroys.
+    let wal = directory.path().join("db-wal");
+    let length = std::fs::metadata(&wal).unwrap().len();
+    assert!(length > 0);
+    let mut second_engine = spawn("opens it alone", &[("FILE", path.to_str().unwrap())]);
+    let refusal = second_engine.await_word("refused ").unwrap();
+    second_engine.succeeds().unwrap();
+    assert!(refusal.starts_with("Overloaded"), "{refusal}");
+    assert!(refusal.contains(&format!("pid {}", std::process::id())), "{refusal}");
+    assert_eq!(std::fs::metadata(&wal).unwrap().len(), length, "it was left alone");
+    put(&db, 3);
     db.close().unwrap();
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_eq!(markers::in_file(&path).unwrap(), [1, 2].into());
+    assert_eq!(markers::in_file(&path).unwrap(), [1, 2, 3].into());
 }

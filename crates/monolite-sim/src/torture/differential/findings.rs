@@ -65,7 +65,7 @@ impl Groups {
         if *count > EXAMPLES {
             return Ok(());
         }
-        setting.watch.note(&format!("differential: {}", difference.text()));
+        setting.watch.note(&format!("differential: broken: {}", difference.text()));
         let (small, difference) = make_smaller(setting, stage, &history, difference);
         let readable = text(&small);
         if !self.shapes.insert(shape(&small, &difference)) {

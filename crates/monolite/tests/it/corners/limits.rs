@@ -486,3 +486,95 @@ fn statistics_say_whether_pages_are_seen() {
     let (_directory, _, shared) = database(Options::new().sharing(monolite::Sharing::Shared));
     assert!(!shared.stats().is_tracking_pages);
 }
+
+#[test]
+fn the_last_handle_may_be_a_thread_local() {
+    thread_local! {
+        static DB: std::cell::RefCell<Option<Database>> = const { std::cell::RefCell::new(None) };
+    }
+    let (_directory, path, db) = database(limited());
+    let thread = thread::spawn(move || {
+        DB.set(Some(db));
+        DB.with_borrow(|db| {
+            let db = db.as_ref().unwrap();
+            db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
+            assert_eq!(read(db, "SELECT v FROM a"), 11);
+            db.transact_blocking(|tx| tx.execute(ADD, ()).wait()).unwrap();
+        });
+    });
+    thread.join().unwrap();
+    assert_eq!(read(&Database::open(&path).unwrap(), "SELECT v FROM a"), 12);
+}
+
+#[test]
+fn a_write_inside_of_the_last_attempt_of_a_transaction_is_told_so() {
+    let (_directory, _, db) = database(Options::new().transaction_attempts(1));
+    let inner = || db.write(|tx| tx.execute(ADD, ()));
+    for is_awaited in [false, true] {
+        let begin = Instant::now();
+        let told = Mutex::new(Vec::new());
+        let done = if is_awaited {
+            block_on(db.transact(|tx| {
+                let told = &told;
+                let inner = &inner;
+                async move {
+                    tx.query_row("SELECT v FROM a", (), number).await?;
+                    let said = inner().await.map_err(|error| error.kind());
+                    told.lock().unwrap().push(said);
+                    tx.execute("UPDATE a SET v = v + 100", ()).await
+                }
+            }))
+        } else {
+            db.transact_blocking(|tx| {
+                tx.query_row("SELECT v FROM a", (), number).wait()?;
+                told.lock().unwrap().push(inner().wait().map_err(|error| error.kind()));
+                tx.execute("UPDATE a SET v = v + 100", ()).wait()
+            })
+        };
+        assert_eq!(done.unwrap(), 1);
+        assert_eq!(*told.lock().unwrap(), [Ok(1), Err(ErrorKind::Invalid)]);
+        assert!(begin.elapsed() < SLACK, "nobody waited for the end of the lease");
+    }
+    assert_eq!(read(&db, "SELECT v FROM a"), 10 + 2 * 101);
+    assert_eq!(db.stats().transactions_leased, 2);
+}
+
+#[test]
+fn a_lease_that_ran_out_is_counted() {
+    let options = limited().transaction_attempts(1).lease_time_limit(LIMIT / 4);
+    let (_directory, _, db) = database(options);
+    let failed = db.transact_blocking(|tx| {
+        tx.query_row("SELECT v FROM a", (), number).wait()?;
+        // A conflict in the first attempt, and no end in time in the second.
+        drop(db.write(|tx| tx.execute(ADD, ())));
+        thread::sleep(LIMIT / 2);
+        tx.execute(ADD, ()).wait()
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(db.stats().transactions_leased, 1);
+}
+
+#[test]
+fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
+    let (_directory, _, db) = database(limited().readers(2));
+    let hanging: Vec<_> = (0..24)
+        .map(|_| {
+            let db = db.clone();
+            thread::spawn(move || {
+                let sleep = |_: &monolite::Tx<'_>| {
+                    thread::sleep(LIMIT * 2);
+                    Ok::<_, Error>(())
+                };
+                block_on(db.read(sleep)).map_err(|e| e.kind())
+            })
+        })
+        .collect();
+    thread::sleep(LIMIT / 2);
+    let begin = Instant::now();
+    let innocent = block_on(db.read(|tx| tx.query_row("SELECT v FROM a", (), number)));
+    assert!(begin.elapsed() < LIMIT * 5, "{:?}", begin.elapsed());
+    assert!(innocent.is_ok_and(|v| v == 10), "it came after those that had waited too long");
+    for thread in hanging {
+        assert_eq!(thread.join().unwrap(), Err(ErrorKind::Timeout));
+    }
+}

@@ -1,6 +1,8 @@
 //! What messages say.
 
 use std::error::Error as _;
+use std::thread;
+use std::time::Duration;
 
 use monolite::{Error, ErrorKind, Options};
 
@@ -65,4 +67,21 @@ fn an_error_says_everything_once() {
         }
         assert_eq!(format!("{:#}", anyhow::Error::from(error)), said);
     }
+}
+
+#[test]
+fn who_ran_no_statement_is_not_told_anothers() {
+    let limit = Duration::from_millis(100);
+    let options = Options::new().write_time_limit(limit).slow_transaction(limit / 2);
+    let (_directory, _, db) = database(options);
+    write(&db, "UPDATE a SET v = 4711");
+    let late = db.write(move |_| {
+        thread::sleep(limit * 2);
+        Ok::<_, Error>(())
+    });
+    let late = late.wait().unwrap_err().to_string();
+    assert!(late.contains("it ran no statement") && !late.contains("4711"), "{late}");
+    let slow = db.stats().slow_transactions;
+    assert!(slow.iter().any(|it| it.last_sql.is_empty()), "{slow:?}");
+    assert!(slow.iter().all(|it| !it.last_sql.contains("4711")), "{slow:?}");
 }

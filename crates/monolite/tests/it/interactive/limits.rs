@@ -59,6 +59,19 @@ fn a_result_of_a_hundred_megabytes_is_refused_and_the_transaction_goes_on() {
 }
 
 #[test]
+fn a_change_whose_result_is_too_large_is_not_committed() {
+    let (_directory, db) = accounts(Options::new().transaction_max_bytes(100_000));
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, 1)).wait().unwrap();
+    let much = "UPDATE account SET balance = 7 WHERE id = 1 RETURNING zeroblob(200000)";
+    let error = tx.query_map(much, (), |row| row.get::<_, Vec<u8>>(0)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("rolled back"), "{error}");
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(balance(&db, 1), 100);
+}
+
+#[test]
 fn options_out_of_range_are_refused_by_name() {
     let refused = |options: Options, name: &str| {
         let error = options.open(":memory:").unwrap_err();

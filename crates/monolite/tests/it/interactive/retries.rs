@@ -60,7 +60,8 @@ fn a_lease_is_over_in_time_and_the_others_go_on() {
             db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
         } else {
             // It is silent for as long as somebody else needs the writer, who gets it in the end.
-            db.write(|tx| tx.execute(ADD, (2, 1))).wait()?;
+            let other = || db.write(|tx| tx.execute(ADD, (2, 1))).wait();
+            std::thread::scope(|scope| scope.spawn(other).join().unwrap())?;
         }
         tx.execute(SET, (1, seen + 1)).wait()?;
         Ok(())
