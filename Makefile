@@ -2,12 +2,13 @@
 
 .PHONY: test gate bench
 
-# Whether it works here: formatting, tidy checks, tests, our scripts beside plain SQLite.
+# Whether it works here: formatting, tidy checks, tests.
 test:
 	@./scripts/setup test
 	cargo run --locked --quiet --package xtask -- test
 
-# What CI checks besides: lints, documentation, versions of rusqlite, torture, fuzzing.
+# What CI checks besides: lints, documentation, versions of rusqlite, our scripts beside plain
+# SQLite, torture, fuzzing.
 gate:
 	@./scripts/setup test
 	cargo run --locked --quiet --package xtask -- gate

@@ -54,13 +54,12 @@ struct Run {
     tally: Tally,
 }
 
-/// Runs the tests and our scripts.
+/// Runs the tests.
 pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     let mut run = Run::new();
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
     run.step("test", |tally| tests(root, tally));
-    run.step("conform", |_| conform::run(root));
     run.report()
 }
 
@@ -70,6 +69,7 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     run.step("clippy", |_| clippy(root));
     run.step("docs", |_| docs(root));
     run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
+    run.step("conform", |_| conform::run(root));
     run.step("torture", |tally| {
         tally.skipped += torture::run(root)?;
         Ok(())

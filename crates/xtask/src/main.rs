@@ -27,9 +27,9 @@ use anyhow::Context as _;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test                           fmt, tidy, tests, conform: what `make test` runs
-  gate                           clippy, docs, rusqlite range, torture, fuzz: what CI runs
-                                 besides
+  test                           fmt, tidy, tests: what `make test` runs
+  gate                           clippy, docs, rusqlite range, conform, torture, fuzz: what
+                                 CI runs besides
   tidy                           the checks of this repository that no other tool makes
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)

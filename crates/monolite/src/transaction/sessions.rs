@@ -139,6 +139,8 @@ struct Pool {
     /// One for each session that is open.
     watches: Vec<Arc<Watch>>,
     opening: usize,
+    /// Sessions that are being closed, outside of the lock.
+    closing: usize,
     next: u64,
     closed: bool,
     /// Threads that sleep until a session is free or gone. (A signal is a system call, also when
@@ -411,12 +413,15 @@ impl Sessions {
     fn vacate(&self, session: Box<Session>) {
         let mut pool = self.pool();
         let is_overdue = |watch: &Watch| self.is_overdue(watch, self.clock.now());
-        if pool.closed || pool.surplus(self.most, is_overdue) > 0 {
+        if !pool.closed && pool.surplus(self.most, is_overdue) > 0 {
             pool.watches.retain(|watch| !Arc::ptr_eq(watch, session.watch()));
+            pool.closing += 1;
             drop(pool);
             drop(session);
             pool = self.pool();
+            pool.closing -= 1;
         } else {
+            // If the pool is closed, whoever does that closes it.
             pool.vacant.push(session);
         }
         self.signal(pool);
@@ -466,7 +471,7 @@ impl Sessions {
                 pool.watches.retain(|watch| !Arc::ptr_eq(watch, session.watch()));
             }
             drop(sessions);
-            if pool.watches.is_empty() && pool.opening == 0 {
+            if pool.watches.is_empty() && pool.opening == 0 && pool.closing == 0 {
                 break;
             }
             pool = self.wait(pool, LOOK);
