@@ -95,6 +95,8 @@ struct Slot {
     state: Option<Box<State>>,
     /// Who has taken it.
     user: Option<ThreadId>,
+    /// Threads that wait for it. (A signal is a system call, also when nobody does.)
+    waiting: usize,
 }
 
 struct State {
@@ -175,8 +177,7 @@ impl Drop for Taken<'_> {
         }
         let mut slot = self.open.slot();
         (slot.state, slot.user) = (Some(state), None);
-        drop(slot);
-        self.open.put_back.notify_all();
+        self.open.signal(slot);
     }
 }
 
@@ -222,7 +223,7 @@ impl Open {
             is_managed,
             leased,
             began: engine.clock.now(),
-            slot: Mutex::new(Slot { state, user: None }),
+            slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
             put_back: Condvar::new(),
             is_abandoned: AtomicBool::new(false),
         }))
@@ -249,7 +250,7 @@ impl Open {
     fn take(&self) -> Result<Taken<'_>> {
         let mut slot = self.slot();
         let limit = self.engine.limits.read_time_limit;
-        let give_up = Instant::now() + limit;
+        let mut give_up = None;
         loop {
             if let Some(state) = slot.state.take() {
                 slot.user = Some(thread::current().id());
@@ -258,12 +259,24 @@ impl Open {
             if slot.user == Some(thread::current().id()) {
                 return Err(inside_itself());
             }
-            let left = give_up.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = give_up.get_or_insert(now + limit).saturating_duration_since(now);
             if left.is_zero() {
                 return Err(busy(limit));
             }
+            slot.waiting += 1;
             let waited = self.put_back.wait_timeout(slot, left);
             slot = waited.unwrap_or_else(PoisonError::into_inner).0;
+            slot.waiting -= 1;
+        }
+    }
+
+    /// Tells those who wait that the state is there, or gone.
+    fn signal(&self, slot: MutexGuard<'_, Slot>) {
+        let is_awaited = slot.waiting > 0;
+        drop(slot);
+        if is_awaited {
+            self.put_back.notify_all();
         }
     }
 
@@ -651,8 +664,9 @@ impl Open {
         self.let_go(&mut state);
         state.lease = None;
         state.steps = Steps::default();
-        self.slot().state = Some(state);
-        self.put_back.notify_all();
+        let mut slot = self.slot();
+        slot.state = Some(state);
+        self.signal(slot);
     }
 
     fn let_go(&self, state: &mut State) {
