@@ -426,14 +426,23 @@ impl Connection {
     }
 
     /// A statement that a closure forgot half-way (`mem::forget`) keeps its snapshot beyond the
-    /// transaction.
+    /// transaction. So does an R-Tree, when a statement has rolled the transaction back
+    /// (`OR ROLLBACK`): it closes what it reads with when SQLite has already looked whether anybody
+    /// reads. A transaction of no statement ends that.
     fn end_leftover_snapshot(&self) -> Result<()> {
-        if !self.is_in_transaction()
-            && self.raw().transaction_state(Some(MAIN_DB))? != TransactionState::None
-        {
+        if self.has_leftover_snapshot()? {
             self.reset_statements();
         }
+        if self.has_leftover_snapshot()? {
+            self.engine(Own::Begin)?;
+            self.engine(Own::Rollback)?;
+        }
         Ok(())
+    }
+
+    fn has_leftover_snapshot(&self) -> Result<bool> {
+        let state = self.raw().transaction_state(Some(MAIN_DB))?;
+        Ok(!self.is_in_transaction() && state != TransactionState::None)
     }
 
     /// Runs `end`, which a statement that was forgotten half-way can make busy.

@@ -75,6 +75,8 @@ pub(super) const SOUND: &str = "sound";
 pub(super) fn is_false_alarm(sql: &str, text: &str) -> bool {
     let is_check =
         sql.starts_with("PRAGMA integrity_check") || sql.starts_with("PRAGMA quick_check");
-    let accuses = |row: &str| row.contains("fts5: checksum mismatch");
+    let accuses = |row: &str| {
+        row.contains("fts5: checksum mismatch") || row.contains("fts5: corruption found")
+    };
     is_check && (text.ends_with("('ok')") || (text.matches(" ('").count() == 1 && accuses(text)))
 }

@@ -427,6 +427,42 @@ fn a_change_is_committed_whatever_statements_a_virtual_table_prepares_beside_it(
 }
 
 #[test]
+fn a_check_of_full_text_search_keeps_no_transaction_from_its_commit() {
+    let (_directory, _, db) = database(Options::new());
+    write(&db, "CREATE VIRTUAL TABLE f USING fts5(x)");
+    let tx = db.transaction().unwrap();
+    assert_eq!(ask(&tx, "SELECT count(*) FROM f"), 0);
+    write(&db, "INSERT INTO f VALUES ('blue red')");
+    tx.commit().wait().unwrap();
+    for check in ["PRAGMA integrity_check", "PRAGMA quick_check(f)"] {
+        let tx = db.transaction().unwrap();
+        tx.execute("DELETE FROM a WHERE v < 0", ()).wait().unwrap();
+        tx.query_map(check, (), |_| Ok(())).wait().unwrap();
+        tx.commit().wait().unwrap();
+    }
+}
+
+#[test]
+fn an_r_tree_in_a_transaction_that_a_statement_rolls_back_keeps_no_connection() {
+    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    write(&db, "CREATE VIRTUAL TABLE r USING rtree(id, low, high); CREATE TABLE u(v UNIQUE)");
+    write(&db, "INSERT INTO u VALUES (1)");
+    for _ in 0..3 {
+        let tx = db.transaction().unwrap();
+        tx.execute("INSERT INTO r VALUES (8, 1, 2)", ()).wait().unwrap();
+        assert_eq!(failing(&tx, "INSERT OR ROLLBACK INTO u VALUES (1)"), ErrorKind::Constraint);
+        drop(tx);
+        assert_eq!(ask(&db.transaction().unwrap(), "SELECT count(*) FROM r"), 0);
+        let rolled_back = db.write(|tx| {
+            tx.execute("INSERT INTO r VALUES (8, 1, 2)", ())?;
+            tx.execute("INSERT OR ROLLBACK INTO u VALUES (1)", ())
+        });
+        assert_eq!(rolled_back.wait().unwrap_err().kind(), ErrorKind::Constraint);
+        assert_eq!(ask_writer(&db, "SELECT count(*) FROM r"), 0);
+    }
+}
+
+#[test]
 fn no_query_makes_statistics() {
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
         let (_directory, _, db) = database(Options::new().sharing(sharing));
