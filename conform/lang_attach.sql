@@ -5,7 +5,7 @@ INSERT INTO t VALUES (1);
 ATTACH ':memory:' AS other;
 ATTACH DATABASE 'file:x?mode=memory' AS other;
 ATTACH '' AS scratch;
-ATTACH 'a' || 'b' AS other;
+ATTACH ':mem' || 'ory:' AS other;
 SELECT * FROM other.t;
 CREATE TABLE other.x(a);
 BEGIN;
