@@ -219,7 +219,8 @@ fn the_snapshot_that_most_transactions_keep_stays() {
     for tx in &open {
         change(tx, "UPDATE account SET balance = 7 WHERE id = 3");
     }
-    // On a busy machine one of the others may find its connection as it left it.
+    // On a busy machine a slow statement makes its transaction a long one, which keeps its
+    // connection and needs no replay.
     let (independent, replayed) = ways(&db);
     assert_eq!(independent, 3, "the first two, and the last");
     assert!((3..=4).contains(&replayed), "{replayed}");
