@@ -20,24 +20,30 @@
 //! # Not here
 //! What only overlays do: `overlay`.
 
+mod budget;
+mod figures;
+mod keys;
 mod schema;
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use budget::MemoryLimit;
 use rusqlite::config::DbConfig;
+use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::hooks::AuthContext;
-use rusqlite::{ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
+use rusqlite::{Batch, ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
 use crate::counts::Counts;
-use crate::memory::Budget;
 use crate::overlay::{self, OverlayState};
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::signals::{Signals, Traits};
+use crate::stack::Stack;
 use crate::statements::{Own, Prepared};
 use crate::surroundings;
 use crate::untrusted::{self, Untrusted};
@@ -158,34 +164,26 @@ pub struct Connection {
     overdue: Arc<dyn Fn() -> bool + Send + Sync>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
+    /// That of the profile for untrusted SQL.
+    stack: Option<Stack>,
     busy_timeout: Duration,
     pub(crate) overlay: Option<OverlayState>,
     /// Whether its file's pages are all read through the page cache, once that was asked.
     pub(crate) is_trackable: Cell<Option<bool>>,
     /// A schema cookie, and whether that schema has virtual tables.
     pub(crate) virtual_tables: Cell<Option<(u32, bool)>>,
+    /// Whether there may be virtual tables, see `schema`.
+    may_have_virtual_tables: Cell<Option<bool>>,
+    /// Whether a transaction was begun and neither committed nor rolled back here.
+    has_begun: Cell<bool>,
+    /// Whether the open transaction may have changed the schema.
+    has_changed_schema: Cell<bool>,
+    /// Whether nobody else changes the database.
+    is_only_writer: bool,
     control: Option<Arc<WalControl>>,
     keeps_pages: bool,
     /// The number of a commit that the open transaction sees, with all before it.
     sequence: Cell<u64>,
-}
-
-/// What transactions on a connection may allocate.
-struct MemoryLimit {
-    /// Within one transaction, its page cache included.
-    bytes: u64,
-    /// What statements may keep from one transaction to the next.
-    kept_bytes: i64,
-    /// What transactions have left behind since statements were last forgotten.
-    kept: Cell<i64>,
-}
-
-impl MemoryLimit {
-    fn new(profile: &Untrusted, cache_kib: u64) -> MemoryLimit {
-        let bytes = profile.memory_bytes.saturating_add(cache_kib.saturating_mul(1_024));
-        let kept_bytes = i64::try_from(profile.memory_bytes / 4).unwrap_or(i64::MAX);
-        MemoryLimit { bytes, kept_bytes, kept: Cell::new(0) }
-    }
 }
 
 impl Connection {
@@ -217,11 +215,12 @@ impl Connection {
             untrusted::apply(&inner, profile)?;
         }
         let is_untrusted = settings.untrusted.is_some();
+        let stack = is_untrusted.then(Stack::new).transpose().map_err(no_stack)?;
         let signals = Arc::new(Signals::new(is_untrusted));
         install_hooks(&mut inner, &signals, &settings.overdue)?;
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
         let overdue = Arc::clone(&settings.overdue);
-        let prepared = Prepared::new(inner);
+        let prepared = Prepared::new(inner, role != Role::Reader);
         let progress_interval =
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
         let memory = settings.untrusted.as_ref().map(|it| MemoryLimit::new(it, settings.cache_kib));
@@ -234,10 +233,15 @@ impl Connection {
             overdue,
             progress_interval,
             memory,
+            stack,
             busy_timeout: settings.busy_timeout,
             overlay,
             is_trackable: Cell::new(None),
             virtual_tables: Cell::new(None),
+            may_have_virtual_tables: Cell::new(None),
+            is_only_writer: role == Role::Writer && settings.control.is_some(),
+            has_changed_schema: Cell::new(false),
+            has_begun: Cell::new(false),
             control: settings.control.clone().filter(|_| role.only_reads()),
             // They would count as memory that the last transaction has left behind.
             keeps_pages: !is_untrusted,
@@ -280,30 +284,23 @@ impl Connection {
         self.prepared.with(sql, &self.signals, run)
     }
 
+    /// Runs each statement of `sql` to its first row or its end.
+    ///
+    /// # Errors
+    /// Those of SQLite; the statements before the one that failed have been run.
+    pub fn execute_batch(&self, sql: &str) -> Result<()> {
+        let mut batch = Batch::new(self.raw(), sql);
+        while let Some(mut statement) = batch.next()? {
+            statement.raw_query().next()?;
+            drop(statement);
+            self.signals.start_statement();
+        }
+        Ok(())
+    }
+
     /// The flags its hooks set.
     pub fn signals(&self) -> &Signals {
         &self.signals
-    }
-
-    /// Limits what the transaction that begins now may allocate on this thread, if the connection
-    /// has such a limit.
-    pub fn start_budget(&self) -> Option<Budget> {
-        self.memory.as_ref().map(|limit| Budget::start(limit.bytes))
-    }
-
-    /// Ends what [`Connection::start_budget`] began, and tells whether an allocation was refused.
-    /// Prepared statements are forgotten when what was left behind has become too much.
-    pub fn end_budget(&self, budget: Option<Budget>) -> bool {
-        let (Some(budget), Some(limit)) = (budget, &self.memory) else { return false };
-        let kept = limit.kept.get().saturating_add(budget.in_use()).max(0);
-        let is_exceeded = budget.is_exceeded();
-        drop(budget);
-        let is_much = kept > limit.kept_bytes;
-        if is_much {
-            self.prepared.forget_users();
-        }
-        limit.kept.set(if is_much { 0 } else { kept });
-        is_exceeded
     }
 
     /// A handle with which another thread can end this connection's snapshot.
@@ -364,7 +361,13 @@ impl Connection {
     }
 
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
+        self.memory.iter().for_each(MemoryLimit::begin);
         self.engine(own)?;
+        self.has_begun.set(true);
+        self.has_changed_schema.set(false);
+        if !self.is_only_writer {
+            self.may_have_virtual_tables.set(None);
+        }
         self.counts.start(self.raw());
         self.verify_schema().inspect_err(|_| {
             // Its failure leaves the transaction open, and the next BEGIN reports it.
@@ -410,6 +413,9 @@ impl Connection {
         self.refuse_to_overlay("COMMIT")?;
         let end = || self.end_statements_if_busy(|| self.engine(Own::Commit));
         let result = self.signals.allowing_commit(end);
+        if result.is_ok() {
+            self.has_begun.set(false);
+        }
         self.end_leftover_snapshot()?;
         result
     }
@@ -419,10 +425,17 @@ impl Connection {
     /// # Errors
     /// Those of SQLite; none when no transaction is open.
     pub fn rollback(&self) -> Result<()> {
+        let has_begun = self.has_begun.take();
+        let leaves_memory = match self.is_in_transaction() {
+            true => self.may_write() && self.may_leave_memory(),
+            // A statement has rolled it back.
+            false => has_begun,
+        };
         if self.is_in_transaction() {
             self.end_statements_if_busy(|| self.engine(Own::Rollback))?;
         }
-        self.end_leftover_snapshot()
+        self.end_leftover_snapshot()?;
+        if leaves_memory { self.forget_schema() } else { Ok(()) }
     }
 
     /// A statement that a closure forgot half-way (`mem::forget`) keeps its snapshot beyond the
@@ -476,7 +489,7 @@ impl Connection {
             Savepoint::Group => Own::UndoGroup,
             Savepoint::Member => Own::UndoMember,
         })?;
-        self.verify_schema()
+        self.forget_what_was_undone()
     }
 
     /// Closes `savepoint` and keeps what was done.
@@ -504,7 +517,7 @@ impl Connection {
         };
         let sql = format!("{verb} monolite_user_{depth}");
         self.signals.as_engine(|| self.raw().execute_batch(&sql))?;
-        if what == UserSavepoint::Undo { self.verify_schema() } else { Ok(()) }
+        if what == UserSavepoint::Undo { self.forget_what_was_undone() } else { Ok(()) }
     }
 
     /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so
@@ -652,6 +665,11 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.revoker.disconnect();
     }
+}
+
+fn no_stack(error: io::Error) -> rusqlite::Error {
+    let text = format!("no address space for the stack of the profile for untrusted SQL: {error}");
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
 }
 
 fn open_flags(role: Role) -> OpenFlags {

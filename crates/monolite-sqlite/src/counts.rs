@@ -10,10 +10,14 @@
 //! whatever SQLite's own figure is: that of a statement before. (A statement that changes no rows
 //! sets it to 0 or leaves it, by its kind, so nothing is lost.) SQLite's own figure of the rowid
 //! inserted last can be set, and is.
+//!
+//! Rows that a virtual table writes on the engine's demand are left out of the figures. SQLite's
+//! own figure of the latest statement tells of such a row then, and stands for what it was before
+//! until another statement has changed it ([`Counts::during_own_work`]).
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Result, ffi};
 
@@ -22,6 +26,16 @@ use rusqlite::{Result, ffi};
 pub(crate) struct Counts {
     /// `sqlite3_total_changes64` at the start.
     total_before: AtomicI64,
+    /// SQLite's two figures behind the engine's own work, and the number of changes before it.
+    hidden: Mutex<Option<Hidden>>,
+}
+
+/// As long as SQLite has the first two figures, `changes` is the right one.
+#[derive(Clone, Copy, Debug)]
+struct Hidden {
+    total: i64,
+    latest: i64,
+    changes: i64,
 }
 
 impl Counts {
@@ -41,6 +55,50 @@ impl Counts {
             ffi::sqlite3_total_changes64(db)
         };
         self.total_before.store(total, Ordering::Relaxed);
+        *self.hidden() = None;
+    }
+
+    fn hidden(&self) -> MutexGuard<'_, Option<Hidden>> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work`, which is none of the transaction's, so that no figure tells of it.
+    pub(crate) fn during_own_work<T>(
+        &self,
+        connection: &rusqlite::Connection,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        // SAFETY: the handle is open for as long as the borrow, and used by this thread alone.
+        let figures = || unsafe {
+            let db = connection.handle();
+            (ffi::sqlite3_total_changes64(db), ffi::sqlite3_changes64(db))
+        };
+        // SAFETY: as above.
+        let (rowid, changes) = unsafe {
+            let db = connection.handle();
+            (ffi::sqlite3_last_insert_rowid(db), self.changes_of(db))
+        };
+        let (total_before, _) = figures();
+        let result = work();
+        let (total, latest) = figures();
+        // SAFETY: as above.
+        unsafe { ffi::sqlite3_set_last_insert_rowid(connection.handle(), rowid) };
+        if total != total_before {
+            self.total_before.fetch_add(total - total_before, Ordering::Relaxed);
+            *self.hidden() = Some(Hidden { total, latest, changes });
+        }
+        result
+    }
+
+    /// Whether a trigger of the transaction's first change would be told the figure of a statement
+    /// before: SQLite's own figure is what it was until a trigger has changed rows itself, and then
+    /// the two cannot be told apart.
+    pub(crate) fn has_foreign_changes(&self, connection: &rusqlite::Connection) -> bool {
+        // SAFETY: the handle is open for as long as the borrow.
+        unsafe {
+            let db = connection.handle();
+            self.total_of(db) == 0 && ffi::sqlite3_changes64(db) != 0
+        }
     }
 
     pub(crate) fn changes(&self, connection: &rusqlite::Connection) -> u64 {
@@ -64,7 +122,15 @@ impl Counts {
     /// As for `total_of`.
     unsafe fn changes_of(&self, db: *mut ffi::sqlite3) -> i64 {
         // SAFETY: the caller vouches for `db`.
-        unsafe { if self.total_of(db) == 0 { 0 } else { ffi::sqlite3_changes64(db) } }
+        let (total, latest, since) = unsafe {
+            let total = ffi::sqlite3_total_changes64(db);
+            (total, ffi::sqlite3_changes64(db), self.total_of(db))
+        };
+        match *self.hidden() {
+            _ if since == 0 => 0,
+            Some(hidden) if (hidden.total, hidden.latest) == (total, latest) => hidden.changes,
+            _ => latest,
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::slice;
 
+use hashbrown::HashMap;
 use rusqlite::{Result, ffi};
 
 /// Longest text to look for, or set of characters to trim, in bytes. With a value of 1 MiB the
@@ -156,12 +157,13 @@ impl<'c> Call<'c> {
         if !self.short(set) {
             return;
         }
-        let set = characters(set);
-        while start && let Some(first) = set.iter().find(|it| text.starts_with(it)) {
-            text = &text[first.len()..];
+        let set = Characters::of(set);
+        while start && let Some(length) = set.first(|length| text.get(..length)) {
+            text = &text[length..];
         }
-        while end && let Some(last) = set.iter().find(|it| text.ends_with(it)) {
-            text = &text[..text.len() - last.len()];
+        let tail = |text: &'c [u8], length| text.get(text.len().checked_sub(length)?..);
+        while end && let Some(length) = set.first(|length| tail(text, length)) {
+            text = &text[..text.len() - length];
         }
         self.return_text(text);
     }
@@ -244,6 +246,31 @@ unsafe fn text_of<'v>(value: *mut ffi::sqlite3_value) -> Option<&'v [u8]> {
 
 fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
     text.windows(pattern.len()).position(|window| window == pattern)
+}
+
+/// A set of characters, in the order in which SQLite compares them.
+struct Characters<'t> {
+    places: HashMap<&'t [u8], usize>,
+    lengths: Vec<usize>,
+}
+
+impl<'t> Characters<'t> {
+    fn of(text: &'t [u8]) -> Characters<'t> {
+        let mut places = HashMap::new();
+        for (place, character) in characters(text).into_iter().enumerate() {
+            places.entry(character).or_insert(place);
+        }
+        let mut lengths: Vec<usize> = places.keys().map(|character| character.len()).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        Characters { places, lengths }
+    }
+
+    /// The length of the first of them that `piece`, given its length, is equal to.
+    fn first(&self, piece: impl Fn(usize) -> Option<&'t [u8]>) -> Option<usize> {
+        let place = |length: &usize| Some((*self.places.get(piece(*length)?)?, *length));
+        self.lengths.iter().filter_map(place).min().map(|(_, length)| length)
+    }
 }
 
 /// The characters of a text up to its first NUL, as SQLite splits it.

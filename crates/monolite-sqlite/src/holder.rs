@@ -3,7 +3,9 @@
 //! # Algorithm
 //! Asking the file itself (`F_GETLK`) would need a descriptor of the database, and closing any
 //! descriptor of it drops all POSIX locks this process holds on the file. So the kernel's list of
-//! locks is read instead (`/proc/locks`, Linux only) and matched by inode.
+//! locks is read instead (`/proc/locks`, Linux only) and matched by device and inode. Where a file
+//! system tells another device there than by `stat` (btrfs), nobody is named rather than the wrong
+//! one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,19 +19,44 @@ use std::path::Path;
 pub fn lock_holder(path: &Path) -> Option<String> {
     let meta = fs::metadata(path).ok()?;
     let table = fs::read_to_string("/proc/locks").ok()?;
-    let pid = holder_in(&table, meta.ino(), std::process::id())?;
+    let pid = holder_in(&table, place_of(&meta), std::process::id())?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = name.trim();
     Some(if name.is_empty() { format!("pid {pid}") } else { format!("pid {pid} ({name})") })
 }
 
-/// Finds the pid in a line such as `1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`.
-fn holder_in(table: &str, inode: u64, own_pid: u32) -> Option<u32> {
-    table.lines().find_map(|line| {
+/// Whether this process holds a POSIX lock on `path`, where the system tells.
+///
+/// `false` when it does not tell, and when the lock was lost, as any descriptor of the file was
+/// closed.
+pub fn holds_lock(path: &Path) -> bool {
+    let Ok(meta) = fs::metadata(path) else { return false };
+    let Ok(table) = fs::read_to_string("/proc/locks") else { return false };
+    locks(&table).any(|lock| lock == (std::process::id(), place_of(&meta)))
+}
+
+/// A device and an inode.
+type Place = ((u32, u32), u64);
+
+fn place_of(meta: &fs::Metadata) -> Place {
+    ((rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())), meta.ino())
+}
+
+fn holder_in(table: &str, file: Place, own_pid: u32) -> Option<u32> {
+    let is_another = |(pid, place): &(u32, Place)| *place == file && *pid != own_pid && *pid != 0;
+    locks(table).find(is_another).map(|(pid, _)| pid)
+}
+
+/// The POSIX locks in lines such as `1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`, each with
+/// its process and its file.
+fn locks(table: &str) -> impl Iterator<Item = (u32, Place)> {
+    table.lines().filter_map(|line| {
         let mut fields = line.split_whitespace().skip_while(|f| *f != "POSIX").skip(3);
         let pid: u32 = fields.next()?.parse().ok()?;
-        let file_inode: u64 = fields.next()?.rsplit(':').next()?.parse().ok()?;
-        (file_inode == inode && pid != own_pid && pid != 0).then_some(pid)
+        let mut place = fields.next()?.split(':');
+        let mut number = || u32::from_str_radix(place.next()?, 16).ok();
+        let device = (number()?, number()?);
+        Some((pid, (device, place.next()?.parse().ok()?)))
     })
 }
 
@@ -37,19 +64,22 @@ fn holder_in(table: &str, inode: u64, own_pid: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const DEVICE: (u32, u32) = (0xfe, 0);
+
     const TABLE: &str = "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 1073741826 1073742335\n\
                          2: FLOCK  ADVISORY  WRITE 99 fe:00:77 0 EOF\n\
                          3: POSIX  ADVISORY  READ 42 fe:00:77 128 128\n";
 
     #[test]
-    fn the_holder_is_found_by_inode() {
-        assert_eq!(holder_in(TABLE, 5678, 1), Some(1234));
-        assert_eq!(holder_in(TABLE, 77, 1), Some(42));
+    fn the_holder_is_found_by_device_and_inode() {
+        assert_eq!(holder_in(TABLE, (DEVICE, 5678), 1), Some(1234));
+        assert_eq!(holder_in(TABLE, (DEVICE, 77), 1), Some(42));
+        assert_eq!(holder_in(TABLE, ((0xfe, 1), 77), 1), None);
     }
 
     #[test]
     fn our_own_locks_and_other_files_name_nobody() {
-        assert_eq!(holder_in(TABLE, 5678, 1234), None);
-        assert_eq!(holder_in(TABLE, 1, 1), None);
+        assert_eq!(holder_in(TABLE, (DEVICE, 5678), 1234), None);
+        assert_eq!(holder_in(TABLE, (DEVICE, 1), 1), None);
     }
 }

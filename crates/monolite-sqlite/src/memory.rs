@@ -172,6 +172,11 @@ impl Budget {
         self.given - LEFT.get()
     }
 
+    /// Whether an allocation of this thread failed because it did not fit the running budget.
+    pub(crate) fn was_exceeded() -> bool {
+        EXCEEDED.get()
+    }
+
     /// Whether an allocation failed because it did not fit.
     pub(crate) fn is_exceeded(&self) -> bool {
         EXCEEDED.get()

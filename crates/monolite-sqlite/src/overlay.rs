@@ -18,6 +18,7 @@
 //! How files and wal-index of an overlay work: `vfs::overlay`.
 
 use std::cell::Cell;
+use std::fmt;
 
 use rusqlite::{Result, ffi};
 
@@ -119,37 +120,79 @@ impl Connection {
 /// # Errors
 /// The reason why overlays are not available. Write transactions have to be kept then in another
 /// way.
-pub fn test_overlay(guard: &Connection, overlay: &Connection) -> std::result::Result<(), String> {
-    let said = |error: rusqlite::Error| format!("overlays cannot be used: {error}");
-    guard.begin_read().map_err(said)?;
+pub fn test_overlay(guard: &Connection, overlay: &Connection) -> std::result::Result<(), Unfit> {
+    guard.begin_read()?;
     let outcome = test_on(guard, overlay);
-    let ended = overlay.rollback().and(guard.rollback()).map_err(said);
-    outcome.and(ended)
+    let ended = overlay.rollback().and(guard.rollback());
+    outcome.and(Ok(ended?))
 }
 
-fn test_on(guard: &Connection, overlay: &Connection) -> std::result::Result<(), String> {
-    let said = |error: rusqlite::Error| format!("overlays cannot be used: {error}");
-    let seen = Glance::of(guard).map_err(said)?;
-    let snapshot = guard.snapshot().ok_or(
-        "overlays cannot be used: the wal-index is shared with other processes, or its header is \
-         not that of version 3007000",
-    )?;
-    let before = guard.index_words().map_err(said)?;
+/// Why overlays are not available.
+#[derive(Debug)]
+pub enum Unfit {
+    /// SQLite keeps its wal-index in another way.
+    Layout(String),
+    /// SQLite failed.
+    Failed(rusqlite::Error),
+}
+
+impl Unfit {
+    /// Whether it may be otherwise in a moment: something was lacking (descriptors, memory, space),
+    /// or somebody was in the way. Other I/O errors are not among these: an overlay that does not
+    /// fit this SQLite fails with one each time.
+    pub fn may_pass(&self) -> bool {
+        use rusqlite::ErrorCode as Code;
+        let passing = [
+            Code::CannotOpen,
+            Code::DatabaseBusy,
+            Code::DiskFull,
+            Code::OperationInterrupted,
+            Code::OutOfMemory,
+        ];
+        match self {
+            Unfit::Layout(_) => false,
+            Unfit::Failed(error) => {
+                error.sqlite_error_code().is_some_and(|code| passing.contains(&code))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Layout(reason) => write!(f, "overlays cannot be used: {reason}"),
+            Unfit::Failed(error) => write!(f, "overlays cannot be used: {error}"),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Unfit {
+    fn from(error: rusqlite::Error) -> Unfit {
+        Unfit::Failed(error)
+    }
+}
+
+fn test_on(guard: &Connection, overlay: &Connection) -> std::result::Result<(), Unfit> {
+    let seen = Glance::of(guard)?;
+    let snapshot = guard.snapshot().ok_or_else(|| {
+        let reason = "the wal-index is shared with other processes, or its header is not that of \
+                      version 3007000";
+        Unfit::Layout(reason.into())
+    })?;
+    let before = guard.index_words()?;
     check_index(&before, &snapshot, &seen)?;
     for _ in 0..2 {
-        overlay.begin_on(&snapshot).map_err(said)?;
-        expect(
-            Glance::of(overlay).map_err(said)? == seen,
-            "it shows something else than its guard",
-        )?;
+        overlay.begin_on(&snapshot)?;
+        expect(Glance::of(overlay)? == seen, "it shows something else than its guard")?;
         let changed = seen.user_version.wrapping_add(1);
-        set_user_version(overlay, changed).map_err(said)?;
-        let own = Glance::of(overlay).map_err(said)?;
+        set_user_version(overlay, changed)?;
+        let own = Glance::of(overlay)?;
         expect(own.user_version == changed, "it does not see its own change")?;
-        expect(Glance::of(guard).map_err(said)? == seen, "its guard sees its change")?;
-        overlay.rollback().map_err(said)?;
+        expect(Glance::of(guard)? == seen, "its guard sees its change")?;
+        overlay.rollback()?;
     }
-    let after = guard.index_words().map_err(said)?;
+    let after = guard.index_words()?;
     // Another connection may have committed meanwhile.
     let is_same_commit = header_in(&before, 0) == header_in(&after, 0);
     let is_untouched = before[PAGE_NUMBERS..] == after[PAGE_NUMBERS..];
@@ -191,8 +234,8 @@ fn set_user_version(connection: &Connection, version: i32) -> Result<()> {
     connection.signals().as_engine(|| connection.raw().execute_batch(&sql))
 }
 
-fn expect(holds: bool, otherwise: &str) -> std::result::Result<(), String> {
-    if holds { Ok(()) } else { Err(format!("overlays cannot be used: {otherwise}")) }
+fn expect(holds: bool, otherwise: &str) -> std::result::Result<(), Unfit> {
+    if holds { Ok(()) } else { Err(Unfit::Layout(otherwise.into())) }
 }
 
 /// Checks the first region of the live wal-index against what is known of `snapshot`, which it may
@@ -201,7 +244,7 @@ fn check_index(
     words: &[u32],
     snapshot: &Snapshot,
     seen: &Glance,
-) -> std::result::Result<(), String> {
+) -> std::result::Result<(), Unfit> {
     let header = &snapshot.header;
     let last_frame = header.last_frame();
     // An empty WAL has neither.

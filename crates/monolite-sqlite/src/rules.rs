@@ -118,6 +118,14 @@ pub(crate) fn may_change(action: &AuthAction<'_>) -> bool {
     }
 }
 
+/// Whether `action` is a call of `changes()`.
+pub(crate) fn asks_changes(action: &AuthAction<'_>) -> bool {
+    match action {
+        AuthAction::Function { function_name } => is_one_of(&["changes"], function_name),
+        _ => false,
+    }
+}
+
 fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| name.eq_ignore_ascii_case(known))
 }

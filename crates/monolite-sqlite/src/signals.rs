@@ -7,13 +7,13 @@
 //! - The switches of `as_engine` and `allowing_commit` go back when their body panics, too.
 
 use std::ops::{BitOr, BitOrAssign};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::verb::Verb;
-use crate::{rules, tracking, untrusted};
+use crate::{names, rules, tracking, untrusted};
 
 /// What the authorizer tells of a statement: a set of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,9 @@ impl Traits {
     /// It may change the database although SQLite calls it one that only reads.
     const MAY_CHANGE: Traits = Traits(16);
     /// It is `CREATE`, `DROP`, `ALTER`, `ANALYZE` or `REINDEX`.
-    const DEFINES: Traits = Traits(32);
+    pub(crate) const DEFINES: Traits = Traits(32);
+    /// It calls `changes()`, or a trigger that it fires does.
+    const ASKS_CHANGES: Traits = Traits(64);
     /// What has to be made good before the next statement is prepared.
     pub(crate) const UNSETTLED: Traits = Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0);
 
@@ -69,6 +71,11 @@ impl Traits {
         self.has(Traits::MAY_CHANGE)
     }
 
+    /// Whether the statement, or a trigger that it fires, calls `changes()`.
+    pub fn asks_changes(self) -> bool {
+        self.has(Traits::ASKS_CHANGES)
+    }
+
     /// Whether the statement changes something else than rows, and so has no number of them: SQLite
     /// gives that of the statement before, or of what a virtual table did meanwhile.
     pub fn counts_no_rows(self) -> bool {
@@ -87,6 +94,7 @@ impl Traits {
         add(tracking::changes_statistics(action), Traits::STATISTICS);
         add(rules::is_report(action), Traits::REPORT);
         add(rules::may_change(action), Traits::MAY_CHANGE);
+        add(rules::asks_changes(action), Traits::ASKS_CHANGES);
         traits
     }
 }
@@ -114,6 +122,10 @@ pub struct Signals {
     interrupted: AtomicBool,
     revoked: AtomicBool,
     traits: AtomicU8,
+    /// `SELECT`s of the statement that is being prepared.
+    selects: AtomicU32,
+    /// Columns that it reads, each time that it names one.
+    columns: AtomicU32,
     denial: Mutex<Option<String>>,
 }
 
@@ -185,6 +197,24 @@ impl Signals {
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
+    /// A user's next statement is about to be prepared.
+    pub fn start_statement(&self) {
+        self.selects.store(0, Ordering::Relaxed);
+        self.columns.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts what a statement is made of, and says so when it is too much.
+    fn count(&self, action: &AuthAction<'_>) -> Option<String> {
+        let (number, what) = match action {
+            AuthAction::Select => (&self.selects, untrusted::Part::Select),
+            AuthAction::Read { .. } => (&self.columns, untrusted::Part::Column),
+            _ => return None,
+        };
+        let counted = number.load(Ordering::Relaxed) + 1;
+        number.store(counted, Ordering::Relaxed);
+        what.refusal(counted)
+    }
+
     /// Lets the engine's own statements pass the authorizer while `run` runs.
     pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
         let _switch = Switch::turn_on(&self.engine_statement);
@@ -215,8 +245,16 @@ impl Signals {
             return Authorization::Deny;
         }
         self.add(Traits::of(&context.action, context.database_name));
-        let untrusted = |action| untrusted::refusal(action).filter(|_| self.is_untrusted);
-        let general = || rules::refusal(&context.action, context.database_name);
+        let untrusted = |action| {
+            if !self.is_untrusted {
+                return None;
+            }
+            untrusted::refusal(action).or_else(|| self.count(action))
+        };
+        let general = || {
+            let rule = rules::refusal(&context.action, context.database_name);
+            rule.or_else(|| names::refusal(&context.action))
+        };
         match general().or_else(|| untrusted(&context.action)) {
             None => Authorization::Allow,
             Some(reason) => {

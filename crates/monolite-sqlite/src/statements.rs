@@ -10,8 +10,11 @@
 //! - The engine's statements are kept apart, those for savepoints too: were they found by their
 //!   text, a member could run `COMMIT` without the authorizer being asked.
 //! - A statement that changes the schema or the statistics is not kept, so the authorizer sees it
-//!   each time, and whoever has to act upon such a change is told of each. Nor is one that explains
-//!   another: it is not run, and so SQLite does not notice that its plan is out of date.
+//!   each time, and whoever has to act upon such a change is told of each; not even where it
+//!   changes nothing now (`DROP … IF EXISTS`) and so is one that only reads. Nor is one that
+//!   explains another: it is not run, and so SQLite does not notice that its plan is out of date.
+//! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
+//!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
 
 use std::cell::RefCell;
@@ -20,6 +23,7 @@ use std::ptr::NonNull;
 use hashbrown::HashMap;
 use rusqlite::{Result, Statement};
 
+use crate::names;
 use crate::signals::{Signals, Traits};
 use crate::verb::Verb;
 
@@ -44,10 +48,14 @@ pub(crate) enum Own {
     CloseUser,
     OpenFlush,
     CloseFlush,
+    FindNames,
+    FindKey,
+    SweepKeys,
+    StoreKey,
 }
 
 impl Own {
-    const COUNT: usize = Own::CloseFlush as usize + 1;
+    const COUNT: usize = Own::StoreKey as usize + 1;
 
     fn sql(self) -> &'static str {
         match self {
@@ -67,6 +75,20 @@ impl Own {
             Own::CloseUser => "RELEASE monolite_user",
             Own::OpenFlush => "SAVEPOINT monolite_flush",
             Own::CloseFlush => "RELEASE monolite_flush",
+            Own::FindNames => names::FIND,
+            Own::FindKey => {
+                "SELECT outcome FROM monolite_idempotency WHERE key = ?1 AND expires > \
+                 unixepoch('now')"
+            }
+            Own::SweepKeys => {
+                "DELETE FROM monolite_idempotency WHERE key IN (SELECT key FROM \
+                 monolite_idempotency WHERE expires <= unixepoch('now') ORDER BY expires LIMIT ?1)"
+            }
+            Own::StoreKey => {
+                "INSERT INTO monolite_idempotency(key, outcome, expires) VALUES (?1, ?2, \
+                 unixepoch('now') + ?3) ON CONFLICT(key) DO UPDATE SET outcome = excluded.outcome, \
+                 expires = excluded.expires"
+            }
         }
     }
 }
@@ -97,8 +119,10 @@ impl Kept {
     }
 
     /// Whether it may be found again by its text.
-    fn may_stay(&self) -> bool {
-        !self.traits.has(Traits::SCHEMA | Traits::STATISTICS) && self.statement.is_explain() == 0
+    fn may_stay(&self, may_write: bool) -> bool {
+        let changing = Traits::SCHEMA | Traits::STATISTICS | Traits::DEFINES;
+        let is_refused = !may_write && !self.statement.readonly();
+        !self.traits.has(changing) && self.statement.is_explain() == 0 && !is_refused
     }
 }
 
@@ -106,6 +130,8 @@ impl Kept {
 pub(crate) struct Prepared {
     /// Owned; from `Box::into_raw`. The statements below borrow it.
     connection: NonNull<rusqlite::Connection>,
+    /// Whether its users may write.
+    may_write: bool,
     by_text: RefCell<HashMap<Box<str>, Kept>>,
     own: RefCell<[Option<Statement<'static>>; Own::COUNT]>,
 }
@@ -115,9 +141,9 @@ pub(crate) struct Prepared {
 unsafe impl Send for Prepared {}
 
 impl Prepared {
-    pub(crate) fn new(connection: rusqlite::Connection) -> Prepared {
+    pub(crate) fn new(connection: rusqlite::Connection, may_write: bool) -> Prepared {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
-        Prepared { connection, by_text: RefCell::default(), own: RefCell::default() }
+        Prepared { connection, may_write, by_text: RefCell::default(), own: RefCell::default() }
     }
 
     pub(crate) fn connection(&self) -> &rusqlite::Connection {
@@ -160,13 +186,13 @@ impl Prepared {
         };
         if let Some(statement) = kept.get_mut(sql) {
             let result = statement.run(signals, run);
-            if !statement.may_stay() {
+            if !statement.may_stay(self.may_write) {
                 kept.remove(sql);
             }
             return Ok(result);
         }
         let mut prepared = self.prepare_kept(sql, signals)?;
-        if !prepared.may_stay() {
+        if !prepared.may_stay(self.may_write) {
             return Ok(prepared.run(signals, run));
         }
         if kept.len() >= KEPT {
@@ -178,6 +204,7 @@ impl Prepared {
 
     fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
         let before = signals.take_all();
+        signals.start_statement();
         let prepared = self.prepare(sql);
         let verb = Verb::of(sql);
         let traits = signals.take_all().of_statement(verb);
@@ -187,13 +214,22 @@ impl Prepared {
 
     /// Runs one of the engine's own statements.
     pub(crate) fn run_own(&self, own: Own) -> Result<()> {
+        self.with_own(own, |statement| statement.raw_execute().map(|_| ()))
+    }
+
+    /// Hands one of the engine's own statements to `run`.
+    pub(crate) fn with_own<R>(
+        &self,
+        own: Own,
+        run: impl FnOnce(&mut Statement<'_>) -> Result<R>,
+    ) -> Result<R> {
         let mut kept = self.own.borrow_mut();
         let slot = &mut kept[own as usize];
         let statement = match slot {
             Some(statement) => statement,
             None => slot.insert(self.prepare(own.sql())?),
         };
-        statement.raw_execute().map(|_| ())
+        run(statement)
     }
 
     fn prepare(&self, sql: &str) -> Result<Statement<'static>> {
@@ -219,4 +255,23 @@ impl Drop for Cleared<'_> {
     fn drop(&mut self) {
         self.0.clear_bindings();
     }
+}
+
+#[test]
+fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || rusqlite::Connection::open(directory.path().join("test.db")).unwrap();
+    let (writer, reader) = (open(), open());
+    writer.execute_batch("CREATE TABLE gone(x)").unwrap();
+    reader.execute_batch("PRAGMA query_only = ON").unwrap();
+    let (prepared, signals) = (Prepared::new(reader, false), Signals::new(false));
+    let refused = || {
+        let change = "INSERT INTO gone VALUES (1)";
+        let ran = prepared.with(change, &signals, |statement, _| statement.raw_execute());
+        ran.and_then(|ran| ran).unwrap_err().to_string()
+    };
+    assert!(refused().contains("readonly"), "{}", refused());
+    writer.execute_batch("ALTER TABLE gone RENAME TO other").unwrap();
+    prepared.run_own(Own::Verify).unwrap();
+    assert!(refused().contains("no such table"), "{}", refused());
 }

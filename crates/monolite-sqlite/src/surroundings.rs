@@ -42,6 +42,12 @@ impl Surroundings {
         run()
     }
 
+    /// Runs `run`, which is none of the statement's, as though there were no surroundings.
+    pub fn outside<R>(run: impl FnOnce() -> R) -> R {
+        let _inner = Restore(CURRENT.replace(None));
+        run()
+    }
+
     /// The next number of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
     /// Generators, 2014).
     fn next(&mut self) -> u64 {

@@ -111,6 +111,10 @@ impl Connection {
         if state == TransactionState::None { None } else { cache.header_field(COOKIE_AT) }
     }
 
+    pub(crate) fn ask_for_virtual_tables(&self) -> Result<bool> {
+        self.signals().as_engine(|| self.raw().query_row(HAS_VIRTUAL_TABLE, [], |row| row.get(0)))
+    }
+
     /// Whether the schema with this cookie, which is that of the open transaction, has a virtual
     /// table.
     fn has_virtual_table(&self, cookie: u32) -> Result<bool> {
@@ -118,9 +122,7 @@ impl Connection {
         if let Some((_, has)) = known {
             return Ok(has);
         }
-        let has = self
-            .signals()
-            .as_engine(|| self.raw().query_row(HAS_VIRTUAL_TABLE, [], |row| row.get(0)))?;
+        let has = self.ask_for_virtual_tables()?;
         self.virtual_tables.set(Some((cookie, has)));
         Ok(has)
     }

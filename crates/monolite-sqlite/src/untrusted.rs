@@ -38,8 +38,9 @@ const LIMITS: &[(c_int, c_int)] = &[
     // A thousand rows of a hundred literals.
     (ffi::SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
     (ffi::SQLITE_LIMIT_COLUMN, 500),
-    // Each level takes stack; a chain of 250 ORs is one.
-    (ffi::SQLITE_LIMIT_EXPR_DEPTH, 250),
+    // A chain of 100 ORs has as many levels. It is the limit also of views in views, and the
+    // planner takes time with the square of the product, during which nothing looks at the clock.
+    (ffi::SQLITE_LIMIT_EXPR_DEPTH, 100),
     (ffi::SQLITE_LIMIT_COMPOUND_SELECT, 100),
     // 6 MB of program.
     (ffi::SQLITE_LIMIT_VDBE_OP, 250_000),
@@ -51,6 +52,32 @@ const LIMITS: &[(c_int, c_int)] = &[
     (ffi::SQLITE_LIMIT_TRIGGER_DEPTH, 50),
     (ffi::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
+
+/// What a statement may have so many of; those of a view or a common table expression count
+/// wherever it is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Each can make an expression deeper by what [`LIMITS`] says, which takes stack.
+    Select,
+    /// The planner's time grows with the square of the conditions, each of which names a column.
+    Column,
+}
+
+impl Part {
+    /// Says why a statement with `number` of them is refused, if it is.
+    pub(crate) fn refusal(self, number: u32) -> Option<String> {
+        let (most, name) = match self {
+            Part::Select => (400, "SELECTs"),
+            Part::Column => (10_000, "uses of columns"),
+        };
+        (number > most).then(|| {
+            format!(
+                "a statement with more than {most} {name} is refused to untrusted SQL; those of a \
+                 view or a common table expression count wherever it is named"
+            )
+        })
+    }
+}
 
 /// Functions that are refused, with the reason.
 const FUNCTIONS: &[(&str, &str)] = &[

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
-use crate::{memory, pcache};
+use crate::{forks, memory, pcache};
 
 /// The oldest SQLite that Monolite runs on, as `sqlite3_libversion_number` counts it (3.51.3).
 ///
@@ -29,6 +29,7 @@ pub const MIN_VERSION_UNTRUSTED: i32 = 3_054_000;
 pub fn initialize() -> Result<(), String> {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
+        forks::watch();
         memory::install();
         pcache::install();
         // SAFETY: sqlite3_config is called before this crate opened any connection; when SQLite is

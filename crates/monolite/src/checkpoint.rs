@@ -275,7 +275,7 @@ impl Checkpointer {
         while self.wait_for_work() {
             let copied = if self.progress.is_poisoned() { Ok(false) } else { self.copy() };
             if let Err(error) = &copied
-                && error.is_failed_sync()
+                && error.is_lost_write()
             {
                 self.progress.poison(format!("a checkpoint could not be synced ({error})"));
                 self.queue.close();

@@ -4,7 +4,8 @@
 //! - `monolite-write` runs [`Writer::step`] over what the queue holds.
 //! - `monolite-sync` syncs the WAL and answers ([`crate::sync`]).
 //! - `monolite-checkpoint` copies the WAL into the database ([`crate::checkpoint`]).
-//! - `monolite-read-N` serve awaited reads ([`crate::read_threads`]).
+//! - `monolite-read-N` serve awaited reads, `monolite-tx-N` awaited statements of interactive
+//!   transactions ([`crate::read_threads`]).
 //! - `monolite-watch` looks whether closures come back ([`crate::watchdog`]).
 //! - `monolite-close` waits for all of them to end.
 //!
@@ -12,10 +13,13 @@
 //!
 //! # Invariants
 //! - Every write that got into the queue is answered, whatever ends the writer thread.
-//! - After poisoning, no checkpoint runs: what the WAL holds is all there is to recover from.
+//! - After poisoning, no checkpoint runs: what the WAL holds is all there is to recover from. But
+//!   one does at the close, when the reason was that the WAL has lost its name: nobody would find
+//!   what it holds. Its syncs until then have succeeded, so what is read of it is what was written.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
@@ -32,11 +36,13 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::queue::Taken;
 use crate::read::ReadSide;
-use crate::read_threads::ReadThreads;
+use crate::read_threads::{ReadThreads, Work};
 use crate::readers::{OpenReader, Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
+use crate::threads::spawn;
 use crate::transaction::{Opener as SessionOpener, Sessions, Transactions};
+use crate::wal::WalFile;
 use crate::watchdog::Watchdog;
 use crate::write_queue::WriteQueue;
 use crate::writer::{Entry, Writer};
@@ -53,14 +59,10 @@ const IDLE: Duration = Duration::from_millis(500);
 /// One open database.
 pub(crate) struct Engine {
     database: DatabaseId,
-    queue: Arc<WriteQueue>,
-    reads: Arc<ReadSide>,
+    parts: Parts,
     transactions: Arc<Transactions>,
     handover: Arc<Handover>,
-    checkpoints: Arc<Checkpoints>,
-    progress: Arc<Progress>,
     recorder: Arc<Recorder>,
-    watchdog: Arc<Watchdog>,
     wal: Arc<WalControl>,
     wal_frames_discarded: u64,
     is_tracking_pages: bool,
@@ -68,6 +70,32 @@ pub(crate) struct Engine {
     own_threads: Vec<ThreadId>,
     life: Arc<Life>,
 }
+
+/// What the threads share, and has to be told when they are to end.
+#[derive(Clone)]
+struct Parts {
+    queue: Arc<WriteQueue>,
+    reads: Arc<ReadSide>,
+    checkpoints: Arc<Checkpoints>,
+    progress: Arc<Progress>,
+    watchdog: Arc<Watchdog>,
+}
+
+impl Parts {
+    /// Lets nobody in any more.
+    fn shut(&self) {
+        self.queue.close();
+        self.reads.all_threads().iter().for_each(|threads| threads.close());
+    }
+}
+
+/// What the threads do.
+struct Bodies {
+    write: Body<Option<Writer>>,
+    others: [(&'static str, Body<()>); 3],
+}
+
+type Body<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Whether the database is open, for everyone who closes it.
 struct Life {
@@ -85,9 +113,9 @@ enum Stage {
 /// What is there from opening to closing.
 struct Running {
     writer: JoinHandle<Option<Writer>>,
-    syncer: JoinHandle<()>,
-    checkpointer: JoinHandle<()>,
-    watchdog: JoinHandle<()>,
+    /// Those of the syncer, the checkpointer and the watchdog; fewer if one could not be started.
+    others: Vec<JoinHandle<()>>,
+    wal_file: Arc<WalFile>,
     // Last: the VFS and the registration must outlive every connection.
     files: Files,
 }
@@ -115,7 +143,8 @@ impl Engine {
         let writer = Writer::new(connection, deadline, options, figures, told, control);
         let syncer = Arc::new(Syncer {
             handover: Arc::clone(&handover),
-            wal: opened.wal_file,
+            wal: Arc::clone(&opened.wal_file),
+            looked: AtomicU64::new(0),
             durability: opened.durability,
             progress: Arc::clone(&progress),
             queue: Arc::clone(&queue),
@@ -123,53 +152,51 @@ impl Engine {
             clock,
         });
         let watchdog = watchdog(options, &queue, &writer, &reads, &recorder);
+        let parts = Parts { queue, reads, checkpoints, progress, watchdog };
         let write_loop = WriteLoop {
             database,
-            queue: Arc::clone(&queue),
+            queue: Arc::clone(&parts.queue),
             syncer: Arc::clone(&syncer),
-            checkpoints: Arc::clone(&checkpoints),
-            progress: Arc::clone(&progress),
+            checkpoints: Arc::clone(&parts.checkpoints),
+            progress: Arc::clone(&parts.progress),
             max_batch: options.max_batch,
         };
         let checkpointer = Checkpointer {
             connection: opened.checkpointer,
-            checkpoints: Arc::clone(&checkpoints),
-            queue: Arc::clone(&queue),
-            progress: Arc::clone(&progress),
+            checkpoints: Arc::clone(&parts.checkpoints),
+            queue: Arc::clone(&parts.queue),
+            progress: Arc::clone(&parts.progress),
         };
-        reads.threads.start()?;
-        let watching = Arc::clone(&watchdog);
-        let running = Running {
-            writer: spawn("monolite-write", move || write_loop.run(writer))?,
-            syncer: spawn("monolite-sync", answering(database, move || syncer.run()))?,
-            checkpointer: spawn("monolite-checkpoint", move || checkpointer.run())?,
-            watchdog: spawn("monolite-watch", answering(database, move || watching.run()))?,
-            files: opened.files,
+        let watching = Arc::clone(&parts.watchdog);
+        let bodies = Bodies {
+            write: Box::new(move || write_loop.run(writer)),
+            others: [
+                ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
+                ("monolite-checkpoint", Box::new(move || checkpointer.run())),
+                ("monolite-watch", Box::new(answering(database, move || watching.run()))),
+            ],
         };
+        let running = Running::start(bodies, &parts, opened.wal_file, opened.files)?;
         Ok(Engine {
             database,
-            queue,
-            reads,
             transactions,
             handover,
-            checkpoints,
-            progress,
             recorder,
-            watchdog,
             wal: opened.wal,
             wal_frames_discarded: opened.wal_frames_discarded,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
             life: Arc::new(Life::new(running)),
+            parts,
         })
     }
 
     pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
-        &self.queue
+        &self.parts.queue
     }
 
     pub(crate) fn reads(&self) -> &Arc<ReadSide> {
-        &self.reads
+        &self.parts.reads
     }
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
@@ -177,14 +204,14 @@ impl Engine {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let (reads, kept) = self.reads.readers.counts();
+        let (reads, kept) = self.parts.reads.readers.counts();
         Stats {
             reads,
             reads_on_kept_snapshot: kept,
             open_transactions: self.transactions.open.load(Ordering::Relaxed) as u64,
-            queue_depth: self.queue.len() as u64,
+            queue_depth: self.parts.queue.len() as u64,
             unsynced_transactions: self.handover.unanswered(),
-            wal_bytes: self.checkpoints.wal_bytes(),
+            wal_bytes: self.parts.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
             wal_frames_discarded: self.wal_frames_discarded,
             is_tracking_pages: self.is_tracking_pages,
@@ -197,6 +224,7 @@ impl Engine {
     /// # Errors
     /// See [`Database::close`](crate::Database::close).
     pub(crate) fn close(&self) -> Result<()> {
+        self.database.check_process()?;
         if self.database.is_around() {
             return Err(closed_inside());
         }
@@ -212,16 +240,9 @@ impl Engine {
             closing => return *stage = closing,
         };
         drop(stage);
-        self.queue.close();
-        self.reads.threads.close();
-        let ending = Ending {
-            running,
-            reads: Arc::clone(&self.reads),
-            checkpoints: Arc::clone(&self.checkpoints),
-            progress: Arc::clone(&self.progress),
-            watchdog: Arc::clone(&self.watchdog),
-            life: Arc::clone(&self.life),
-        };
+        self.parts.shut();
+        let (parts, life) = (self.parts.clone(), Arc::clone(&self.life));
+        let ending = Ending { running, parts, life };
         let ending = Arc::new(Mutex::new(Some(ending)));
         let theirs = Arc::clone(&ending);
         let run = |ending: &Mutex<Option<Ending>>| {
@@ -239,7 +260,7 @@ impl Engine {
         let this = thread::current().id();
         self.database.is_around()
             || self.own_threads.contains(&this)
-            || self.reads.threads.is_own(this)
+            || self.parts.reads.all_threads().iter().any(|threads| threads.is_own(this))
     }
 
     fn wait_for_end(&self) -> Result<()> {
@@ -249,7 +270,7 @@ impl Engine {
             if let Stage::Closed(result) = &mut *stage {
                 return result.take().unwrap_or(Ok(()));
             }
-            if !self.watchdog.is_stuck() {
+            if !self.parts.watchdog.is_stuck() {
                 last_free = Instant::now();
             } else if last_free.elapsed() > LAST_PATIENCE {
                 return Err(closing_is_stuck());
@@ -273,17 +294,14 @@ impl Life {
 /// The end of an engine, on whatever thread it happens.
 struct Ending {
     running: Running,
-    reads: Arc<ReadSide>,
-    checkpoints: Arc<Checkpoints>,
-    progress: Arc<Progress>,
-    watchdog: Arc<Watchdog>,
+    parts: Parts,
     life: Arc<Life>,
 }
 
 impl Ending {
     fn run(self) {
-        let Ending { running, reads, checkpoints, progress, watchdog, life } = self;
-        let result = running.end(&reads, &checkpoints, &progress, &watchdog);
+        let Ending { running, parts, life } = self;
+        let result = running.end(&parts);
         *life.stage() = Stage::Closed(Some(result));
         life.closed.notify_all();
     }
@@ -291,6 +309,10 @@ impl Ending {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if self.database.check_process().is_err() {
+            // The files, locks and threads are the parent's, and so is what they end with.
+            return std::mem::forget(Arc::clone(&self.life));
+        }
         self.begin_end();
         if !self.has_to_go_on() {
             // A failed last checkpoint loses nothing: the WAL stays and is recovered at the next
@@ -301,31 +323,68 @@ impl Drop for Engine {
 }
 
 impl Running {
-    /// The threads on which closures of users run, or end.
-    fn threads(&self) -> Vec<ThreadId> {
-        [self.writer.thread(), self.syncer.thread(), self.watchdog.thread()]
-            .map(thread::Thread::id)
-            .to_vec()
+    /// Starts the threads; ends those that were started when one cannot be.
+    fn start(
+        bodies: Bodies,
+        parts: &Parts,
+        wal_file: Arc<WalFile>,
+        mut files: Files,
+    ) -> Result<Running> {
+        let threads = parts.reads.all_threads();
+        let others = Vec::with_capacity(bodies.others.len());
+        let started = threads.iter().try_for_each(|threads| threads.start());
+        let writer = started.and_then(|()| spawn("monolite-write", bodies.write));
+        let mut rest = bodies.others.into_iter();
+        let mut running = match writer {
+            Ok(writer) => Running { writer, others, wal_file, files },
+            Err(error) => {
+                parts.shut();
+                for threads in threads {
+                    threads.join();
+                }
+                drop(rest);
+                files.let_go();
+                parts.reads.close();
+                return Err(error);
+            }
+        };
+        while let Some((name, body)) = rest.next() {
+            match spawn(name, body) {
+                Ok(thread) => running.others.push(thread),
+                Err(error) => {
+                    // With the connections that they have.
+                    drop(rest);
+                    parts.shut();
+                    // Nothing was written that could be lost.
+                    let _ = running.end(parts);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(running)
     }
 
-    fn end(
-        mut self,
-        reads: &ReadSide,
-        checkpoints: &Checkpoints,
-        progress: &Progress,
-        watchdog: &Watchdog,
-    ) -> Result<()> {
+    /// The threads on which closures of users run, or end, and the checkpointer.
+    fn threads(&self) -> Vec<ThreadId> {
+        let others = self.others.iter().map(JoinHandle::thread);
+        others.chain([self.writer.thread()]).map(thread::Thread::id).collect()
+    }
+
+    fn end(mut self, parts: &Parts) -> Result<()> {
+        let Parts { reads, checkpoints, progress, watchdog, .. } = parts;
         let writer = self.writer.join().ok().flatten();
-        let others_ended = self.syncer.join().is_ok() & reads.threads.join();
+        let mut others = self.others.into_iter();
+        let syncer_ended = others.next().is_none_or(|syncer| syncer.join().is_ok());
+        let readers_ended =
+            reads.all_threads().iter().fold(true, |ended, threads| ended & threads.join());
         reads.close();
         checkpoints.stop();
         watchdog.stop();
-        let others_ended =
-            others_ended & self.checkpointer.join().is_ok() & self.watchdog.join().is_ok();
+        let others_ended = others.fold(true, |ended, other| ended & other.join().is_ok());
         let result = match writer {
-            Some(writer) if others_ended => {
+            Some(writer) if syncer_ended && readers_ended && others_ended => {
                 self.files.let_go();
-                last_checkpoint(writer, progress)
+                last_checkpoint(writer, progress, &self.wal_file)
             }
             _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),
         };
@@ -347,22 +406,32 @@ fn closing_is_stuck() -> Error {
 }
 
 /// Moves the WAL into the database and closes the last connection, which removes the WAL.
-fn last_checkpoint(writer: Writer, progress: &Progress) -> Result<()> {
-    progress.check_poison()?;
+fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> Result<()> {
+    let check = |seen: io::Result<()>| {
+        if let Err(error) = seen {
+            progress.poison(format!("the files are not what they were ({error})"));
+        }
+        progress.check_poison()
+    };
     let connection = writer.connection();
+    if !progress.is_poisoned() {
+        let _ = check(wal_file.check_whole());
+    }
+    if progress.is_poisoned() && wal_file.is_only_unlinked() {
+        // Nobody else will ever read what is in it.
+        connection.checkpoint(CheckpointMode::Truncate)?;
+        let saved = "what had been committed was copied into the database, and nothing \
+                     acknowledged is lost";
+        return progress.check_poison().map_err(|error| error.context(saved));
+    }
+    progress.check_poison()?;
+    // While nothing is lost: the WAL stays until its database is known to be there.
+    connection.checkpoint(CheckpointMode::Passive)?;
+    check(wal_file.check())?;
     connection.checkpoint(CheckpointMode::Truncate)?;
+    check(wal_file.check())?;
     connection.remove_wal_on_close()?;
     Ok(())
-}
-
-fn spawn<T: Send + 'static>(
-    name: &str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>> {
-    thread::Builder::new().name(name.into()).spawn(body).map_err(|error| {
-        let message = format!("the thread {name} cannot be started: {error}");
-        Error::new(ErrorKind::Storage, message)
-    })
 }
 
 fn watchdog(
@@ -390,12 +459,11 @@ fn read_side(
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<ReadSide> {
-    let threads = ReadThreads::new(
-        readers.len(),
-        options.queue_capacity,
-        options.read_time_limit,
-        Arc::clone(&options.clock),
-    );
+    let count = readers.len();
+    let threads_for = |work: Work| {
+        let (capacity, patience) = (options.queue_capacity, options.read_time_limit);
+        Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
+    };
     let readers = Readers::new(
         (readers, open_reader),
         database,
@@ -420,7 +488,8 @@ fn read_side(
         readers,
         sessions,
         progress: Arc::clone(progress),
-        threads: Arc::new(threads),
+        threads: threads_for(Work::Reads),
+        statement_threads: threads_for(Work::Statements),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
     })
@@ -480,14 +549,19 @@ impl WriteLoop {
         let room =
             self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));
         if let Err(error) = room {
-            self.poison_if_failed_sync(&error);
+            self.poison_if_lost(&error);
             return batch.inbox.drain(..).for_each(|entry| entry.refuse(&error));
         }
         let number = self.progress.start_commit();
         let members = writer.step(batch, checkpoints);
         self.progress.finish_commit(number);
-        if let Some(reason) = writer.failed_sync() {
-            self.poison(reason.to_owned());
+        if let Some(reason) = writer.lost_write() {
+            let files = self
+                .syncer
+                .wal
+                .what_happened()
+                .map_or_else(String::new, |error| format!(": {error}"));
+            self.poison(format!("{reason}{files}"));
         }
         let is_last = batch.inbox.is_empty() && self.queue.is_empty();
         self.hand_over(Committed { number, members }, is_last);
@@ -511,12 +585,12 @@ impl WriteLoop {
         }
         // Any other failure (a full disk) leaves the WAL as it is; it is tried again as it grows.
         if let Err(error) = self.checkpoints.finish(writer.connection()) {
-            self.poison_if_failed_sync(&error);
+            self.poison_if_lost(&error);
         }
     }
 
-    fn poison_if_failed_sync(&self, error: &Error) {
-        if error.is_failed_sync() {
+    fn poison_if_lost(&self, error: &Error) {
+        if error.is_lost_write() {
             self.poison(format!("a checkpoint could not be synced ({error})"));
         }
     }
@@ -548,5 +622,42 @@ fn answering(database: DatabaseId, run: impl FnOnce() + Send) -> impl FnOnce() +
     move || {
         let _inside = Inside::enter(database, Place::Write);
         run();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::threads::shortage;
+    use crate::{ErrorKind, Options};
+
+    #[test]
+    fn an_open_that_gets_no_thread_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let path = path.canonicalize().unwrap_or(path);
+        let open = || Options::new().readers(2).open(&path);
+        let mut failed = 0;
+        let db = loop {
+            shortage::after(failed);
+            let opened = open();
+            shortage::after(usize::MAX);
+            match opened {
+                Ok(db) => break db,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+                    assert!(error.to_string().contains("thread"), "{error}");
+                }
+            }
+            let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+            let links = descriptors.filter_map(|it| fs::read_link(it.ok()?.path()).ok());
+            assert_eq!(links.filter(|link| link.starts_with(directory.path())).count(), 0);
+            failed += 1;
+        };
+        // Two for reads, two for statements, the writer, and three beside it.
+        assert_eq!(failed, 8);
+        db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+        db.close().unwrap();
     }
 }

@@ -131,10 +131,12 @@ impl Error {
             || self.0.message.starts_with("not authorized")
     }
 
-    /// Whether a sync failed, after which no page of the file can be trusted to be on disk.
-    pub(crate) fn is_failed_sync(&self) -> bool {
-        use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
-        matches!(self.0.extended_code, Some(SQLITE_IOERR_FSYNC | SQLITE_IOERR_DIR_FSYNC))
+    /// Whether a sync failed, after which no page of the file can be trusted to be on disk, or the
+    /// WAL is shorter than what was written to it.
+    pub(crate) fn is_lost_write(&self) -> bool {
+        use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHORT_READ};
+        let lost = [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_SHORT_READ];
+        self.0.extended_code.is_some_and(|code| lost.contains(&code))
     }
 }
 
@@ -169,7 +171,14 @@ impl From<rusqlite::Error> for Error {
             return Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }));
         }
         let code = source.sqlite_error_code();
-        let kind = code.map_or(ErrorKind::Invalid, kind_of);
+        // Without more, a statement that writes where only reads may be.
+        let is_file_closed = code == Some(ErrorCode::ReadOnly)
+            && extended_code != Some(rusqlite::ffi::SQLITE_READONLY);
+        let kind = match code {
+            Some(_) if is_file_closed => ErrorKind::Storage,
+            Some(code) => kind_of(code),
+            None => ErrorKind::Invalid,
+        };
         let message = if code == Some(ErrorCode::OutOfMemory) {
             // SQLite's own text is often another one, or only a file's name.
             "SQLite was refused memory; free some, then try again".into()
@@ -186,6 +195,15 @@ impl From<rusqlite::Error> for Error {
 
 /// What to do about what SQLite says, where it does not say that.
 fn in_our_words(said: String) -> String {
+    if said.contains("attempt to write a readonly database") {
+        return format!("{said}; a read changes nothing: use Database::write or a transaction");
+    }
+    if said.contains("database or disk is full") {
+        return "database or disk is full: nothing that was acknowledged is lost; free some space \
+                (with AUTOINCREMENT it can also be that the largest rowid was used: then no row \
+                can be added to that table any more)"
+            .into();
+    }
     if said.starts_with("cannot VACUUM") {
         return "VACUUM is refused: it rewrites the whole file outside of every transaction; run it \
                 with plain SQLite while the database is not open here"
@@ -214,7 +232,10 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | ErrorCode::PermissionDenied => ErrorKind::Storage,
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
         ErrorCode::OperationInterrupted => ErrorKind::Timeout,
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Overloaded,
+        // The last one after many attempts, each of which found somebody else in the way.
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed => ErrorKind::Overloaded,
         _ => ErrorKind::Invalid,
     }
 }

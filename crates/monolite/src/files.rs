@@ -14,7 +14,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -37,6 +36,7 @@ use tempfile::TempDir;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
+use crate::identity::{canonical, check_wal, io_error};
 use crate::options::{Durability, Options, Sharing};
 use crate::readers::{OpenReader, Reader};
 use crate::registry::Registration;
@@ -103,7 +103,7 @@ pub(crate) struct Opened {
     pub(crate) sessions: SessionOpener,
     pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
-    pub(crate) wal_file: WalFile,
+    pub(crate) wal_file: Arc<WalFile>,
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
     pub(crate) is_tracking_pages: bool,
@@ -124,6 +124,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         None => canonical(path)?,
     };
     check_access(&path)?;
+    check_wal(&path, &wal_path(&path))?;
     let registration = Registration::new(&path)?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
     let (wal, lower) = match options.sharing {
@@ -150,7 +151,9 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     }
     let fail = |error: io::Error| io_error(&path, &error);
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
-    let wal_file = WalFile::open(&path, storage).map_err(fail)?;
+    let wal_file = WalFile::open(&path, storage, Arc::clone(&wal), is_exclusive).map_err(fail)?;
+    let wal_file = Arc::new(wal_file);
+    opener.watch(&wal_file);
     let cache_kib = options.reader_cache_bytes >> 10;
     let readers = (0..options.readers).map(|_| opener.reader(cache_kib)).collect::<Result<_>>()?;
     let (checkpointer, _) =
@@ -191,7 +194,13 @@ fn session_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> SessionOpener 
         let (connection, deadline) = opened.map_err(|error| opener.name(error))?;
         if works.get().is_none() {
             let guard = opener.reader(SESSION_CACHE_KIB)?;
-            let _ = works.set(test_overlay(&guard.connection, &connection).is_ok());
+            match test_overlay(&guard.connection, &connection) {
+                // A moment's shortage is not to cost speed for good.
+                Err(unfit) if unfit.may_pass() => {
+                    return Err(Error::new(ErrorKind::Storage, unfit.to_string()));
+                }
+                tested => works.set(tested.is_ok()).unwrap_or_default(),
+            }
         }
         Ok((*works.get().unwrap_or(&false)).then_some(Reader { connection, deadline }))
     };
@@ -205,6 +214,7 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     fs::metadata(path).map_err(|error| io_error(path, &error))?;
     let path = canonical(path)?;
     check_access(&path)?;
+    check_wal(&path, &wal_path(&path))?;
     let _registration = Registration::new(&path)?;
     // All SQL is the engine's own.
     let options = &Options { untrusted: None, ..options.clone() };
@@ -253,6 +263,8 @@ struct Opener {
     /// What records all changes, if only this process makes any.
     control: Option<Arc<WalControl>>,
     sync: bool,
+    /// The files that the writer has open, once it has.
+    files: OnceLock<Arc<WalFile>>,
 }
 
 impl Opener {
@@ -260,7 +272,18 @@ impl Opener {
         let is_exclusive = options.sharing == Sharing::Exclusive;
         let control = is_exclusive.then(|| Arc::clone(wal));
         let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
-        Opener { options, path, vfs, control, sync }
+        Opener { options, path, vfs, control, sync, files: OnceLock::new() }
+    }
+
+    /// Has every other connection be one of these files.
+    fn watch(&self, files: &Arc<WalFile>) {
+        let _ = self.files.set(Arc::clone(files));
+    }
+
+    /// Sees whether a connection that is opened now, or was just now, is one of the writer's files.
+    fn check_files(&self) -> Result<()> {
+        let seen = self.files.get().map_or(Ok(()), |files| files.check_for_connection());
+        seen.map_err(|error| Error::new(ErrorKind::Storage, error.to_string()))
     }
 
     fn open(&self, role: Role, cache_kib: u64) -> Result<(Connection, Arc<Deadline>)> {
@@ -288,7 +311,10 @@ impl Opener {
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
             control: self.control.clone(),
         };
-        Ok((Connection::open(&self.path, role, &settings)?, deadline))
+        self.check_files()?;
+        let connection = Connection::open(&self.path, role, &settings)?;
+        self.check_files()?;
+        Ok((connection, deadline))
     }
 
     fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {
@@ -361,7 +387,15 @@ impl Opener {
     }
 
     fn name(&self, error: Error) -> Error {
-        error.context(format!("{} cannot be opened", self.path.display()))
+        let path = self.path.display();
+        if error.extended_code() == Some(ffi::SQLITE_READONLY) {
+            let message = format!(
+                "{path} cannot be opened: a file beside it must be readable and writable and is \
+                 not: {path}-wal or {path}-shm (see their owner, permissions and attributes)"
+            );
+            return Error::new(ErrorKind::Storage, message);
+        }
+        error.context(format!("{path} cannot be opened"))
     }
 
     fn held(&self, hold: Option<&Hold>, error: &Error) -> Error {
@@ -393,29 +427,6 @@ fn temporary_directory() -> Result<TempDir> {
         .map_err(|error| io_error(Path::new(MEMORY), &error))
 }
 
-fn canonical(path: &Path) -> Result<PathBuf> {
-    let fail = |error: io::Error| io_error(path, &error);
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),
-        Ok(meta) if !meta.is_file() => return Err(unusable(path, "it is no regular file")),
-        Ok(meta) if meta.nlink() > 1 => {
-            return Err(unusable(path, "it has hard links, and each name would have its own WAL"));
-        }
-        Ok(_) => return fs::canonicalize(path).map_err(fail),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(fail(error)),
-    }
-    let name = path.file_name().ok_or_else(|| unusable(path, "it names no file"))?;
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let directory = fs::canonicalize(directory).map_err(|error| {
-        io_error(path, &error).context(format!("directory {}", directory.display()))
-    })?;
-    Ok(directory.join(name))
-}
-
 /// Sees whether the files can be read and written: SQLite's own errors do not say what is missing.
 fn check_access(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -436,16 +447,6 @@ fn check_access(path: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn unusable(path: &Path, reason: &str) -> Error {
-    let message = format!("{} cannot be a database: {reason}", path.display());
-    Error::new(ErrorKind::Invalid, message)
-}
-
-fn io_error(path: &Path, error: &io::Error) -> Error {
-    let message = format!("{} cannot be opened: {error}", path.display());
-    Error::new(ErrorKind::Storage, message)
 }
 
 fn no_checksums(path: &Path) -> Error {

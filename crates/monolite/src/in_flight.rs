@@ -11,7 +11,8 @@
 //! - Whoever has the transactions answers them. A batch that was taken is never committed.
 //!
 //! # Threads and locks
-//! The lock is held for a move of two lists, twice for each member of a batch.
+//! The lock is held for a move of two lists, twice for each member of a batch. While a batch is
+//! taken, the write queue's lock is taken under it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,12 +44,18 @@ enum Desk {
     Empty,
     Left {
         batch: Batch,
-        since: Duration,
+        closure: Closure,
     },
-    /// The batch was taken from a closure that has been running since then.
-    Taken {
-        since: Duration,
-    },
+    /// The batch was taken from this closure.
+    Taken(Closure),
+}
+
+/// A closure that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closure {
+    pub(crate) since: Duration,
+    /// How long it may take.
+    pub(crate) limit: Duration,
 }
 
 #[derive(Default)]
@@ -59,9 +66,9 @@ impl InFlight {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves `batch` while a closure runs that begins `now`.
-    pub(crate) fn leave(&self, batch: &mut Batch, now: Duration) {
-        *self.desk() = Desk::Left { batch: std::mem::take(batch), since: now };
+    /// Leaves `batch` while `closure` runs.
+    pub(crate) fn leave(&self, batch: &mut Batch, closure: Closure) {
+        *self.desk() = Desk::Left { batch: std::mem::take(batch), closure };
     }
 
     /// Brings back what was left.
@@ -71,27 +78,45 @@ impl InFlight {
                 *batch = left;
                 Collected::Whole
             }
-            Desk::Empty | Desk::Taken { .. } => Collected::Taken,
+            Desk::Empty | Desk::Taken(_) => Collected::Taken,
         }
     }
 
-    /// Takes the batch if the closure that runs has begun before `began_by`.
-    pub(crate) fn take_from(&self, began_by: Duration) -> Option<Batch> {
+    /// Takes the batch if the closure that runs has been running `now` for longer than `patience`
+    /// says of its limit.
+    pub(crate) fn take_overdue(
+        &self,
+        now: Duration,
+        patience: impl Fn(Duration) -> Duration,
+    ) -> Option<Batch> {
         let mut desk = self.desk();
-        let since = match &*desk {
-            Desk::Left { since, .. } if *since < began_by => *since,
+        let closure = match &*desk {
+            Desk::Left { closure, .. }
+                if closure.since < now.saturating_sub(patience(closure.limit)) =>
+            {
+                *closure
+            }
             _ => return None,
         };
-        match std::mem::replace(&mut *desk, Desk::Taken { since }) {
+        match std::mem::replace(&mut *desk, Desk::Taken(closure)) {
             Desk::Left { batch, .. } => Some(batch),
             _ => None,
         }
     }
 
-    /// Since when the closure has been running whose batch was taken.
-    pub(crate) fn stuck_since(&self) -> Option<Duration> {
+    /// The closure whose batch was taken, and what `act` says while it has not been collected.
+    pub(crate) fn while_stuck<T>(&self, act: impl FnOnce() -> T) -> Option<(Closure, T)> {
+        let desk = self.desk();
+        match &*desk {
+            Desk::Taken(closure) => Some((*closure, act())),
+            _ => None,
+        }
+    }
+
+    /// The closure whose batch was taken.
+    pub(crate) fn stuck(&self) -> Option<Closure> {
         match &*self.desk() {
-            Desk::Taken { since } => Some(*since),
+            Desk::Taken(closure) => Some(*closure),
             _ => None,
         }
     }

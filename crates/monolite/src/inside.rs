@@ -5,19 +5,43 @@
 //! the closure is ended by the limits of time ([`crate::watchdog`]).
 //!
 //! A thread that is ending, and drops the values of its thread-locals, is inside of nothing.
+//!
+//! A process that was forked from the one which opened a database has none of its threads, so
+//! whoever waited for them would wait for ever: it is told so, too.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use monolite_sqlite::forks;
+
+use crate::error::{Error, ErrorKind, Result};
+
 /// One open database of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DatabaseId(u64);
+pub(crate) struct DatabaseId {
+    number: u64,
+    /// How often the process had been forked when it was opened.
+    forks: u64,
+}
 
 impl DatabaseId {
     /// One that no other database of this process has.
     pub(crate) fn new() -> DatabaseId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        DatabaseId(NEXT.fetch_add(1, Ordering::Relaxed))
+        DatabaseId { number: NEXT.fetch_add(1, Ordering::Relaxed), forks: forks() }
+    }
+
+    /// # Errors
+    /// `Invalid` in a process that was forked from the one that has opened the database. Nothing of
+    /// it may be locked then: who held the lock may be gone.
+    pub(crate) fn check_process(self) -> Result<()> {
+        if self.forks == forks() {
+            return Ok(());
+        }
+        let message = "the database was opened before this process was forked, and belongs to the \
+                       parent: nothing was done; open databases behind fork(), or start another \
+                       program";
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 
     /// Whether the thread is inside of `place` of this database.

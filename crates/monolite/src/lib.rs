@@ -72,9 +72,11 @@ mod writer;
 
 mod clock;
 mod hold;
+mod identity;
 mod inside;
 mod progress;
 mod registry;
+mod threads;
 mod wal;
 
 pub use clock::{Clock, SystemClock};

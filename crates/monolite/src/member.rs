@@ -11,6 +11,7 @@
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
@@ -29,6 +30,8 @@ pub(crate) enum Ran {
 pub(crate) trait Member: Send {
     /// Whether the closure may be run more than once.
     fn is_repeatable(&self) -> bool;
+    /// How long the closure may take, where it is less than any other may.
+    fn time_limit(&self) -> Option<Duration>;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
     fn fetch(&self);
     /// Runs the closure and keeps its outcome; catches its panic.
@@ -72,12 +75,19 @@ pub(crate) struct Job<B, T, E> {
     body: Option<B>,
     outcome: Option<Outcome<T, E>>,
     answered: bool,
+    time_limit: Option<Duration>,
     caller: Arc<Completion<T, E>>,
 }
 
 impl<B, T, E> Job<B, T, E> {
     pub(crate) fn new(body: B, caller: Arc<Completion<T, E>>) -> Job<B, T, E> {
-        Job { body: Some(body), outcome: None, answered: false, caller }
+        Job { body: Some(body), outcome: None, answered: false, time_limit: None, caller }
+    }
+
+    /// With a time limit of its own.
+    pub(crate) fn within(mut self, limit: Duration) -> Job<B, T, E> {
+        self.time_limit = Some(limit);
+        self
     }
 
     fn replace(&mut self, outcome: Outcome<T, E>) {
@@ -95,6 +105,10 @@ where
 {
     fn is_repeatable(&self) -> bool {
         B::REPEATABLE
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
     }
 
     fn fetch(&self) {

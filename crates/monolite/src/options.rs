@@ -141,7 +141,8 @@ impl Options {
         self
     }
 
-    /// Number of reader connections, and of threads that serve awaited reads: 1 to 1,024.
+    /// Number of reader connections, of threads that serve awaited reads, and of others that serve
+    /// awaited statements of interactive transactions: 1 to 1,024.
     /// Default: the number of cores, at least 4 and at most 64. More readers allow more long
     /// queries at once and cost a page cache each.
     #[must_use]

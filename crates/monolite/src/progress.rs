@@ -73,10 +73,12 @@ impl Progress {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything up to batch `number` is as durable as the options ask for.
+    /// Everything up to batch `number` is as durable as the options ask for. That of an earlier
+    /// batch may be told later: the writer syncs a lonely member itself, while a batch that has
+    /// come to nothing, with nobody to be answered, is still on its way to the thread that syncs.
     pub(crate) fn finish_sync(&self, number: u64) {
         let mut durable = self.durable();
-        durable.number = number;
+        durable.number = durable.number.max(number);
         let (told, waiting) = durable.waiting.drain(..).partition(|(of, _)| *of <= number);
         durable.waiting = waiting;
         drop(durable);
@@ -141,4 +143,20 @@ fn poisoned(reason: &str) -> Error {
          to write again"
     );
     Error::new(ErrorKind::Poisoned, message)
+}
+
+#[test]
+fn an_earlier_batch_takes_nothing_back() {
+    let progress = Progress::default();
+    progress.finish_sync(2);
+    progress.finish_sync(1);
+    // For ever, were it not durable.
+    progress.wait_durable(2).unwrap();
+    let told = std::sync::Arc::new(AtomicU64::new(0));
+    let count = std::sync::Arc::clone(&told);
+    progress.when_durable(2, move |durable| {
+        durable.unwrap();
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(told.load(Ordering::Relaxed), 1);
 }

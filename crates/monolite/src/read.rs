@@ -35,12 +35,20 @@ pub(crate) struct ReadSide {
     pub(crate) readers: Readers,
     pub(crate) sessions: Sessions,
     pub(crate) progress: Arc<Progress>,
+    /// For awaited reads.
     pub(crate) threads: Arc<ReadThreads>,
+    /// For awaited statements of interactive transactions.
+    pub(crate) statement_threads: Arc<ReadThreads>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Arc<Recorder>,
 }
 
 impl ReadSide {
+    /// All threads that run awaited work.
+    pub(crate) fn all_threads(&self) -> [&Arc<ReadThreads>; 2] {
+        [&self.threads, &self.statement_threads]
+    }
+
     /// Ends the snapshots that nobody is using: those that idle connections keep, and those of
     /// interactive transactions that have rested for longer than `age`. Tells what still pins the
     /// WAL.
@@ -155,6 +163,7 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (side, answer) = (self.side, self.answer);
+        side.database.check_process()?;
         // The reader threads may all be waiting for the writer.
         if side.database.is_inside(Place::Write)
             && let Some(body) = self.work.take_new()

@@ -1,7 +1,8 @@
 //! Owns the threads that run awaited work.
 //!
 //! # Algorithm
-//! There is a thread for each reader connection. One whose work has overrun the time of a read, or
+//! There is a thread for each reader connection, and as many others for the statements of
+//! interactive transactions. One whose work has overrun the time of a read, or
 //! is not wanted any more, may be in the middle of a closure that sleeps, and cannot be ended. It
 //! is *lost*, and another one is started in its place; when its work ends, it ends, too. So work
 //! that hangs takes no thread from the others, until as many are lost as there may be.
@@ -12,12 +13,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crate::clock::{Clock, nanos};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Taken;
+use crate::threads::spawn;
 use crate::work::{JobQueue, LONG_AGO};
 
 /// Lost threads that are replaced, for each reader: beyond that, something is wrong that more
@@ -40,7 +42,25 @@ struct Workers {
     number: usize,
 }
 
+/// What a set of threads runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Reads,
+    /// Of interactive transactions: they are short as a rule, and do not wait behind long reads.
+    Statements,
+}
+
+impl Work {
+    fn thread_name(self, number: usize) -> String {
+        match self {
+            Work::Reads => format!("monolite-read-{number}"),
+            Work::Statements => format!("monolite-tx-{number}"),
+        }
+    }
+}
+
 pub(crate) struct ReadThreads {
+    work: Work,
     pub(crate) queue: JobQueue,
     workers: Mutex<Workers>,
     count: usize,
@@ -51,13 +71,14 @@ pub(crate) struct ReadThreads {
 
 impl ReadThreads {
     pub(crate) fn new(
+        work: Work,
         count: usize,
         capacity: usize,
         patience: Duration,
         clock: Arc<dyn Clock>,
     ) -> ReadThreads {
         let (queue, workers) = (JobQueue::new(capacity), Mutex::default());
-        ReadThreads { queue, workers, count, patience, clock }
+        ReadThreads { work, queue, workers, count, patience, clock }
     }
 
     fn workers(&self) -> MutexGuard<'_, Workers> {
@@ -75,13 +96,9 @@ impl ReadThreads {
 
     fn start_one(self: &Arc<Self>, workers: &mut Workers) -> Result<()> {
         let (worker, pool) = (Arc::<Worker>::default(), Arc::clone(self));
-        let name = format!("monolite-read-{}", workers.number);
+        let name = self.work.thread_name(workers.number);
         let own = Arc::clone(&worker);
-        let thread = thread::Builder::new().name(name.clone()).spawn(move || pool.serve(&own));
-        let handle = thread.map_err(|error| {
-            let message = format!("the thread {name} cannot be started: {error}");
-            Error::new(ErrorKind::Storage, message)
-        })?;
+        let handle = spawn(&name, move || pool.serve(&own))?;
         workers.number += 1;
         workers.all.push((worker, handle));
         Ok(())
@@ -92,7 +109,7 @@ impl ReadThreads {
         while self.queue.take(1, &mut jobs, None) != Taken::Closed {
             for job in jobs.drain(..) {
                 if job.queued().elapsed() > self.patience {
-                    job.refuse(not_served(self.patience));
+                    job.refuse(not_served(self.work, self.patience));
                     continue;
                 }
                 worker
@@ -152,10 +169,14 @@ impl ReadThreads {
     }
 }
 
-fn not_served(patience: Duration) -> Error {
+fn not_served(work: Work, patience: Duration) -> Error {
+    let of = match work {
+        Work::Reads => "awaited reads",
+        Work::Statements => "awaited statements of transactions",
+    };
     let message = format!(
-        "no reader thread was free for {patience:.1?} (option read_time_limit): too much is \
-         awaited before it, or takes too long"
+        "no thread for {of} was free for {patience:.1?} (option read_time_limit): too much is \
+         awaited before it, or takes too long; raise the option readers"
     );
     Error::new(ErrorKind::Timeout, message)
 }
@@ -163,6 +184,7 @@ fn not_served(patience: Duration) -> Error {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
     use std::time::Instant;
 
     use super::*;
@@ -186,7 +208,8 @@ mod tests {
     }
 
     fn threads(patience: Duration) -> Arc<ReadThreads> {
-        let threads = Arc::new(ReadThreads::new(1, 8, patience, Arc::<SystemClock>::default()));
+        let threads =
+            Arc::new(ReadThreads::new(Work::Reads, 1, 8, patience, Arc::<SystemClock>::default()));
         threads.start().unwrap();
         threads
     }

@@ -158,6 +158,7 @@ impl Readers {
         &self,
         body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.database.check_process()?;
         self.check_nesting()?;
         let turn = self.take_turn()?;
         let _inside = Inside::enter(self.database, Place::Read);
@@ -173,8 +174,8 @@ impl Readers {
             return Ok(());
         }
         let message = format!(
-            "a read inside of {held} other reads of this thread would wait for itself; use the \
-             closure's own transaction or raise the option readers"
+            "this thread is inside of {held} reads already, and one more would wait for itself; \
+             use the closure's own transaction or raise the option readers"
         );
         Err(Error::new(ErrorKind::Invalid, message))
     }
@@ -363,7 +364,8 @@ impl Turn<'_> {
         reader.deadline.set(now, readers.time_limit);
         Counts::count(&slot.counts.reads);
         let budget = reader.connection.start_budget();
-        let result = body(&Tx::new(&reader.connection, 1, &seat.last_sql));
+        let tx = Tx::new(&reader.connection, 1, &seat.last_sql);
+        let result = reader.connection.on_stack(|| body(&tx));
         let is_starved = reader.connection.end_budget(budget);
         reader.deadline.clear();
         let signals = reader.connection.signals();

@@ -1,67 +1,93 @@
 //! Owns the list of database files that are open in this process, so that no file has two writers.
 //!
 //! Locks between processes do not help here: POSIX locks belong to the process.
+//!
+//! # Invariants
+//! - Neither the file nor its path is used twice. The same file may be open under another path (a
+//!   bind mount, a rename), and another file may have come to the path, beside the WAL of the
+//!   first.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::{FileId, io_error};
 
-static OPEN: LazyLock<Mutex<HashMap<PathBuf, Use>>> = LazyLock::new(Mutex::default);
+static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-/// What is done with a path.
+/// A file that is open.
+struct Entry {
+    path: PathBuf,
+    file: FileId,
+    state: State,
+}
+
 #[derive(Clone, Copy)]
-enum Use {
+enum State {
     Open,
     /// It was closed, but SQLite keeps a connection, for statements that were never dropped.
     LeftOpen,
 }
 
-/// The right to have a path open; given back when dropped.
+/// The right to have a file open; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Registration(PathBuf);
+pub(crate) struct Registration(FileId);
 
 impl Registration {
+    /// Registers the file at `path` (canonical), which is created if there is none.
+    ///
     /// # Errors
-    /// `Invalid` when `path` (canonical) is open in this process.
+    /// `Invalid` when the file, or another one that was at `path`, is open in this process;
+    /// `Storage` when it cannot be looked at or created.
     pub(crate) fn new(path: &Path) -> Result<Registration> {
-        let message = match open().entry(path.to_owned()) {
-            Entry::Vacant(free) => {
-                free.insert(Use::Open);
-                return Ok(Registration(path.to_owned()));
-            }
-            Entry::Occupied(used) => match used.get() {
-                Use::Open => format!(
-                    "{} is open in this process already; clone the Database instead of opening it \
-                     again",
-                    path.display()
-                ),
-                Use::LeftOpen => left_open(path),
-            },
+        // Held while a file is created, see `FileId::at`.
+        let mut open = open();
+        let at_path = open.iter().find(|used| used.path == path);
+        let file = match at_path {
+            Some(used) => used.file,
+            None => FileId::at(path).map_err(|error| io_error(path, &error))?,
+        };
+        let Some(used) = open.iter().find(|used| used.file == file) else {
+            open.push(Entry { path: path.to_owned(), file, state: State::Open });
+            return Ok(Registration(file));
+        };
+        let message = match used.state {
+            State::Open => format!(
+                "{} is open in this process already{}; clone the Database instead of opening it \
+                 again",
+                path.display(),
+                if used.path == path {
+                    String::new()
+                } else {
+                    format!(", as {}", used.path.display())
+                }
+            ),
+            State::LeftOpen => left_open(path),
         };
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
-    /// Keeps the path for as long as the process lives, and says why.
+    /// Keeps the file for as long as the process lives, and says why.
     pub(crate) fn keep(self) -> Error {
-        if let Some(its) = open().get_mut(&self.0) {
-            *its = Use::LeftOpen;
-        }
-        let error = Error::new(ErrorKind::Invalid, left_open(&self.0));
+        let mut open = open();
+        let its = open.iter_mut().find(|used| used.file == self.0);
+        let message = its.map_or_else(String::new, |used| {
+            used.state = State::LeftOpen;
+            left_open(&used.path)
+        });
+        drop(open);
         std::mem::forget(self);
-        error
+        Error::new(ErrorKind::Invalid, message)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        open().remove(&self.0);
+        open().retain(|used| used.file != self.0);
     }
 }
 
-fn open() -> MutexGuard<'static, HashMap<PathBuf, Use>> {
+fn open() -> MutexGuard<'static, Vec<Entry>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -3,7 +3,8 @@
 //! # Algorithm
 //! 1. Wait for committed batches; take all there are.
 //! 2. One `fdatasync` of the WAL covers every one of them: they were committed before it began.
-//! 3. Check that the WAL is still the file at its path.
+//! 3. Check that the WAL and the database are still the files at their paths. With
+//!    [`Durability::Buffered`] that is all, and done every [`LOOK`].
 //! 4. Publish how far the disk is, then answer the members in commit order.
 //!
 //! Meanwhile the writer runs and commits the next batches. It waits only when more members are
@@ -19,8 +20,10 @@
 //! - After a failed sync there is no other: Linux reports a lost page once and then calls it clean.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -30,6 +33,9 @@ use crate::stats::Recorder;
 use crate::wal::WalFile;
 use crate::write_queue::WriteQueue;
 use crate::writer::Entry;
+
+/// How often the files are looked at where nothing is synced.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A batch that is committed and not yet answered.
 pub(crate) struct Committed {
@@ -111,7 +117,9 @@ impl Handover {
 /// What the sync thread works with.
 pub(crate) struct Syncer {
     pub(crate) handover: Arc<Handover>,
-    pub(crate) wal: WalFile,
+    pub(crate) wal: Arc<WalFile>,
+    /// When the files were looked at last, without a sync; nanoseconds of the clock.
+    pub(crate) looked: AtomicU64,
     pub(crate) durability: Durability,
     pub(crate) progress: Arc<Progress>,
     pub(crate) queue: Arc<WriteQueue>,
@@ -155,18 +163,30 @@ impl Syncer {
     /// Puts everything committed so far on disk, or poisons the database.
     fn sync(&self) -> Result<(), Error> {
         self.progress.check_poison()?;
-        if self.durability == Durability::Buffered {
-            return Ok(());
-        }
         let start = self.clock.now();
-        let result = self.wal.sync();
-        self.recorder.sync_time.record_time(self.clock.now() - start);
-        self.recorder.syncs.add(1);
+        let result = if self.durability == Durability::Buffered {
+            self.look(start)
+        } else {
+            let result = self.wal.sync();
+            self.recorder.sync_time.record_time(self.clock.now() - start);
+            self.recorder.syncs.add(1);
+            result
+        };
         if let Err(error) = result {
             self.progress.poison(format!("the WAL could not be synced ({error})"));
             self.queue.close();
         }
         self.progress.check_poison()
+    }
+
+    /// Looks at the files, unless that was done a moment ago.
+    fn look(&self, now: Duration) -> io::Result<()> {
+        let (now, last) = (now.as_nanos() as u64, self.looked.load(Ordering::Relaxed));
+        if now.saturating_sub(last) < LOOK.as_nanos() as u64 {
+            return Ok(());
+        }
+        self.looked.store(now, Ordering::Relaxed);
+        self.wal.check()
     }
 
     fn answer(&self, batch: Committed, is_durable: bool) {

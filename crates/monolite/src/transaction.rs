@@ -34,6 +34,7 @@ use keys::Key;
 use steps::{Action, More, Reader, Request};
 
 pub use keys::Committed;
+pub(crate) use lease::over as lease_is_over;
 pub(crate) use open::{Limits, Open, Transactions};
 pub use parameters::{IntoParameters, Parameters};
 pub(crate) use sessions::{Opener, Sessions};
@@ -221,8 +222,8 @@ impl Transaction {
     ///
     /// `key` is chosen by whoever may repeat the request: 1 to 1,024 bytes, different for each
     /// transaction. `outcome` is stored with it, in the transaction itself; both are forgotten
-    /// after the option `idempotency_lifetime`. They are kept in the table
-    /// `monolite_idempotency`.
+    /// after the option `idempotency_lifetime`. They are kept in a table of the engine,
+    /// `monolite_idempotency`, which no statement of a user can read or change.
     ///
     /// # Errors
     /// As [`Transaction::commit`]; `Invalid` for a key that is empty or too long.
@@ -245,8 +246,14 @@ impl Transaction {
 
     /// Rolls the transaction back, as dropping it does. Nothing that it did was ever visible to
     /// anybody else.
+    ///
+    /// The closure of [`Database::transact`](crate::Database::transact) returns an error for that;
+    /// when it calls this and returns `Ok`, nothing is committed, and `transact` fails with
+    /// `Invalid`.
     pub fn rollback(self) {
-        drop(self);
+        if self.is_managed {
+            self.open.roll_back_in_closure();
+        }
     }
 
     fn run<R, T>(
@@ -377,6 +384,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         self.check_place()?;
         let open = self.open;
+        open.engine().reads.database.check_process()?;
         let bind = |body: Body<T>| {
             let open = Arc::clone(open);
             move || body(&open)

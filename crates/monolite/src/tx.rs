@@ -111,7 +111,8 @@ impl<'c> Tx<'c> {
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         self.enter(sql)?;
         self.may_have_written.set(true);
-        let ran = self.connection.raw().execute_batch(sql);
+        self.connection.clear_changes_for(sql)?;
+        let ran = self.connection.execute_batch(sql);
         if ran.is_err() {
             self.connection.note_failure();
         }
@@ -170,7 +171,7 @@ impl<'c> Tx<'c> {
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
         self.enter(sql)?;
         let statement = self.connection.raw().prepare(sql).map_err(|e| self.explain(e))?;
-        self.note_handed_out(&statement);
+        self.note_handed_out(&statement, sql)?;
         Ok(statement)
     }
 
@@ -187,7 +188,7 @@ impl<'c> Tx<'c> {
             statement.discard();
             statement = prepare()?;
         }
-        self.note_handed_out(&statement);
+        self.note_handed_out(&statement, sql)?;
         Ok(statement)
     }
 
@@ -250,8 +251,11 @@ impl<'c> Tx<'c> {
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
         self.enter(sql)?;
-        let noted = |statement: &mut Statement<'_>, traits| {
+        let noted = |statement: &mut Statement<'_>, traits: Traits| {
             self.note_writes(statement);
+            if traits.asks_changes() && !statement.readonly() {
+                self.connection.clear_changes().map_err(Error::from)?;
+            }
             run(statement, traits)
         };
         let ran = self.connection.with_statement_and_traits(sql, noted);
@@ -272,6 +276,32 @@ impl<'c> Tx<'c> {
     /// Runs `body`, and closes the savepoints of its user that it has left open.
     pub(crate) fn closing_user_savepoints(&self, body: impl FnOnce() -> Result<()>) -> Result<()> {
         self.connection.closing_user_savepoints(body)
+    }
+
+    /// What was committed with the idempotency key, if it is remembered.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn find_key(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.enter("finding an idempotency key")?;
+        Ok(self.connection.find_key(key)?)
+    }
+
+    /// Stores an idempotency key for so many seconds, and removes up to `swept` others that have
+    /// expired.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn store_key(
+        &self,
+        key: &str,
+        outcome: &[u8],
+        seconds: i64,
+        swept: i64,
+    ) -> Result<()> {
+        self.enter("storing an idempotency key")?;
+        self.may_have_written.set(true);
+        Ok(self.connection.store_key(key, outcome, seconds, swept)?)
     }
 
     /// Makes good what its statements have left behind of changes of the schema or the statistics,
@@ -318,6 +348,7 @@ impl<'c> Tx<'c> {
             return Err(Error::new(ErrorKind::Aborted, message));
         }
         self.settle()?;
+        self.connection.signals().start_statement();
         let mut last = self.last_sql.borrow_mut();
         last.clear();
         last.push_str(truncated(sql));
@@ -330,15 +361,27 @@ impl<'c> Tx<'c> {
         }
     }
 
-    fn note_handed_out(&self, statement: &Statement<'_>) {
+    fn note_handed_out(&self, statement: &Statement<'_>, sql: &str) -> Result<()> {
         self.note_writes(statement);
         self.handed_out.set(self.handed_out.get() | self.connection.unsettled());
+        if statement.readonly() { Ok(()) } else { Ok(self.connection.clear_changes_for(sql)?) }
     }
 
     /// The error of a statement, with the reason where the engine has refused something.
     pub(crate) fn explain(&self, error: rusqlite::Error) -> Error {
-        Error::from(error).denied(self.connection.signals().take_denial())
+        let error = Error::from(error).denied(self.connection.signals().take_denial());
+        let is_memory = error.extended_code() == Some(rusqlite::ffi::SQLITE_NOMEM);
+        if is_memory && self.connection.has_memory_left() {
+            return too_long_a_program();
+        }
+        error
     }
+}
+
+fn too_long_a_program() -> Error {
+    let message = "the statement needs a longer program than untrusted SQL may have (250,000 \
+                   instructions, some two for each literal); use fewer, or parameters";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn truncated(sql: &str) -> &str {

@@ -20,9 +20,10 @@ use crate::options::within;
 ///   identifiers in double quotes that name nothing.
 /// - Limited, and refused with `Invalid` beyond: values and rows
 ///   ([`Untrusted::value_limit_bytes`]), memory ([`Untrusted::memory_limit_bytes`]), SQL text
-///   (1,000,000 bytes), columns (500), depth of an expression (250), compound selects (100),
-///   program (250,000 instructions), arguments of a function (100), length of a `LIKE` or `GLOB`
-///   pattern (100), parameters (32,766), nested triggers (50).
+///   (1,000,000 bytes), columns (500), depth of an expression and of views in views (100), compound
+///   selects (100), program (250,000 instructions), `SELECT`s (400) and uses of columns (10,000) of
+///   a statement, arguments of a function (100), length of a `LIKE` or `GLOB` pattern (100),
+///   parameters (32,766), nested triggers (50).
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
 ///   [`Options::read_time_limit`], within tenths of a second under the default limits.
 ///

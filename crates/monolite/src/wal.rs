@@ -4,48 +4,34 @@
 //! # Invariants
 //! - The WAL file carries no POSIX locks, so it may be opened and closed beside SQLite. The
 //!   database and `-shm` files must not be: closing any descriptor drops SQLite's locks.
+//! - A WAL does not stay beside another database than its own: whoever opens that next would have
+//!   old pages in it.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use monolite_sqlite::vfs::Storage;
+use monolite_sqlite::holds_lock;
+use monolite_sqlite::vfs::{Storage, WalControl};
+
+use crate::identity::{EMPTY, Watched};
+
+/// Names under which WALs are kept that have lost their database, at most.
+const MOST_KEPT: u32 = 1_000;
 
 /// The WAL file beside a database.
 pub(crate) struct WalFile {
     storage: Arc<dyn Storage>,
+    control: Arc<WalControl>,
+    /// Whether no other process empties the WAL.
+    is_exclusive: bool,
+    /// Whether the WAL has been found missing beside its database.
+    is_unlinked: AtomicBool,
     file: File,
-    wal: Identity,
-    database: Identity,
-}
-
-/// Which file was at a path.
-struct Identity {
-    name: &'static str,
-    path: PathBuf,
-    inode: u64,
-    device: u64,
-}
-
-impl Identity {
-    fn new(name: &'static str, path: PathBuf, meta: &Metadata) -> Identity {
-        Identity { name, path, inode: meta.ino(), device: meta.dev() }
-    }
-
-    /// Fails with `NotFound` unless the same file is at the path. Opens no descriptor.
-    fn check(&self) -> io::Result<()> {
-        let gone = |how| io::Error::new(io::ErrorKind::NotFound, format!("{} {how}", self.name));
-        match fs::metadata(&self.path) {
-            Ok(meta) if meta.ino() == self.inode && meta.dev() == self.device => Ok(()),
-            Ok(_) => Err(gone("was replaced")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(gone("was deleted or renamed"))
-            }
-            Err(error) => Err(error),
-        }
-    }
+    wal: Watched,
+    database: Watched,
 }
 
 /// The path of the WAL that belongs to `database`.
@@ -57,25 +43,135 @@ pub(crate) fn wal_path(database: &Path) -> PathBuf {
 
 impl WalFile {
     /// Opens the WAL that belongs to `database`.
-    pub(crate) fn open(database: &Path, storage: Arc<dyn Storage>) -> io::Result<WalFile> {
+    pub(crate) fn open(
+        database: &Path,
+        storage: Arc<dyn Storage>,
+        control: Arc<WalControl>,
+        is_exclusive: bool,
+    ) -> io::Result<WalFile> {
         let path = wal_path(database);
         let file = File::options().read(true).write(true).open(&path)?;
-        let wal = Identity::new("the WAL file", path, &file.metadata()?);
+        let wal = Watched::new("the WAL file", path, &file.metadata()?);
         let there = fs::metadata(database)?;
-        let database = Identity::new("the database file", database.to_owned(), &there);
-        Ok(WalFile { storage, file, wal, database })
+        let database = Watched::new("the database file", database.to_owned(), &there);
+        let is_unlinked = AtomicBool::new(false);
+        Ok(WalFile { storage, control, is_exclusive, is_unlinked, file, wal, database })
     }
 
     /// Puts everything written to the WAL before this call on disk.
     ///
     /// # Errors
     /// Those of `fdatasync`, after which nothing more may be believed of this file: Linux reports
-    /// a failed write-back once and then calls the pages clean. `NotFound` when the WAL or
-    /// the database was deleted, renamed or replaced, so that nobody will find what was written.
+    /// a failed write-back once and then calls the pages clean. Those of [`WalFile::check`].
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.storage.sync_wal(&self.file)?;
-        self.wal.check()?;
-        self.database.check()
+        self.check()
+    }
+
+    /// Sees whether the files are where they were.
+    ///
+    /// # Errors
+    /// `NotFound` when the WAL or the database was deleted, renamed or replaced, so that nobody
+    /// will find what was written.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let wal = self.wal.check().map(|_| ());
+        let Err(gone) = self.database.check() else {
+            return wal.map_err(|gone| self.note_unlinked(&gone));
+        };
+        if wal.is_err() || gone.kind() != io::ErrorKind::NotFound {
+            return Err(gone);
+        }
+        let moved = match self.put_aside() {
+            Ok(kept) => format!(
+                ", and its WAL is kept as {}: with the database put back at {}, it belongs beside \
+                 it as {}",
+                kept.display(),
+                self.database.path().display(),
+                self.wal.path().display()
+            ),
+            Err(error) => format!(
+                "; move its WAL, {}, away before that path is opened ({error})",
+                self.wal.path().display()
+            ),
+        };
+        Err(io::Error::new(gone.kind(), format!("{gone}{moved}")))
+    }
+
+    /// As [`WalFile::check`], while nobody writes; sees also whether all of the WAL is there.
+    ///
+    /// # Errors
+    /// As [`WalFile::check`]; `NotFound` when a part of the WAL is gone.
+    pub(crate) fn check_whole(&self) -> io::Result<()> {
+        self.check()?;
+        self.check_length()
+    }
+
+    fn check_length(&self) -> io::Result<()> {
+        let (length, written) = (self.wal.check()?, self.control.wal_bytes());
+        if length < written && self.is_exclusive {
+            let message = format!("the WAL file was cut from {written} to {length} bytes");
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the files, when a write has failed. Does not have the close copy a WAL
+    /// that was deleted: after a failed write it may not hold what was written.
+    pub(crate) fn what_happened(&self) -> Option<io::Error> {
+        self.check_for_connection().and_then(|()| self.check_length()).err()
+    }
+
+    /// Sees whether a connection that is opened now is one of the same files, and changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not, or when SQLite would delete the WAL beside an empty database.
+    pub(crate) fn check_for_connection(&self) -> io::Result<()> {
+        if self.database.check()? <= EMPTY {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the database file was emptied"));
+        }
+        self.wal.check().map(|_| ())
+    }
+
+    /// Whether the WAL has lost its name and nothing else has happened: this process can still read
+    /// all of it, and copy it into the database.
+    ///
+    /// Not when others may have had the database meanwhile: what they have read of the WAL and
+    /// written since would be written over. They are kept out by the lock on the database, which is
+    /// held for as long as an exclusive one is open, unless the process has lost it.
+    pub(crate) fn is_only_unlinked(&self) -> bool {
+        let is_there = |watched: &Watched| fs::symlink_metadata(watched.path()).is_ok();
+        let was_seen = self.is_unlinked.load(Ordering::Relaxed);
+        let is_alone = self.is_exclusive && holds_lock(self.database.path());
+        was_seen && is_alone && self.database.check().is_ok() && !is_there(&self.wal)
+    }
+
+    /// Notes that the WAL is gone beside its database, and says what can be done.
+    fn note_unlinked(&self, gone: &io::Error) -> io::Error {
+        if fs::symlink_metadata(self.wal.path()).is_ok() {
+            return io::Error::new(gone.kind(), gone.to_string());
+        }
+        self.is_unlinked.store(true, Ordering::Relaxed);
+        let what = if self.is_exclusive {
+            "close copies what it holds into the database"
+        } else {
+            "what it holds can be read until this process closes the database: read it out before"
+        };
+        io::Error::new(gone.kind(), format!("{gone}; {what}"))
+    }
+
+    /// Gives the WAL a name by which no database finds it.
+    fn put_aside(&self) -> io::Result<PathBuf> {
+        let path = self.wal.path();
+        let name = |number: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!("-of-lost-file-{number}"));
+            PathBuf::from(name)
+        };
+        let is_free = |kept: &PathBuf| fs::symlink_metadata(kept).is_err();
+        let kept = (1..=MOST_KEPT).map(name).find(is_free);
+        let kept = kept.ok_or_else(|| io::Error::other("there are too many such files"))?;
+        fs::rename(path, &kept)?;
+        Ok(kept)
     }
 }
 

@@ -94,7 +94,7 @@ impl Watchdog {
 
     /// Whether a closure has overrun its time and not come back.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.in_flight.stuck_since().is_some() || self.is_read_overdue(self.clock.now())
+        self.in_flight.stuck().is_some() || self.is_read_overdue(self.clock.now())
     }
 
     fn look(&self) {
@@ -105,34 +105,33 @@ impl Watchdog {
 
     /// Refuses who waits for a closure that does not return.
     fn look_at_writer(&self, now: Duration) {
-        let grace = MIN_GRACE.max(self.write_limit / 4);
-        let began_by = now.saturating_sub(self.write_limit + grace);
-        let batch = self.in_flight.take_from(began_by);
-        let Some(since) = self.in_flight.stuck_since() else { return };
-        let error = stuck(now.saturating_sub(since), self.write_limit);
-        let mut refused = 0;
-        if let Some(batch) = batch {
-            refused += batch.done.len() + batch.inbox.len();
-            batch.done.into_iter().chain(batch.inbox).for_each(|entry| entry.refuse(&error));
-        }
-        for mut member in self.queue.drain() {
-            refused += 1;
+        let batch = self.in_flight.take_overdue(now, |limit| limit + MIN_GRACE.max(limit / 4));
+        // Those that came while it had not returned, and none that came behind it.
+        let Some((closure, queued)) = self.in_flight.while_stuck(|| self.queue.drain()) else {
+            return;
+        };
+        let error = stuck(now.saturating_sub(closure.since), closure.limit);
+        let taken = batch.map(|batch| batch.done.into_iter().chain(batch.inbox));
+        let taken: Vec<_> = taken.into_iter().flatten().collect();
+        // Who is answered finds itself counted.
+        self.recorder.refused_behind_stuck.add((taken.len() + queued.len()) as u64);
+        taken.into_iter().for_each(|entry| entry.refuse(&error));
+        for mut member in queued {
             member.overrule(error.repeated());
             member.answer();
         }
-        self.recorder.refused_behind_stuck.add(refused as u64);
     }
 
     /// Ends reads and statements that have overrun their time, and puts others in the place of what
     /// they have.
     fn look_at_reads(&self, now: Duration) {
-        let ReadSide { readers, sessions, threads, .. } = &*self.reads;
+        let ReadSide { readers, sessions, .. } = &*self.reads;
         let began_by = now.saturating_sub(readers.time_limit());
         let statements = sessions.watches();
         for watch in readers.watches().chain(&statements) {
             watch.stop_begun_before(began_by);
         }
-        threads.replace_lost(began_by);
+        self.reads.all_threads().iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
             readers.wake_waiters();
         }
@@ -149,8 +148,9 @@ impl Watchdog {
 fn stuck(time: Duration, limit: Duration) -> Error {
     let message = format!(
         "the closure of another write has been running for {time:.1?} and has not returned (it may \
-         take {limit:.1?}, option write_time_limit), so this one was not run; try again later. A \
-         closure that waits for another write of the same database, or sleeps, does that"
+         take {limit:.1?}, option write_time_limit or lease_time_limit), so this one was not run; \
+         try again later. A closure that waits for another write of the same database, or sleeps, \
+         does that"
     );
     Error::new(ErrorKind::Overloaded, message)
 }

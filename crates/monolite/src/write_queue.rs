@@ -43,7 +43,12 @@ impl WriteQueue {
     }
 
     /// Appends a member, or has it wait for room; answers it when it came too late.
-    pub(crate) fn submit(&self, member: Box<dyn Member>) -> Entered {
+    pub(crate) fn submit(&self, mut member: Box<dyn Member>) -> Entered {
+        if let Err(error) = self.database.check_process() {
+            member.overrule(error);
+            member.answer();
+            return Entered::In;
+        }
         self.enter(member).unwrap_or_else(|member| {
             self.refuse(member);
             Entered::In
@@ -52,6 +57,7 @@ impl WriteQueue {
 
     /// As [`Queue::push`], with the reason of the refusal.
     pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
+        self.database.check_process()?;
         match self.push(member) {
             Ok(()) => Ok(()),
             Err(Rejected::Closed(_)) => {
@@ -63,6 +69,7 @@ impl WriteQueue {
 
     /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
     pub(crate) fn check_room(&self) -> Result<()> {
+        self.database.check_process()?;
         if self.is_full() { Err(self.overloaded()) } else { Ok(()) }
     }
 

@@ -62,11 +62,12 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
-use crate::in_flight::{Batch, Collected, InFlight};
+use crate::in_flight::{Batch, Closure, Collected, InFlight};
 use crate::member::{Member, Ran};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::stats::Recorder;
+use crate::transaction::lease_is_over;
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use failure_rate::FailureRate;
@@ -205,7 +206,7 @@ pub(crate) struct Writer {
     last_sql: RefCell<String>,
     /// The clock when the last member ended, which is when the next one starts.
     now: Duration,
-    failed_sync: Option<String>,
+    lost_write: Option<String>,
     rules: Rules,
 }
 
@@ -233,7 +234,7 @@ impl Writer {
             failures: FailureRate::default(),
             last_sql: RefCell::default(),
             now: Duration::ZERO,
-            failed_sync: None,
+            lost_write: None,
             rules: Rules::default(),
         }
     }
@@ -248,8 +249,8 @@ impl Writer {
     }
 
     /// Why nothing may be acknowledged any more, after a sync failed inside of a commit.
-    pub(crate) fn failed_sync(&self) -> Option<&str> {
-        self.failed_sync.as_deref()
+    pub(crate) fn lost_write(&self) -> Option<&str> {
+        self.lost_write.as_deref()
     }
 
     /// Runs and commits what is at the front of the inbox, as one transaction, and returns its
@@ -272,6 +273,8 @@ impl Writer {
         if let Err(error) = self.begin() {
             return self.refuse_batch(batch, Error::from(error));
         }
+        // Nobody's time runs while another process has the lock.
+        self.now = self.clock.now();
         let mut open = Open::default();
         let filled = self.fill(&mut open, batch);
         let mut members = open.out;
@@ -464,17 +467,20 @@ impl Writer {
     fn run(&mut self, entry: &mut Entry, batch: &mut Batch) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
-        self.deadline.set(self.now, self.time_limit);
+        let own_limit = entry.member.time_limit().filter(|own| *own < self.time_limit);
+        let limit = own_limit.unwrap_or(self.time_limit);
+        self.deadline.set(self.now, limit);
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
         let tx = if batch.done.is_empty() { tx.first() } else { tx };
         let budget = self.connection.start_budget();
-        self.in_flight.leave(batch, self.now);
-        let ran = entry.member.run(&tx);
+        self.in_flight.leave(batch, Closure { since: self.now, limit });
+        let ran = self.connection.on_stack(|| entry.member.run(&tx));
         let collected = self.in_flight.collect(batch);
         let is_starved = self.connection.end_budget(budget);
         let settled = tx.settle_at_end();
         let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
+        let settled = settled.and_then(|()| self.flush_virtual_tables(ran, wrote));
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
         let time = self.now - started;
@@ -483,14 +489,17 @@ impl Writer {
         }
         entry.failed = ran != Ran::Succeeded;
         let is_late = (self.connection.signals().take_interrupted()
-            || time > self.time_limit
+            || time > limit
             || collected == Collected::Taken)
             && self.rules.keep(Rule::TimeLimitHolds);
         let lost =
             !self.connection.is_in_transaction() && self.rules.keep(Rule::LostTransactionIsNoticed);
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
-            entry.overrule(self.late(time));
+            entry.overrule(match own_limit {
+                Some(_) => lease_is_over(),
+                None => self.late(time),
+            });
         } else if is_starved && ran == Ran::Failed {
             entry.overrule(starved());
         } else if let Err(error) = settled
@@ -510,6 +519,13 @@ impl Writer {
             (_, false, false) => Effect::Stays,
         };
         Run { effect, is_final: is_late || is_starved || ran == Ran::Panicked }
+    }
+
+    /// Has virtual tables write what they hold back of a member, so that it is not written as part
+    /// of the next one's work.
+    fn flush_virtual_tables(&self, ran: Ran, wrote: bool) -> Result<()> {
+        let is_due = ran == Ran::Succeeded && wrote && self.connection.is_in_transaction();
+        if is_due { Ok(self.connection.flush_virtual_tables()?) } else { Ok(()) }
     }
 
     fn has_deferred_violation(&self) -> bool {
@@ -562,7 +578,7 @@ impl Writer {
         self.recorder.commit_time.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);
         let Err(error) = result else { return Ok(()) };
-        self.note_failed_sync(&error, "a commit");
+        self.note_lost_write(&error, "a commit");
         Err(match self.wal.take_limit_hit() {
             Some(hit) if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
             Some(_) => Uncommitted::Full(LimitHit::TooLarge),
@@ -579,9 +595,9 @@ impl Writer {
         Error::new(ErrorKind::Invalid, message)
     }
 
-    fn note_failed_sync(&mut self, error: &Error, inside_of: &str) {
-        if error.is_failed_sync() {
-            self.failed_sync = Some(format!("a sync failed inside of {inside_of} ({error})"));
+    fn note_lost_write(&mut self, error: &Error, inside_of: &str) {
+        if error.is_lost_write() {
+            self.lost_write = Some(format!("{inside_of} failed in the files ({error})"));
         }
     }
 
@@ -590,7 +606,7 @@ impl Writer {
         let made = make(&self.connection);
         self.now = self.clock.now();
         if let Err(error) = &made {
-            self.note_failed_sync(error, "a checkpoint");
+            self.note_lost_write(error, "a checkpoint");
         }
         made
     }
@@ -623,6 +639,7 @@ impl Writer {
                 entry.overrule(error.into());
                 return Ok(());
             }
+            self.now = self.clock.now();
             let run = self.run(entry, batch);
             let commits = run.effect == Effect::Stays && !entry.failed;
             let committed = if commits { self.commit() } else { Ok(()) };

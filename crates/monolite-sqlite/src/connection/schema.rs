@@ -2,9 +2,10 @@
 //! transaction has, for every statement that is prepared.
 
 use rusqlite::config::DbConfig;
-use rusqlite::{ErrorCode, MAIN_DB, Result, TransactionState};
+use rusqlite::{ErrorCode, MAIN_DB, OptionalExtension as _, Result, Statement, TransactionState};
 
 use super::Connection;
+use crate::names;
 use crate::signals::Traits;
 use crate::statements::Own;
 
@@ -23,14 +24,15 @@ impl Connection {
     ///
     /// SQLite tells no other connection of new statistics, and does not take them back in memory
     /// when the transaction that made them is undone. So they get a new schema version: everybody
-    /// reads schema and statistics again.
+    /// reads schema and statistics again. Where nothing has been written, a statement that was
+    /// refused or explained can have changed the memory of this connection alone, which forgets it.
     ///
     /// While a statement that writes is half-way (rows of a `RETURNING` that are still to be read,
     /// a blob that is open for writing) nothing is done: SQLite opens no savepoint then, which
     /// virtual tables need. What is to be made good stays so.
     ///
     /// # Errors
-    /// Those of SQLite.
+    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's.
     pub fn settle_schema(&self) -> Result<()> {
         match self.settle() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
@@ -53,19 +55,38 @@ impl Connection {
 
     fn settle(&self) -> Result<()> {
         let traits = self.signals.take(Traits::UNSETTLED);
+        if !traits.is_empty() {
+            self.has_changed_schema.set(true);
+            self.may_have_virtual_tables.set(None);
+        }
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
         }
         let settle = || {
             if self.may_write() {
                 self.flush_virtual_tables()?;
+                if traits.has(Traits::SCHEMA) {
+                    self.check_names()?;
+                }
                 if traits.has(Traits::STATISTICS) {
                     self.signals.as_engine(|| raise_schema_version(self.raw()))?;
                 }
+            } else if traits.has(Traits::STATISTICS) {
+                self.forget_schema()?;
             }
             self.verify_schema()
         };
         settle().inspect_err(|_| self.signals.add(traits))
+    }
+
+    /// Looks whether nothing but the engine's own definitions names a table of the engine.
+    fn check_names(&self) -> Result<()> {
+        let first = |find: &mut Statement<'_>| {
+            let found = find.query_row(names::DEFINITIONS, |row| row.get::<_, String>(0));
+            found.optional()
+        };
+        let found = self.signals.as_engine(|| self.prepared.with_own(Own::FindNames, first))?;
+        found.map_or(Ok(()), |found| Err(names::refused(&found)))
     }
 
     /// To be called when a statement has failed, or was explained.
@@ -76,12 +97,64 @@ impl Connection {
     /// Has virtual tables write what they hold back until the commit, as each savepoint does. With
     /// the schema, SQLite forgets them in mid-transaction and connects them anew, and full-text
     /// search that has terms held back twice overwrites one by the other.
-    fn flush_virtual_tables(&self) -> Result<()> {
-        self.engine(Own::OpenFlush)?;
-        self.engine(Own::CloseFlush)
+    ///
+    /// What they write is no statement of the transaction, and none of its figures tells of it.
+    ///
+    /// # Errors
+    /// Those of SQLite, and of the virtual tables.
+    pub fn flush_virtual_tables(&self) -> Result<()> {
+        if !self.may_have_virtual_tables() {
+            return Ok(());
+        }
+        self.counts.during_own_work(self.raw(), || {
+            self.end_statements_if_busy(|| self.engine(Own::OpenFlush))?;
+            self.engine(Own::CloseFlush)
+        })
     }
 
-    fn may_write(&self) -> bool {
+    /// Has SQLite know of the schema, and virtual tables of their settings, what holds behind a
+    /// `ROLLBACK TO`. What is earlier in the transaction they have written at the savepoint.
+    pub(super) fn forget_what_was_undone(&self) -> Result<()> {
+        if self.may_leave_memory() {
+            self.forget_schema()?;
+        }
+        self.verify_schema()
+    }
+
+    /// Has the connection read schema and statistics again before it prepares its next statement,
+    /// and connect virtual tables anew, which take back nothing that they have in memory when a
+    /// transaction is rolled back (FTS5: its configuration). Not while they hold anything back: it
+    /// would be lost.
+    pub(super) fn forget_schema(&self) -> Result<()> {
+        // Its cookie may come again with another schema.
+        self.virtual_tables.set(None);
+        self.may_have_virtual_tables.set(None);
+        // Done when it is prepared, so a kept statement would do it once.
+        let forget = || self.raw().execute_batch("PRAGMA writable_schema = RESET");
+        self.signals.as_engine(forget)
+    }
+
+    /// Whether there may be a virtual table in the schema of the open transaction.
+    ///
+    /// It is asked once, as a transaction takes as long as twenty such questions, and again:
+    /// - in the next transaction, unless this connection alone changes the database;
+    /// - behind each statement that may have changed the schema: such a one is known by its traits,
+    ///   and is settled before the next statement and at the end of its closure;
+    /// - behind whatever undoes changes of the schema ([`Connection::may_leave_memory`]).
+    pub(super) fn may_have_virtual_tables(&self) -> bool {
+        let ask = || self.ask_for_virtual_tables().unwrap_or(true);
+        let may = self.may_have_virtual_tables.get().unwrap_or_else(ask);
+        self.may_have_virtual_tables.set(Some(may));
+        may
+    }
+
+    /// Whether undoing what was done may leave something in memory.
+    pub(super) fn may_leave_memory(&self) -> bool {
+        let has_changed_schema = self.has_changed_schema.get() || !self.unsettled().is_empty();
+        has_changed_schema || self.may_have_virtual_tables()
+    }
+
+    pub(super) fn may_write(&self) -> bool {
         self.raw().transaction_state(Some(MAIN_DB)) == Ok(TransactionState::Write)
     }
 
@@ -90,6 +163,15 @@ impl Connection {
         let traits = self.signals.take(Traits::UNSETTLED);
         self.signals.add(traits);
         traits
+    }
+
+    /// Runs `prepare`, after which nothing is to be made good that was not before.
+    pub fn unnoted<R>(&self, prepare: impl FnOnce() -> R) -> R {
+        let before = self.signals.take_all();
+        let result = prepare();
+        self.signals.take_all();
+        self.signals.add(before);
+        result
     }
 
     /// Has the next [`Connection::settle_schema`] make good `traits`, too: those of a statement

@@ -29,6 +29,8 @@
 //!   older count belongs to a transaction that was rolled back and is dropped. A WAL file without
 //!   that count holds nothing. Under `locking_mode=EXCLUSIVE` there is no lock and no other
 //!   connection.
+//! - Nothing is written beyond the end of the file: what was before has been cut off by somebody
+//!   else, and with it commits that were acknowledged.
 //! - A write that fails drops what is held: SQLite rolls the transaction back, and under
 //!   `locking_mode=EXCLUSIVE` nothing else would void the commit frame that may be among it. A read
 //!   that fails to flush keeps it: its transaction may go on.
@@ -145,6 +147,7 @@ impl<F: File> Gather<F> {
         if self.held.is_empty() {
             return Ok(());
         }
+        self.check_whole(lower, self.held_at)?;
         // Taken out, so that a panic below drops them: it fails the transaction.
         let mut held = std::mem::take(&mut self.held);
         self.forget_recent(self.held_at);
@@ -160,6 +163,15 @@ impl<F: File> Gather<F> {
         written
     }
 
+    /// Sees whether everything before `at` is there. SQLite leaves no gaps, so somebody else has
+    /// cut the file.
+    fn check_whole(&mut self, lower: &mut LowerFile, at: u64) -> Result {
+        if at > 0 && self.inner.size(lower)? < at {
+            return Err(IoError::SHORT_READ);
+        }
+        Ok(())
+    }
+
     /// The file is about to change at `at`.
     fn forget_recent(&self, at: u64) {
         if !self.breaks(Rule::ForgetOverwritten) {
@@ -169,6 +181,7 @@ impl<F: File> Gather<F> {
 
     fn write_through(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         self.flush(lower)?;
+        self.check_whole(lower, at)?;
         self.forget_recent(at);
         self.inner.write(lower, data, at)?;
         self.control.note_file_end(at + data.len() as u64);

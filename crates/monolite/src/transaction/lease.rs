@@ -81,7 +81,7 @@ impl Lease {
             serve(tx, &received, limit)
         };
         let caller = Completion::new();
-        let member = Box::new(Member::new(Once(Some(body)), Arc::clone(&caller)));
+        let member = Box::new(Member::new(Once(Some(body)), Arc::clone(&caller)).within(limit));
         let result = Write::submit(member, caller, writes);
         if !poll_fn(|context| waiting.poll(context)).await.unwrap_for_caller()? {
             let never = || Error::new(ErrorKind::Internal, "a lease ended before it began");
@@ -156,7 +156,8 @@ fn serve(tx: &Tx<'_>, orders: &Receiver<Order>, limit: Duration) -> Result<Commi
     }
 }
 
-fn over() -> Error {
+/// A lease whose time is over.
+pub(crate) fn over() -> Error {
     let message = "the transaction had the writer to itself after too many conflicts, and its \
                    time is over (option lease_time_limit); do less between its statements, or \
                    raise the option";

@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 use monolite_sqlite::rusqlite::Row;
 use monolite_sqlite::vfs::Version;
 
-use super::keys::{Committed, Key, find};
-use super::lease::Lease;
+use super::keys::{Committed, Key};
+use super::lease::{self, Lease};
 use super::savepoints::Savepoints;
 use super::session::ReadSet;
 use super::sessions::{Cost, Held, Left, Memory, Parked, Start};
@@ -88,6 +88,8 @@ pub(crate) struct Open {
     put_back: Condvar,
     /// A statement's handle was dropped before the statement was done.
     is_abandoned: AtomicBool,
+    /// Whether the closure that it was given to has rolled it back.
+    was_rolled_back: AtomicBool,
 }
 
 /// Where the state is when nobody uses it.
@@ -206,6 +208,7 @@ impl Open {
         is_managed: bool,
         lease: Option<Lease>,
     ) -> Result<Arc<Open>> {
+        engine.reads.database.check_process()?;
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
@@ -226,6 +229,7 @@ impl Open {
             slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
             put_back: Condvar::new(),
             is_abandoned: AtomicBool::new(false),
+            was_rolled_back: AtomicBool::new(false),
         }))
     }
 
@@ -235,7 +239,7 @@ impl Open {
 
     /// Where awaited statements go.
     pub(crate) fn awaited(&self) -> &JobQueue {
-        self.leased.as_deref().unwrap_or(&self.engine.reads.threads.queue)
+        self.leased.as_deref().unwrap_or(&self.engine.reads.statement_threads.queue)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -245,9 +249,10 @@ impl Open {
     /// Takes the state, and waits for it while another statement has it.
     ///
     /// # Errors
-    /// `Invalid` inside of a closure of that other statement; `Timeout` when it goes on for too
-    /// long.
+    /// `Invalid` inside of a closure of that other statement, or in a forked process; `Timeout`
+    /// when it goes on for too long.
     fn take(&self) -> Result<Taken<'_>> {
+        self.engine.reads.database.check_process()?;
         let mut slot = self.slot();
         let limit = self.engine.limits.read_time_limit;
         let mut give_up = None;
@@ -287,12 +292,16 @@ impl Open {
 
     /// Why the transaction is over, if it is.
     pub(crate) fn over(&self) -> Option<ErrorKind> {
+        if self.is_abandoned.load(Ordering::Acquire) {
+            return Some(ErrorKind::Aborted);
+        }
         self.slot().state.as_ref()?.over.as_ref().map(|(kind, _)| *kind)
     }
 
     fn check(&self, state: &mut State) -> Result<()> {
         if self.is_abandoned.load(Ordering::Acquire) {
-            state.end(&abandoned());
+            // Also where its statement was ended for that, and has said so in its own words.
+            state.over = Some((ErrorKind::Aborted, abandoned().to_string()));
         }
         let limit = self.engine.limits.transaction_time_limit;
         if self.age() > limit {
@@ -384,7 +393,10 @@ impl Open {
             let most_bytes = self.engine.limits.transaction_max_bytes;
             let mut reader = reader;
             return lease.run(move |tx| {
-                let done = perform(tx, request, most_bytes, &mut reader);
+                let mut done = perform(tx, request, most_bytes, &mut reader);
+                if done.number.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+                    done.number = Err(lease::over());
+                }
                 (done, reader)
             });
         }
@@ -397,7 +409,13 @@ impl Open {
         let held = self.resume(state)?;
         let session = held.session();
         let only_reads = match request.action {
-            Action::Change | Action::Query => session.only_reads(&request.text),
+            Action::Change | Action::Query => held.run(self.statement_limit(), |_| {
+                let only_reads = session.only_reads(&request.text);
+                if only_reads == Some(false) && !session.is_overlay() {
+                    session.note_not_run();
+                }
+                only_reads
+            })?,
             Action::LastInsertRowid => None,
             Action::Batch | Action::Savepoint(..) => Some(false),
         };
@@ -578,6 +596,9 @@ impl Open {
     /// Ends the transaction: hands what it did to the writer. With a key, nothing is done when the
     /// key was committed before.
     pub(crate) fn commit(&self, key: Option<Key>) -> Write<Committed> {
+        if self.was_rolled_back.load(Ordering::Acquire) {
+            return answered(Err(rolled_back_in_closure()));
+        }
         if let Some(error) = key.as_ref().and_then(|key| key.check().err()) {
             return answered(Err(error));
         }
@@ -609,7 +630,7 @@ impl Open {
         };
         self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
             if let Some(key) = &key
-                && let Some(outcome) = find(tx, &key.text)?
+                && let Some(outcome) = tx.find_key(&key.text)?
             {
                 return Ok(Committed { outcome, is_repeated: true });
             }
@@ -653,6 +674,12 @@ impl Open {
         if let Some(state) = &mut self.slot().state {
             state.over = Some((error.kind(), error.to_string()));
         }
+    }
+
+    /// As [`Open::roll_back`], on behalf of a closure whose result is still to come.
+    pub(crate) fn roll_back_in_closure(&self) {
+        self.was_rolled_back.store(true, Ordering::Release);
+        self.roll_back();
     }
 
     /// Ends the transaction without a trace. When a statement of it is still under way on another
@@ -714,7 +741,9 @@ impl Replay {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.roll_back();
+        if self.engine.reads.database.check_process().is_ok() {
+            self.roll_back();
+        }
         self.engine.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -724,6 +753,12 @@ fn end_leading_reads(steps: &Steps, held: &Held<'_>) {
     if steps.have_leading_reads() && steps.all_are_queries() {
         held.session().end_leading_reads();
     }
+}
+
+fn rolled_back_in_closure() -> Error {
+    let message = "the closure rolled its transaction back and returned Ok, so nothing was \
+                   committed; return an error from the closure to have it rolled back";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn abandoned() -> Error {

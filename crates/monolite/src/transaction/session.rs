@@ -140,7 +140,17 @@ impl Session {
         let reads = |statement: &mut Statement<'_>, traits: Traits| {
             statement.readonly() && !traits.may_change()
         };
-        self.reader.connection.with_statement_and_traits(sql, reads).ok()
+        let connection = &self.reader.connection;
+        let prepare = || connection.with_statement_and_traits(sql, reads).ok();
+        // Where it is run next, it says then what has to be made good behind it. Before it, that
+        // would have virtual tables write what they have to write while it runs, and be counted.
+        if self.is_overlay { connection.unnoted(prepare) } else { prepare() }
+    }
+
+    /// To be called when a statement that [`Session::only_reads`] has prepared is not run here: it
+    /// may have changed what the connection remembers of the schema all the same.
+    pub(crate) fn note_not_run(&self) {
+        self.reader.connection.note_failure();
     }
 
     /// The latest batch that its snapshot may contain.
@@ -220,14 +230,15 @@ impl Session {
         deadline.set(start, limit);
         let budget = connection.start_budget();
         let tx = Tx::new(connection, 1, &self.last_sql);
-        let result = body(&tx);
-        let settled = tx.settle_at_end();
+        let (result, settled) = connection.on_stack(|| (body(&tx), tx.settle_at_end()));
         let is_starved = connection.end_budget(budget);
         deadline.clear();
         self.took.set(clock.now() - start);
         if connection.signals().is_revoked() {
-            let is_late = self.took() > limit;
-            return Err(if is_late { late(limit) } else { revoked(self.took()) });
+            // Whoever ends what is late counts from when the session was taken, which a replay and
+            // a moment without a core come after.
+            let time = self.watch.running_for(clock.now()).unwrap_or_else(|| self.took());
+            return Err(if time > limit { late(limit) } else { revoked(time) });
         }
         if connection.signals().take_interrupted() {
             return Err(late(limit));

@@ -3,6 +3,7 @@
 
 mod answers;
 mod limits;
+mod neighbours;
 mod schema;
 mod words;
 

@@ -9,9 +9,11 @@
 
 // What the tests stand on.
 mod child;
+mod names;
 mod patience;
 
 // The promises.
+mod accidents;
 mod awaited;
 mod cancel;
 mod corners;

@@ -44,7 +44,8 @@ fn plain_sqlite(path: &str, id: i64) -> monolite::rusqlite::Result<i64> {
          INSERT INTO whole VALUES ({id});
          INSERT INTO part VALUES ({id}, 1, x''), ({id}, 2, x''), ({id}, 3, x'');
          UPDATE total SET n = n + 1;
-         COMMIT;"
+         COMMIT;
+         PRAGMA wal_checkpoint(TRUNCATE);"
     ))?;
     Ok(seen)
 }

@@ -134,6 +134,148 @@ fn what_never_ends_is_ended() {
     }
 }
 
+/// The ways in which a statement is run that gives one row.
+fn ways(db: &Database, sql: &str) -> [Result<Value, Error>; 4] {
+    let text = sql.to_owned();
+    let tx = db.transaction().unwrap();
+    [
+        value(db, sql),
+        db.write(move |tx| tx.query_row(&text, (), |row| row.get(0))).wait(),
+        tx.query_row(sql, (), |row| row.get(0)).wait(),
+        {
+            let text = sql.to_owned();
+            let read = db.read(move |tx| tx.query_row(&text, (), |row| row.get(0)));
+            smol::block_on(read)
+        },
+    ]
+}
+
+#[test]
+fn an_expression_that_views_and_columns_make_deep_ends_no_process() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    let deeper = "+1".repeat(95);
+    let mut chain = String::from("WITH v0(x) AS (SELECT value FROM json_each('[1]'))");
+    let mut views = String::from("CREATE VIEW w0 AS SELECT id AS x FROM t;");
+    for i in 1..=90 {
+        chain += &format!(", v{i}(x) AS (SELECT x{deeper} FROM v{})", i - 1);
+        views += &format!("CREATE VIEW w{i} AS SELECT x{deeper} AS x FROM w{};", i - 1);
+    }
+    chain += " SELECT x FROM v90";
+    db.write(move |tx| tx.execute_batch(&views)).wait().unwrap();
+    let mut columns = String::from("CREATE TABLE g(c0");
+    (1..=200).for_each(|i| columns += &format!(", c{i} AS (c{}{deeper})", i - 1));
+    columns += "); INSERT INTO g(c0) VALUES (1)";
+    // A thread with less than others have.
+    let small = std::thread::Builder::new().stack_size(256 << 10);
+    let run = move || {
+        for sql in [chain.as_str(), "SELECT x FROM w90 LIMIT 1"] {
+            for ended in ways(&db, sql) {
+                // Whether it is done in time is not the question.
+                assert!(ended.is_ok() || ended.unwrap_err().kind() != ErrorKind::Internal);
+            }
+        }
+        let ended = db.write(move |tx| tx.execute_batch(&columns)).wait();
+        assert!(ended.is_ok() || ended.unwrap_err().kind() != ErrorKind::Internal);
+        assert_eq!(value(&db, "SELECT 6 * 7").unwrap(), Value::Integer(42));
+        db.close().unwrap();
+    };
+    small.spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_statement_of_too_many_parts_is_refused() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    let list = |part: &str, count: usize| vec![part; count].join(", ");
+    let conditions = |count: usize| {
+        let some = vec!["x = 1"; 60].join(" AND ");
+        format!("SELECT count(*) FROM t WHERE {}", vec![format!("({some})"); count].join(" OR "))
+    };
+    for (sql, is_refused) in [
+        (format!("SELECT {}", list("(SELECT 1)", 390)), false),
+        (format!("SELECT {}", list("(SELECT 1)", 410)), true),
+        (conditions(20), false),
+    ] {
+        for (way, ended) in ways(&db, &sql).into_iter().enumerate() {
+            match ended {
+                Ok(_) => assert!(!is_refused, "{way}"),
+                Err(error) => {
+                    assert!(is_refused, "{way}: {error}");
+                    assert_eq!(error.kind(), ErrorKind::Invalid, "{way}: {error}");
+                    assert!(error.to_string().contains("more than"), "{way}: {error}");
+                }
+            }
+        }
+    }
+    // A tree as flat as it can be.
+    let mut tree = vec!["x = 1".to_owned(); 10_100];
+    while tree.len() > 1 {
+        tree = tree.chunks(2).map(|pair| format!("({})", pair.join(" OR "))).collect();
+    }
+    let wide = format!("SELECT count(*) FROM t WHERE {}", tree[0]);
+    for (way, ended) in ways(&db, &wide).into_iter().enumerate() {
+        let error = ended.unwrap_err();
+        assert!(error.to_string().contains("more than 10000 uses"), "{way}: {error}");
+    }
+    let literals: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
+    let long = format!("SELECT count(*) FROM t WHERE x IN ({})", literals.join(","));
+    for (way, ended) in ways(&db, &long).into_iter().enumerate() {
+        let error = ended.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{way}: {error}");
+        assert!(error.to_string().contains("250,000"), "{way}: {error}");
+    }
+    // Each statement of a batch counts alone.
+    let many = format!("SELECT {};", list("(SELECT 1)", 390)).repeat(3);
+    db.write(move |tx| tx.execute_batch(&many)).wait().unwrap();
+}
+
+#[test]
+fn an_interactive_transaction_has_one_budget_and_prepares_within_its_time() {
+    let options = Options::new().writer_cache_bytes(1 << 20).reader_cache_bytes(1 << 20);
+    let profile = Untrusted::new().memory_limit_bytes(8 << 20);
+    let Some(db) = open_with(options, profile) else { return };
+    let tx = db.transaction().unwrap();
+    let fill = "INSERT INTO t(x) SELECT randomblob(500000) FROM json_each('[1,2]')";
+    let filled: Vec<_> = (0..20).map(|_| tx.execute(fill, ()).wait()).collect();
+    let refused = filled.iter().position(Result::is_err).expect("20 MB are more than 8");
+    let error = filled[refused].as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("memory_limit_bytes"), "{error}");
+    assert!(refused >= 4, "{refused}");
+    // The next transaction has all of it.
+    let tx = db.transaction().unwrap();
+    tx.execute(fill, ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+
+    let Some(db) = open(Untrusted::new()) else { return };
+    let mut views = String::from("CREATE VIEW b0 AS SELECT 1 AS x;");
+    let columns: Vec<String> = (0..100).map(|k| format!("max(a.x) + {k} AS x{k}")).collect();
+    let columns = columns.join(", ");
+    for i in 1..=14 {
+        let below = i - 1;
+        views += &format!(
+            "CREATE VIEW b{i} AS SELECT max(a.x) AS x, {columns} FROM b{below} a, b{below} b \
+             GROUP BY a.x;"
+        );
+    }
+    db.write(move |tx| tx.execute_batch(&views)).wait().unwrap();
+    let start = Instant::now();
+    let tx = db.transaction().unwrap();
+    let error = tx.query_map("SELECT * FROM b14", (), |_| Ok(())).wait().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Invalid), "{error}");
+    assert!(start.elapsed() < 2 * LIMIT + SLACK, "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_longest_set_of_characters_is_trimmed_in_no_time() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    let trimmed =
+        "SELECT length(trim(printf('%.*c', 1000000, 'a'), printf('%.*c', 999, 'b') || 'a'))
+                          || trim('xyabcyx', 'yx') || ltrim('éèaé', 'èé') || rtrim('aéb', 'éb')";
+    let start = Instant::now();
+    assert_eq!(value(&db, trimmed).unwrap(), Value::Text("0abcaéa".into()));
+    assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
+}
+
 #[test]
 fn many_short_statements_are_ended() {
     let options = Options::new().write_time_limit(Duration::from_millis(1));

@@ -274,6 +274,78 @@ fn what_is_told_of_the_connection_is_no_conflict() {
     assert_eq!(seen.wait().unwrap(), (0, 0, 0, 0));
 }
 
+#[test]
+fn an_explained_change_counts_as_one_of_no_rows_at_commit_too() {
+    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    for explain in ["EXPLAIN", "EXPLAIN QUERY PLAN"] {
+        let tx = db.transaction().unwrap();
+        tx.execute("INSERT INTO a VALUES (NULL, 7), (NULL, 8)", ()).wait().unwrap();
+        assert_eq!(ask(&tx, "SELECT changes()"), 2);
+        tx.query_map(&format!("{explain} UPDATE a SET v = 1"), (), |_| Ok(())).wait().unwrap();
+        assert_eq!(ask(&tx, "SELECT changes()"), 0, "as in SQLite");
+        lose_snapshot(&db);
+        assert_eq!(ask(&tx, "SELECT changes()"), 0);
+        // Its program is another one then.
+        write(&db, "CREATE INDEX IF NOT EXISTS on_v ON a(v)");
+        tx.commit().wait().unwrap();
+    }
+}
+
+#[test]
+fn figures_behind_a_change_of_full_text_search_are_those_of_sqlite() {
+    for (module, insert) in [("fts5", 2), ("fts4", 1)] {
+        let (_directory, _, db) = database(Options::new());
+        let create = format!("CREATE VIRTUAL TABLE words USING {module}(x)");
+        db.write(move |tx| tx.execute_batch(&create)).wait().unwrap();
+        let insert =
+            format!("INSERT INTO words VALUES {}", vec!["('some words')"; insert].join(","));
+        for define in
+            ["CREATE TABLE IF NOT EXISTS more(x)", "ANALYZE", "ALTER TABLE b ADD COLUMN w"]
+        {
+            let figures = "SELECT changes() * 1000 + last_insert_rowid()";
+            let plain = rusqlite::Connection::open_in_memory().unwrap();
+            let begin = format!(
+                "CREATE TABLE b(v); CREATE VIRTUAL TABLE words USING {module}(x); BEGIN; {insert}; \
+                 {define}"
+            );
+            plain.execute_batch(&begin).unwrap();
+            let expected = plain.query_row(figures, [], number).unwrap();
+            let tx = db.transaction().unwrap();
+            tx.execute(&insert, ()).wait().unwrap();
+            tx.execute(define, ()).wait().unwrap();
+            let told = ask(&tx, figures);
+            tx.execute("UPDATE a SET v = v + 1", ()).wait().unwrap();
+            tx.commit().wait().unwrap_or_else(|error| panic!("{module}, {define}: {error}"));
+            assert_eq!(told / 1000, expected / 1000, "{module}, {define}");
+        }
+    }
+}
+
+#[test]
+fn what_the_application_does_with_a_row_has_its_own_time_and_chance() {
+    let (_directory, _, db) = database(Options::new());
+    let (_other_directory, _, other) = database(Options::new());
+    write(&db, "INSERT INTO a VALUES (7, 7), (8, 8)");
+    let tx = db.transaction().unwrap();
+    let asked = other.clone();
+    let drawn = "SELECT v, random() FROM a";
+    let seen = tx.query_map(drawn, (), move |_| {
+        thread::sleep(Duration::from_millis(20));
+        let now = "SELECT unixepoch('subsec') * 1000 + 0 * random()";
+        let now: f64 =
+            asked.read(move |tx| tx.query_row(now, (), |row| row.get(0))).wait().unwrap();
+        let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Ok((here.as_secs_f64() * 1000.0 - now).abs())
+    });
+    for lag in seen.wait().unwrap() {
+        assert!(lag < 15.0, "{lag} ms");
+    }
+    // Somebody changes a neighbour of what it read, so it is asked again: with the same chance.
+    write(&db, "UPDATE a SET id = id + 0");
+    tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+}
+
 /// A disk whose syncs wait.
 struct Slow {
     direct: Direct,
@@ -481,5 +553,29 @@ fn no_query_makes_statistics() {
         }
         assert_eq!(ask(&tx, "SELECT count(*) FROM sqlite_stat1"), 0);
         tx.commit().wait().unwrap();
+    }
+}
+
+#[test]
+fn a_change_that_would_roll_back_by_now_is_a_conflict() {
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let options =
+            Options::new().transaction_snapshot_age(Duration::from_millis(1)).sharing(sharing);
+        let (_directory, _, db) = database(options);
+        for is_asked in [true, false] {
+            let insert = "INSERT OR ROLLBACK INTO a SELECT max(id) + 1, 0 FROM b";
+            let [one, other] = [(); 2].map(|()| db.transaction().unwrap());
+            for tx in [&one, &other] {
+                assert_eq!(tx.execute(insert, ()).wait().unwrap(), 1);
+            }
+            other.commit().wait().unwrap();
+            thread::sleep(Duration::from_millis(5));
+            let told = match is_asked {
+                true => failing(&one, "SELECT count(*) FROM a"),
+                false => one.commit().wait().unwrap_err().kind(),
+            };
+            assert_eq!(told, ErrorKind::Conflict, "asked: {is_asked}");
+            write(&db, "DELETE FROM a WHERE id > 1");
+        }
     }
 }

@@ -340,6 +340,57 @@ fn reads_that_sleep_hold_the_connections_no_longer_than_their_limit() {
 }
 
 #[test]
+fn an_awaited_transaction_does_not_wait_behind_long_awaited_reads() {
+    let (_directory, _, db) = database(Options::new().readers(2));
+    let gate = Arc::new(Gate::default());
+    let reports: Vec<_> = (0..4)
+        .map(|_| {
+            let (db, gate) = (db.clone(), Arc::clone(&gate));
+            thread::spawn(move || {
+                block_on(db.read(move |tx| {
+                    gate.pass();
+                    tx.query_row("SELECT v FROM a", (), number)
+                }))
+            })
+        })
+        .collect();
+    eventually("all threads for reads are busy", || gate.arrivals() == 2);
+    let payment = db.clone();
+    ends("the payment", move || {
+        block_on(payment.transact(|tx| async move {
+            tx.query_row("SELECT v FROM a", (), number).await?;
+            tx.execute(ADD, ()).await
+        }))
+        .unwrap();
+    });
+    gate.open();
+    reports.into_iter().for_each(|report| assert!(report.join().unwrap().is_ok()));
+}
+
+#[test]
+fn a_statement_that_is_late_behind_a_replay_is_not_told_of_the_wal() {
+    let limit = Duration::from_secs(1);
+    let age = Duration::from_millis(1);
+    let (_directory, _, db) =
+        database(Options::new().transaction_snapshot_age(age).read_time_limit(limit));
+    let count = |most: u64| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most}) \
+             SELECT count(*) FROM n"
+        )
+    };
+    let tx = db.transaction().unwrap();
+    // Long enough that the end of the next statement comes before its own deadline.
+    ask(&tx, &count(3_000_000));
+    write(&db, ADD);
+    thread::sleep(Duration::from_millis(100));
+    let error = tx.query_row(&count(u64::MAX >> 1), (), number).wait().unwrap_err();
+    assert_eq!(db.stats().transactions_resumed, 1);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("read_time_limit"), "{error}");
+}
+
+#[test]
 fn a_read_of_short_statements_is_ended_by_its_limit() {
     let (_directory, _, db) = database(limited());
     let endless = db.read(|tx| {
@@ -576,5 +627,51 @@ fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
     assert!(innocent.is_ok_and(|v| v == 10), "it came after those that had waited too long");
     for thread in hanging {
         assert_eq!(thread.join().unwrap(), Err(ErrorKind::Timeout));
+    }
+}
+
+#[test]
+fn a_statement_of_a_lease_ends_with_the_lease() {
+    let lease = Duration::from_millis(100);
+    let options = Options::new().transaction_attempts(1).lease_time_limit(lease);
+    let (_directory, _, db) = database(options);
+    let failed = db.transact_blocking(|tx| {
+        tx.query_row("SELECT v FROM a", (), number).wait()?;
+        if tx.attempt() == 1 {
+            db.write(|tx| tx.execute(ADD, ())).wait()?;
+            return tx.execute(ADD, ()).wait();
+        }
+        let neighbour = thread::spawn({
+            let db = db.clone();
+            move || {
+                let begin = Instant::now();
+                db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
+                begin.elapsed()
+            }
+        });
+        let endless = tx.query_row(ENDLESS, (), number).wait().unwrap_err();
+        assert!(endless.to_string().contains("lease_time_limit"), "{endless}");
+        let waited = neighbour.join().unwrap();
+        assert!(waited < lease * 5, "{waited:?}");
+        Err(endless)
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn what_follows_a_statement_that_was_dropped_is_told_why() {
+    let (_directory, _, db) = database(Options::new());
+    for rest in [0, 1, 5, 20] {
+        let tx = db.transaction().unwrap();
+        let mut query = tx.query_row(ENDLESS, (), number);
+        assert!(crate::patience::poll_once(&mut query).is_pending());
+        thread::sleep(Duration::from_millis(rest));
+        drop(query);
+        for _ in 0..2 {
+            let told = tx.execute(ADD, ()).wait().unwrap_err();
+            assert_eq!(told.kind(), ErrorKind::Aborted, "{told}");
+            assert!(told.to_string().contains("dropped"), "{told}");
+        }
+        assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Aborted);
     }
 }

@@ -1,6 +1,6 @@
 //! Changes of the schema, and who learns of them when.
 
-use monolite::{Database, Error, ErrorKind, Options, Sharing, Tx};
+use monolite::{Database, Error, ErrorKind, Options, Row, Sharing, Tx};
 
 use super::{ask, ask_writer, database, number, write};
 
@@ -284,5 +284,116 @@ fn a_change_of_the_schema_may_come_while_rows_of_a_change_are_read() {
             assert_eq!(seen.wait().unwrap(), 0, "{at}");
         }
         assert_eq!(ask_writer(db, "SELECT count(*) FROM b"), 1);
+    });
+}
+
+#[test]
+fn a_refused_index_leaves_the_plans_of_its_connection_as_they_were() {
+    each_sharing(|db| {
+        write(
+            db,
+            "CREATE TABLE few(v); CREATE TABLE many(v);
+             INSERT INTO few VALUES (1), (2), (3);
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+             INSERT INTO many SELECT i FROM n; ANALYZE",
+        );
+        let outer = "EXPLAIN QUERY PLAN SELECT * FROM many, few WHERE few.v > many.v";
+        let text = |row: &Row<'_>| row.get::<_, String>(3);
+        let index = "CREATE INDEX on_few ON few(v)";
+        db.read(move |tx| {
+            let before = tx.query_row(outer, (), text)?;
+            assert_eq!(before, "SCAN few");
+            let refused = tx.execute(index, ()).unwrap_err();
+            assert!(refused.to_string().contains("readonly"), "{refused}");
+            assert_eq!(tx.query_row(outer, (), text)?, before);
+            let _ = tx.prepare_cached(index)?.execute(());
+            assert_eq!(tx.query_row(outer, (), text)?, before);
+            let _ = tx.execute_batch(index);
+            Ok::<_, Error>(())
+        })
+        .wait()
+        .unwrap();
+        for _ in 0..4 {
+            let plan = db.read(move |tx| tx.query_row(outer, (), text)).wait().unwrap();
+            assert_eq!(plan, "SCAN few");
+        }
+        let tx = db.transaction().unwrap();
+        tx.query_row("EXPLAIN CREATE INDEX on_few ON few(v)", (), |_| Ok(())).wait().unwrap();
+        assert_eq!(tx.query_row(outer, (), text).wait().unwrap(), "SCAN few");
+        ask(&tx, "UPDATE a SET v = 11 RETURNING v");
+        tx.query_row("EXPLAIN CREATE INDEX on_few ON few(v)", (), |_| Ok(())).wait().unwrap();
+        assert_eq!(tx.query_row(outer, (), text).wait().unwrap(), "SCAN few");
+    });
+}
+
+#[test]
+fn an_index_that_is_tried_in_the_writer_leaves_the_plans_of_others_as_they_were() {
+    let options = Options::new().transaction_connections(1).sharing(Sharing::Shared);
+    let (_directory, _, db) = database(options);
+    write(
+        &db,
+        "CREATE TABLE few(v); CREATE TABLE many(v); INSERT INTO few VALUES (1), (2), (3);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+         INSERT INTO many SELECT i FROM n; ANALYZE",
+    );
+    // The plan decides which row comes first. (An EXPLAIN would be noticed.)
+    let first = |sql| ask(&db.transaction().unwrap(), sql);
+    assert_eq!(first("SELECT few.v FROM many, few WHERE few.v <> many.v LIMIT 1"), 1);
+    let tx = db.transaction().unwrap();
+    tx.execute("CREATE INDEX on_few ON few(v)", ()).wait().unwrap();
+    drop(tx);
+    // Prepared anew.
+    assert_eq!(first("SELECT few.v FROM many, few WHERE many.v <> few.v LIMIT 1"), 1);
+}
+
+#[test]
+fn what_was_not_there_to_be_dropped_may_be_there_now() {
+    each_sharing(|db| {
+        let drops = [
+            ("CREATE TABLE late(v)", "DROP TABLE IF EXISTS late"),
+            ("CREATE INDEX late ON a(v)", "DROP INDEX IF EXISTS late"),
+            ("CREATE VIEW late AS SELECT 1", "DROP VIEW IF EXISTS late"),
+            (
+                "CREATE TRIGGER late AFTER INSERT ON a BEGIN SELECT 1; END",
+                "DROP TRIGGER IF EXISTS late",
+            ),
+        ];
+        for (create, drop) in drops {
+            for _ in 0..2 {
+                let tx = db.transaction().unwrap();
+                tx.execute(drop, ()).wait().unwrap();
+                tx.commit().wait().unwrap();
+            }
+            write(db, create);
+            let tx = db.transaction().unwrap();
+            tx.execute(drop, ()).wait().unwrap();
+            tx.commit().wait().unwrap();
+            write(db, create);
+            write(db, drop);
+        }
+    });
+}
+
+#[test]
+fn a_table_that_was_renamed_meanwhile_is_missing_in_the_same_words() {
+    each_sharing(|db| {
+        write(db, "CREATE TABLE old(v)");
+        const INSERT: &str = "INSERT INTO old VALUES (1)";
+        for name in ["x", "y"] {
+            let warm = db.transaction().unwrap();
+            warm.execute(INSERT, ()).wait().unwrap();
+            drop(warm);
+            let rename = format!("ALTER TABLE old RENAME TO {name}");
+            db.write(move |tx| tx.execute_batch(&rename)).wait().unwrap();
+            let tx = db.transaction().unwrap();
+            for _ in 0..2 {
+                let told = tx.execute(INSERT, ()).wait().unwrap_err();
+                assert_eq!(told.to_string(), "no such table: old");
+            }
+            ask(&tx, "SELECT count(*) FROM a");
+            tx.commit().wait().unwrap();
+            let rename = format!("ALTER TABLE {name} RENAME TO old");
+            db.write(move |tx| tx.execute_batch(&rename)).wait().unwrap();
+        }
     });
 }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite::{ErrorKind, Options, Transaction};
+use monolite::{Error, ErrorKind, Options, Transaction};
 use monolite_sim::clock::HandClock;
 
 use super::{ADD, BALANCE, accounts, balance};
@@ -157,4 +157,29 @@ fn a_long_statement_near_the_limit_of_the_wal_is_ended() {
     tx.execute(ADD, (2, 1)).wait().unwrap();
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 2), 101);
+}
+
+#[test]
+fn a_closure_that_rolls_back_and_returns_ok_has_committed_nothing() {
+    for attempts in [1, 10] {
+        let (_directory, db) = accounts(Options::new().transaction_attempts(attempts));
+        let declined = smol::block_on(db.transact(|tx| async move {
+            tx.execute(ADD, (1, 30)).await?;
+            tx.rollback();
+            Ok::<_, Error>("declined")
+        }));
+        let error = declined.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("nothing was committed"), "{error}");
+        assert_eq!(balance(&db, 1), 100);
+        // Dropping the handle says nothing: each closure does at its end.
+        smol::block_on(db.transact(|tx| async move {
+            tx.execute(ADD, (1, 30)).await?;
+            drop(tx);
+            Ok::<_, Error>(())
+        }))
+        .unwrap();
+        assert_eq!(balance(&db, 1), 130);
+        assert_eq!(db.stats().open_transactions, 0);
+    }
 }

@@ -1,0 +1,90 @@
+//! Owns the names that belong to the engine in every database, and keeps them out of the reach of
+//! every user's SQL, trusted or not: what stands in its tables is acted upon, as an idempotency key
+//! is a payment that is not made again.
+//!
+//! # Algorithm
+//! 1. The authorizer refuses whatever names one of the engine's tables ([`refusal`]): it sees each
+//!    table that a statement reads or changes, in views, triggers and virtual tables, too.
+//! 2. It does not see the new name of `ALTER TABLE … RENAME TO`, nor the parent of a foreign key.
+//!    But SQLite keeps both in the text of the schema, and no name can be spelled there without its
+//!    letters standing side by side. So behind each change of the schema that text is searched for
+//!    them ([`FIND`]): only the engine's own definitions may have them, which a rename
+//!    writes otherwise, in quotes.
+//!
+//! # Invariants
+//! - The engine's statements on its tables are its own ([`crate::statements`]): a user cannot find
+//!   them by their text.
+
+use rusqlite::ffi;
+use rusqlite::hooks::AuthAction;
+
+/// Names that begin with this are the engine's, those of tables to come, too.
+const PREFIX: &str = "monolite_";
+
+/// Where idempotency keys are kept.
+pub(crate) const KEYS: &str = "monolite_idempotency";
+
+/// Makes the table of the keys and its index.
+pub(crate) const DEFINITIONS: [&str; 2] = [
+    "CREATE TABLE monolite_idempotency(key TEXT PRIMARY KEY, outcome BLOB NOT NULL, \
+     expires INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE INDEX monolite_idempotency_expires ON monolite_idempotency(expires)",
+];
+
+/// Says why `action`, which names something of the engine's, is refused.
+pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
+    let is_ours = |name: &&str| {
+        name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    };
+    let name = named(action).into_iter().find(is_ours)?;
+    Some(format!(
+        "{name} is refused: names that begin with {PREFIX} belong to the engine, and what it keeps \
+         in them can be neither read nor changed (idempotency keys: Transaction::commit_once); \
+         choose another name"
+    ))
+}
+
+/// The names of tables, indexes, triggers and views in `action`.
+fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
+    match *action {
+        AuthAction::CreateIndex { index_name: name, table_name }
+        | AuthAction::CreateTempIndex { index_name: name, table_name }
+        | AuthAction::DropIndex { index_name: name, table_name }
+        | AuthAction::DropTempIndex { index_name: name, table_name }
+        | AuthAction::CreateTrigger { trigger_name: name, table_name }
+        | AuthAction::CreateTempTrigger { trigger_name: name, table_name }
+        | AuthAction::DropTrigger { trigger_name: name, table_name }
+        | AuthAction::DropTempTrigger { trigger_name: name, table_name } => vec![name, table_name],
+        AuthAction::CreateTable { table_name }
+        | AuthAction::CreateTempTable { table_name }
+        | AuthAction::CreateVtable { table_name, .. }
+        | AuthAction::DropTable { table_name }
+        | AuthAction::DropTempTable { table_name }
+        | AuthAction::DropVtable { table_name, .. }
+        | AuthAction::AlterTable { table_name, .. }
+        | AuthAction::Read { table_name, .. }
+        | AuthAction::Insert { table_name }
+        | AuthAction::Update { table_name, .. }
+        | AuthAction::Delete { table_name } => vec![table_name],
+        AuthAction::CreateView { view_name }
+        | AuthAction::CreateTempView { view_name }
+        | AuthAction::DropView { view_name }
+        | AuthAction::DropTempView { view_name } => vec![view_name],
+        // REINDEX and ANALYZE without a name tell all of them, and neither shows nor changes what
+        // is in a table.
+        _ => Vec::new(),
+    }
+}
+
+/// Finds what names a table of the engine in the schema and is none of its [`DEFINITIONS`], which
+/// are its parameters.
+pub(crate) const FIND: &str = "SELECT type || ' ' || name FROM sqlite_schema \
+     WHERE instr(lower(sql), 'monolite_idempotency') AND sql <> ?1 AND sql <> ?2";
+
+/// The refusal of what [`FIND`] has found.
+pub(crate) fn refused(found: &str) -> rusqlite::Error {
+    let text = format!(
+        "the {found} is refused: it names {KEYS}, which belongs to the engine; choose another name"
+    );
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text))
+}

@@ -1,0 +1,202 @@
+//! Owns the identity of files: which file is at a path, by device and inode, and whether a database
+//! can have its WAL beside it there.
+//!
+//! A path is not an identity: a file has others through links, bind mounts and after a rename, and
+//! each would lead to a WAL of its own. What holds for as long as a file is open is its device and
+//! inode; they are looked at without opening the file, since closing it again would drop SQLite's
+//! locks.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Permissions of a new database, less those that the process's mask takes: SQLite's own.
+const NEW_FILE_MODE: u32 = 0o644;
+
+/// Which file it is, for as long as somebody has it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(meta: &Metadata) -> FileId {
+        FileId { device: meta.dev(), inode: meta.ino() }
+    }
+
+    /// The file at `path`, which is created if there is none.
+    ///
+    /// A file that is there is not opened. One that is created is closed again, so nobody else of
+    /// this process may open it meanwhile.
+    pub(crate) fn at(path: &Path) -> io::Result<FileId> {
+        let mut new = File::options();
+        new.write(true).create_new(true).mode(NEW_FILE_MODE);
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match new.open(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    fs::metadata(path).map(|meta| FileId::of(&meta))
+                }
+                created => created?.metadata().map(|meta| FileId::of(&meta)),
+            },
+            meta => meta.map(|meta| FileId::of(&meta)),
+        }
+    }
+}
+
+/// A file that has to stay where it is.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    name: &'static str,
+    path: PathBuf,
+    file: FileId,
+}
+
+impl Watched {
+    /// The file that is at `path`, and what to call it.
+    pub(crate) fn new(name: &'static str, path: PathBuf, meta: &Metadata) -> Watched {
+        Watched { name, path, file: FileId::of(meta) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns how long the file is.
+    ///
+    /// # Errors
+    /// `NotFound` unless it is the one at the path; those of looking.
+    pub(crate) fn check(&self) -> io::Result<u64> {
+        let gone = |how| io::Error::new(io::ErrorKind::NotFound, format!("{} {how}", self.name));
+        // The path had no link at its end when the file was opened: one that leads to the same file
+        // has another WAL beside it.
+        match fs::symlink_metadata(&self.path) {
+            Ok(meta) if FileId::of(&meta) == self.file => Ok(meta.len()),
+            Ok(meta) if meta.is_symlink() => Err(gone("was replaced by a link")),
+            Ok(_) => Err(gone("was replaced")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(gone("was deleted or renamed"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The path by which the database at `path` is known: absolute and without links.
+///
+/// # Errors
+/// `Invalid` for what can be no database, or would have another WAL under another name.
+pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
+    let fail = |error: io::Error| io_error(path, &error);
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),
+        Ok(meta) if !meta.is_file() => return Err(unusable(path, "it is no regular file")),
+        Ok(meta) if meta.nlink() > 1 => {
+            return Err(unusable(path, LINKED));
+        }
+        Ok(_) => {
+            let path = fs::canonicalize(path).map_err(fail)?;
+            return if is_mounted(&path) { Err(unusable(&path, MOUNTED)) } else { Ok(path) };
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    if let Ok(target) = fs::read_link(path) {
+        let reason = format!("it is a link to {}, which is not there", target.display());
+        return Err(unusable(path, &reason));
+    }
+    let name = path.file_name().ok_or_else(|| unusable(path, "it names no file"))?;
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let directory = fs::canonicalize(directory).map_err(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            return io_error(path, &error).context(format!("directory {}", directory.display()));
+        }
+        let message = format!(
+            "{} cannot be opened: the directory {} does not exist; create it first",
+            path.display(),
+            directory.display()
+        );
+        Error::new(ErrorKind::Storage, message)
+    })?;
+    Ok(directory.join(name))
+}
+
+/// Sees to it that no WAL or journal is thrown away because its database is not there: SQLite takes
+/// one beside a missing or empty database for a leftover.
+///
+/// # Errors
+/// `Storage` when the file at `path` is missing or empty, and there are frames in its WAL, or a
+/// rollback journal.
+pub(crate) fn check_wal(path: &Path, wal: &Path) -> Result<()> {
+    let length = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
+    if length(path) > EMPTY {
+        return Ok(());
+    }
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    let journal = Path::new(&journal);
+    let (file, name, why) = if length(wal) > WAL_WITHOUT_FRAMES {
+        (wal, "WAL", "may hold commits")
+    } else if is_of_pages(journal) {
+        (journal, "rollback journal", "is needed to open it")
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} is missing or empty, but there is its {name}, {} ({} bytes), and that {why}: the \
+         database was moved or deleted; put it back, or move the {name} away to begin anew",
+        path.display(),
+        file.display(),
+        length(file)
+    );
+    Err(Error::new(ErrorKind::Storage, message))
+}
+
+/// Whether there is a rollback journal of a database that had pages. One of a database that was
+/// being made has none to give back. Format: <https://sqlite.org/fileformat2.html#rollbackjournal>.
+fn is_of_pages(journal: &Path) -> bool {
+    const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    let mut header = [0; 20];
+    let read = File::open(journal).and_then(|mut file| file.read_exact(&mut header));
+    read.is_ok() && header[..8] == MAGIC && header[16..] != [0; 4]
+}
+
+/// SQLite takes a file of one byte for an empty one.
+pub(crate) const EMPTY: u64 = 1;
+
+/// A header, and less than a page.
+const WAL_WITHOUT_FRAMES: u64 = 32 + 24 + 511;
+
+const LINKED: &str = "it has hard links, and each name would have its own WAL; remove the others, \
+                      or copy it";
+
+const MOUNTED: &str = "the file itself is a mount point (as docker -v FILE:FILE makes it), so its \
+                       WAL would not be beside that of its other name; mount its directory";
+
+/// Whether the file at `path` is mounted there alone, where the kernel tells (Linux 5.8).
+fn is_mounted(path: &Path) -> bool {
+    let looked = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    looked.is_ok_and(|stat| {
+        let root = StatxAttributes::MOUNT_ROOT;
+        stat.stx_attributes_mask.contains(root) && stat.stx_attributes.contains(root)
+    })
+}
+
+fn unusable(path: &Path, reason: &str) -> Error {
+    let message = format!("{path:?} cannot be a database: {reason}");
+    Error::new(ErrorKind::Invalid, message)
+}
+
+/// The error of a system call for the database at `path`.
+pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
+    let message = format!("{} cannot be opened: {error}", path.display());
+    Error::new(ErrorKind::Storage, message)
+}
