@@ -137,3 +137,7 @@ INSERT INTO kept VALUES (3);
 SELECT * FROM kept;
 ROLLBACK;
 SELECT * FROM kept;
+-- feature: names that belong to the engine
+CREATE TABLE monolite_mine(x);
+CREATE VIEW Monolite_view AS SELECT 1;
+CREATE INDEX "monolite_index" ON nowhere(x);

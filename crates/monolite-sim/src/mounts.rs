@@ -53,9 +53,53 @@ impl Mount {
         Ok(bound)
     }
 
+    /// `directory` once more.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, as without root.
+    pub fn again(directory: &Path) -> Result<Mount> {
+        let point = tempfile::tempdir()?;
+        let name = directory.to_str().context("the directory's name is not text")?;
+        mount(&["--bind", name], point.path())?;
+        Ok(Mount { directory: point })
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         self.directory.path()
+    }
+}
+
+/// One file, mounted alone under another name.
+#[derive(Debug)]
+pub struct MountedFile {
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl MountedFile {
+    /// `file` under another name.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, as without root.
+    pub fn new(file: &Path) -> Result<MountedFile> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("db");
+        File::create(&path)?;
+        let name = file.to_str().context("the file's name is not text")?;
+        mount(&["--bind", name], &path)?;
+        Ok(MountedFile { path, _directory: directory })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for MountedFile {
+    fn drop(&mut self) {
+        unmount_lazily(&self.path);
     }
 }
 

@@ -209,6 +209,11 @@ pub fn run(
     };
     let groups = Groups { options, database: &dataset.path, postgres: postgres.as_ref() };
     let cells = groups.run(&mut bench)?;
+    let only = options.only.as_deref().unwrap_or_default();
+    ensure!(
+        !cells.is_empty(),
+        "no scenario's name contains {only:?}; monolite bench tps --help tells of some"
+    );
     bench.finish()?;
     let mut verifications = bench.verifications;
     verifications.extend(postgres.as_ref().map(verify_postgres).transpose()?);

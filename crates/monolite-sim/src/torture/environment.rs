@@ -171,7 +171,11 @@ fn run_one(setting: &Setting<'_>, name: &str, run: Run, outcome: &mut Outcome) -
     let counted = u64::from(case.lost + case.partial > 0);
     outcome.anomalies += (case.broken.len() as u64).saturating_sub(counted);
     outcome.skipped.extend(case.skipped.iter().map(|reason| format!("{name}: {reason}")));
-    let notes = if case.notes.is_empty() { "as promised".into() } else { case.notes.join("; ") };
+    let notes = match (case.notes.is_empty(), case.skipped.is_empty()) {
+        (true, true) => "as promised".into(),
+        (true, false) => "not tried here, see below".into(),
+        (false, _) => case.notes.join("; "),
+    };
     outcome.notes.push(format!("{name}: {notes}"));
     for (control, detected, how) in &case.controls {
         outcome.control(control, *detected, how.as_str());

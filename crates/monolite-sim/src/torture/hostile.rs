@@ -8,7 +8,8 @@
 //! 2. An **escape** is: a case that was not refused or did not fail as it must; a file that
 //!    appeared; a neighbour in the same batch that failed, or whose row is missing; a changed
 //!    setting of any connection; a deadline exceeded by more than [`victim::SLACK`]; memory above
-//!    the limit; a change of what the case did not name; broken integrity; a dead process.
+//!    the limit; a change of what the case did not name, or of an idempotency key; broken
+//!    integrity; a dead process.
 //! 3. Controls: SQLite without the engine, and the engine without the profile, must let some cases
 //!    escape.
 
@@ -57,14 +58,17 @@ enum Way {
     /// As `Write`, by a closure that goes on after the error and returns `Ok`.
     Swallow,
     Read,
+    /// An interactive transaction.
+    Transaction,
 }
 
 impl Way {
-    const ALL: [(&'static str, Way); 4] = [
+    const ALL: [(&'static str, Way); 5] = [
         ("write", Way::Write),
         ("write_once", Way::WriteOnce),
         ("write that swallows errors", Way::Swallow),
         ("read", Way::Read),
+        ("transaction", Way::Transaction),
     ];
 
     fn name(self) -> &'static str {

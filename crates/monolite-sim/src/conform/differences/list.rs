@@ -100,6 +100,19 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Refusal(is_of_shadow_table, &[" may not be "]),
     },
     Difference {
+        id: "engine-names",
+        topic: Topic::Refused,
+        what: "tables, views, indexes and triggers whose names begin with `monolite_`, and \
+               whatever in the schema mentions `monolite_idempotency`",
+        sqlite: "takes them for any other",
+        monolite: "`Invalid`; the transaction can go on, behind a rename it cannot",
+        why: "the engine acts upon what it keeps there: an idempotency key that somebody has \
+              forged is a payment that is not made",
+        instead: "choose another name; `Transaction::commit_once` for the keys",
+        paths: Paths::All,
+        sign: Sign::Refusal(|_| true, &["belong to the engine", "belongs to the engine"]),
+    },
+    Difference {
         id: "load-extension",
         topic: Topic::Refused,
         what: "`load_extension()`",
@@ -227,12 +240,14 @@ pub(crate) const LIST: &[Difference] = &[
     Difference {
         id: "explain",
         topic: Topic::Connection,
-        what: "`EXPLAIN` (not `EXPLAIN QUERY PLAN`)",
-        sqlite: "shows the program of the statement",
+        what: "`EXPLAIN` and `EXPLAIN QUERY PLAN`",
+        sqlite: "`EXPLAIN` shows the program of the statement",
         monolite: "shows the same program, with the numbers that the connection at hand has given \
-                   to its copy of the schema; an interactive transaction can end in `Conflict`",
-        why: "the program names the connection's own state",
-        instead: "`EXPLAIN QUERY PLAN`; or ask in a `read`",
+                   to its copy of the schema. In an interactive transaction neither is compared \
+                   at commit: its plan may have been that of a moment before",
+        why: "the program names the connection's own state, and neither says anything about the \
+              data",
+        instead: "`EXPLAIN QUERY PLAN`, whose answer is the same",
         paths: Paths::All,
         sign: Sign::Answers(is_program),
     },

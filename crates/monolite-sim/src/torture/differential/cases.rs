@@ -186,7 +186,7 @@ fn text_of(payload: &(dyn std::any::Any + Send)) -> Option<String> {
 
 /// Removes what a database has left. One in memory has left nothing.
 fn remove(path: &Path) {
-    for ending in ["db", "db-wal", "db-shm", "oracle", "oracle-wal", "oracle-shm", "past"] {
+    for ending in ["db", "db-wal", "db-shm", "oracle", "oracle-wal", "oracle-shm"] {
         // Most of them are not there.
         let _ = fs::remove_file(path.with_extension(ending));
     }

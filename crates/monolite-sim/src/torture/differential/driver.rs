@@ -107,7 +107,7 @@ impl Driver {
             setup,
             path: path.to_owned(),
             db: None,
-            oracle: Oracle::open(flaw, &path.with_extension("oracle"))?,
+            oracle: Oracle::open(flaw, setup.renews_oracle, &path.with_extension("oracle"))?,
             flaw,
             slots: Default::default(),
             keys: BTreeMap::new(),

@@ -9,16 +9,18 @@
 //! - [`is_false_alarm`]: an integrity check compares full-text search with what its connection knew
 //!   before. Plain SQLite with two connections says the same, and a new one that all is well.
 //! - What `EXPLAIN` tells an interactive transaction: its commit does not ask again.
-//! - The plans of reads: a `CREATE INDEX` that a read is refused leaves other estimates with its
-//!   connection.
 //! - `REINDEX` in a read: it is refused if there is an index, and the table of the keys has one.
 //! - The rows of `EXPLAIN`: a program may have other numbers on another connection. Plans are
 //!   compared, but for `notused`, which SQLite's documentation calls so.
 //! - `total_changes()`, `PRAGMA data_version`: they tell about the connection. So do `changes()`
 //!   and `last_insert_rowid()` before the transaction's own change, and the number of changes of a
 //!   statement that is no `INSERT`, `UPDATE` or `DELETE`.
+//! - `Invalid` at the commit of an interactive transaction that asks for `total_changes()` while
+//!   there are virtual tables: what these write of their own, and when, is counted in it, too.
 //! - The text of the error for a savepoint that is not there: the engine gives them names.
 //! - Which error follows once a statement has rolled the transaction back: any but `Conflict`.
+//! - A transaction that changes more pages than the WAL may hold ends the history, where the
+//!   database is larger than half of that.
 //! - What an interactive transaction that changed nothing saw, at its commit: it is as if it had
 //!   run before. Its answers must hold in one state since it began.
 
@@ -78,5 +80,5 @@ pub(super) fn is_false_alarm(sql: &str, text: &str) -> bool {
     let accuses = |row: &str| {
         row.contains("fts5: checksum mismatch") || row.contains("fts5: corruption found")
     };
-    is_check && (text.ends_with("('ok')") || (text.matches(" ('").count() == 1 && accuses(text)))
+    is_check && (text.ends_with("('ok')") || text.split(" ('").skip(1).all(accuses))
 }

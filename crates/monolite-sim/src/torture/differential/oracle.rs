@@ -11,9 +11,12 @@
 //! # Invariants
 //! - Between two calls of its users but for `replay` no transaction is open.
 //! - What SQLite keeps in memory of a schema or of statistics that were undone is forgotten.
+//! - A history is judged by one connection throughout or, where its setup says so, by a new one for
+//!   each transaction: what a connection remembers of those before, the engine's connections may,
+//!   too, and then only a new one tells.
 
 use std::ffi::c_int;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -121,6 +124,8 @@ pub(super) struct Claim {
 
 pub(super) struct Oracle {
     plain: Connection,
+    /// The file of which each transaction gets a new connection, if they do.
+    renewed_on: Option<PathBuf>,
     /// On the same file, to analyze behind the other's back.
     other: Option<Connection>,
     log: Vec<Vec<Step>>,
@@ -157,26 +162,44 @@ impl Effort {
 }
 
 impl Oracle {
-    /// An empty one. Only one with stale statistics uses a file, at `path`.
+    /// An empty one, on the file at `path` if its connection is renewed or the flaw needs two.
     ///
     /// # Errors
     /// SQLite's.
-    pub(super) fn open(flaw: Flaw, path: &Path) -> Result<Oracle> {
-        let (mut plain, other) = if flaw == Flaw::StaleStatistics {
-            let plain = Connection::open(path)?;
-            plain.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")?;
-            (plain, Some(Connection::open(path)?))
-        } else {
-            (Connection::open_in_memory()?, None)
-        };
-        plain.set_prepared_statement_cache_capacity(STATEMENTS);
-        plain.execute_batch(
-            "PRAGMA foreign_keys = ON; CREATE TEMP TABLE inserted(id INTEGER PRIMARY KEY);",
-        )?;
+    pub(super) fn open(flaw: Flaw, is_renewed: bool, path: &Path) -> Result<Oracle> {
         let effort = Arc::new(Effort::default());
-        let look = Arc::clone(&effort);
-        plain.progress_handler(Effort::PERIOD, Some(move || look.look()))?;
-        Ok(Oracle { plain, other, log: Vec::new(), flaw, effort })
+        let has_two = flaw == Flaw::StaleStatistics;
+        let plain = connect((has_two || is_renewed).then_some(path), &effort)?;
+        let other = if has_two {
+            plain.execute_batch("PRAGMA journal_mode = WAL")?;
+            Some(Connection::open(path)?)
+        } else {
+            None
+        };
+        let renewed_on = (is_renewed && !has_two).then(|| path.to_owned());
+        Ok(Oracle { plain, renewed_on, other, log: Vec::new(), flaw, effort })
+    }
+
+    fn begin(&mut self, steps: &[Step], flow: Flow) -> Result<()> {
+        if let Some(path) = &self.renewed_on {
+            self.plain = connect(Some(path), &self.effort)?;
+        }
+        let plain = self.in_transaction(steps);
+        if steps.iter().any(|step| step.judged == Judged::Figures) {
+            plain.execute("REPLACE INTO temp.inserted VALUES (?1)", [NO_INSERT])?;
+        }
+        if flow == Flow::Read {
+            plain.execute_batch("PRAGMA query_only = ON")?;
+        }
+        Ok(plain.execute_batch("BEGIN")?)
+    }
+
+    /// The connection that has, or gets, the transaction of `steps`.
+    fn in_transaction(&self, steps: &[Step]) -> &Connection {
+        match &self.other {
+            Some(other) if is_analyze(steps) => other,
+            _ => &self.plain,
+        }
     }
 
     /// Whether a statement was without end, such as a `DELETE` whose trigger inserts what it goes
@@ -199,12 +222,9 @@ impl Oracle {
     ///
     /// # Errors
     /// When SQLite cannot begin.
-    pub(super) fn replay(&self, asked: Asked<'_>, flow: Flow) -> Result<Replay, Error> {
-        let plain = match &self.other {
-            Some(other) if is_analyze(asked.steps) => other,
-            _ => &self.plain,
-        };
-        begin(plain, asked.steps, flow)?;
+    pub(super) fn replay(&mut self, asked: Asked<'_>, flow: Flow) -> Result<Replay> {
+        self.begin(asked.steps, flow)?;
+        let plain = self.in_transaction(asked.steps);
         let mut replay = Replay::default();
         let before = state(plain, asked.steps)?;
         let (mut has_own_change, mut has_analyzed) = (false, false);
@@ -212,19 +232,22 @@ impl Oracle {
         let mut is_blind = false;
         for (at, step) in asked.steps.iter().enumerate() {
             let Some(told) = asked.told.get(at) else { break };
-            let drawn = asked.drawn.get(at).and_then(Option::as_ref);
-            is_blind |= drawn.is_none() && step.chance.is_some() && decides(plain, step);
+            // What is there behind a step that failed was drawn by another one.
+            let has_drawn = told.failed.is_none();
+            let drawn = asked.drawn.get(at).and_then(Option::as_ref).filter(|_| has_drawn);
+            is_blind |=
+                has_drawn && drawn.is_none() && step.chance.is_some() && decides(plain, step);
             let expected = (!replay.is_over).then(|| self.ask(plain, step, drawn));
             replay.is_over |= plain.is_autocommit();
-            if flow != Flow::Read && !replay.is_over && may_define(step) {
-                self.reload_inside(plain);
+            if !replay.is_over && may_define(step) {
+                self.reload_inside(plain, flow);
             }
             replay.has_figures |= matches!(step.judged, Judged::Figures | Judged::Connection);
             replay.has_chance |= step.judged == Judged::Success || step.chance.is_some();
             let is_same = match &expected {
                 _ if is_blind => true,
                 _ if flow == Flow::Interactive && is_report(step, told) => true,
-                _ if flow == Flow::Read && is_plan_or_reindex(step) => true,
+                _ if flow == Flow::Read && step.sql == "REINDEX" => true,
                 None => is_after_the_end(step, told, flow),
                 Some(expected) => agrees(step, told, expected, has_own_change, flow),
             };
@@ -277,11 +300,7 @@ impl Oracle {
             self.log.push(steps);
             return Ok(());
         }
-        let plain = match &self.other {
-            Some(other) if is_analyze(&steps) => other,
-            _ => &self.plain,
-        };
-        if let Err(error) = plain.execute_batch("COMMIT") {
+        if let Err(error) = self.in_transaction(&steps).execute_batch("COMMIT") {
             self.roll_back(&steps);
             return Err(error.into());
         }
@@ -320,18 +339,23 @@ impl Oracle {
     /// them otherwise than one that reads them: after an `ALTER`, and after an `ANALYZE` that was
     /// undone. An undone change of the schema makes it forget everything.
     fn reload(&self) {
-        if self.flaw != Flaw::StaleStatistics {
+        if self.flaw != Flaw::StaleStatistics && self.renewed_on.is_none() {
             let reload = "BEGIN; CREATE TABLE reload_schema(x); ROLLBACK";
             self.plain.execute_batch(reload).expect("a table can be created and undone");
         }
     }
 
     /// As [`Oracle::reload`], in the middle of a transaction.
-    fn reload_inside(&self, plain: &Connection) {
+    fn reload_inside(&self, plain: &Connection, flow: Flow) {
         if self.flaw != Flaw::StaleStatistics {
-            let reload = "SAVEPOINT reload_schema; CREATE TABLE reload_schema(x);
-                          ROLLBACK TO reload_schema; RELEASE reload_schema";
-            plain.execute_batch(reload).expect("a table can be created and undone");
+            let reload = match flow {
+                Flow::Read => "PRAGMA writable_schema = RESET",
+                _ => {
+                    "SAVEPOINT reload_schema; CREATE TABLE reload_schema(x);
+                     ROLLBACK TO reload_schema; RELEASE reload_schema"
+                }
+            };
+            plain.execute_batch(reload).expect("SQLite forgets the schema");
         }
     }
 
@@ -341,7 +365,7 @@ impl Oracle {
     /// SQLite's.
     pub(super) fn explain(&self, mut claims: Vec<Claim>, path: &Path) -> Result<Option<Claim>> {
         let Some(end) = claims.iter().map(|claim| claim.last).max() else { return Ok(None) };
-        let mut past = Oracle::open(Flaw::None, path)?;
+        let mut past = Oracle::open(Flaw::None, false, path)?;
         for version in 0..=end {
             for at in (0..claims.len()).rev() {
                 let Claim { steps, told, first, last, is_committed, .. } = &claims[at];
@@ -372,26 +396,32 @@ impl Oracle {
     }
 
     /// Does again what was committed, comparing nothing.
-    fn repeat(&mut self, steps: &[Step]) -> Result<(), Error> {
-        begin(&self.plain, steps, Flow::Interactive)?;
+    fn repeat(&mut self, steps: &[Step]) -> Result<()> {
+        self.begin(steps, Flow::Interactive)?;
         for step in steps.iter().filter(|step| step.judged != Judged::Refused) {
             let has_failed = ask_plain(&self.plain, step).is_err();
             if has_failed && !step.is_handled {
                 break;
             }
         }
-        self.commit(&Replay::default(), steps.to_vec(), &[])
+        Ok(self.commit(&Replay::default(), steps.to_vec(), &[])?)
     }
 }
 
-fn begin(plain: &Connection, steps: &[Step], flow: Flow) -> Result<(), Error> {
-    if steps.iter().any(|step| step.judged == Judged::Figures) {
-        plain.execute("REPLACE INTO temp.inserted VALUES (?1)", [NO_INSERT])?;
-    }
-    if flow == Flow::Read {
-        plain.execute_batch("PRAGMA query_only = ON")?;
-    }
-    Ok(plain.execute_batch("BEGIN")?)
+/// A connection to the file, or to a database in memory.
+fn connect(path: Option<&Path>, effort: &Arc<Effort>) -> Result<Connection> {
+    let mut plain = match path {
+        Some(path) => Connection::open(path)?,
+        None => Connection::open_in_memory()?,
+    };
+    plain.set_prepared_statement_cache_capacity(STATEMENTS);
+    plain.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY;
+         CREATE TEMP TABLE inserted(id INTEGER PRIMARY KEY);",
+    )?;
+    let look = Arc::clone(effort);
+    plain.progress_handler(Effort::PERIOD, Some(move || look.look()))?;
+    Ok(plain)
 }
 
 /// What differs once one of the steps has changed something.
@@ -410,7 +440,8 @@ fn state(plain: &Connection, steps: &[Step]) -> Result<[i64; 4], Error> {
 
 /// Whether a step may change the schema, or have tried to.
 fn may_define(step: &Step) -> bool {
-    step.how == How::Batch || changes_schema(&step.sql) || step.sql.starts_with("EXPLAIN CREATE")
+    let defines = |sql: &str| changes_schema(sql) || sql.starts_with("EXPLAIN CREATE");
+    step.sql.split(";\n").any(defines)
 }
 
 /// Statistics are written without being counted as changes.
@@ -441,10 +472,6 @@ fn appended(step: &Step, value: &Datum) -> Option<Step> {
     values.push(value.clone());
     let parameters = Parameters::Positional(values);
     Some(Step { sql: chance.with_value.clone(), parameters, chance: None, ..step.clone() })
-}
-
-fn is_plan_or_reindex(step: &Step) -> bool {
-    step.sql.starts_with("EXPLAIN QUERY PLAN") || step.sql == "REINDEX"
 }
 
 /// Whether an answer tells of the connection that gave it, which a commit does not compare.

@@ -15,9 +15,9 @@ use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
 use monolite::{Durability, Options, Sharing, ToSql, rusqlite};
 use serde::{Deserialize, Serialize};
 
-/// What a statement of a read or of an interactive transaction may take: less than a process may
-/// be silent.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(5);
+/// What a write, a read or a statement of an interactive transaction may take: several of them one
+/// after another less than a process may be silent.
+const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// A history of one client on a new database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub(super) struct Setup {
     pub(super) is_in_memory: bool,
     /// Whether what was seen by transactions that were not committed is looked for in each state.
     pub(super) explains_all: bool,
+    /// Whether each transaction is judged by a new connection.
+    #[serde(default)]
+    pub(super) renews_oracle: bool,
 }
 
 /// What the client does next. A slot is where it keeps an interactive transaction, which begins
@@ -262,6 +265,7 @@ impl Setup {
         is_buffered: false,
         is_in_memory: true,
         explains_all: true,
+        renews_oracle: false,
     };
 
     pub(super) fn random(rng: &mut Rng) -> Setup {
@@ -277,6 +281,7 @@ impl Setup {
             is_buffered: rng.bool(),
             is_in_memory: rng.bool(),
             explains_all: rng.u8(..10) == 0,
+            renews_oracle: rng.bool(),
         }
     }
 
@@ -285,7 +290,8 @@ impl Setup {
         let durability = if self.is_buffered { Durability::Buffered } else { Durability::Synced };
         let sharing = if self.is_shared { Sharing::Shared } else { Sharing::Exclusive };
         Options::new()
-            .read_time_limit(STATEMENT_LIMIT)
+            .write_time_limit(TIME_LIMIT)
+            .read_time_limit(TIME_LIMIT)
             .transaction_connections(self.connections)
             .transaction_snapshot_age(age)
             .transaction_attempts(self.attempts)
@@ -313,6 +319,7 @@ impl Setup {
             Setup { has_checksums: Self::SIMPLE.has_checksums, ..*self },
             Setup { is_buffered: Self::SIMPLE.is_buffered, ..*self },
             Setup { is_in_memory: Self::SIMPLE.is_in_memory, ..*self },
+            Setup { renews_oracle: Self::SIMPLE.renews_oracle, ..*self },
         ];
         all.into_iter().filter(|setup| setup != self).collect()
     }

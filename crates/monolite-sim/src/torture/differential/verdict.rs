@@ -52,9 +52,46 @@ fn settle_write(
         let expected = if replay.is_over { "a failure" } else { "the closure's own end" };
         return if is_right { Ok(()) } else { Err(end(class, way, &ended, expected).into()) };
     }
+    if is_outgrown(driver, &write.steps, &ended)? {
+        return Ok(());
+    }
     driver.counts.committed += 1;
     let committed = driver.oracle.commit(&replay, write.steps, &drawn);
     agree_on_commit(way, &committed, &ended)
+}
+
+/// Whether a transaction was refused for its size, and the database is large enough for that: how
+/// many pages it changes hangs on where they are, so that ends the history.
+fn is_outgrown(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<bool, Error> {
+    let Ended::Refused(error) = ended else { return Ok(false) };
+    let plain = driver.oracle.plain();
+    let of_pages = |name| plain.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
+    let (pages, bytes) = (of_pages("page_count")?, of_pages("page_size")?);
+    let may = u64::from(pages) * u64::from(bytes) > (driver.setup.wal_limit_mib << 20) / 2;
+    let is_refused = error.to_string().contains("fits in the WAL");
+    let is_outgrown = may && is_refused && error.kind() == ErrorKind::Invalid;
+    if is_outgrown {
+        driver.oracle.roll_back(steps);
+        driver.oracle.give_up();
+    }
+    Ok(is_outgrown)
+}
+
+/// Whether a transaction was refused that saw what chance decides, or a number in which the tables
+/// of virtual tables are, so that it has to be told.
+fn cannot_come_again(
+    driver: &Driver,
+    steps: &[Step],
+    replay: &Replay,
+    ended: &Ended,
+) -> Result<bool, Error> {
+    let may_be_told = is_invalid(ended) || was_over(ended) && replay.has_chance;
+    let asks = steps.iter().any(|step| step.sql.contains("total_changes"));
+    if !may_be_told || replay.has_chance || !asks {
+        return Ok(may_be_told && replay.has_chance);
+    }
+    let virtual_tables = "SELECT count(*) FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%'";
+    Ok(driver.oracle.plain().query_row(virtual_tables, [], |row| row.get::<_, i64>(0))? > 0)
 }
 
 /// Whether the commit did what plain SQLite did.
@@ -112,10 +149,7 @@ pub(super) fn settle_commit(
     let replay = driver.oracle.replay(asked, Flow::Interactive)?;
     if replay.is_over || (replay.wrong.is_some() && matches!(ended, Ended::Refused(_))) {
         driver.oracle.roll_back(&left.steps);
-        return match &ended {
-            Ended::Refused(_) => judge_end(driver, left),
-            _ => Err(end(Class::Committed, way, &ended, "a failure").into()),
-        };
+        return judge_over(driver, left, replay, way, (&ended, key.is_some()));
     }
     if is_known && matches!(ended, Ended::Committed { .. }) {
         driver.oracle.roll_back(&left.steps);
@@ -123,11 +157,7 @@ pub(super) fn settle_commit(
     }
     if let Some(wrong) = replay.wrong.clone() {
         driver.oracle.roll_back(&left.steps);
-        // One that changed nothing is as if it had been run before.
-        let may_be_earlier = key.is_none()
-            && left.first < driver.oracle.version()
-            && !left.steps.iter().zip(&left.told).any(|(step, told)| tells_of_change(step, told));
-        return if may_be_earlier {
+        return if key.is_none() && may_be_earlier(driver, &left) {
             claim(driver, left, wrong, true);
             Ok(())
         } else {
@@ -135,9 +165,11 @@ pub(super) fn settle_commit(
         };
     }
     abandon_if_unclear(driver, &left, &replay)?;
-    if replay.has_chance && is_invalid(&ended) {
-        // It saw what cannot come again, and is told so.
+    if cannot_come_again(driver, &left.steps, &replay, &ended)? {
         driver.oracle.roll_back(&left.steps);
+        return Ok(());
+    }
+    if is_outgrown(driver, &left.steps, &ended)? {
         return Ok(());
     }
     driver.counts.interactive += 1;
@@ -161,6 +193,39 @@ fn abandon_if_unclear(driver: &Driver, left: &Steps, replay: &Replay) -> Result<
         return Err(anyhow::anyhow!("whether it changed something cannot be told").into());
     }
     Ok(())
+}
+
+/// Judges a transaction that has ended before its commit, when it is run now, or was refused.
+fn judge_over(
+    driver: &mut Driver,
+    left: Steps,
+    replay: Replay,
+    way: &'static str,
+    (ended, has_key): (&Ended, bool),
+) -> Result<(), Stop> {
+    if matches!(ended, Ended::Refused(_)) {
+        return judge_end(driver, left);
+    }
+    match replay.wrong {
+        // A statement that failed before it could end the transaction would do so now.
+        Some(wrong) if !has_key && may_be_earlier(driver, &left) => {
+            claim(driver, left, wrong, true);
+            Ok(())
+        }
+        _ => Err(end(Class::Committed, way, ended, "a failure").into()),
+    }
+}
+
+/// Whether a transaction changed nothing, so that it is as if it had been run before.
+fn may_be_earlier(driver: &Driver, left: &Steps) -> bool {
+    let tells = |(step, told): (&Step, &Said)| tells_of_change(step, told);
+    left.first < driver.oracle.version() && !left.steps.iter().zip(&left.told).any(tells)
+}
+
+/// Whether one of its statements had ended the transaction before its commit.
+fn was_over(ended: &Ended) -> bool {
+    let is_over = |error: &Error| error.to_string().starts_with("the transaction is over");
+    matches!(ended, Ended::Refused(error) if is_over(error))
 }
 
 fn is_invalid(ended: &Ended) -> bool {
@@ -255,7 +320,7 @@ pub(super) fn judge_end(driver: &mut Driver, left: Steps) -> Result<(), Stop> {
     }
 }
 
-fn replay_and_undo(driver: &Driver, left: &Steps) -> Result<Replay, Stop> {
+fn replay_and_undo(driver: &mut Driver, left: &Steps) -> Result<Replay, Stop> {
     let asked = Asked { steps: &left.steps, told: &left.told, drawn: &[] };
     let replay = driver.oracle.replay(asked, Flow::Interactive)?;
     driver.oracle.roll_back(&left.steps);

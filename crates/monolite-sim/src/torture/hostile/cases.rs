@@ -188,6 +188,46 @@ const ASKED: &[&str] = &[
     "wal_autocheckpoint",
 ];
 
+/// Ways to spell the name of the engine's table.
+const KEYS: &[&str] = &[
+    "monolite_idempotency",
+    "MONOLITE_Idempotency",
+    "main.monolite_idempotency",
+    "\"monolite_idempotency\"",
+    "[monolite_idempotency]",
+    "main.`Monolite_Idempotency`",
+];
+
+/// What would read, change, forge, replace or listen to what is in it.
+const OF_KEYS: &[&str] = &[
+    "SELECT * FROM {}",
+    "SELECT count(*) FROM {} NOT INDEXED",
+    "SELECT (SELECT max(outcome) FROM {})",
+    "SELECT * FROM victim WHERE x IN (SELECT key FROM {})",
+    "SELECT * FROM victim NATURAL JOIN {}",
+    "WITH k AS MATERIALIZED (SELECT outcome FROM {}) SELECT * FROM k",
+    "SELECT 1 UNION ALL SELECT expires FROM {}",
+    "EXPLAIN QUERY PLAN SELECT * FROM {}",
+    "INSERT INTO {} VALUES ('forged', x'00', 9223372036854775807)",
+    "INSERT INTO {} VALUES ('paid', x'00', 1) ON CONFLICT DO UPDATE SET outcome = x'01'",
+    "INSERT OR REPLACE INTO {} SELECT 'paid', x'00', 1",
+    "UPDATE {} SET expires = 0",
+    "UPDATE OR IGNORE {} SET key = 'other' RETURNING key",
+    "UPDATE victim SET x = key FROM {}",
+    "DELETE FROM {}",
+    "DELETE FROM {} WHERE key = 'paid' RETURNING outcome",
+    "DROP TABLE {}",
+    "DROP TABLE IF EXISTS {}",
+    "ALTER TABLE {} RENAME TO mine",
+    "ALTER TABLE {} RENAME COLUMN outcome TO o",
+    "ALTER TABLE {} ADD COLUMN more DEFAULT 1",
+    "ALTER TABLE {} DROP COLUMN outcome",
+    "CREATE TABLE copy AS SELECT * FROM {}",
+    "CREATE TRIGGER z AFTER INSERT ON victim BEGIN DELETE FROM {}; END; \
+     INSERT INTO victim VALUES (9, 9)",
+    "CREATE VIEW z AS SELECT * FROM {}; SELECT * FROM z",
+];
+
 /// All of them.
 pub(super) fn all() -> Vec<Case> {
     let mut cases = singles(SINGLE);
@@ -211,7 +251,11 @@ pub(super) fn all() -> Vec<Case> {
             cases.push(refused(sql.replace("{}", call), &setup.replace("{}", call)));
         }
     }
+    for form in OF_KEYS {
+        cases.extend(KEYS.iter().map(|name| refused(form.replace("{}", name), "")));
+    }
     cases.extend(large());
+    cases.extend(deep());
     cases
 }
 
@@ -301,4 +345,30 @@ fn large() -> Vec<Case> {
         case("long number", format!("SELECT {}", "9".repeat(900_000)), Must::HarmNobody),
         case("a NUL hides a commit", "SELECT 1;\0COMMIT".into(), Must::HarmNobody),
     ]
+}
+
+/// Expressions that become deeper than they were written.
+fn deep() -> Vec<Case> {
+    let deeper = "+1".repeat(95);
+    let chain = |count: usize, first: &str| {
+        let mut sql = format!("WITH v0(x) AS ({first})");
+        (1..=count)
+            .for_each(|i| sql += &format!(", v{i}(x) AS (SELECT x{deeper} FROM v{})", i - 1));
+        format!("{sql} SELECT x FROM v{count}")
+    };
+    let columns = |count: usize, kind: &str| {
+        let mut sql = String::from("CREATE TABLE g(c0");
+        (1..=count).for_each(|i| sql += &format!(", c{i} AS (c{}{deeper}){kind}", i - 1));
+        format!("{sql}); INSERT INTO g(c0) VALUES (1); SELECT c{count} FROM g")
+    };
+    let mut cases = Vec::new();
+    for count in [8, 16, 32, 64, 128] {
+        for (what, first) in [("a row", "SELECT 1"), ("a table", "SELECT x FROM big")] {
+            cases.push((format!("{count} expressions over {what}"), chain(count, first)));
+        }
+        cases.push((format!("{count} virtual columns"), columns(count, "")));
+        cases.push((format!("{count} stored columns"), columns(count, " STORED")));
+    }
+    let case = |(name, sql)| Case { name, setup: String::new(), sql, must: Must::HarmNobody };
+    cases.into_iter().map(case).collect()
 }

@@ -153,6 +153,9 @@ fn prepare(path: &Path) -> Result<()> {
         )
     })
     .wait()?;
+    let tx = db.transaction()?;
+    tx.execute("UPDATE victim SET x = x WHERE id = 1", ()).wait()?;
+    tx.commit_once("paid", "receipt").wait()?;
     db.close()?;
     // Not before: the engine must be the first to use SQLite.
     let other = Connection::open("other.db")?;
@@ -293,6 +296,11 @@ fn attack(db: &Database, case: &Case, way: Way) -> Result<Attack> {
         let neighbours = [1, 2].map(|n| neighbour(db, n).wait());
         return Ok((outcome, complaints(&neighbours)));
     }
+    if way == Way::Transaction {
+        let before = neighbour(db, 1).wait();
+        let outcome = interactive(db, &case.sql);
+        return Ok((outcome, complaints(&[before, neighbour(db, 2).wait()])));
+    }
     let (open_gate, gate) = mpsc::channel::<()>();
     let (arrive, arrived) = mpsc::channel::<()>();
     let holding = db.write_once(move |_| {
@@ -309,6 +317,18 @@ fn attack(db: &Database, case: &Case, way: Way) -> Result<Attack> {
     holding.wait()?;
     let outcome = attacking.wait();
     Ok((outcome, complaints(&[before.wait(), after.wait()])))
+}
+
+/// Runs the case as an interactive transaction, a single query to its last row.
+fn interactive(db: &Database, sql: &str) -> Result<(), Error> {
+    let tx = db.transaction()?;
+    tx.execute_batch(sql).wait()?;
+    // Another one might not be what it was when it is run twice.
+    let is_query = ["SELECT", "WITH", "VALUES"].iter().any(|word| sql.starts_with(word));
+    if is_query && !sql.contains(';') {
+        tx.query_map(sql, (), |_| Ok(())).wait()?;
+    }
+    tx.commit().wait().map(drop)
 }
 
 fn submit(db: &Database, case: &Case, way: Way) -> Write<(), Error> {
@@ -385,6 +405,11 @@ fn afterwards(files_before: &BTreeMap<String, u64>) -> Result<Vec<String>> {
     let sum = text(&db, "SELECT count(*) || ' ' || sum(x) FROM big")?;
     if sum != "300 45150" {
         seen.push(format!("another table changed: {sum}"));
+    }
+    let keys = "SELECT group_concat(key || CAST(outcome AS TEXT)) FROM monolite_idempotency";
+    let keys = text(&db, keys).unwrap_or_else(|error| error.to_string());
+    if keys != "paidreceipt" {
+        seen.push(format!("the idempotency keys are {keys}"));
     }
     let integrity = text(&db, "PRAGMA integrity_check")?;
     if integrity != "ok" {

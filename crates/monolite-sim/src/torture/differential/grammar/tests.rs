@@ -110,7 +110,7 @@ fn every_form_is_reached_and_accepted() {
     let mut missing = named();
     missing.retain(|form| !REFUSED.contains(&form.as_str()));
     let mut refused = BTreeMap::new();
-    for _ in 0..8 {
+    for _ in 0..32 {
         let (accepted, others) = draw(&topics, 60_000, &mut dice);
         missing.retain(|form| !accepted.contains(form));
         refused.extend(others);
