@@ -13,16 +13,24 @@ use crate::member::{Body, Job, Once, Repeatable};
 use crate::options::Options;
 use crate::read::{Answer, Read};
 use crate::stats::Stats;
-use crate::transaction::{Open, Transaction, transact, transact_blocking};
+use crate::transaction::{Open, Transaction, Transactions, transact, transact_blocking};
 use crate::tx::Tx;
 use crate::write::Write;
+use crate::write_queue::WriteQueue;
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
 ///
 /// Dropping the last handle closes the database, see [`Database::close`].
 #[derive(Clone)]
 pub struct Database {
+    handle: Arc<Handle>,
+}
+
+/// An engine as one principal uses it.
+struct Handle {
     engine: Arc<Engine>,
+    writes: Arc<WriteQueue>,
+    transactions: Arc<Transactions>,
 }
 
 impl Database {
@@ -37,7 +45,52 @@ impl Database {
 
     pub(crate) fn open_with(options: Options, path: &Path, patience: Duration) -> Result<Database> {
         let opened = files::open(&options, path, patience)?;
-        Ok(Database { engine: Arc::new(Engine::start(opened, &options)?) })
+        let engine = Engine::start(opened, &options)?;
+        let (writes, transactions) = (engine.queue().clone(), engine.transactions().clone());
+        let handle = Handle { engine: Arc::new(engine), writes, transactions };
+        Ok(Database { handle: Arc::new(handle) })
+    }
+
+    /// Another handle on the same database, for what it does on behalf of `principal`: whoever the
+    /// application has to be fair to, such as a customer, by a number of its choice. Made for each
+    /// request, or kept; handles with the same number are one principal.
+    ///
+    /// While several principals wait for the writer, each gets the same share of its time, however
+    /// many transactions it has there and however long they take; what one does not use is for the
+    /// others. So a transaction that waits behind those of another principal waits for the one that
+    /// runs, which [`Options::write_time_limit`] ends, and not for all that are in front of it. Of
+    /// the places in the queue a principal may have as many as it leaves to the others: beyond,
+    /// [`Database::write`] waits and [`Database::try_write`] is `Overloaded`. Writes of handles
+    /// without a principal, such as this one has unless it was made here, have one share together,
+    /// and may fill the queue.
+    ///
+    /// Shares concern writes, and the commits and leases of interactive transactions. Reads have
+    /// threads of their own. Principals whose transactions are short cost no throughput; one that
+    /// is not known yet gets one transaction in a batch before its share is known, so a number for
+    /// each request would make all of them unknown.
+    ///
+    /// The shares are those of start-time fair queueing (Goyal, Vin and Cheng, 1996).
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Database::open(":memory:")?;
+    /// db.write(|tx| tx.execute("CREATE TABLE notes(customer, text)", ())).wait()?;
+    /// let customer = 4711;
+    /// let theirs = db.for_principal(customer);
+    /// theirs
+    ///     .write(move |tx| tx.execute("INSERT INTO notes VALUES (?, 'hello')", [customer]))
+    ///     .wait()?;
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn for_principal(&self, principal: u64) -> Database {
+        let Handle { engine, writes, transactions } = &*self.handle;
+        let writes = Arc::new(writes.of(principal));
+        let transactions =
+            Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
+        let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
+        Database { handle: Arc::new(Handle { engine, writes, transactions }) }
     }
 
     /// Runs `body` as a transaction that may write: alone, as far as it and everyone else can
@@ -92,11 +145,13 @@ impl Database {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.engine.queue().check_room()?;
+        let writes = &self.handle.writes;
+        writes.check_room()?;
         let caller = Completion::new();
-        let member = Box::new(Job::new(Repeatable(body), Arc::clone(&caller)));
-        self.engine.queue().try_push(member)?;
-        Ok(Write::in_queue(caller, self.engine.queue()))
+        let body = Repeatable(body);
+        let member = Box::new(Job::new(body, writes.principal(), Arc::clone(&caller)));
+        writes.try_push(member)?;
+        Ok(Write::in_queue(caller, writes))
     }
 
     fn submit<B, T, E>(&self, body: B) -> Write<T, E>
@@ -106,8 +161,9 @@ impl Database {
         E: From<Error> + Send + 'static,
     {
         let caller = Completion::new();
-        let member = Box::new(Job::new(body, Arc::clone(&caller)));
-        Write::submit(member, caller, self.engine.queue())
+        let writes = &self.handle.writes;
+        let member = Box::new(Job::new(body, writes.principal(), Arc::clone(&caller)));
+        Write::submit(member, caller, writes)
     }
 
     /// Runs `body` as a read transaction on one snapshot, which contains every write acknowledged
@@ -124,7 +180,7 @@ impl Database {
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<Error>,
     {
-        Read::new(self.engine.reads(), Answer::AtOnce, body)
+        Read::new(self.handle.engine.reads(), Answer::AtOnce, body)
     }
 
     /// As [`Database::read`], and returns only when everything it may have seen is on disk: for
@@ -137,7 +193,7 @@ impl Database {
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<Error>,
     {
-        Read::new(self.engine.reads(), Answer::OnceDurable, body)
+        Read::new(self.handle.engine.reads(), Answer::OnceDurable, body)
     }
 
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
@@ -148,7 +204,7 @@ impl Database {
     /// # Errors
     /// `Overloaded` when as many are open as the option `max_transactions` allows.
     pub fn transaction(&self) -> Result<Transaction> {
-        Ok(Transaction::new(Open::begin(self.engine.transactions())?))
+        Ok(Transaction::new(Open::begin(&self.handle.transactions)?))
     }
 
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
@@ -177,7 +233,7 @@ impl Database {
         Fut: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
-        transact(self.engine.transactions(), body).await
+        transact(&self.handle.transactions, body).await
     }
 
     /// As [`Database::transact`], on the calling thread.
@@ -189,12 +245,12 @@ impl Database {
         F: FnMut(&Transaction) -> Result<T, E>,
         E: From<Error>,
     {
-        transact_blocking(self.engine.transactions(), body)
+        transact_blocking(&self.handle.transactions, body)
     }
 
     /// What the engine counted and measured since the database was opened.
     pub fn stats(&self) -> Stats {
-        self.engine.stats()
+        self.handle.engine.stats()
     }
 
     /// Closes the database: every write that was accepted is run and answered, later ones are
@@ -213,7 +269,7 @@ impl Database {
     /// file, which stays locked until the process ends. `Timeout` when a closure of this database
     /// has overrun its time limit and does not return: the close is completed when it does.
     pub fn close(&self) -> Result<()> {
-        self.engine.close()
+        self.handle.engine.close()
     }
 }
 

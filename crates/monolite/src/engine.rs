@@ -19,7 +19,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
@@ -507,7 +507,7 @@ fn transactions(
         limits: options.transaction_limits(),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
-        open: AtomicUsize::new(0),
+        open: Arc::default(),
     })
 }
 
@@ -528,7 +528,8 @@ impl WriteLoop {
         let mut batch = Batch::default();
         loop {
             let patience = (self.checkpoints.wal_bytes() > 0).then_some(IDLE);
-            let taken = self.queue.take(self.max_batch, &mut members, patience);
+            let taken =
+                self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
             batch.inbox.extend(members.drain(..).map(Entry::new));
             if self.checkpoints.is_finish_wanted() {
                 self.finish_checkpoint(&writer);

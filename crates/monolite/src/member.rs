@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind};
+use crate::queue::lanes::{Principal, Queued};
 use crate::tx::Tx;
 
 /// How one run of a closure ended.
@@ -32,6 +33,8 @@ pub(crate) trait Member: Send {
     fn is_repeatable(&self) -> bool;
     /// How long the closure may take, where it is less than any other may.
     fn time_limit(&self) -> Option<Duration>;
+    /// Who is answerable for it.
+    fn principal(&self) -> Principal;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
     fn fetch(&self);
     /// Runs the closure and keeps its outcome; catches its panic.
@@ -40,6 +43,12 @@ pub(crate) trait Member: Send {
     fn overrule(&mut self, error: Error);
     /// Delivers the outcome to the caller.
     fn answer(self: Box<Self>);
+}
+
+impl Queued for Box<dyn Member> {
+    fn principal(&self) -> Principal {
+        (**self).principal()
+    }
 }
 
 /// A closure that may run again.
@@ -76,12 +85,24 @@ pub(crate) struct Job<B, T, E> {
     outcome: Option<Outcome<T, E>>,
     answered: bool,
     time_limit: Option<Duration>,
+    principal: Principal,
     caller: Arc<Completion<T, E>>,
 }
 
 impl<B, T, E> Job<B, T, E> {
-    pub(crate) fn new(body: B, caller: Arc<Completion<T, E>>) -> Job<B, T, E> {
-        Job { body: Some(body), outcome: None, answered: false, time_limit: None, caller }
+    pub(crate) fn new(
+        body: B,
+        principal: Principal,
+        caller: Arc<Completion<T, E>>,
+    ) -> Job<B, T, E> {
+        Job {
+            body: Some(body),
+            outcome: None,
+            answered: false,
+            time_limit: None,
+            principal,
+            caller,
+        }
     }
 
     /// With a time limit of its own.
@@ -109,6 +130,10 @@ where
 
     fn time_limit(&self) -> Option<Duration> {
         self.time_limit
+    }
+
+    fn principal(&self) -> Principal {
+        self.principal
     }
 
     fn fetch(&self) {

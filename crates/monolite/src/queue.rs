@@ -16,16 +16,20 @@
 //! An item that finds no room waits before the door, and its producer gets a ticket, with which it
 //! can take the item back. Each place that becomes free is given to the one that has waited
 //! longest, whatever its producer does meanwhile: one that holds many tickets may look at one after
-//! another.
+//! another. Items of principals have an order and room of their own: [`lanes`].
 //!
 //! # Invariants
 //! - Never holds more than `capacity` items that are in. Nobody waits while there is room.
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
-use std::collections::{BTreeMap, VecDeque};
+pub(crate) mod lanes;
+
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use lanes::{Lanes, Queued, Spent, Ticket};
 
 /// How long the consumer spins at most: a sleep and its wake-up, 30 to 40 µs each, on the machines
 /// that we measured.
@@ -36,10 +40,6 @@ pub(crate) enum Rejected<T> {
     Full(T),
     Closed(T),
 }
-
-/// The right to take back an item that waits for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
 
 /// Where an item has come to that may wait.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,10 +62,7 @@ pub(crate) enum Taken {
 }
 
 struct State<T> {
-    items: VecDeque<T>,
-    /// Items without room.
-    waiting: BTreeMap<Ticket, T>,
-    next_ticket: u64,
+    items: Lanes<T>,
     consumer_sleeps: u32,
     /// A consumer was signalled and has not come back from its sleep yet.
     wakes_up: bool,
@@ -82,15 +79,12 @@ pub(crate) struct Queue<T> {
     /// Whether there was no room when the lock was last given back, for a producer that would not
     /// wait: under overload most are refused, and must neither cost nor hinder the others.
     full: AtomicBool,
-    capacity: usize,
 }
 
-impl<T> Queue<T> {
+impl<T: Queued> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Queue<T> {
         let state = State {
-            items: VecDeque::new(),
-            waiting: BTreeMap::new(),
-            next_ticket: 0,
+            items: Lanes::new(capacity),
             consumer_sleeps: 0,
             wakes_up: false,
             kicked: false,
@@ -102,7 +96,6 @@ impl<T> Queue<T> {
             not_empty: Condvar::new(),
             events: AtomicU64::new(0),
             full: AtomicBool::new(false),
-            capacity,
         }
     }
 
@@ -134,18 +127,13 @@ impl<T> Queue<T> {
         match self.append(self.state(), item) {
             Ok(()) => Ok(Entered::In),
             Err((_, Rejected::Closed(item))) => Err(item),
-            Err((mut state, Rejected::Full(item))) => {
-                let ticket = Ticket(state.next_ticket);
-                state.next_ticket += 1;
-                state.waiting.insert(ticket, item);
-                Ok(Entered::Waits(ticket))
-            }
+            Err((mut state, Rejected::Full(item))) => Ok(Entered::Waits(state.items.wait(item))),
         }
     }
 
     /// Takes back an item that still waits for room; `None` when it has got in.
     pub(crate) fn withdraw(&self, ticket: Ticket) -> Option<T> {
-        self.state().waiting.remove(&ticket)
+        self.state().items.withdraw(ticket)
     }
 
     fn append<'q>(
@@ -156,11 +144,10 @@ impl<T> Queue<T> {
         if state.closed {
             return Err((state, Rejected::Closed(item)));
         }
-        if state.items.len() >= self.capacity {
+        if let Err(item) = state.items.push(item) {
             return Err((state, Rejected::Full(item)));
         }
-        state.items.push_back(item);
-        if state.items.len() == self.capacity {
+        if state.items.is_full() {
             self.full.store(true, Ordering::Relaxed);
         }
         self.events.fetch_add(1, Ordering::Release);
@@ -181,6 +168,18 @@ impl<T> Queue<T> {
     /// `patience` is over.
     pub(crate) fn take(
         &self,
+        most: usize,
+        into: &mut VecDeque<T>,
+        patience: Option<Duration>,
+    ) -> Taken {
+        self.take_after(&mut Spent::default(), most, into, patience)
+    }
+
+    /// As [`Queue::take`], of a consumer that has run the items it took before, and which say by
+    /// what they `spent` whose turn it is.
+    pub(crate) fn take_after(
+        &self,
+        spent: &mut Spent,
         most: usize,
         into: &mut VecDeque<T>,
         patience: Option<Duration>,
@@ -216,13 +215,8 @@ impl<T> Queue<T> {
                 return Taken::TimedOut;
             }
         }
-        let count = state.items.len().min(most);
-        if into.is_empty() && count == state.items.len() {
-            std::mem::swap(into, &mut state.items);
-        } else {
-            into.extend(state.items.drain(..count));
-        }
-        self.let_in(&mut state);
+        state.items.take(most, into, spent);
+        self.note_room(&state);
         if state.items.is_empty() {
             drop(state)
         } else {
@@ -234,18 +228,14 @@ impl<T> Queue<T> {
     /// Takes whatever there is, without waiting.
     pub(crate) fn drain(&self) -> VecDeque<T> {
         let mut state = self.state();
-        let items = std::mem::take(&mut state.items);
-        self.let_in(&mut state);
+        let items = state.items.drain();
+        self.note_room(&state);
         items
     }
 
-    /// Gives the room that there is to those who wait for it.
-    fn let_in(&self, state: &mut State<T>) {
-        while state.items.len() < self.capacity {
-            let Some((_, item)) = state.waiting.pop_first() else {
-                return self.full.store(false, Ordering::Relaxed);
-            };
-            state.items.push_back(item);
+    fn note_room(&self, state: &State<T>) {
+        if !state.items.is_full() {
+            self.full.store(false, Ordering::Relaxed);
         }
     }
 
@@ -297,12 +287,18 @@ impl<T> Queue<T> {
         state.closed = true;
         self.full.store(false, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Release);
-        let waiting = std::mem::take(&mut state.waiting);
+        let waiting = state.items.drain_waiting();
         drop(state);
         self.not_empty.notify_all();
-        waiting.into_values().collect()
+        waiting
     }
 }
+
+#[cfg(test)]
+impl Queued for u32 {}
+
+#[cfg(test)]
+impl Queued for std::sync::mpsc::Receiver<()> {}
 
 #[test]
 fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
@@ -332,7 +328,7 @@ fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
 
 #[test]
 fn a_kick_is_told_from_the_end_of_the_patience() {
-    let queue = Queue::new(8);
+    let queue: Queue<u32> = Queue::new(8);
     let mut items = VecDeque::new();
     let patience = Some(Duration::from_millis(1));
     assert!(queue.push(1).is_ok());
@@ -387,7 +383,7 @@ fn consumers_that_sleep_are_all_found_by_items_that_wait_for_each_other() {
 
 #[test]
 fn items_without_room_get_in_in_their_order_unless_they_are_withdrawn() {
-    let queue = Queue::new(2);
+    let queue: Queue<u32> = Queue::new(2);
     let entered: Vec<_> = (0..6).map(|item| queue.enter(item).unwrap()).collect();
     assert_eq!(entered[..2], [Entered::In, Entered::In]);
     let ticket = |at: usize| match entered[at] {

@@ -18,7 +18,8 @@ use std::time::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Entered, Queue, Taken, Ticket};
+use crate::queue::lanes::{Queued, Ticket};
+use crate::queue::{Entered, Queue, Taken};
 use crate::watch::Watch;
 
 /// Work for a reader thread. Dropped before it was run, it tells its caller that the database is
@@ -33,6 +34,8 @@ pub(crate) trait Job: Send {
     /// Tells its caller `error` instead of running it.
     fn refuse(self: Box<Self>, error: Error);
 }
+
+impl Queued for Box<dyn Job> {}
 
 /// The moment at which the work began that is not wanted any more.
 pub(crate) const LONG_AGO: u64 = 1;

@@ -10,7 +10,8 @@ use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::inside::DatabaseId;
 use crate::member::Member;
-use crate::queue::{Entered, Ticket};
+use crate::queue::Entered;
+use crate::queue::lanes::Ticket;
 use crate::write_queue::WriteQueue;
 
 /// A write on its way: a [`Future`] of its result, which can also be waited for.

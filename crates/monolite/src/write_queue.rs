@@ -6,15 +6,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inside::DatabaseId;
 use crate::member::Member;
 use crate::progress::Progress;
+use crate::queue::lanes::Principal;
 use crate::queue::{Entered, Queue, Rejected};
 
-/// The queue of the writer.
+/// The queue of the writer, as one principal uses it.
+#[derive(Clone)]
 pub(crate) struct WriteQueue {
-    queue: Queue<Box<dyn Member>>,
+    queue: Arc<Queue<Box<dyn Member>>>,
+    principal: Principal,
     database: DatabaseId,
     progress: Arc<Progress>,
     /// The message of a refusal, made once: overload is no time to format text.
-    full: String,
+    full: Arc<str>,
 }
 
 impl std::ops::Deref for WriteQueue {
@@ -35,7 +38,18 @@ impl WriteQueue {
             "the write queue is full ({capacity} transactions wait); try again later, or let \
              write() wait for room"
         );
-        WriteQueue { queue: Queue::new(capacity), database, progress, full }
+        let queue = Arc::new(Queue::new(capacity));
+        WriteQueue { queue, principal: None, database, progress, full: full.into() }
+    }
+
+    /// The same queue as `principal` uses it.
+    pub(crate) fn of(&self, principal: u64) -> WriteQueue {
+        WriteQueue { principal: Some(principal), ..self.clone() }
+    }
+
+    /// Who is answerable for what is submitted here.
+    pub(crate) fn principal(&self) -> Principal {
+        self.principal
     }
 
     pub(crate) fn database(&self) -> DatabaseId {
@@ -63,6 +77,7 @@ impl WriteQueue {
             Err(Rejected::Closed(_)) => {
                 Err(self.progress.check_poison().err().unwrap_or_else(closed))
             }
+            Err(Rejected::Full(_)) if !self.is_full() => Err(no_share_left()),
             Err(Rejected::Full(_)) => Err(self.overloaded()),
         }
     }
@@ -85,8 +100,14 @@ impl WriteQueue {
     }
 
     fn overloaded(&self) -> Error {
-        Error::new(ErrorKind::Overloaded, self.full.as_str())
+        Error::new(ErrorKind::Overloaded, &*self.full)
     }
+}
+
+fn no_share_left() -> Error {
+    let message = "as many transactions of this principal wait as there are places left in the \
+                   write queue; try again later, or let write() wait for room";
+    Error::new(ErrorKind::Overloaded, message)
 }
 
 fn closed() -> Error {

@@ -66,6 +66,7 @@ use crate::in_flight::{Batch, Closure, Collected, InFlight};
 use crate::member::{Member, Ran};
 use crate::options::Options;
 use crate::progress::Progress;
+use crate::queue::lanes::Spent;
 use crate::stats::Recorder;
 use crate::transaction::lease_is_over;
 use crate::tx::Tx;
@@ -207,6 +208,10 @@ pub(crate) struct Writer {
     /// The clock when the last member ended, which is when the next one starts.
     now: Duration,
     lost_write: Option<String>,
+    /// What members have taken of the writer's time in this step by running.
+    runs: Spent,
+    /// What they have taken altogether since their turn began.
+    spent: Spent,
     rules: Rules,
 }
 
@@ -235,6 +240,8 @@ impl Writer {
             last_sql: RefCell::default(),
             now: Duration::ZERO,
             lost_write: None,
+            runs: Spent::default(),
+            spent: Spent::default(),
             rules: Rules::default(),
         }
     }
@@ -253,6 +260,11 @@ impl Writer {
         self.lost_write.as_deref()
     }
 
+    /// What members have taken of the writer's time since the queue was told.
+    pub(crate) fn spent(&mut self) -> &mut Spent {
+        &mut self.spent
+    }
+
     /// Runs and commits what is at the front of the inbox, as one transaction, and returns its
     /// members with their outcomes, none of them answered. Those that have to run once more are at
     /// the front of the inbox then, so it may return none.
@@ -266,6 +278,7 @@ impl Writer {
             self.step_together(batch, room)
         };
         self.record(&members, started);
+        self.spent.add_whole(&mut self.runs, self.clock.now() - started);
         members
     }
 
@@ -484,6 +497,7 @@ impl Writer {
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
         let time = self.now - started;
+        self.runs.add(entry.member.principal(), time);
         if time > self.slow {
             self.recorder.slow_transaction(time, &self.last_sql.borrow());
         }

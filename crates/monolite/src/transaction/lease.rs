@@ -81,7 +81,9 @@ impl Lease {
             serve(tx, &received, limit)
         };
         let caller = Completion::new();
-        let member = Box::new(Member::new(Once(Some(body)), Arc::clone(&caller)).within(limit));
+        let member = Box::new(
+            Member::new(Once(Some(body)), writes.principal(), Arc::clone(&caller)).within(limit),
+        );
         let result = Write::submit(member, caller, writes);
         if !poll_fn(|context| waiting.poll(context)).await.unwrap_for_caller()? {
             let never = || Error::new(ErrorKind::Internal, "a lease ended before it began");

@@ -67,13 +67,15 @@ pub(crate) struct Limits {
 }
 
 /// What interactive transactions need of the engine.
+#[derive(Clone)]
 pub(crate) struct Transactions {
     pub(crate) reads: Arc<ReadSide>,
     pub(crate) writes: Arc<WriteQueue>,
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) open: AtomicUsize,
+    /// How many are open, of all principals.
+    pub(crate) open: Arc<AtomicUsize>,
 }
 
 /// An open transaction, shared by its handle and the statements under way.
@@ -589,7 +591,7 @@ impl Open {
         T: Send + 'static,
     {
         let caller = Completion::new();
-        let member = Box::new(Job::new(body, Arc::clone(&caller)));
+        let member = Box::new(Job::new(body, self.engine.writes.principal(), Arc::clone(&caller)));
         Write::submit(member, caller, &self.engine.writes)
     }
 

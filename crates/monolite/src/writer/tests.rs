@@ -102,7 +102,7 @@ impl Bench {
         F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let caller = Completion::new();
-        let job = Job::new(Repeatable(body), Arc::clone(&caller));
+        let job = Job::new(Repeatable(body), None, Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }
@@ -113,7 +113,7 @@ impl Bench {
         F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let caller = Completion::new();
-        let job = Job::new(Once(Some(body)), Arc::clone(&caller));
+        let job = Job::new(Once(Some(body)), None, Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }

@@ -18,6 +18,7 @@ mod awaited;
 mod cancel;
 mod corners;
 mod durability;
+mod fairness;
 mod files;
 mod interactive;
 mod isolation;

@@ -1,0 +1,137 @@
+//! One principal that keeps the writer busy leaves the others their share of it, and of the queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use monolite::{Database, Error, ErrorKind, Options, Transaction};
+
+use crate::patience::{Gate, eventually};
+
+/// How long each write of the greedy principal has the writer.
+const GREED: Duration = Duration::from_millis(20);
+
+/// How many of them wait at a time.
+const CLIENTS: usize = 16;
+
+fn database() -> Database {
+    let db = Database::open(":memory:").unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v); INSERT INTO t VALUES (0)")).wait().unwrap();
+    db
+}
+
+/// Has `CLIENTS` threads write for `greedy` without a pause, while `body` runs with the number of
+/// their writes so far. They sleep instead of writing: that costs the writer as much, and the others
+/// no core.
+fn beside_greed(greedy: &Database, body: impl FnOnce(&AtomicU64)) {
+    let (over, runs) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let runs = Arc::clone(&runs);
+                    let write = greedy.write(move |tx| {
+                        runs.fetch_add(1, Ordering::Relaxed);
+                        thread::sleep(GREED);
+                        tx.execute("UPDATE t SET v = v + 1", ())
+                    });
+                    write.wait().unwrap();
+                }
+            });
+        }
+        eventually("greedy writes", || runs.load(Ordering::Relaxed) > CLIENTS as u64);
+        body(&runs);
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// How many greedy writes ran during one of `other`, in the median of several.
+fn waited_for(other: &Database, runs: &AtomicU64) -> u64 {
+    let mut waited: Vec<u64> = (0..9)
+        .map(|_| {
+            let before = runs.load(Ordering::Relaxed);
+            other.write(|tx| tx.execute("UPDATE t SET v = v + 1", ())).wait().unwrap();
+            runs.load(Ordering::Relaxed) - before
+        })
+        .collect();
+    waited.sort_unstable();
+    waited[4]
+}
+
+#[test]
+fn a_principal_that_keeps_the_writer_busy_does_not_starve_the_others() {
+    let db = database();
+    for other in [db.for_principal(2), db.clone()] {
+        beside_greed(&db.for_principal(1), |runs| {
+            let waited = waited_for(&other, runs);
+            assert!(waited <= 2, "{waited} of a greedy principal came first");
+        });
+    }
+    // Without principals each waits for all in front of it.
+    beside_greed(&db, |runs| assert!(waited_for(&db, runs) > 4));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_transaction_that_awaits_has_the_share_of_its_principal() {
+    let db = database();
+    db.write(|tx| tx.execute_batch("CREATE TABLE u(v)")).wait().unwrap();
+    beside_greed(&db.for_principal(1), |runs| {
+        let before = runs.load(Ordering::Relaxed);
+        for _ in 0..9 {
+            let insert = |tx: &Transaction| tx.execute("INSERT INTO u VALUES (1)", ()).wait();
+            assert_eq!(db.for_principal(2).transact_blocking(insert).unwrap(), 1);
+        }
+        let waited = runs.load(Ordering::Relaxed) - before;
+        assert!(waited < 9 * 4, "{waited} of a greedy principal came first");
+    });
+    db.close().unwrap();
+}
+
+#[test]
+fn a_principal_leaves_room_in_the_queue() {
+    let db = Options::new().queue_capacity(8).open(":memory:").unwrap();
+    let gate = Arc::new(Gate::default());
+    let stop = Arc::clone(&gate);
+    let stuck = db.write(move |_| {
+        stop.pass();
+        Ok::<_, Error>(())
+    });
+    eventually("the writer", || db.stats().queue_depth == 0);
+    let write = |of: &Database| of.try_write(|_| Ok::<_, Error>(()));
+    let (one, other) = (db.for_principal(1), db.for_principal(2));
+    let mut waiting: Vec<_> = (0..4).map(|_| write(&one).unwrap()).collect();
+    let refused = write(&one).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Overloaded);
+    assert!(refused.to_string().contains("principal"), "{refused}");
+    waiting.push(write(&other).unwrap());
+    waiting.push(write(&db).unwrap());
+    let waits = one.write(|_| Ok::<_, Error>(()));
+    gate.open();
+    stuck.wait().unwrap();
+    waiting.into_iter().chain([waits]).for_each(|write| write.wait().unwrap());
+    assert_eq!(db.stats().queue_depth, 0);
+    db.close().unwrap();
+}
+
+#[test]
+fn many_principals_cost_no_throughput() {
+    const WRITES: usize = 20_000;
+    let db = database();
+    let commits = |of: &dyn Fn(u64) -> Database| {
+        let handles: Vec<_> = (0..100).map(of).collect();
+        let before = db.stats().commits;
+        let write = |db: &Database| db.write(|tx| tx.execute("UPDATE t SET v = v + 1", ()));
+        let all = handles.iter().cycle().take(WRITES);
+        let writes: Vec<_> = all.map(write).collect();
+        for write in writes {
+            assert_eq!(write.wait().unwrap(), 1);
+        }
+        db.stats().commits - before
+    };
+    let plain = commits(&|_| db.clone());
+    let shared = commits(&|number| db.for_principal(number));
+    assert!(shared < WRITES as u64 / 4, "{shared} commits of {WRITES} writes, {plain} without");
+    db.close().unwrap();
+}
