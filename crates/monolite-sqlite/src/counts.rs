@@ -16,7 +16,7 @@
 //! until another statement has changed it ([`Counts::during_own_work`]).
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Result, ffi};
@@ -26,6 +26,8 @@ use rusqlite::{Result, ffi};
 pub(crate) struct Counts {
     /// `sqlite3_total_changes64` at the start.
     total_before: AtomicI64,
+    /// Whether there is something in `hidden`, which is not locked for nothing.
+    is_hidden: AtomicBool,
     /// SQLite's two figures behind the engine's own work, and the number of changes before it.
     hidden: Mutex<Option<Hidden>>,
 }
@@ -55,11 +57,15 @@ impl Counts {
             ffi::sqlite3_total_changes64(db)
         };
         self.total_before.store(total, Ordering::Relaxed);
-        *self.hidden() = None;
+        self.is_hidden.store(false, Ordering::Relaxed);
     }
 
-    fn hidden(&self) -> MutexGuard<'_, Option<Hidden>> {
+    fn lock_hidden(&self) -> MutexGuard<'_, Option<Hidden>> {
         self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hidden(&self) -> Option<Hidden> {
+        if self.is_hidden.load(Ordering::Relaxed) { *self.lock_hidden() } else { None }
     }
 
     /// Runs `work`, which is none of the transaction's, so that no figure tells of it.
@@ -85,7 +91,8 @@ impl Counts {
         unsafe { ffi::sqlite3_set_last_insert_rowid(connection.handle(), rowid) };
         if total != total_before {
             self.total_before.fetch_add(total - total_before, Ordering::Relaxed);
-            *self.hidden() = Some(Hidden { total, latest, changes });
+            *self.lock_hidden() = Some(Hidden { total, latest, changes });
+            self.is_hidden.store(true, Ordering::Relaxed);
         }
         result
     }
@@ -126,7 +133,7 @@ impl Counts {
             let total = ffi::sqlite3_total_changes64(db);
             (total, ffi::sqlite3_changes64(db), self.total_of(db))
         };
-        match *self.hidden() {
+        match self.hidden() {
             _ if since == 0 => 0,
             Some(hidden) if (hidden.total, hidden.latest) == (total, latest) => hidden.changes,
             _ => latest,

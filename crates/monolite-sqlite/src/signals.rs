@@ -137,7 +137,12 @@ impl Signals {
     /// Whether a statement was interrupted by [`Settings::overdue`](crate::Settings::overdue)
     /// since the last call.
     pub fn take_interrupted(&self) -> bool {
-        self.interrupted.swap(false, Ordering::Relaxed)
+        // No swap, see `Signals::take`.
+        let was_interrupted = self.interrupted.load(Ordering::Relaxed);
+        if was_interrupted {
+            self.interrupted.store(false, Ordering::Relaxed);
+        }
+        was_interrupted
     }
 
     pub(crate) fn mark_interrupted(&self) {

@@ -99,6 +99,7 @@ struct Kept {
     /// What the authorizer said of it.
     traits: Traits,
     verb: Verb,
+    is_explain: bool,
 }
 
 impl Kept {
@@ -112,17 +113,22 @@ impl Kept {
         // SQLite prepares a statement again when the schema has changed.
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
-        if self.statement.is_explain() != 0 {
+        if self.is_explain {
             signals.note_failure();
         }
         result
     }
 
-    /// Whether it may be found again by its text.
+    /// Whether it may be found again by its text, unless running it has shown that it
+    /// [changes something](Kept::is_changing).
     fn may_stay(&self, may_write: bool) -> bool {
-        let changing = Traits::SCHEMA | Traits::STATISTICS | Traits::DEFINES;
         let is_refused = !may_write && !self.statement.readonly();
-        !self.traits.has(changing) && self.statement.is_explain() == 0 && !is_refused
+        !self.is_changing() && !self.is_explain && !is_refused
+    }
+
+    /// Whether it changes how others are prepared.
+    fn is_changing(&self) -> bool {
+        self.traits.has(Traits::SCHEMA | Traits::STATISTICS | Traits::DEFINES)
     }
 }
 
@@ -186,7 +192,7 @@ impl Prepared {
         };
         if let Some(statement) = kept.get_mut(sql) {
             let result = statement.run(signals, run);
-            if !statement.may_stay(self.may_write) {
+            if statement.is_changing() {
                 kept.remove(sql);
             }
             return Ok(result);
@@ -209,7 +215,9 @@ impl Prepared {
         let verb = Verb::of(sql);
         let traits = signals.take_all().of_statement(verb);
         signals.add(before | traits);
-        Ok(Kept { statement: prepared?, traits, verb })
+        let statement = prepared?;
+        let is_explain = statement.is_explain() != 0;
+        Ok(Kept { statement, traits, verb, is_explain })
     }
 
     /// Runs one of the engine's own statements.

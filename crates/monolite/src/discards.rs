@@ -5,6 +5,9 @@
 //! process, started when they are needed and gone when they are not; a value behind that many drops
 //! which do not return stays, and nobody else is the worse for it.
 //!
+//! Nobody waits for a drop, and to wake a thread costs the writer more than a transaction: the one
+//! that is called lets values gather for [`GATHERING`].
+//!
 //! # Not here
 //! The closures themselves are dropped where they ran or were answered: there is one for each
 //! transaction.
@@ -25,14 +28,26 @@ const MOST_THREADS: usize = 4;
 /// How long a thread without work stays.
 const REST: Duration = Duration::from_secs(5);
 
-#[derive(Default)]
+/// How long the first value of several waits for the others.
+const GATHERING: Duration = Duration::from_millis(2);
+
+/// Whether a thread will look at what has been put.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    None,
+    Called,
+    Gathers,
+}
+
 struct State {
     values: VecDeque<Box<dyn Send>>,
+    call: Call,
     threads: usize,
     idle: usize,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { values: VecDeque::new(), threads: 0, idle: 0 });
+static STATE: Mutex<State> =
+    Mutex::new(State { values: VecDeque::new(), call: Call::None, threads: 0, idle: 0 });
 
 static PUT: Condvar = Condvar::new();
 
@@ -48,24 +63,46 @@ pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
     let value: Box<dyn Send> = Box::new(value);
     let mut state = state();
     state.values.push_back(value);
-    // One that was woken is idle until it runs.
-    if state.values.len() <= state.idle || state.threads == MOST_THREADS {
+    if state.call == Call::None {
+        state.call = Call::Called;
+        drop(call(state));
+    }
+}
+
+/// Has another thread come, unless all are busy.
+fn call(mut state: MutexGuard<'static, State>) -> MutexGuard<'static, State> {
+    if state.idle > 0 || state.threads == MOST_THREADS {
         PUT.notify_one();
-        return;
+        return state;
     }
     state.threads += 1;
     drop(state);
-    if thread::Builder::new().name("monolite-drop".into()).spawn(serve).is_err() {
+    let started = thread::Builder::new().name("monolite-drop".into()).spawn(serve);
+    let mut state = self::state();
+    if started.is_err() {
         // Another one, or the next call, drops the value.
-        self::state().threads -= 1;
+        state.threads -= 1;
+        state.call = Call::None;
     }
+    state
 }
 
 /// Drops values until there have been none for a while.
 fn serve() {
     let mut state = state();
     loop {
+        if state.call == Call::Called {
+            state.call = Call::Gathers;
+            drop(state);
+            thread::sleep(GATHERING);
+            state = self::state();
+            state.call = Call::None;
+        }
         while let Some(value) = state.values.pop_front() {
+            if !state.values.is_empty() {
+                // This one may not return.
+                state = call(state);
+            }
             drop(state);
             drop_quietly(value);
             state = self::state();

@@ -30,7 +30,7 @@ use monolite_sqlite::vfs::WalControl;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Files, Opened};
-use crate::in_flight::Batch;
+use crate::in_flight::{Held, InFlight};
 use crate::inside::{DatabaseId, Inside, Place};
 use crate::options::Options;
 use crate::progress::Progress;
@@ -151,7 +151,8 @@ impl Engine {
             recorder: Arc::clone(&recorder),
             clock,
         });
-        let watchdog = watchdog(options, &queue, &writer, &reads, &recorder);
+        let in_flight = Arc::new(InFlight::default());
+        let watchdog = watchdog(options, &queue, &in_flight, &reads, &recorder);
         let parts = Parts { queue, reads, checkpoints, progress, watchdog };
         let write_loop = WriteLoop {
             database,
@@ -159,6 +160,7 @@ impl Engine {
             syncer: Arc::clone(&syncer),
             checkpoints: Arc::clone(&parts.checkpoints),
             progress: Arc::clone(&parts.progress),
+            in_flight,
             max_batch: options.max_batch,
         };
         let checkpointer = Checkpointer {
@@ -437,13 +439,13 @@ fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> R
 fn watchdog(
     options: &Options,
     queue: &Arc<WriteQueue>,
-    writer: &Writer,
+    in_flight: &Arc<InFlight>,
     reads: &Arc<ReadSide>,
     recorder: &Arc<Recorder>,
 ) -> Arc<Watchdog> {
     Arc::new(Watchdog::new(
         Arc::clone(queue),
-        Arc::clone(writer.in_flight()),
+        Arc::clone(in_flight),
         Arc::clone(reads),
         Arc::clone(&options.clock),
         Arc::clone(recorder),
@@ -518,6 +520,7 @@ struct WriteLoop {
     syncer: Arc<Syncer>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
+    in_flight: Arc<InFlight>,
     max_batch: usize,
 }
 
@@ -525,7 +528,8 @@ impl WriteLoop {
     fn run(self, mut writer: Writer) -> Option<Writer> {
         let _inside = Inside::enter(self.database, Place::Write);
         let mut members = VecDeque::new();
-        let mut batch = Batch::default();
+        let in_flight = Arc::clone(&self.in_flight);
+        let mut batch = in_flight.hold();
         loop {
             let patience = (self.checkpoints.wal_bytes() > 0).then_some(IDLE);
             let taken =
@@ -545,7 +549,7 @@ impl WriteLoop {
         }
     }
 
-    fn one_batch(&self, writer: &mut Writer, batch: &mut Batch) {
+    fn one_batch(&self, writer: &mut Writer, batch: &mut Held<'_>) {
         let checkpoints = self.checkpoints.as_ref();
         let room =
             self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));

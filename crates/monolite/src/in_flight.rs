@@ -2,20 +2,22 @@
 //! a closure: within reach of others, should the closure not return.
 //!
 //! # Algorithm
-//! The writer leaves them here before it runs a closure and collects them afterwards. When a
-//! closure has been running for too long, somebody else takes them, and answers them: those that
-//! have not run, and those whose batch is now not committed. The writer learns that its batch was
-//! taken when it comes to collect it, and rolls it back.
+//! The writer [holds](Held) them but for the time in which it runs a closure. When one has been
+//! running for too long, somebody else takes them, and answers them: those that have not run, and
+//! those whose batch is now not committed. The writer learns that its batch was taken when the
+//! closure returns, and rolls it back.
 //!
 //! # Invariants
 //! - Whoever has the transactions answers them. A batch that was taken is never committed.
 //!
 //! # Threads and locks
-//! The lock is held for a move of two lists, twice for each member of a batch. While a batch is
-//! taken, the write queue's lock is taken under it.
+//! The writer has the lock whenever no closure runs, so nobody else waits for it: who does not get
+//! it knows that no closure is stuck. While a batch is taken, the write queue's lock is taken under
+//! it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::writer::Entry;
@@ -38,16 +40,12 @@ pub(crate) enum Collected {
 }
 
 #[derive(Default)]
-enum Desk {
-    /// The writer has everything.
-    #[default]
-    Empty,
-    Left {
-        batch: Batch,
-        closure: Closure,
-    },
-    /// The batch was taken from this closure.
-    Taken(Closure),
+struct Desk {
+    batch: Batch,
+    /// The closure that runs.
+    closure: Option<Closure>,
+    /// Whether the batch was taken from it.
+    is_taken: bool,
 }
 
 /// A closure that runs.
@@ -61,24 +59,29 @@ pub(crate) struct Closure {
 #[derive(Default)]
 pub(crate) struct InFlight(Mutex<Desk>);
 
+/// The batch in the hands of the writer. What is in it when this is dropped is dropped, too.
+pub(crate) struct Held<'d> {
+    in_flight: &'d InFlight,
+    /// Always there but for the time of [`Held::leave_while`].
+    desk: Option<MutexGuard<'d, Desk>>,
+}
+
 impl InFlight {
+    /// The batch, for the writer.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held { in_flight: self, desk: Some(self.desk()) }
+    }
+
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves `batch` while `closure` runs.
-    pub(crate) fn leave(&self, batch: &mut Batch, closure: Closure) {
-        *self.desk() = Desk::Left { batch: std::mem::take(batch), closure };
-    }
-
-    /// Brings back what was left.
-    pub(crate) fn collect(&self, batch: &mut Batch) -> Collected {
-        match std::mem::take(&mut *self.desk()) {
-            Desk::Left { batch: left, .. } => {
-                *batch = left;
-                Collected::Whole
-            }
-            Desk::Empty | Desk::Taken(_) => Collected::Taken,
+    /// The desk while the writer runs a closure.
+    fn left_desk(&self) -> Option<MutexGuard<'_, Desk>> {
+        match self.0.try_lock() {
+            Ok(desk) => Some(desk),
+            Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -89,35 +92,70 @@ impl InFlight {
         now: Duration,
         patience: impl Fn(Duration) -> Duration,
     ) -> Option<Batch> {
-        let mut desk = self.desk();
-        let closure = match &*desk {
-            Desk::Left { closure, .. }
-                if closure.since < now.saturating_sub(patience(closure.limit)) =>
-            {
-                *closure
-            }
-            _ => return None,
-        };
-        match std::mem::replace(&mut *desk, Desk::Taken(closure)) {
-            Desk::Left { batch, .. } => Some(batch),
-            _ => None,
+        let mut desk = self.left_desk()?;
+        let closure = desk.closure?;
+        if desk.is_taken || closure.since >= now.saturating_sub(patience(closure.limit)) {
+            return None;
         }
+        desk.is_taken = true;
+        Some(std::mem::take(&mut desk.batch))
     }
 
-    /// The closure whose batch was taken, and what `act` says while it has not been collected.
+    /// The closure whose batch was taken, and what `act` says while it has not returned.
     pub(crate) fn while_stuck<T>(&self, act: impl FnOnce() -> T) -> Option<(Closure, T)> {
-        let desk = self.desk();
-        match &*desk {
-            Desk::Taken(closure) => Some((*closure, act())),
-            _ => None,
-        }
+        let desk = self.left_desk()?;
+        let closure = desk.closure.filter(|_| desk.is_taken)?;
+        Some((closure, act()))
     }
 
-    /// The closure whose batch was taken.
-    pub(crate) fn stuck(&self) -> Option<Closure> {
-        match &*self.desk() {
-            Desk::Taken(closure) => Some(*closure),
-            _ => None,
+    /// Whether the batch was taken from a closure which has not returned.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.while_stuck(|| ()).is_some()
+    }
+}
+
+impl Held<'_> {
+    /// Leaves the batch within reach of others while `run` runs `closure`.
+    pub(crate) fn leave_while<R>(
+        &mut self,
+        closure: Closure,
+        run: impl FnOnce() -> R,
+    ) -> (R, Collected) {
+        if let Some(desk) = &mut self.desk {
+            desk.closure = Some(closure);
         }
+        self.desk = None;
+        let result = run();
+        let mut desk = self.in_flight.desk();
+        desk.closure = None;
+        let was_taken = std::mem::take(&mut desk.is_taken);
+        self.desk = Some(desk);
+        (result, if was_taken { Collected::Taken } else { Collected::Whole })
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Batch;
+
+    fn deref(&self) -> &Batch {
+        &self.desk.as_ref().expect("the writer has its batch when it runs no closure").batch
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Batch {
+        &mut self.desk.as_mut().expect("the writer has its batch when it runs no closure").batch
+    }
+}
+
+impl Drop for Held<'_> {
+    /// Also when a defect unwinds the writer, out of a closure, too.
+    fn drop(&mut self) {
+        let in_flight = self.in_flight;
+        let desk = self.desk.get_or_insert_with(|| in_flight.desk());
+        desk.closure = None;
+        let batch = std::mem::take(&mut desk.batch);
+        self.desk = None;
+        drop(batch);
     }
 }

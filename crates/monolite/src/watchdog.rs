@@ -94,7 +94,7 @@ impl Watchdog {
 
     /// Whether a closure has overrun its time and not come back.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.in_flight.stuck().is_some() || self.is_read_overdue(self.clock.now())
+        self.in_flight.is_stuck() || self.is_read_overdue(self.clock.now())
     }
 
     fn look(&self) {

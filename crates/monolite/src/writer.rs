@@ -62,7 +62,7 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
-use crate::in_flight::{Batch, Closure, Collected, InFlight};
+use crate::in_flight::{Batch, Closure, Collected, Held};
 use crate::member::{Member, Ran};
 use crate::options::Options;
 use crate::progress::Progress;
@@ -202,7 +202,6 @@ pub(crate) struct Writer {
     recorder: Arc<Recorder>,
     progress: Arc<Progress>,
     wal: Arc<WalControl>,
-    in_flight: Arc<InFlight>,
     failures: FailureRate,
     last_sql: RefCell<String>,
     /// The clock when the last member ended, which is when the next one starts.
@@ -235,7 +234,6 @@ impl Writer {
             recorder,
             progress,
             wal,
-            in_flight: Arc::default(),
             failures: FailureRate::default(),
             last_sql: RefCell::default(),
             now: Duration::ZERO,
@@ -248,11 +246,6 @@ impl Writer {
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
-    }
-
-    /// Where its batch is while a closure runs.
-    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
-        &self.in_flight
     }
 
     /// Why nothing may be acknowledged any more, after a sync failed inside of a commit.
@@ -268,7 +261,7 @@ impl Writer {
     /// Runs and commits what is at the front of the inbox, as one transaction, and returns its
     /// members with their outcomes, none of them answered. Those that have to run once more are at
     /// the front of the inbox then, so it may return none.
-    pub(crate) fn step(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
+    pub(crate) fn step(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         let started = self.clock.now();
         self.now = started;
         let is_alone = |entry: &Entry| entry.again == Some(Again::Alone);
@@ -282,7 +275,7 @@ impl Writer {
         members
     }
 
-    fn step_together(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
+    fn step_together(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         if let Err(error) = self.begin() {
             return self.refuse_batch(batch, Error::from(error));
         }
@@ -333,7 +326,7 @@ impl Writer {
         }
     }
 
-    fn fill(&mut self, open: &mut Open, batch: &mut Batch) -> Filled {
+    fn fill(&mut self, open: &mut Open, batch: &mut Held<'_>) -> Filled {
         let started = self.now;
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
             let Some(mut entry) = batch.next() else { break };
@@ -370,7 +363,7 @@ impl Writer {
     }
 
     /// Runs a member that may run once only, as the last of its batch.
-    fn run_once(&mut self, batch: &mut Batch, mut entry: Entry) -> Filled {
+    fn run_once(&mut self, batch: &mut Held<'_>, mut entry: Entry) -> Filled {
         match self.run_in_savepoint(&mut entry, batch) {
             Ok(run) => match run.effect {
                 Effect::TransactionLost => Filled::Lost { culprit: entry, is_final: true },
@@ -416,7 +409,7 @@ impl Writer {
     fn undo_for(
         &mut self,
         open: &mut Open,
-        batch: &mut Batch,
+        batch: &mut Held<'_>,
         culprit: Entry,
         is_final: bool,
     ) -> Result<(), Filled> {
@@ -446,7 +439,7 @@ impl Writer {
     fn run_in_place(
         &mut self,
         open: &mut Open,
-        batch: &mut Batch,
+        batch: &mut Held<'_>,
         mut entry: Entry,
     ) -> Option<Filled> {
         match self.run_in_savepoint(&mut entry, batch).map(|run| run.effect) {
@@ -462,7 +455,11 @@ impl Writer {
     }
 
     /// Runs `entry` so that it can be undone alone, and undoes it when it failed.
-    fn run_in_savepoint(&mut self, entry: &mut Entry, batch: &mut Batch) -> rusqlite::Result<Run> {
+    fn run_in_savepoint(
+        &mut self,
+        entry: &mut Entry,
+        batch: &mut Held<'_>,
+    ) -> rusqlite::Result<Run> {
         self.connection.savepoint(Savepoint::Member)?;
         self.recorder.savepoints.add(1);
         let run = self.run(entry, batch);
@@ -477,7 +474,7 @@ impl Writer {
     }
 
     /// Runs a member's closure once, and finds out what it left behind.
-    fn run(&mut self, entry: &mut Entry, batch: &mut Batch) -> Run {
+    fn run(&mut self, entry: &mut Entry, batch: &mut Held<'_>) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
         let own_limit = entry.member.time_limit().filter(|own| *own < self.time_limit);
@@ -487,9 +484,9 @@ impl Writer {
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
         let tx = if batch.done.is_empty() { tx.first() } else { tx };
         let budget = self.connection.start_budget();
-        self.in_flight.leave(batch, Closure { since: self.now, limit });
-        let ran = self.connection.on_stack(|| entry.member.run(&tx));
-        let collected = self.in_flight.collect(batch);
+        let closure = Closure { since: self.now, limit };
+        let run = || self.connection.on_stack(|| entry.member.run(&tx));
+        let (ran, collected) = batch.leave_while(closure, run);
         let is_starved = self.connection.end_budget(budget);
         let settled = tx.settle_at_end();
         let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
@@ -562,7 +559,7 @@ impl Writer {
     }
 
     /// Commits the open transaction, and returns its members.
-    fn commit_batch(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
+    fn commit_batch(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         let mut done = std::mem::take(&mut batch.done);
         let Err(uncommitted) = self.commit() else { return done };
         self.abandon();
@@ -633,7 +630,7 @@ impl Writer {
 
     /// Runs the first member in a transaction of its own, with as much room in the WAL as it needs.
     /// When there is none to be had, it and those behind it that are to run alone are refused.
-    fn step_alone(&mut self, batch: &mut Batch, room: &dyn Room) -> Vec<Entry> {
+    fn step_alone(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
         let ran = self.run_alone(&mut entry, batch, room);
         let mut members = vec![entry];
@@ -647,7 +644,12 @@ impl Writer {
 
     /// # Errors
     /// When there is no room to be had. Nothing of it is committed, and it has no answer yet.
-    fn run_alone(&mut self, entry: &mut Entry, batch: &mut Batch, room: &dyn Room) -> Result<()> {
+    fn run_alone(
+        &mut self,
+        entry: &mut Entry,
+        batch: &mut Held<'_>,
+        room: &dyn Room,
+    ) -> Result<()> {
         for _ in 0..MOST_RUNS_ALONE {
             if let Err(error) = self.begin() {
                 entry.overrule(error.into());
@@ -673,7 +675,7 @@ impl Writer {
     }
 
     /// No transaction could be begun: answers as many members as a batch would have had.
-    fn refuse_batch(&self, batch: &mut Batch, error: Error) -> Vec<Entry> {
+    fn refuse_batch(&self, batch: &mut Held<'_>, error: Error) -> Vec<Entry> {
         let (kind, text) = (error.kind(), error.context("no write transaction can begin"));
         let count = batch.inbox.len().min(self.max_batch);
         let mut refused: Vec<Entry> = batch.inbox.drain(..count).collect();

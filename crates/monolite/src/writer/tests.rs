@@ -17,7 +17,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, Files};
-use crate::in_flight::Batch;
+use crate::in_flight::{Held, InFlight};
 use crate::member::{Job, Once, Repeatable};
 use crate::options::Options;
 use crate::stats::Recorder;
@@ -62,7 +62,7 @@ struct Bench {
     clock: Arc<HandClock>,
     recorder: Arc<Recorder>,
     room: BenchRoom,
-    batch: Batch,
+    batch: Held<'static>,
     _files: Files,
 }
 
@@ -81,7 +81,7 @@ impl Bench {
         let (figures, progress) = (Arc::clone(&recorder), Arc::default());
         let mut writer = Writer::new(connection, deadline, &options, figures, progress, opened.wal);
         writer.rules.broken = broken;
-        let batch = Batch::default();
+        let batch = Box::leak(Box::<InFlight>::default()).hold();
         let room = BenchRoom::default();
         let mut bench = Bench { writer, clock: hand, recorder, room, batch, _files: opened.files };
         let schema = bench.add(|tx| {
