@@ -261,8 +261,10 @@ impl Database {
     /// Other handles of this database see it closed. Closing twice does nothing.
     ///
     /// # Errors
-    /// `Poisoned` when a sync failed earlier; `Storage` when the last checkpoint failed. Nothing
-    /// acknowledged is lost by that: the next open recovers it from the WAL.
+    /// `Poisoned` when a sync failed earlier, or the files were found deleted, cut or replaced;
+    /// `Storage` when the last checkpoint failed. What was acknowledged is in the WAL then, from
+    /// which the next open recovers it, unless the message says that the WAL itself was deleted or
+    /// cut; then the message says what was saved.
     /// `Invalid` inside of a closure of this database, for whose end it would wait: nothing is
     /// closed. (Dropping the last handle there is fine.) `Invalid`, too, when a closure left a
     /// statement, rows or a blob that was never dropped (`mem::forget`): all is closed and in the
