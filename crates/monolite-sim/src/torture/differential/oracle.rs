@@ -144,8 +144,9 @@ impl Effort {
     /// Instructions of SQLite's between two looks.
     const PERIOD: c_int = 100_000;
 
-    /// Looks at one statement; a second or two.
-    const MOST_LOOKS: u32 = 300;
+    /// Looks at one statement; a tenth of a second or two, so that the engine has done it within its
+    /// limits on the busiest machine.
+    const MOST_LOOKS: u32 = 30;
 
     fn begin(&self) {
         self.looks.store(0, Ordering::Relaxed);
