@@ -204,6 +204,22 @@ fn in_our_words(said: String) -> String {
                 can be added to that table any more)"
             .into();
     }
+    if said.starts_with("Execute returned results") {
+        return "the statement returns rows, and execute() takes one that returns none; use \
+                query_row(), query_one(), or prepare() and its query_map()"
+            .into();
+    }
+    if said == "Multiple statements provided" {
+        return "the text has several statements, and only execute_batch() takes more than one".into();
+    }
+    if said == "bad parameter or other API misuse" {
+        return "there is no statement to run (the text is empty or only a comment; execute_batch() \
+                takes it), or SQLite was called in a way that it does not allow"
+            .into();
+    }
+    if said.starts_with("Invalid column type Null") {
+        return format!("{said}; the value is NULL: read it as an Option");
+    }
     if said.starts_with("cannot VACUUM") {
         return "VACUUM is refused: it rewrites the whole file outside of every transaction; run it \
                 with plain SQLite while the database is not open here"

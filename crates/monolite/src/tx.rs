@@ -278,11 +278,15 @@ impl<'c> Tx<'c> {
         self.connection.closing_user_savepoints(body)
     }
 
-    /// What was committed with the idempotency key, if it is remembered.
+    /// The outcome that was stored with an idempotency key
+    /// ([`Transaction::commit_once`](crate::Transaction::commit_once)), if one was and it is
+    /// remembered. To be asked before a request is done again, whose statements would find what the
+    /// first one did; in a [`Database::read_durable`](crate::Database::read_durable), the commit is
+    /// on disk when there is an outcome.
     ///
     /// # Errors
-    /// Those of SQLite.
-    pub(crate) fn find_key(&self, key: &str) -> Result<Option<Vec<u8>>> {
+    /// `Timeout`, `Storage`, `Corrupt`.
+    pub fn outcome_of(&self, key: &str) -> Result<Option<Vec<u8>>> {
         self.enter("finding an idempotency key")?;
         Ok(self.connection.find_key(key)?)
     }

@@ -26,6 +26,12 @@ meets.
 `all` paths are closures of `write`, `write_once` and `read`, and interactive transactions. Where it
 says that a statement is refused, the transaction can go on without it.
 
+Plain SQLite is here the one that `rusqlite` builds. Where yours is another, two of its settings are
+too: **foreign keys are enforced**, always (elsewhere SQLite's default is not to), and so `ON DELETE
+CASCADE` deletes; before an existing file is opened, `PRAGMA foreign_key_check` tells which rows
+violate theirs. And `LIKE`, `DQS` and other options of the build are its own (`PRAGMA
+compile_options`).
+
 This page is made from the list in `crates/monolite-sim/src/conform/differences/list.rs`, by
 `monolite conform --list-differences > docs/differences.md`.
 ";

@@ -632,7 +632,7 @@ impl Open {
         };
         self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
             if let Some(key) = &key
-                && let Some(outcome) = tx.find_key(&key.text)?
+                && let Some(outcome) = tx.outcome_of(&key.text)?
             {
                 return Ok(Committed { outcome, is_repeated: true });
             }
