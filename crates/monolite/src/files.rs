@@ -125,7 +125,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     };
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
-    let registration = Registration::new(&path)?;
+    let mut registration = Registration::new(&path)?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
     let (wal, lower) = match options.sharing {
         Sharing::Exclusive => {
@@ -150,6 +150,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         return Err(no_checksums(&path));
     }
     let fail = |error: io::Error| io_error(&path, &error);
+    registration.is_database();
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
     let wal_file = WalFile::open(&path, storage, Arc::clone(&wal), is_exclusive).map_err(fail)?;
     let wal_file = Arc::new(wal_file);

@@ -6,17 +6,25 @@
 //! inode; they are looked at without opening the file, since closing it again would drop SQLite's
 //! locks.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use monolite_sqlite::lock_holder;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 
 use crate::error::{Error, ErrorKind, Result};
 
 /// Permissions of a new database, less those that the process's mask takes: SQLite's own.
 const NEW_FILE_MODE: u32 = 0o644;
+
+/// What a file system lets a name have (255 bytes), less `-journal`.
+const MOST_NAME_BYTES: usize = 247;
+
+/// What SQLite's unix VFS lets a path have (`MAX_PATHNAME`, 512), less `-journal`.
+const MOST_PATH_BYTES: usize = 504;
 
 /// Which file it is, for as long as somebody has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,21 +38,32 @@ impl FileId {
         FileId { device: meta.dev(), inode: meta.ino() }
     }
 
-    /// The file at `path`, which is created if there is none.
+    /// The file at `path`, which is created if there is none, and whether it was.
     ///
     /// A file that is there is not opened. One that is created is closed again, so nobody else of
     /// this process may open it meanwhile.
-    pub(crate) fn at(path: &Path) -> io::Result<FileId> {
+    pub(crate) fn at(path: &Path) -> io::Result<(FileId, bool)> {
+        let known = |meta: Metadata| FileId::of(&meta);
         let mut new = File::options();
         new.write(true).create_new(true).mode(NEW_FILE_MODE);
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match new.open(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    fs::metadata(path).map(|meta| FileId::of(&meta))
+                    fs::metadata(path).map(|meta| (known(meta), false))
                 }
-                created => created?.metadata().map(|meta| FileId::of(&meta)),
+                created => created?.metadata().map(|meta| (known(meta), true)),
             },
-            meta => meta.map(|meta| FileId::of(&meta)),
+            meta => meta.map(|meta| (known(meta), false)),
+        }
+    }
+
+    /// Removes the file, which was created at `path`, if it is empty still and no other process has
+    /// it locked.
+    pub(crate) fn remove_unused(self, path: &Path) {
+        let is_unused = |meta: Metadata| FileId::of(&meta) == self && meta.len() == 0;
+        if fs::symlink_metadata(path).is_ok_and(is_unused) && lock_holder(path).is_none() {
+            // A file that stays does no harm: it is taken for a new database.
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -92,6 +111,32 @@ impl Watched {
 /// # Errors
 /// `Invalid` for what can be no database, or would have another WAL under another name.
 pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
+    check_name(path, path)?;
+    let known = canonical_at_any_length(path)?;
+    check_name(path, &known)?;
+    let length = known.as_os_str().len();
+    if length > MOST_PATH_BYTES {
+        let most = MOST_PATH_BYTES;
+        let reason = format!("its path has {length} bytes, and SQLite takes at most {most}");
+        return Err(unusable(path, &reason));
+    }
+    Ok(known)
+}
+
+/// Sees whether the files beside the one that is known as `known` can have names, too.
+fn check_name(path: &Path, known: &Path) -> Result<()> {
+    let length = known.file_name().map_or(0, OsStr::len);
+    if length <= MOST_NAME_BYTES {
+        return Ok(());
+    }
+    let reason = format!(
+        "its name has {length} bytes, and with the ending of a file beside it (-journal) a name \
+         has at most 255; {MOST_NAME_BYTES} are left"
+    );
+    Err(unusable(path, &reason))
+}
+
+fn canonical_at_any_length(path: &Path) -> Result<PathBuf> {
     let fail = |error: io::Error| io_error(path, &error);
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),

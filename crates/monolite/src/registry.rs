@@ -6,9 +6,13 @@
 //! - Neither the file nor its path is used twice. The same file may be open under another path (a
 //!   bind mount, a rename), and another file may have come to the path, beside the WAL of the
 //!   first.
+//! - A file that was created for a database which then could not be opened is removed again, unless
+//!   somebody has begun to use it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use monolite_sqlite::forks;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{FileId, io_error};
@@ -20,6 +24,8 @@ struct Entry {
     path: PathBuf,
     file: FileId,
     state: State,
+    /// How often the process had been forked when it was opened.
+    forks: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -31,7 +37,11 @@ enum State {
 
 /// The right to have a file open; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Registration(FileId);
+pub(crate) struct Registration {
+    file: FileId,
+    /// Where the file was created, until it is a database.
+    created: Option<PathBuf>,
+}
 
 impl Registration {
     /// Registers the file at `path` (canonical), which is created if there is none.
@@ -43,15 +53,18 @@ impl Registration {
         // Held while a file is created, see `FileId::at`.
         let mut open = open();
         let at_path = open.iter().find(|used| used.path == path);
-        let file = match at_path {
-            Some(used) => used.file,
+        let (file, is_new) = match at_path {
+            Some(used) => (used.file, false),
             None => FileId::at(path).map_err(|error| io_error(path, &error))?,
         };
         let Some(used) = open.iter().find(|used| used.file == file) else {
-            open.push(Entry { path: path.to_owned(), file, state: State::Open });
-            return Ok(Registration(file));
+            let (path, state) = (path.to_owned(), State::Open);
+            let created = is_new.then(|| path.clone());
+            open.push(Entry { path, file, state, forks: forks() });
+            return Ok(Registration { file, created });
         };
         let message = match used.state {
+            _ if used.forks != forks() => opened_by_parent(path),
             State::Open => format!(
                 "{} is open in this process already{}; clone the Database instead of opening it \
                  again",
@@ -67,10 +80,15 @@ impl Registration {
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
+    /// The file is a database now, and stays.
+    pub(crate) fn is_database(&mut self) {
+        self.created = None;
+    }
+
     /// Keeps the file for as long as the process lives, and says why.
     pub(crate) fn keep(self) -> Error {
         let mut open = open();
-        let its = open.iter_mut().find(|used| used.file == self.0);
+        let its = open.iter_mut().find(|used| used.file == self.file);
         let message = its.map_or_else(String::new, |used| {
             used.state = State::LeftOpen;
             left_open(&used.path)
@@ -83,12 +101,25 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        open().retain(|used| used.file != self.0);
+        // Held until it is gone: nobody else of this process may have it by then.
+        let mut open = open();
+        if let Some(path) = &self.created {
+            self.file.remove_unused(path);
+        }
+        open.retain(|used| used.file != self.file);
     }
 }
 
 fn open() -> MutexGuard<'static, Vec<Entry>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn opened_by_parent(path: &Path) -> String {
+    format!(
+        "{} is open in the process from which this one was forked, and SQLite would take its locks \
+         for this one's; open it before in neither, or start another program that opens it",
+        path.display()
+    )
 }
 
 fn left_open(path: &Path) -> String {

@@ -85,6 +85,14 @@ fn a_forked_process_is_told_that_the_database_is_its_parents() {
     }
     let db = Database::open(directory.path().join("db")).unwrap();
     assert_eq!(count(&db).unwrap(), 4);
+    // The parent's file is not to be had while the parent has it.
+    let open_again = || {
+        let told = Database::open(directory.path().join("db")).unwrap_err();
+        let says = told.to_string().contains("from which this one was forked");
+        i32::from(told.kind() == ErrorKind::Invalid && says)
+    };
+    assert_eq!(in_child(open_again), 1);
+    insert(&db).unwrap();
     // What a child opens itself is its own.
     let other = directory.path().join("other");
     let opened = in_child(|| {
