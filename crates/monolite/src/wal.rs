@@ -21,6 +21,10 @@ use crate::identity::{EMPTY, Watched};
 /// Names under which WALs are kept that have lost their database, at most.
 const MOST_KEPT: u32 = 1_000;
 
+/// How often a database file is looked at that seems to be too short: it may have been made shorter
+/// and longer again by a checkpoint, meanwhile.
+const LOOKS: u32 = 3;
+
 /// The WAL file beside a database.
 pub(crate) struct WalFile {
     storage: Arc<dyn Storage>,
@@ -53,6 +57,7 @@ impl WalFile {
         let file = File::options().read(true).write(true).open(&path)?;
         let wal = Watched::new("the WAL file", path, &file.metadata()?);
         let there = fs::metadata(database)?;
+        control.note_database_bytes(there.len());
         let database = Watched::new("the database file", database.to_owned(), &there);
         let is_unlinked = AtomicBool::new(false);
         Ok(WalFile { storage, control, is_exclusive, is_unlinked, file, wal, database })
@@ -72,11 +77,12 @@ impl WalFile {
     ///
     /// # Errors
     /// `NotFound` when the WAL or the database was deleted, renamed or replaced, so that nobody
-    /// will find what was written.
+    /// will find what was written, or the database was cut.
     pub(crate) fn check(&self) -> io::Result<()> {
         let wal = self.wal.check().map(|_| ());
         let Err(gone) = self.database.check() else {
-            return wal.map_err(|gone| self.note_unlinked(&gone));
+            wal.map_err(|gone| self.note_unlinked(&gone))?;
+            return self.check_database_length();
         };
         if wal.is_err() || gone.kind() != io::ErrorKind::NotFound {
             return Err(gone);
@@ -106,6 +112,24 @@ impl WalFile {
         self.check_length()
     }
 
+    /// # Errors
+    /// `NotFound` when somebody else has cut the database file. Its WAL stays: it belongs to no
+    /// other file.
+    fn check_database_length(&self) -> io::Result<()> {
+        let (mut length, mut written) = (0, 0);
+        for _ in 0..LOOKS {
+            let before = self.control.database_bytes();
+            length = self.database.check()?;
+            written = before.min(self.control.database_bytes());
+            // Others may make a shared one shorter, but not empty.
+            if length >= written || !self.is_exclusive && length > EMPTY {
+                return Ok(());
+            }
+        }
+        let message = format!("the database file was cut from {written} to {length} bytes");
+        Err(io::Error::new(io::ErrorKind::NotFound, message))
+    }
+
     fn check_length(&self) -> io::Result<()> {
         let (length, written) = (self.wal.check()?, self.control.wal_bytes());
         if length < written && self.is_exclusive {
@@ -124,11 +148,10 @@ impl WalFile {
     /// Sees whether a connection that is opened now is one of the same files, and changes nothing.
     ///
     /// # Errors
-    /// `NotFound` when it is not, or when SQLite would delete the WAL beside an empty database.
+    /// `NotFound` when it is not, or when the database was cut: SQLite would delete the WAL beside
+    /// an empty one.
     pub(crate) fn check_for_connection(&self) -> io::Result<()> {
-        if self.database.check()? <= EMPTY {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the database file was emptied"));
-        }
+        self.check_database_length()?;
         self.wal.check().map(|_| ())
     }
 

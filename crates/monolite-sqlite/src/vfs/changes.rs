@@ -160,10 +160,13 @@ impl<F: File> File for Published<F> {
     }
 
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
-        self.inner.write(lower, data, at)
+        self.inner.write(lower, data, at)?;
+        self.control.note_database_end(at + data.len() as u64);
+        Ok(())
     }
 
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
+        self.control.note_database_cut(size);
         self.inner.truncate(lower, size)
     }
 

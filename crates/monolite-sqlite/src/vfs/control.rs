@@ -1,6 +1,7 @@
 //! What the engine and the WAL files of one database tell each other.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use super::Changes;
 use super::recent::RecentFrames;
@@ -18,8 +19,9 @@ const NO_HIT: u8 = u8::MAX;
 
 /// The WAL's limit and figures, shared by the engine and every WAL file of a database.
 ///
-/// All figures are in bytes. They are hints between threads and order nothing else (`Relaxed`);
-/// [`Changes`] and the recent frames have rules of their own.
+/// All figures are in bytes. Those of the WAL are hints between threads and order nothing else
+/// (`Relaxed`); that of the database is compared with the file by others (`SeqCst`); [`Changes`]
+/// and the recent frames have rules of their own.
 #[derive(Debug)]
 pub struct WalControl {
     limit_bytes: AtomicU64,
@@ -27,6 +29,7 @@ pub struct WalControl {
     limit_hit: AtomicU8,
     wal_bytes: AtomicU64,
     wal_bytes_max: AtomicU64,
+    database_bytes: AtomicU64,
     changes: Changes,
     recent: Option<RecentFrames>,
 }
@@ -45,6 +48,7 @@ impl WalControl {
             limit_hit: AtomicU8::new(NO_HIT),
             wal_bytes: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
+            database_bytes: AtomicU64::new(0),
             changes: Changes::default(),
             recent: None,
         }
@@ -89,6 +93,17 @@ impl WalControl {
         self.wal_bytes_max.load(Relaxed)
     }
 
+    /// How long the database file is at least, if nobody else cuts it: it is said before the file
+    /// is made shorter, and after it was made longer.
+    pub fn database_bytes(&self) -> u64 {
+        self.database_bytes.load(SeqCst)
+    }
+
+    /// The database file is this long now, and nobody writes to it.
+    pub fn note_database_bytes(&self, bytes: u64) {
+        self.database_bytes.store(bytes, SeqCst);
+    }
+
     /// Which commit changed which page last.
     pub fn changes(&self) -> &Changes {
         &self.changes
@@ -109,6 +124,14 @@ impl WalControl {
 
     pub(super) fn note_truncate(&self, size: u64) {
         self.wal_bytes.fetch_min(size, Relaxed);
+    }
+
+    pub(super) fn note_database_end(&self, end: u64) {
+        self.database_bytes.fetch_max(end, SeqCst);
+    }
+
+    pub(super) fn note_database_cut(&self, size: u64) {
+        self.database_bytes.fetch_min(size, SeqCst);
     }
 
     pub(super) fn note_file_end(&self, end: u64) {

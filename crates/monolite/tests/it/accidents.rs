@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use monolite::rusqlite::Connection;
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage, SyncFlags};
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
 use monolite_sim::markers;
@@ -289,10 +290,99 @@ fn a_database_that_was_emptied_keeps_its_wal() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
         told_to_transactions(&db);
         assert!(fs::metadata(wal_beside(&path)).unwrap().len() > 0);
-        if sharing == Sharing::Exclusive {
-            // The WAL has each page of this one.
+        let told = db.close().unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Poisoned, "{told}");
+        assert!(fs::metadata(wal_beside(&path)).unwrap().len() > 0);
+    }
+}
+
+/// Cuts a file to half of its length, which is returned.
+fn cut(path: &Path) -> u64 {
+    let half = fs::metadata(path).unwrap().len() / 2;
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(half).unwrap();
+    half
+}
+
+#[test]
+fn a_database_that_was_cut_takes_no_more_writes() {
+    for durability in [Durability::Synced, Durability::Buffered] {
+        for is_idle in [false, true] {
+            let (_directory, path, db) = one_row(Options::new());
             db.close().unwrap();
-            assert!(markers::in_file(&path).unwrap().contains(&1));
+            let db = Options::new().durability(durability).open(&path).unwrap();
+            put(&db, 2).unwrap();
+            let half = cut(&path);
+            if !is_idle {
+                let start = std::time::Instant::now();
+                let told = loop {
+                    match put(&db, 3) {
+                        Err(told) if told.kind() == ErrorKind::Poisoned => break told,
+                        // One that is buffered looks now and then.
+                        _ => assert!(start.elapsed() < LIMIT),
+                    }
+                };
+                assert!(told.to_string().contains("the database file was cut"), "{told}");
+            }
+            let told = db.close().unwrap_err();
+            assert_eq!(told.kind(), ErrorKind::Poisoned, "{told}");
+            assert!(told.to_string().contains("the database file was cut"), "{told}");
+            assert_eq!(fs::metadata(&path).unwrap().len(), half, "nothing is written into it");
+            assert!(fs::metadata(wal_beside(&path)).unwrap().len() > 0, "its WAL stays");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_the_engine_makes_shorter_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let plain = Connection::open(&path).unwrap();
+    plain.execute_batch("PRAGMA auto_vacuum = FULL; CREATE TABLE t(v)").unwrap();
+    drop(plain);
+    let db = Database::open(&path).unwrap();
+    let fill = "INSERT INTO t SELECT zeroblob(4000) FROM (VALUES (1), (2), (3), (4), (5))";
+    let length = || fs::metadata(&path).unwrap().len();
+    for _ in 0..2 {
+        for _ in 0..40 {
+            db.write(move |tx| tx.execute(fill, ())).wait().unwrap();
+        }
+        wait_until(|| length() > 400_000);
+        db.write(|tx| tx.execute("DELETE FROM t", ())).wait().unwrap();
+        wait_until(|| length() < 100_000);
+        db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).wait().unwrap();
+    }
+    db.close().unwrap();
+}
+
+/// Waits for what an idle engine does after half a second.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_open_that_fails_leaves_no_empty_file() {
+    for ending in ["-wal", "-shm"] {
+        for sharing in [Sharing::Exclusive, Sharing::Shared] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("db");
+            let beside = directory.path().join(format!("db{ending}"));
+            fs::create_dir(&beside).unwrap();
+            let open = || Options::new().sharing(sharing).open(&path);
+            let told = open().unwrap_err();
+            assert_eq!(told.kind(), ErrorKind::Storage, "{ending} {sharing:?} {told}");
+            let left = fs::metadata(&path).map_or(None, |meta| Some(meta.len()));
+            assert_ne!(left, Some(0), "{ending} {sharing:?}");
+            // Somebody else's stays.
+            let _ = fs::remove_file(&path);
+            fs::File::create(&path).unwrap();
+            open().unwrap_err();
+            assert!(path.exists());
+            fs::remove_dir(&beside).unwrap();
+            open().unwrap().close().unwrap();
         }
     }
 }
