@@ -589,8 +589,8 @@ impl Connection {
         }
     }
 
-    /// Runs a checkpoint of the main database. One that restarts the WAL does not wait for readers:
-    /// the caller knows better which of them will go, and can send them away.
+    /// Runs a checkpoint of the main database. It waits for nobody: the caller knows better which
+    /// readers will go, and can send them away; those of other processes may stay for long.
     ///
     /// # Durability
     /// SQLite syncs the WAL before it writes the database, and syncs the database when everything
@@ -606,8 +606,8 @@ impl Connection {
             CheckpointMode::Restart => ffi::SQLITE_CHECKPOINT_RESTART,
             CheckpointMode::Truncate => ffi::SQLITE_CHECKPOINT_TRUNCATE,
         };
-        let waits = mode != ffi::SQLITE_CHECKPOINT_RESTART || self.busy_timeout.is_zero();
-        if !waits {
+        let busy_timeout = self.busy_timeout;
+        if !busy_timeout.is_zero() {
             self.raw().busy_timeout(Duration::ZERO)?;
         }
         let (mut wal, mut copied): (c_int, c_int) = (0, 0);
@@ -621,8 +621,8 @@ impl Connection {
                 &raw mut copied,
             )
         };
-        if !waits {
-            self.raw().busy_timeout(self.busy_timeout)?;
+        if !busy_timeout.is_zero() {
+            self.raw().busy_timeout(busy_timeout)?;
         }
         let blocked = code & 0xff == ffi::SQLITE_BUSY || code & 0xff == ffi::SQLITE_LOCKED;
         if code != ffi::SQLITE_OK && !blocked {

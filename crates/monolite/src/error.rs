@@ -187,10 +187,16 @@ impl From<rusqlite::Error> for Error {
             // before: the same refusal is told in the same words.
             msg.clone()
         } else {
-            in_our_words(source.to_string())
+            in_our_words(without_code(source.to_string()))
         };
         Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }))
     }
+}
+
+/// The words alone, of what `rusqlite` calls `Error code 13: …`.
+fn without_code(said: String) -> String {
+    let rest = said.strip_prefix("Error code ").and_then(|rest| rest.split_once(": "));
+    rest.map(|(_, words)| words.to_owned()).unwrap_or(said)
 }
 
 /// What to do about what SQLite says, where it does not say that.
@@ -199,9 +205,10 @@ fn in_our_words(said: String) -> String {
         return format!("{said}; a read changes nothing: use Database::write or a transaction");
     }
     if said.contains("database or disk is full") {
-        return "database or disk is full: nothing that was acknowledged is lost; free some space \
-                (with AUTOINCREMENT it can also be that the largest rowid was used: then no row \
-                can be added to that table any more)"
+        return "database or disk is full: nothing that was acknowledged is lost; free some space, \
+                or raise the limit on the size of files (ulimit -f) or the user's quota (with \
+                AUTOINCREMENT it can also be that the largest rowid was used: then no row can be \
+                added to that table any more)"
             .into();
     }
     if said.starts_with("Execute returned results") {
@@ -272,5 +279,19 @@ impl<T> OptionalExtension<T> for Result<T> {
             Err(error) if error.is_no_rows() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[test]
+fn what_sqlite_says_is_told_in_words_and_not_by_a_number() {
+    use rusqlite::ffi;
+    for (code, words) in [
+        (ffi::SQLITE_FULL, "database or disk is full: nothing that was acknowledged is lost"),
+        (ffi::SQLITE_IOERR_WRITE, "disk I/O error"),
+        (ffi::SQLITE_CORRUPT, "database disk image is malformed"),
+    ] {
+        let said = Error::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        assert!(said.to_string().starts_with(words), "{said}");
+        assert_eq!(said.extended_code(), Some(code));
     }
 }

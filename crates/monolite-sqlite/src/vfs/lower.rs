@@ -6,6 +6,7 @@
 //! - No single write exceeds [`MAX_WRITE_BYTES`].
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -69,6 +70,13 @@ fn check(code: c_int) -> Result {
     }
 }
 
+/// Whether the last call of the system failed for want of room that a limit has taken: of the size
+/// of files, or of a user's share of the disk. SQLite calls these I/O errors.
+fn no_room() -> bool {
+    let error = io::Error::last_os_error();
+    matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded)
+}
+
 fn signed(offset: u64) -> i64 {
     i64::try_from(offset).expect("a file offset fits in an i64")
 }
@@ -109,7 +117,8 @@ impl LowerFile {
     pub fn write(&mut self, data: &[u8], mut at: u64) -> Result {
         for piece in data.chunks(MAX_WRITE_BYTES) {
             let len = piece.len() as c_int;
-            check(call!(self.xWrite(piece.as_ptr().cast(), len, signed(at))))?;
+            let code = call!(self.xWrite(piece.as_ptr().cast(), len, signed(at)));
+            check(code).map_err(|error| if no_room() { IoError::FULL } else { error })?;
             at += piece.len() as u64;
         }
         Ok(())

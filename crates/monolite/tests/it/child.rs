@@ -15,8 +15,10 @@ pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
 fn plays_the_role_it_was_started_for() {
     play(&[
         ("writes until killed", files::write_until_killed),
+        ("fills a limited file", files::fill_a_limited_file),
         ("holds the file", shutdown::hold_the_file),
         ("uses plain SQLite", sharing::use_plain_sqlite),
+        ("reads for long", sharing::read_for_long),
         ("opens it alone", sharing::open_alone),
     ]);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
 
 use crate::child::spawn;
-use monolite_sim::child::{say, variable};
+use monolite_sim::child::{Program, say, variable};
 use monolite_sim::markers;
 use monolite_sim::mounts::{Mount, say_skipped};
 use monolite_sim::storage::wal_beside;
@@ -97,6 +97,56 @@ fn paths_that_cannot_be_a_database_are_refused() {
     assert!(refusal(&at("other"), ErrorKind::Invalid).contains("hard links"));
     fs::remove_file(at("other")).unwrap();
     Database::open(at("db")).unwrap().close().unwrap();
+}
+
+#[test]
+fn names_that_leave_no_room_for_companions_are_refused_and_others_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    make(&root.join("n".repeat(247)));
+    for length in [248, 255, 256, 1_000] {
+        let told = refusal(&root.join("n".repeat(length)), ErrorKind::Invalid);
+        assert!(told.contains(&format!("its name has {length} bytes")), "{told}");
+    }
+    // A path of exactly so many bytes.
+    let at = |length: usize| {
+        let mut path = root.clone();
+        while length - path.as_os_str().len() > 202 {
+            path.push("d".repeat(200));
+        }
+        fs::create_dir_all(&path).unwrap();
+        path.join("n".repeat(length - path.as_os_str().len() - 1))
+    };
+    make(&at(504));
+    let told = refusal(&at(505), ErrorKind::Invalid);
+    assert!(told.contains("its path has 505 bytes"), "{told}");
+}
+
+/// The child: fills a file of limited size, and says what it was told.
+pub(crate) fn fill_a_limited_file() -> anyhow::Result<()> {
+    let db = Database::open(variable::<String>("FILE")?)?;
+    markers::create(&db)?;
+    let (acknowledged, error) = fill_until_full(&db);
+    say(&format!("told {:?} {error}", error.kind()));
+    let total: i64 =
+        db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0))).wait()?;
+    say(&format!("read {}", total == acknowledged.len() as i64));
+    Ok(())
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_no_doubtful_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let limit = ["sh", "-c", "trap '' XFSZ && ulimit -f 2000 && exec \"$@\"", "sh"];
+    let program = Program::this_test("child::plays_the_role_it_was_started_for").unwrap();
+    let variables = [("FILE", path.to_str().unwrap())];
+    let mut child = program.under(&limit).spawn("fills a limited file", &variables).unwrap();
+    let told = child.await_word("told ").unwrap();
+    assert!(told.starts_with("Storage") && told.contains("ulimit -f"), "{told}");
+    assert_eq!(child.await_word("read ").unwrap(), "true", "reads go on");
+    child.succeeds().unwrap();
+    assert!(!markers::in_file(&path).unwrap().is_empty());
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Other processes beside ours: welcome with `Sharing::Shared`, told to wait with `Exclusive`.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use monolite::rusqlite::{Connection, ErrorCode};
 use monolite::{Database, Options, Sharing};
 
 use crate::child::spawn;
-use monolite_sim::child::{say, variable};
+use monolite_sim::child::{await_parent, say, variable};
 use monolite_sim::markers;
 
 /// The child: stock SQLite through `rusqlite`, which reads and writes the file.
@@ -77,6 +77,34 @@ fn a_shared_file_is_read_and_written_by_another_process_beside_us() {
     }
     db.close().unwrap();
     assert_eq!(markers::in_file(&path).unwrap(), (1..=10).collect());
+}
+
+/// The child: stock SQLite that reads for as long as its parent lets it.
+pub(crate) fn read_for_long() -> anyhow::Result<()> {
+    let connection = Connection::open(variable::<String>("FILE")?)?;
+    connection.execute_batch("BEGIN; SELECT n FROM total")?;
+    say("reads");
+    await_parent();
+    Ok(())
+}
+
+#[test]
+fn a_shared_file_is_closed_beside_a_reader_of_another_process_without_waiting_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+    markers::create(&db).unwrap();
+    put(&db, 1);
+    let mut reader = spawn("reads for long", &[("FILE", path.to_str().unwrap())]);
+    reader.await_word("reads").unwrap();
+    put(&db, 2);
+    let start = Instant::now();
+    db.close().unwrap();
+    // It waited for the whole of SQLite's own patience, 5 s.
+    assert!(start.elapsed() < Duration::from_millis(4_500), "{:?}", start.elapsed());
+    reader.go_on();
+    reader.succeeds().unwrap();
+    assert_eq!(markers::in_file(&path).unwrap(), [1, 2].into());
 }
 
 #[test]
