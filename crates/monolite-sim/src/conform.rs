@@ -97,11 +97,16 @@ pub struct Watch<'a> {
 /// Runs every script on every path.
 ///
 /// # Errors
-/// When a script cannot be read, or there is none, or SQLite is too old.
+/// When a script cannot be read, or there is none, the directory for scratch files cannot be
+/// written to, or SQLite is too old.
 pub fn run(plan: &Plan, watch: &Watch<'_>) -> Result<Report> {
     // The reference opens SQLite without the engine, which has to be first.
     monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
     let scripts = read(&plan.scripts)?;
+    // Said once, and not by each job.
+    tempfile::tempdir_in(&plan.scratch).with_context(|| {
+        format!("no database can be made in {}; create the directory", plan.scratch.display())
+    })?;
     if scripts.is_empty() {
         bail!("there is no .sql or .test file in {:?}", plan.scripts);
     }

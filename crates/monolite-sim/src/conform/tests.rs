@@ -293,3 +293,19 @@ fn options_of_a_script_reach_the_database() {
     let (dir, path) = (FilePath::new("."), Path::named("write").unwrap());
     assert!(compare(&script, path, dir, Heart::new(), &AtomicBool::new(false)).is_err());
 }
+
+#[test]
+fn a_scratch_directory_that_is_not_there_is_refused_once() {
+    let directory = TempDir::new().unwrap();
+    let script = directory.path().join("one.sql");
+    std::fs::write(&script, "SELECT 1;").unwrap();
+    let plan = super::Plan {
+        scripts: vec![script],
+        paths: PATHS.iter().collect(),
+        scratch: directory.path().join("missing"),
+        threads: 1,
+    };
+    let watch = super::Watch { tell: &|_| {}, stop: Arc::default() };
+    let told = super::run(&plan, &watch).unwrap_err().to_string();
+    assert!(told.contains("missing; create the directory"), "{told}");
+}
