@@ -70,8 +70,11 @@ struct Record<'a> {
     outcomes: &'a [Outcome],
 }
 
-/// Runs the checks that `arguments` name.
+/// Runs the checks that `arguments` name, or prints a page.
 pub(crate) fn run(arguments: &Torture) -> Result<()> {
+    if arguments.list_accidents {
+        return Ok(write!(io::stdout().lock(), "{}", torture::accidents_page())?);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let requested = Arc::clone(&stop);
     interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;

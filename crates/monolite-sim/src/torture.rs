@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::chance;
 use crate::child::{Program, Roles};
@@ -50,6 +50,7 @@ pub const ROLES: Roles<'static> = &[
     environment::ROLES[1],
     environment::ROLES[2],
     environment::ROLES[3],
+    environment::ROLES[4],
     flips::ROLES[0],
     overload::ROLES[0],
     overload::ROLES[1],
@@ -284,6 +285,12 @@ pub fn replay(path: &Path) -> Result<Outcome> {
     }
 }
 
+/// The page of what can happen to a database and what comes of it, which the environment check
+/// tries.
+pub fn accidents_page() -> String {
+    environment::accidents_page()
+}
+
 /// The version of SQLite that is under test.
 pub fn sqlite_version() -> &'static str {
     monolite::rusqlite::version()
@@ -295,19 +302,20 @@ pub fn sqlite_version() -> &'static str {
 /// error, and the others are run all the same.
 ///
 /// # Errors
-/// When a directory cannot be created, or SQLite is too old.
+/// When the directory to test is not there or cannot be written to, or SQLite is too old.
 pub fn run(plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>> {
     // Controls open SQLite without the engine. If one were first, the engine would lack its page
     // cache, and validate every interactive transaction by running all of it again.
     monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
+    if !plan.dir.is_dir() {
+        bail!("{} is no directory; create it on the disk to test", plan.dir.display());
+    }
     let mut outcomes = Vec::new();
     for (check, amount) in &plan.checks {
         if watch.is_stopped() {
             break;
         }
         (watch.tell)(Event::Begins { check: *check, total: check.total(*amount) });
-        std::fs::create_dir_all(&plan.dir)
-            .with_context(|| format!("cannot create {}", plan.dir.display()))?;
         let scratch = tempfile::Builder::new()
             .prefix(&format!("torture-{}-", check.name()))
             .tempdir_in(&plan.dir)

@@ -17,6 +17,7 @@ use super::{Finding, Outcome, Setting};
 use crate::child::Roles;
 use marks::Found;
 
+mod accidents;
 mod faults;
 mod full_disk;
 mod load;
@@ -27,6 +28,7 @@ mod time;
 
 /// The roles of its children.
 pub(super) const ROLES: Roles<'static> = &[
+    accidents::ROLE,
     ("environment writer", lost_files::write_until_refused),
     ("environment plain SQLite", neighbours::use_plain_sqlite),
     ("environment second opening", neighbours::open_again),
@@ -37,6 +39,8 @@ pub(super) const ROLES: Roles<'static> = &[
 const KEPT_BYTES: u64 = 64 << 20;
 
 type Run = fn(&mut Case<'_>) -> Result<()>;
+
+pub(crate) use accidents::accidents_page;
 
 const CASES: [(&str, Run); 17] = [
     ("a disk that is full", full_disk::fills_up),
@@ -126,18 +130,20 @@ impl Case<'_> {
 
 /// How many cases there are.
 pub(super) fn total() -> u64 {
-    CASES.len() as u64
+    CASES.len() as u64 + accidents::total()
 }
 
 /// Runs all cases.
 pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::new(super::Check::Environment);
+    accidents::run(setting, &mut outcome)?;
     for (name, case) in &CASES {
         if setting.watch.is_stopped() {
             outcome.skipped.push(format!("{name} and what follows: stopped"));
             break;
         }
-        run_one(setting, name, *case, &mut outcome)?;
+        let note = run_one(setting, name, case, &mut outcome)?;
+        outcome.notes.push(note);
         setting.watch.done(1);
     }
     if !setting.watch.is_stopped() {
@@ -146,8 +152,14 @@ pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn run_one(setting: &Setting<'_>, name: &str, run: Run, outcome: &mut Outcome) -> Result<()> {
-    let directory = setting.scratch().join(name.replace([' ', ','], "-"));
+/// Runs one case; returns what there is to say of it.
+fn run_one(
+    setting: &Setting<'_>,
+    name: &str,
+    run: &dyn Fn(&mut Case<'_>) -> Result<()>,
+    outcome: &mut Outcome,
+) -> Result<String> {
+    let directory = setting.scratch().join(file_name(name));
     fs::create_dir_all(&directory)?;
     let mut case = Case {
         setting,
@@ -176,7 +188,6 @@ fn run_one(setting: &Setting<'_>, name: &str, run: Run, outcome: &mut Outcome) -
         (true, false) => "not tried here, see below".into(),
         (false, _) => case.notes.join("; "),
     };
-    outcome.notes.push(format!("{name}: {notes}"));
     for (control, detected, how) in &case.controls {
         outcome.control(control, *detected, how.as_str());
     }
@@ -187,12 +198,18 @@ fn run_one(setting: &Setting<'_>, name: &str, run: Run, outcome: &mut Outcome) -
         outcome.found(Finding { what, evidence: Some(evidence), reproduce });
     }
     fs::remove_dir_all(&case.directory)
-        .with_context(|| format!("cannot remove {}", case.directory.display()))
+        .with_context(|| format!("cannot remove {}", case.directory.display()))?;
+    Ok(format!("{name}: {notes}"))
+}
+
+/// What a file can be called for this name.
+fn file_name(name: &str) -> String {
+    name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).take(100).collect()
 }
 
 /// Keeps the files of a case and what it said.
 fn keep(setting: &Setting<'_>, case: &Case<'_>, name: &str) -> Result<PathBuf> {
-    let evidence = setting.evidence(setting.case_seed(0))?.join(name.replace([' ', ','], "-"));
+    let evidence = setting.evidence(setting.case_seed(0))?.join(file_name(name));
     fs::create_dir_all(&evidence)?;
     fs::write(evidence.join("broken.txt"), case.broken.join("\n"))?;
     for entry in fs::read_dir(&case.directory)? {

@@ -13,15 +13,30 @@ fn plays_the_role_it_was_started_for() {
     play(ROLES);
 }
 
-fn outcome_of(check: Check, amount: u64, stop: &AtomicBool) -> Outcome {
-    let directory = tempfile::tempdir().unwrap();
-    let plan = Plan {
-        dir: directory.path().join("scratch"),
-        evidence: directory.path().join("evidence"),
+fn plan(dir: &Path, check: Check, amount: u64) -> Plan {
+    Plan {
+        dir: dir.to_owned(),
+        evidence: dir.join("evidence"),
         seed: fastrand::u64(..),
         checks: vec![(check, amount)],
         program: Program::this_test("torture::tests::plays_the_role_it_was_started_for").unwrap(),
-    };
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_refused_and_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
+    let stop = AtomicBool::new(false);
+    let plan = plan(&missing, Check::Kills, 1);
+    let told = run(&plan, Watch { tell: &|_| {}, stop: &stop }).unwrap_err().to_string();
+    assert!(told.contains("missing is no directory"), "{told}");
+    assert!(!missing.exists());
+}
+
+fn outcome_of(check: Check, amount: u64, stop: &AtomicBool) -> Outcome {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), check, amount);
     let outcome = run(&plan, Watch { tell: &|_| {}, stop }).unwrap().remove(0);
     assert!(outcome.is_kept(), "seed {}: {outcome:#?}", plan.seed);
     outcome

@@ -12,7 +12,7 @@ fn plays_the_role_it_was_started_for() {
     play(crate::torture::ROLES);
 }
 
-fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
+pub(super) fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
     let directory = tempfile::tempdir().unwrap();
     let name = "torture::environment::tests::plays_the_role_it_was_started_for";
     let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
@@ -40,9 +40,9 @@ fn a_case_that_loses_something_is_a_finding_with_evidence() {
             db.close()?;
             case.verify(&path, &BTreeSet::from([1, 2]))
         };
-        run_one(setting, "lossy", lossy, &mut outcome).unwrap();
+        run_one(setting, "lossy", &lossy, &mut outcome).unwrap();
         let erring: Run = |_| anyhow::bail!("no such thing");
-        run_one(setting, "erring", erring, &mut outcome).unwrap();
+        run_one(setting, "erring", &erring, &mut outcome).unwrap();
         assert_eq!((outcome.lost, outcome.anomalies, outcome.findings.len()), (1, 1, 2));
         assert!(outcome.findings[0].evidence.as_ref().unwrap().join("db").exists());
         assert!(!outcome.is_kept());
