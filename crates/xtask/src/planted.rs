@@ -32,7 +32,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 19] = [
+const BUGS: [Bug; 21] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/sync.rs",
@@ -216,6 +216,32 @@ const BUGS: [Bug; 19] = [
         changes: &[(
             "        let budget = connection.start_budget();",
             "        let budget = None;",
+        )],
+    },
+    Bug {
+        name: "the hold is taken after recovery",
+        file: "crates/monolite/src/files.rs",
+        changes: &[
+            (
+                "    vfs.lock_also(move || locked.lock());\n",
+                "    vfs.lock_also(|| Ok(()));\n    drop(locked);\n",
+            ),
+            (
+                "        let recovered = self.recover(&connection);\n",
+                "        let recovered = self.recover(&connection).and_then(|frames| {
+            let held = hold.map_or(Ok(()), Hold::lock);
+            held.map_err(|error| Error::new(ErrorKind::Overloaded, error.to_string()))?;
+            Ok(frames)
+        });\n",
+            ),
+        ],
+    },
+    Bug {
+        name: "the registry compares paths instead of identity",
+        file: "crates/monolite/src/registry.rs",
+        changes: &[(
+            "        let Some(used) = open.iter().find(|used| used.file == file) else {",
+            "        let Some(used) = open.iter().find(|used| used.path == path) else {",
         )],
     },
 ];
