@@ -217,7 +217,8 @@ fn in_our_words(said: String) -> String {
             .into();
     }
     if said == "Multiple statements provided" {
-        return "the text has several statements, and only execute_batch() takes more than one".into();
+        return "the text has several statements, and only execute_batch() takes more than one"
+            .into();
     }
     if said == "bad parameter or other API misuse" {
         return "there is no statement to run (the text is empty or only a comment; execute_batch() \

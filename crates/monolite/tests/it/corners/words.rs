@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use monolite::{Error, ErrorKind, Options};
 
-use super::{database, write};
+use super::{database, number, write};
 
 #[test]
 fn a_refusal_says_what_to_do_and_nothing_that_does_not_help() {
@@ -34,6 +34,29 @@ fn a_refusal_says_what_to_do_and_nothing_that_does_not_help() {
             assert!(error.to_string().contains(says), "{sql}: {error}");
         }
     }
+}
+
+#[test]
+fn what_is_called_in_the_wrong_way_is_told_the_right_one() {
+    let (_directory, _, db) = database(Options::new());
+    let wrong = [
+        ("", "no statement"),
+        ("-- only a comment", "no statement"),
+        ("SELECT v FROM a", "query_row"),
+        ("INSERT INTO a(v) VALUES (1) RETURNING id", "query_row"),
+        ("DELETE FROM a; DELETE FROM b", "execute_batch"),
+    ];
+    for (sql, says) in wrong {
+        let by_write = db.write(move |tx| tx.execute(sql, ())).wait().unwrap_err();
+        let by_transaction = db.transaction().unwrap().execute(sql, ()).wait().unwrap_err();
+        for error in [by_write, by_transaction] {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+            assert!(error.to_string().contains(says), "{sql}: {error}");
+        }
+    }
+    let null = db.read(|tx| tx.query_row("SELECT sum(v) FROM a WHERE v < 0", (), number));
+    let error = null.wait().unwrap_err();
+    assert!(error.to_string().contains("Option"), "{error}");
 }
 
 #[test]

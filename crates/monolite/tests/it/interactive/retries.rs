@@ -141,11 +141,14 @@ fn a_commit_with_a_key_happens_once_and_keeps_its_first_outcome() {
         tx.execute(ADD, (1, amount)).wait().unwrap();
         tx.commit_once("request 7", outcome).wait().unwrap()
     };
+    let known = |key: &'static str| db.read_durable(|tx| tx.outcome_of(key)).wait().unwrap();
+    assert_eq!(known("request 7"), None);
     let first = once(1, "one");
     assert_eq!((first.outcome.as_slice(), first.is_repeated), (b"one".as_slice(), false));
     let second = once(50, "another");
     assert_eq!((second.outcome.as_slice(), second.is_repeated), (b"one".as_slice(), true));
     assert_eq!(balance(&db, 1), 101);
+    assert_eq!((known("request 7"), known("request 8")), (Some(b"one".to_vec()), None));
     let refused = db.transaction().unwrap().commit_once("", "").wait();
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
 }
