@@ -5,11 +5,12 @@
 //! # Algorithm
 //! 1. The authorizer refuses whatever names one of the engine's tables ([`refusal`]): it sees each
 //!    table that a statement reads or changes, in views, triggers and virtual tables, too.
-//! 2. It does not see the new name of `ALTER TABLE … RENAME TO`, nor the parent of a foreign key.
-//!    But SQLite keeps both in the text of the schema, and no name can be spelled there without its
-//!    letters standing side by side. So behind each change of the schema that text is searched for
-//!    them ([`FIND`]): only the engine's own definitions may have them, which a rename
-//!    writes otherwise, in quotes.
+//! 2. It does not see the new name of `ALTER TABLE … RENAME TO`, the tables that a virtual table
+//!    makes for itself, nor the parent of a foreign key. But SQLite keeps all of them in the schema,
+//!    as names or in its text, and no name can be spelled there without its letters standing side by
+//!    side. So behind each change of the schema, and when a file is opened, that is searched for
+//!    them ([`FIND`]): only the engine's own definitions may have them, which a rename writes
+//!    otherwise, in quotes.
 //!
 //! # Invariants
 //! - The engine's statements on its tables are its own ([`crate::statements`]): a user cannot find
@@ -79,12 +80,14 @@ fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
 /// Finds what names a table of the engine in the schema and is none of its [`DEFINITIONS`], which
 /// are its parameters.
 pub(crate) const FIND: &str = "SELECT type || ' ' || name FROM sqlite_schema \
-     WHERE instr(lower(sql), 'monolite_idempotency') AND sql <> ?1 AND sql <> ?2";
+     WHERE (instr(lower(sql), 'monolite_idempotency') OR lower(name) GLOB 'monolite_*') \
+     AND sql <> ?1 AND sql <> ?2";
 
 /// The refusal of what [`FIND`] has found.
 pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
-        "the {found} is refused: it names {KEYS}, which belongs to the engine; choose another name"
+        "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
+         whatever names {KEYS}; choose another name"
     );
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text))
 }

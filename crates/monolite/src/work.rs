@@ -196,17 +196,16 @@ impl<F, T, E> Work<F, T, E> {
     }
 
     /// Gives the result up: a place before a full queue, or the work that is under way. Tells
-    /// whether it may have been done.
+    /// whether it was handed over.
     pub(crate) fn leave(&mut self, queue: &JobQueue) -> bool {
         let Stage::Sent { cancel, waits, .. } = std::mem::replace(&mut self.stage, Stage::Finished)
         else {
             return false;
         };
-        let withdrawn = waits.and_then(|ticket| queue.withdraw(ticket));
-        if withdrawn.is_none() {
+        if waits.and_then(|ticket| queue.withdraw(ticket)).is_none() {
             cancel.cancel();
         }
-        withdrawn.is_none()
+        true
     }
 }
 

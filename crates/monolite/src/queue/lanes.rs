@@ -12,7 +12,7 @@
 //!
 //! **Room**: dynamic thresholds (Choudhury and Hahne, 1998): a principal may have as many items in
 //! the queue as there are places left, so that one alone fills half of it, and another always finds
-//! some. What finds no room waits before the queue; lanes are let in by turns.
+//! some. What finds no room waits before the queue, and gets in in the same order by time.
 //!
 //! Items without a principal have one lane together, which may fill the queue. While there are no
 //! others, everything comes out as it went in, and nothing is counted.
@@ -21,7 +21,8 @@
 //! - Holds at most as many items as there are places, and each comes out once.
 //! - An item waits only while its lane has no room.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 /// Who is answerable for an item; none for the application itself.
@@ -369,25 +370,33 @@ impl<T: Queued> Lanes<T> {
 
     /// Gives the room that there is to those who wait for it.
     fn let_in(&mut self) {
-        let mut lets_in = self.waiting > 0;
-        while lets_in {
-            lets_in = self.let_one_in(None);
-            let waits = |(_, lane): &(&u64, &Lane<T>)| !lane.waiting.is_empty();
-            let ids: Vec<u64> = self.others.iter().filter(waits).map(|(id, _)| *id).collect();
-            for id in ids {
-                lets_in |= self.let_one_in(Some(id));
+        if self.waiting == 0 {
+            return;
+        }
+        let ids = self.others.keys().copied().map(Some).chain([None]);
+        let mut next: BinaryHeap<_> = ids.filter_map(|it| self.next_to_enter(it)).collect();
+        // Those that find no room now find none later: what there is only becomes less.
+        while let Some(Reverse((_, _, principal))) = next.pop() {
+            if self.has_room(principal)
+                && let Some((_, item)) = self.lane(principal).waiting.pop_first()
+            {
+                self.waiting -= 1;
+                self.append(principal, item);
+                next.extend(self.next_to_enter(principal));
             }
         }
     }
 
-    fn let_one_in(&mut self, principal: Principal) -> bool {
-        if !self.has_room(principal) {
-            return false;
-        }
-        let Some((_, item)) = self.lane(principal).waiting.pop_first() else { return false };
-        self.waiting -= 1;
-        self.append(principal, item);
-        true
+    /// When the item at the head of those that wait in a lane is to get in: after those whose lanes
+    /// will have used less, with what they have in the queue already, and after those that came
+    /// earlier.
+    fn next_to_enter(&self, principal: Principal) -> Option<Reverse<(Duration, u64, Principal)>> {
+        let lane = principal.map_or(Some(&self.own), |id| self.others.get(&id))?;
+        let (&ticket, _) = lane.waiting.first_key_value()?;
+        let account = &lane.account;
+        let ahead = u32::try_from(lane.items.len()).unwrap_or(u32::MAX);
+        let before = account.mean.unwrap_or(TURN).saturating_mul(ahead);
+        Some(Reverse((account.used.max(self.now).saturating_add(before), ticket, principal)))
     }
 }
 
@@ -527,6 +536,33 @@ mod tests {
         assert_eq!(consumer.lanes.drain().len(), 100);
         assert_eq!(consumer.lanes.withdraw(ticket), None, "it has got in");
         assert_eq!(consumer.lanes.drain(), [refused]);
+    }
+
+    #[test]
+    fn who_waits_for_room_gets_in_in_turn() {
+        for capacity in [1, 2, 7, 16] {
+            let mut consumer = Consumer::new(capacity, |_| Duration::from_millis(10));
+            let mut counts: HashMap<Principal, u32> = HashMap::new();
+            let offer = |consumer: &mut Consumer<_>, principal| {
+                if let Err(item) = consumer.lanes.push(Item(principal, 0)) {
+                    consumer.lanes.wait(item);
+                }
+            };
+            // Clients that wait for each answer, many of them nobody's.
+            for id in 0..5 {
+                (0..3).for_each(|_| offer(&mut consumer, Some(id)));
+            }
+            (0..50).for_each(|_| offer(&mut consumer, None));
+            for _ in 0..1_200 {
+                for item in consumer.turn() {
+                    *counts.entry(item.0).or_default() += 1;
+                    offer(&mut consumer, item.0);
+                }
+            }
+            let (least, most) = (counts.values().min(), counts.values().max());
+            let is_even = least.zip(most).is_some_and(|(least, most)| least + 30 > *most);
+            assert!(is_even && counts.len() == 6, "{capacity}: {counts:?}");
+        }
     }
 
     #[test]

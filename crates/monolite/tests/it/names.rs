@@ -42,6 +42,8 @@ const ATTEMPTS: &[(&str, &str)] = &[
     ("", "CREATE TRIGGER monolite_z AFTER INSERT ON t BEGIN SELECT 1; END"),
     ("CREATE TABLE mine(key, outcome, expires)", "ALTER TABLE mine RENAME TO monolite_idempotency"),
     ("CREATE TABLE mine(key)", "ALTER TABLE mine RENAME TO \"Monolite_Idempotency\""),
+    ("CREATE TABLE mine(key)", "ALTER TABLE mine RENAME TO [MONOLITE_other]"),
+    ("CREATE VIRTUAL TABLE f USING fts5(x)", "ALTER TABLE f RENAME TO monolite"),
     (
         "CREATE TABLE mine(key TEXT PRIMARY KEY, outcome BLOB NOT NULL, expires INTEGER NOT NULL) \
          STRICT, WITHOUT ROWID",
