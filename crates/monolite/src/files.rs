@@ -149,6 +149,11 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         writer.remove_wal_on_close()?;
         return Err(no_checksums(&path));
     }
+    if let Some(refused) = names_refused(&writer) {
+        hold.inspect(|hold| hold.remove());
+        writer.remove_wal_on_close()?;
+        return Err(opener.name(refused));
+    }
     let fail = |error: io::Error| io_error(&path, &error);
     registration.is_database();
     sync_directory(&path, storage.as_ref()).map_err(fail)?;
@@ -232,6 +237,14 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     drop(connection);
     rewritten.map_err(|error| opener.name(error.into()))?;
     sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
+}
+
+/// Why a file is refused that has something by a name of the engine's.
+fn names_refused(connection: &Connection) -> Option<Error> {
+    let refused = connection.check_names().map_err(Error::from).err()?;
+    // A schema that cannot be read is told to whoever reads it.
+    let text = format!("{refused}: rename it with plain SQLite before it is opened here");
+    (refused.kind() == ErrorKind::Invalid).then(|| Error::new(ErrorKind::Invalid, text))
 }
 
 /// The engine's storage, what a user has put around it, and checksums around all.

@@ -156,25 +156,42 @@ impl WalFile {
     }
 
     /// Whether the WAL has lost its name and nothing else has happened: this process can still read
-    /// all of it, and copy it into the database.
+    /// all of it, and copy it into the database. A file that somebody has put in its place is moved
+    /// aside, or it would be replayed over what was copied.
     ///
     /// Not when others may have had the database meanwhile: what they have read of the WAL and
     /// written since would be written over. They are kept out by the lock on the database, which is
     /// held for as long as an exclusive one is open, unless the process has lost it.
     pub(crate) fn is_only_unlinked(&self) -> bool {
-        let is_there = |watched: &Watched| fs::symlink_metadata(watched.path()).is_ok();
         let was_seen = self.is_unlinked.load(Ordering::Relaxed);
         let is_alone = self.is_exclusive && holds_lock(self.database.path());
-        was_seen && is_alone && self.database.check().is_ok() && !is_there(&self.wal)
+        was_seen && is_alone && self.database.check().is_ok() && self.make_way()
+    }
+
+    /// Whether nothing is where the WAL was, from now on.
+    fn make_way(&self) -> bool {
+        if self.has_another_in_its_place() && self.put_aside().is_err() {
+            return false;
+        }
+        fs::symlink_metadata(self.wal.path()).is_err()
+    }
+
+    /// Whether another file is where the WAL was. (A link may lead to the WAL itself.)
+    fn has_another_in_its_place(&self) -> bool {
+        let there = fs::symlink_metadata(self.wal.path());
+        there.is_ok_and(|there| there.is_file()) && self.wal.check().is_err()
     }
 
     /// Notes that the WAL is gone beside its database, and says what can be done.
     fn note_unlinked(&self, gone: &io::Error) -> io::Error {
-        if fs::symlink_metadata(self.wal.path()).is_ok() {
+        let is_replaced = self.has_another_in_its_place() && self.is_exclusive;
+        if !is_replaced && fs::symlink_metadata(self.wal.path()).is_ok() {
             return io::Error::new(gone.kind(), gone.to_string());
         }
         self.is_unlinked.store(true, Ordering::Relaxed);
-        let what = if self.is_exclusive {
+        let what = if is_replaced {
+            "close copies what the right one holds into the database, and moves the other aside"
+        } else if self.is_exclusive {
             "close copies what it holds into the database"
         } else {
             "what it holds can be read until this process closes the database: read it out before"

@@ -80,7 +80,10 @@ impl Connection {
     }
 
     /// Looks whether nothing but the engine's own definitions names a table of the engine.
-    fn check_names(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when something does; those of SQLite.
+    pub fn check_names(&self) -> Result<()> {
         let first = |find: &mut Statement<'_>| {
             let found = find.query_row(names::DEFINITIONS, |row| row.get::<_, String>(0));
             found.optional()

@@ -231,11 +231,17 @@ fn a_database_that_was_moved_behind_a_link_takes_no_more_writes() {
 }
 
 #[test]
-fn what_was_committed_outlives_a_deleted_wal() {
-    for is_idle in [false, true] {
+fn what_was_committed_outlives_a_deleted_or_replaced_wal() {
+    for (is_idle, is_replaced) in [(false, false), (true, false), (false, true), (true, true)] {
         let (_directory, path, db) = one_row(Options::new());
+        let earlier = path.with_extension("earlier");
+        fs::copy(wal_beside(&path), &earlier).unwrap();
         (2..=50).for_each(|id| put(&db, id).unwrap());
-        fs::remove_file(wal_beside(&path)).unwrap();
+        if is_replaced {
+            fs::rename(&earlier, wal_beside(&path)).unwrap();
+        } else {
+            fs::remove_file(wal_beside(&path)).unwrap();
+        }
         if !is_idle {
             let told = put(&db, 51).unwrap_err();
             assert_eq!(told.kind(), ErrorKind::Poisoned, "{told}");
@@ -244,6 +250,7 @@ fn what_was_committed_outlives_a_deleted_wal() {
         let told = db.close().unwrap_err();
         assert_eq!(told.kind(), ErrorKind::Poisoned, "{told}");
         assert!(told.to_string().contains("nothing acknowledged is lost"), "{told}");
+        assert_eq!(kept(&path).len(), usize::from(is_replaced));
         let found = markers::in_file(&path).unwrap();
         assert!(found.is_superset(&(1..=50).collect()), "{found:?}");
         let db = Database::open(&path).unwrap();

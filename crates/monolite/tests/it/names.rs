@@ -165,6 +165,29 @@ fn what_concerns_all_tables_goes_on_beside_those_of_the_engine() {
 }
 
 #[test]
+fn a_file_in_which_others_have_a_name_of_the_engine_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    Database::open(&path).unwrap().close().unwrap();
+    let plain = |sql: &str| {
+        rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    };
+    let taken = [
+        ("CREATE TABLE monolite_users(x)", "DROP TABLE monolite_users"),
+        ("CREATE TABLE monolite_idempotency(x)", "DROP TABLE monolite_idempotency"),
+        ("CREATE VIEW v AS SELECT * FROM monolite_idempotency", "DROP VIEW v"),
+    ];
+    for (take, give_back) in taken {
+        plain(take);
+        let error = Database::open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{take}: {error}");
+        assert!(error.to_string().contains("rename it with plain SQLite"), "{take}: {error}");
+        plain(give_back);
+        Database::open(&path).unwrap().close().unwrap();
+    }
+}
+
+#[test]
 fn the_keys_of_an_earlier_version_are_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");

@@ -317,16 +317,6 @@ pub(super) fn save_what_is_open(place: &Place) -> Result<PathBuf> {
     Ok(database)
 }
 
-/// The WAL alone, which is put in the place of what is there.
-pub(super) fn save_open_wal(place: &Place) -> Result<PathBuf> {
-    let saved = place.home.with_extension("saved");
-    fs::create_dir_all(&saved)?;
-    let database = saved.join("db");
-    copy(&place.path, &database)?;
-    copy(&descriptor_of(place, "db-wal")?, &crate::storage::wal_beside(&database))?;
-    Ok(database)
-}
-
 /// Under which name another process reads a file that this one has open and that may be deleted.
 fn descriptor_of(place: &Place, name: &str) -> Result<PathBuf> {
     let descriptors = PathBuf::from(format!("/proc/{}/fd", std::process::id()));

@@ -64,11 +64,11 @@ pub(super) const ROWS: &[Row] = &[
         accident: "the WAL replaced by a copy",
         when: WHILE_OPEN,
         fate: Fate::Detected,
-        says: "the WAL file was replaced",
-        what: "writes and `close` fail with `Poisoned`, and nothing is copied",
-        instead: "before the process ends, copy the WAL from `/proc/PID/fd` and put it in place of \
-                  the copy",
-        trial: Trial::File(FileTrial::of(acts::replace_wal).before_the_close(acts::save_open_wal)),
+        says: "nothing acknowledged is lost",
+        what: "writes fail with `Poisoned`; `close` does, too, and copies what the right WAL held \
+               into the database; the other one is kept under another name",
+        instead: "close it, and open it again; the copy is of no more use",
+        trial: Trial::File(FileTrial::of(acts::replace_wal)),
     },
     Row {
         accident: "the WAL moved, with a symbolic link in its place",
