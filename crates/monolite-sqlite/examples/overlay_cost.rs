@@ -32,7 +32,7 @@ fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Sett
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes: RESERVED_BYTES,
-        overdue: Arc::new(|| false),
+        overdue: Arc::new(|_| false),
         untrusted: None,
         control,
     }

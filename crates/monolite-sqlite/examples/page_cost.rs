@@ -76,7 +76,7 @@ impl Rig {
             busy_timeout: Duration::ZERO,
             sync: false,
             reserved_bytes: 0,
-            overdue: Arc::new(|| false),
+            overdue: Arc::new(|_| false),
             untrusted: None,
             control: None,
         };

@@ -39,6 +39,8 @@ use rusqlite::hooks::AuthContext;
 use rusqlite::{Batch, ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
 
 use crate::counts::Counts;
+use crate::like;
+use crate::look::Look;
 use crate::overlay::{self, OverlayState};
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
@@ -75,6 +77,9 @@ impl Role {
     }
 }
 
+/// Says whether a statement has to end that may have to go on for so long.
+pub type Overdue = Arc<dyn Fn(Duration) -> bool + Send + Sync>;
+
 /// How connections of one database are opened.
 pub struct Settings {
     /// Name of a registered VFS.
@@ -88,8 +93,9 @@ pub struct Settings {
     /// Bytes that a database which is new reserves at the end of each page.
     pub reserved_bytes: u8,
     /// Asked about every 1,000 virtual machine instructions (20 for untrusted SQL); `true`
-    /// interrupts the statement.
-    pub overdue: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// interrupts the statement. It is told how long the statement may yet have to go on when it is
+    /// not interrupted now.
+    pub overdue: Overdue,
     /// For connections that run SQL from an untrusted source.
     pub untrusted: Option<Untrusted>,
     /// The record of all changes to the database, if no other process writes to it: lets readers
@@ -161,7 +167,7 @@ pub struct Connection {
     prepared: Prepared,
     signals: Arc<Signals>,
     counts: Arc<Counts>,
-    overdue: Arc<dyn Fn() -> bool + Send + Sync>,
+    look: Arc<Look>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
     /// That of the profile for untrusted SQL.
@@ -176,6 +182,7 @@ pub struct Connection {
     may_have_virtual_tables: Cell<Option<bool>>,
     /// Whether a transaction was begun and neither committed nor rolled back here.
     has_begun: Cell<bool>,
+    has_marked_functions: Cell<bool>,
     /// Whether the open transaction may have changed the schema.
     has_changed_schema: Cell<bool>,
     /// Whether nobody else changes the database.
@@ -211,26 +218,27 @@ impl Connection {
         set_pragmas(&inner, role, settings)?;
         surroundings::replace_on(&inner)?;
         let counts = Counts::install(&inner)?;
-        if let Some(profile) = &settings.untrusted {
-            untrusted::apply(&inner, profile)?;
+        let profile = settings.untrusted.as_ref();
+        let signals = Arc::new(Signals::new(profile.map(|it| it.modules.clone())));
+        let look = Arc::new(Look::new(&settings.overdue, &signals));
+        if let Some(profile) = profile {
+            untrusted::apply(&inner, profile, &look)?;
         }
-        let is_untrusted = settings.untrusted.is_some();
+        let is_untrusted = profile.is_some();
         let stack = is_untrusted.then(Stack::new).transpose().map_err(no_stack)?;
-        let signals = Arc::new(Signals::new(is_untrusted));
         install_hooks(&mut inner, &signals, &settings.overdue)?;
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
-        let overdue = Arc::clone(&settings.overdue);
         let prepared = Prepared::new(inner, role != Role::Reader);
         let progress_interval =
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
-        let memory = settings.untrusted.as_ref().map(|it| MemoryLimit::new(it, settings.cache_kib));
+        let memory = profile.map(|it| MemoryLimit::new(it, settings.cache_kib));
         let overlay = (role == Role::Overlay).then(|| OverlayState::new(settings.cache_kib));
         let mut connection = Connection {
             revoker,
             prepared,
             signals,
             counts,
-            overdue,
+            look,
             progress_interval,
             memory,
             stack,
@@ -242,6 +250,7 @@ impl Connection {
             is_only_writer: role == Role::Writer && settings.control.is_some(),
             has_changed_schema: Cell::new(false),
             has_begun: Cell::new(false),
+            has_marked_functions: Cell::new(false),
             control: settings.control.clone().filter(|_| role.only_reads()),
             // They would count as memory that the last transaction has left behind.
             keeps_pages: !is_untrusted,
@@ -319,17 +328,8 @@ impl Connection {
     }
 
     fn watch_progress(&mut self) -> Result<()> {
-        let (overdue, signals) = (Arc::clone(&self.overdue), Arc::clone(&self.signals));
-        self.prepared.connection_mut().progress_handler(
-            self.progress_interval,
-            Some(move || {
-                let is_late = overdue();
-                if is_late {
-                    signals.mark_interrupted();
-                }
-                is_late || signals.is_revoked()
-            }),
-        )
+        let (look, interval) = (Arc::clone(&self.look), self.progress_interval);
+        self.prepared.connection_mut().progress_handler(interval, Some(move || !look.goes_on()))
     }
 
     /// Whether a transaction is open (`sqlite3_get_autocommit` is 0).
@@ -362,6 +362,7 @@ impl Connection {
 
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
         self.memory.iter().for_each(MemoryLimit::begin);
+        self.trim_schema()?;
         self.engine(own)?;
         self.has_begun.set(true);
         self.has_changed_schema.set(false);
@@ -369,10 +370,18 @@ impl Connection {
             self.may_have_virtual_tables.set(None);
         }
         self.counts.start(self.raw());
-        self.verify_schema().inspect_err(|_| {
+        self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
             // Its failure leaves the transaction open, and the next BEGIN reports it.
             let _ = self.rollback();
         })
+    }
+
+    /// Lets SQLite use indexes for the functions of the profile for untrusted SQL, once.
+    fn mark_functions(&self) -> Result<()> {
+        if self.memory.is_none() || self.has_marked_functions.replace(true) {
+            return Ok(());
+        }
+        self.signals.as_engine(|| like::mark_on(self.raw()))
     }
 
     /// Forgets the statements that `rusqlite` keeps, whose runs the authorizer does not see.
@@ -747,12 +756,13 @@ fn set_pragmas(connection: &rusqlite::Connection, role: Role, settings: &Setting
 fn install_hooks(
     connection: &mut rusqlite::Connection,
     signals: &Arc<Signals>,
-    overdue: &Arc<dyn Fn() -> bool + Send + Sync>,
+    overdue: &Overdue,
 ) -> Result<()> {
     let flags = Arc::clone(signals);
     connection.commit_hook(Some(move || !flags.may_commit()))?;
     let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
-    connection
-        .authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context, &*overdue)))?;
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        flags.authorize(&context, &|| overdue(Duration::ZERO))
+    }))?;
     Ok(())
 }

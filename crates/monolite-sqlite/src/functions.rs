@@ -1,22 +1,39 @@
 //! Owns replacements for SQL functions whose time is the product of the lengths of two arguments:
-//! inside of one call nothing can interrupt them, so their second argument is kept short.
+//! inside of one call of SQLite's nothing can interrupt them.
 //!
 //! # Algorithm
 //! The results are those of SQLite's own functions, byte for byte, for a second argument of up to
-//! [`LONGEST_PATTERN`] bytes; a longer one is an error. `unhex` with two arguments is refused.
+//! [`LONGEST_PATTERN`] bytes; a longer one is an error. `unhex` with two arguments is refused. Each
+//! call counts its work, and is interrupted when the statement has to end ([`Look`]).
 //!
-//! `LIKE` and `GLOB` have a limit of SQLite's for this. `json_patch` is refused by
-//! [`crate::untrusted`].
+//! `LIKE` and `GLOB`: [`crate::like`]. `json_patch` is refused by [`crate::untrusted`].
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rusqlite::{Result, ffi};
 
+use crate::look::Look;
+
 /// Longest text to look for, or set of characters to trim, in bytes. With a value of 1 MiB the
 /// worst case is 10^9 bytes compared, tenths of a second.
 const LONGEST_PATTERN: usize = 1_000;
+
+/// Bytes that are compared in about a nanosecond.
+const COMPARED: usize = 16;
+
+/// Places that are tried between two countings of the work.
+const PIECE: usize = 1_024;
+
+/// What came of looking for a pattern.
+enum Search {
+    At(usize),
+    Nowhere,
+    /// The statement has to end.
+    Late,
+}
 
 type Callback =
     unsafe extern "C" fn(*mut ffi::sqlite3_context, c_int, *mut *mut ffi::sqlite3_value);
@@ -31,21 +48,23 @@ const REPLACED: &[(&CStr, c_int, Callback)] = &[
 ];
 
 /// Puts the replacements in place of SQLite's functions on this connection.
-pub(crate) fn replace_on(connection: &rusqlite::Connection) -> Result<()> {
+pub(crate) fn replace_on(connection: &rusqlite::Connection, look: &Arc<Look>) -> Result<()> {
     let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DETERMINISTIC | ffi::SQLITE_INNOCUOUS;
     for (name, arguments, callback) in REPLACED {
-        // SAFETY: the handle is open, the name is a C string, and the callback has no state.
+        // SAFETY: the handle is open, the name is a C string, and SQLite owns a share of the look,
+        // which it hands to `forget` when the function is not needed any more, also when this call
+        // fails.
         let code = unsafe {
             ffi::sqlite3_create_function_v2(
                 connection.handle(),
                 name.as_ptr(),
                 *arguments,
                 flags,
-                std::ptr::null_mut(),
+                Arc::into_raw(Arc::clone(look)).cast_mut().cast(),
                 Some(*callback),
                 None,
                 None,
-                None,
+                Some(forget),
             )
         };
         if code != ffi::SQLITE_OK {
@@ -55,8 +74,13 @@ pub(crate) fn replace_on(connection: &rusqlite::Connection) -> Result<()> {
     Ok(())
 }
 
+unsafe extern "C" fn forget(look: *mut c_void) {
+    // SAFETY: the pointer came from `Arc::into_raw`, and SQLite hands it back once.
+    drop(unsafe { Arc::from_raw(look.cast::<Look>()) });
+}
+
 /// The call under way: its arguments and where its result goes.
-struct Call<'c> {
+pub(crate) struct Call<'c> {
     context: *mut ffi::sqlite3_context,
     arguments: &'c [*mut ffi::sqlite3_value],
 }
@@ -74,7 +98,7 @@ impl Drop for Copy {
 impl<'c> Call<'c> {
     /// # Safety
     /// The arguments are those SQLite called a function with, and `'c` ends before that call does.
-    unsafe fn new(
+    pub(crate) unsafe fn new(
         context: *mut ffi::sqlite3_context,
         count: c_int,
         arguments: *mut *mut ffi::sqlite3_value,
@@ -84,16 +108,27 @@ impl<'c> Call<'c> {
         Call { context, arguments: unsafe { slice::from_raw_parts(arguments, count) } }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.arguments.len()
+    }
+
     fn kind(&self, number: usize) -> c_int {
         // SAFETY: the value is an argument of the running call.
         unsafe { ffi::sqlite3_value_type(self.arguments[number]) }
     }
 
     /// The argument as text; `None` for NULL and when there is no memory.
-    fn text(&self, number: usize) -> Option<&'c [u8]> {
+    pub(crate) fn text(&self, number: usize) -> Option<&'c [u8]> {
         // SAFETY: the value lives as long as the call, and so does its text: each argument is
         // converted in one way only.
         unsafe { text_of(self.arguments[number]) }
+    }
+
+    /// Bytes of the argument as text, or as the blob that it is.
+    pub(crate) fn length(&self, number: usize) -> usize {
+        // SAFETY: the value is an argument of the running call.
+        let bytes = unsafe { ffi::sqlite3_value_bytes(self.arguments[number]) };
+        usize::try_from(bytes).unwrap_or(0)
     }
 
     fn blob(&self, number: usize) -> &'c [u8] {
@@ -118,7 +153,24 @@ impl<'c> Call<'c> {
         pattern.len() <= LONGEST_PATTERN
     }
 
-    fn fail(&self, message: &CStr) {
+    /// Whether the statement may go on behind so many bytes looked at; it is interrupted if not.
+    fn may_go_on(&self, bytes: usize) -> bool {
+        // SAFETY: the user data of the functions here is the look of `replace_on`, which lives as
+        // long as they do.
+        let look = unsafe { &*ffi::sqlite3_user_data(self.context).cast::<Look>() };
+        let goes_on = look.goes_on_behind(bytes);
+        if !goes_on {
+            self.interrupt();
+        }
+        goes_on
+    }
+
+    pub(crate) fn interrupt(&self) {
+        // SAFETY: the context is that of the running call.
+        unsafe { ffi::sqlite3_result_error_code(self.context, ffi::SQLITE_INTERRUPT) };
+    }
+
+    pub(crate) fn fail(&self, message: &CStr) {
         // SAFETY: the context is that of the running call; SQLite copies the message.
         unsafe { ffi::sqlite3_result_error(self.context, message.as_ptr(), -1) };
     }
@@ -136,17 +188,17 @@ impl<'c> Call<'c> {
         }
     }
 
-    fn return_number(&self, number: usize) {
+    pub(crate) fn return_number(&self, number: usize) {
         // SAFETY: the context is that of the running call.
         unsafe { ffi::sqlite3_result_int64(self.context, number as i64) };
     }
 
-    /// Longest value that may be made.
-    fn length_limit(&self) -> usize {
+    /// A limit of the connection, such as `SQLITE_LIMIT_LENGTH`.
+    pub(crate) fn limit(&self, limit: c_int) -> usize {
         // SAFETY: the context is that of the running call; -1 asks and changes nothing.
         let limit = unsafe {
             let db = ffi::sqlite3_context_db_handle(self.context);
-            ffi::sqlite3_limit(db, ffi::SQLITE_LIMIT_LENGTH, -1)
+            ffi::sqlite3_limit(db, limit, -1)
         };
         usize::try_from(limit).unwrap_or(0)
     }
@@ -155,6 +207,9 @@ impl<'c> Call<'c> {
     fn trim(&self, start: bool, end: bool) {
         let (Some(mut text), Some(set)) = (self.text(0), self.text(1)) else { return };
         if !self.short(set) {
+            return;
+        }
+        if !self.may_go_on(text.len() * 4 + set.len() * 16) {
             return;
         }
         let set = Characters::of(set);
@@ -177,9 +232,14 @@ impl<'c> Call<'c> {
         if !self.short(old) {
             return;
         }
-        let limit = self.length_limit();
+        let limit = self.limit(ffi::SQLITE_LIMIT_LENGTH);
         let (mut rest, mut out) = (text, Vec::with_capacity(text.len()));
-        while let Some(at) = find(rest, old) {
+        loop {
+            let at = match self.find(rest, old) {
+                Search::At(at) => at,
+                Search::Nowhere => break,
+                Search::Late => return,
+            };
             out.extend_from_slice(&rest[..at]);
             out.extend_from_slice(new);
             rest = &rest[at + old.len()..];
@@ -190,6 +250,22 @@ impl<'c> Call<'c> {
         }
         out.extend_from_slice(rest);
         self.return_text(&out);
+    }
+
+    /// Where `pattern` begins, if it is there and there is time to find it.
+    fn find(&self, text: &[u8], pattern: &[u8]) -> Search {
+        let steps = 1 + pattern.len() / COMPARED;
+        let mut passed = 0;
+        for piece in text.windows(pattern.len()) {
+            if piece == pattern {
+                return Search::At(passed);
+            }
+            passed += 1;
+            if passed % PIECE == 0 && !self.may_go_on(PIECE * steps) {
+                return Search::Late;
+            }
+        }
+        if self.may_go_on(passed % PIECE * steps) { Search::Nowhere } else { Search::Late }
     }
 
     fn instr(&self) {
@@ -221,6 +297,9 @@ impl<'c> Call<'c> {
         }
         let mut number = 1;
         for at in 0..=hay.len() {
+            if !self.may_go_on(1 + needle.len() / COMPARED) {
+                return;
+            }
             if at > 0 && !hay.get(at).is_none_or(|byte| starts_character(*byte)) {
                 continue;
             }
@@ -242,10 +321,6 @@ unsafe fn text_of<'v>(value: *mut ffi::sqlite3_value) -> Option<&'v [u8]> {
         let length = usize::try_from(ffi::sqlite3_value_bytes(value)).ok()?;
         (!text.is_null()).then(|| slice::from_raw_parts(text.cast(), length))
     }
-}
-
-fn find(text: &[u8], pattern: &[u8]) -> Option<usize> {
-    text.windows(pattern.len()).position(|window| window == pattern)
 }
 
 /// A set of characters, in the order in which SQLite compares them.
@@ -289,6 +364,14 @@ fn characters(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Runs a body on the call; a panic, which none of them has, must not unwind into SQLite.
+pub(crate) fn call_safely(call: &Call<'_>, body: impl FnOnce(&Call<'_>)) {
+    let run = std::panic::AssertUnwindSafe(|| body(call));
+    if std::panic::catch_unwind(run).is_err() {
+        call.fail(c"the function failed");
+    }
+}
+
+/// Makes a function that SQLite calls from what is done with a call.
 macro_rules! callback {
     ($name:ident, $body:expr) => {
         unsafe extern "C" fn $name(
@@ -299,10 +382,7 @@ macro_rules! callback {
             // SAFETY: SQLite calls this with the arguments of a call, which ends after it.
             let call = unsafe { Call::new(context, count, arguments) };
             let body: fn(&Call<'_>) = $body;
-            let run = std::panic::AssertUnwindSafe(|| body(&call));
-            if std::panic::catch_unwind(run).is_err() {
-                call.fail(c"the function failed");
-            }
+            call_safely(&call, body);
         }
     };
 }
@@ -347,7 +427,7 @@ mod tests {
     fn plain_and_replaced() -> [rusqlite::Connection; 2] {
         crate::initialize().unwrap();
         let [plain, ours] = [(), ()].map(|()| rusqlite::Connection::open_in_memory().unwrap());
-        replace_on(&ours).unwrap();
+        replace_on(&ours, &Look::never()).unwrap();
         [plain, ours]
     }
 

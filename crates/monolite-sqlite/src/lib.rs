@@ -15,6 +15,8 @@ mod fletcher;
 mod forks;
 mod functions;
 mod holder;
+mod like;
+mod look;
 mod memory;
 mod names;
 mod overlay;
@@ -34,7 +36,7 @@ pub mod vfs;
 pub mod wal;
 
 pub use connection::{
-    Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, UserSavepoint,
+    Checkpoint, CheckpointMode, Connection, Overdue, Role, Savepoint, Settings, UserSavepoint,
 };
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};

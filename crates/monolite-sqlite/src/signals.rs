@@ -35,8 +35,11 @@ impl Traits {
     pub(crate) const DEFINES: Traits = Traits(32);
     /// It calls `changes()`, or a trigger that it fires does.
     const ASKS_CHANGES: Traits = Traits(64);
+    /// It makes the schema larger.
+    pub(crate) const ADDS_TO_SCHEMA: Traits = Traits(128);
     /// What has to be made good before the next statement is prepared.
-    pub(crate) const UNSETTLED: Traits = Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0);
+    pub(crate) const UNSETTLED: Traits =
+        Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
 
     /// These, which the authorizer told while a statement was prepared or run, without those that
     /// are not its own: virtual tables prepare statements meanwhile, pragmas, too.
@@ -95,6 +98,7 @@ impl Traits {
         add(rules::is_report(action), Traits::REPORT);
         add(rules::may_change(action), Traits::MAY_CHANGE);
         add(rules::asks_changes(action), Traits::ASKS_CHANGES);
+        add(untrusted::adds_to_schema(action), Traits::ADDS_TO_SCHEMA);
         traits
     }
 }
@@ -116,7 +120,8 @@ impl BitOrAssign for Traits {
 /// Flags through which a connection's hooks and the engine talk to each other.
 #[derive(Default)]
 pub struct Signals {
-    is_untrusted: bool,
+    /// The modules that untrusted SQL may use; `None` when the SQL is trusted.
+    modules: Option<Vec<String>>,
     engine_statement: AtomicBool,
     may_commit: AtomicBool,
     interrupted: AtomicBool,
@@ -126,12 +131,15 @@ pub struct Signals {
     selects: AtomicU32,
     /// Columns that it reads, each time that it names one.
     columns: AtomicU32,
+    /// Whether the statement that is being prepared has SQLite change tables of its own.
+    is_sqlites_way: AtomicBool,
     denial: Mutex<Option<String>>,
 }
 
 impl Signals {
-    pub(crate) fn new(is_untrusted: bool) -> Signals {
-        Signals { is_untrusted, ..Signals::default() }
+    /// Those of a connection whose SQL is trusted, or is not and may use `modules`.
+    pub(crate) fn new(modules: Option<Vec<String>>) -> Signals {
+        Signals { modules, ..Signals::default() }
     }
 
     /// Whether a statement was interrupted by [`Settings::overdue`](crate::Settings::overdue)
@@ -143,6 +151,10 @@ impl Signals {
             self.interrupted.store(false, Ordering::Relaxed);
         }
         was_interrupted
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     pub(crate) fn mark_interrupted(&self) {
@@ -206,6 +218,7 @@ impl Signals {
     pub fn start_statement(&self) {
         self.selects.store(0, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
+        self.is_sqlites_way.store(false, Ordering::Relaxed);
     }
 
     /// Counts what a statement is made of, and says so when it is too much.
@@ -245,16 +258,19 @@ impl Signals {
             return Authorization::Allow;
         }
         // A long text of short statements ends none of them late.
-        if self.is_untrusted && overdue() {
+        if self.modules.is_some() && overdue() {
             self.mark_interrupted();
             return Authorization::Deny;
         }
         self.add(Traits::of(&context.action, context.database_name));
         let untrusted = |action| {
-            if !self.is_untrusted {
-                return None;
+            let modules = self.modules.as_deref()?;
+            if untrusted::changes_statistics_itself(action) {
+                self.is_sqlites_way.store(true, Ordering::Relaxed);
             }
-            untrusted::refusal(action).or_else(|| self.count(action))
+            let is_sqlites_way = self.is_sqlites_way.load(Ordering::Relaxed);
+            let refused = untrusted::refusal(action, modules, is_sqlites_way);
+            refused.or_else(|| self.count(action))
         };
         let general = || {
             let rule = rules::refusal(&context.action, context.database_name);

@@ -272,7 +272,7 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     let (writer, reader) = (open(), open());
     writer.execute_batch("CREATE TABLE gone(x)").unwrap();
     reader.execute_batch("PRAGMA query_only = ON").unwrap();
-    let (prepared, signals) = (Prepared::new(reader, false), Signals::new(false));
+    let (prepared, signals) = (Prepared::new(reader, false), Signals::new(None));
     let refused = || {
         let change = "INSERT INTO gone VALUES (1)";
         let ran = prepared.with(change, &signals, |statement, _| statement.raw_execute());

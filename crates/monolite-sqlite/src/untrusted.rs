@@ -5,17 +5,19 @@
 //! - The profile belongs to a connection from its opening to its end. SQL leaves things behind that
 //!   run inside other statements later (triggers, views, generated columns, `CHECK`), so a
 //!   connection that changed between trust and distrust would run them with the wrong rights.
-//! - No single virtual machine instruction takes longer than tenths of a second under the default
-//!   limits, so a deadline is noticed soon after it has passed.
+//! - No single call of a function, and no allocation, is long behind the deadline: ours count their
+//!   work and look ([`Look`]). What SQLite's own do without an allocation is one pass over a value.
 
 use std::ffi::{CString, c_int};
 use std::ptr;
+use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthAction;
 use rusqlite::{Result, ffi};
 
-use crate::functions;
+use crate::look::Look;
+use crate::{functions, like};
 
 /// The profile of a connection that runs SQL from an untrusted source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +30,9 @@ pub struct Untrusted {
     pub modules: Vec<String>,
 }
 
-/// Instructions between two looks at the clock. An instruction can be a call of `LIKE` that takes a
-/// tenth of a second, so this is far shorter than in general; it costs some percent of a query.
+/// Instructions between two looks at the clock, at the jumps of a program. An instruction can be a
+/// pass over a value of a megabyte, so this is far shorter than in general; it costs some percent
+/// of a query.
 pub(crate) const PROGRESS_INTERVAL: c_int = 20;
 
 /// Limits that are generous for SQL written by hand or by a library, and far below what SQLite
@@ -46,7 +49,8 @@ const LIMITS: &[(c_int, c_int)] = &[
     (ffi::SQLITE_LIMIT_VDBE_OP, 250_000),
     (ffi::SQLITE_LIMIT_FUNCTION_ARG, 100),
     (ffi::SQLITE_LIMIT_ATTACHED, 0),
-    // The time of a match is the product of the lengths of pattern and text.
+    // The time of a match is the product of the lengths of pattern and text, and its depth is the
+    // length of the pattern.
     (ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100),
     (ffi::SQLITE_LIMIT_VARIABLE_NUMBER, 32_766),
     (ffi::SQLITE_LIMIT_TRIGGER_DEPTH, 50),
@@ -86,8 +90,25 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("sqlite_log", "it writes to the program's log"),
 ];
 
-/// Applies `profile` to a connection that has just been opened and set up.
-pub(crate) fn apply(connection: &rusqlite::Connection, profile: &Untrusted) -> Result<()> {
+/// Functions that belong to modules, by how their names begin, and the modules.
+const OF_MODULES: &[(&[&str], &[&str])] = &[
+    (&["fts3", "offsets", "matchinfo", "optimize"], &["fts3", "fts4"]),
+    (&["fts5", "bm25", "highlight"], &["fts5"]),
+    (&["snippet"], &["fts3", "fts4", "fts5"]),
+    (&["rtree"], &["rtree", "rtree_i32", "geopoly"]),
+    (&["geopoly"], &["geopoly"]),
+];
+
+/// The function behind the operator `MATCH`, which is that of each module.
+const MATCH: &str = "match";
+
+/// Applies `profile` to a connection that has just been opened and set up. Its functions look at
+/// the clock by `look`.
+pub(crate) fn apply(
+    connection: &rusqlite::Connection,
+    profile: &Untrusted,
+    look: &Arc<Look>,
+) -> Result<()> {
     let value_bytes = c_int::try_from(profile.value_bytes).unwrap_or(c_int::MAX);
     let length = (ffi::SQLITE_LIMIT_LENGTH, value_bytes);
     for (limit, value) in LIMITS.iter().copied().chain([length]) {
@@ -104,7 +125,8 @@ pub(crate) fn apply(connection: &rusqlite::Connection, profile: &Untrusted) -> R
         connection.set_db_config(switch, false)?;
     }
     connection.execute_batch("PRAGMA cell_size_check = ON")?;
-    functions::replace_on(connection)?;
+    functions::replace_on(connection, look)?;
+    like::replace_on(connection, look)?;
     keep_modules(connection, &profile.modules)
 }
 
@@ -124,11 +146,19 @@ fn keep_modules(connection: &rusqlite::Connection, kept: &[String]) -> Result<()
     Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
 }
 
-/// Says why `action`, which the general rules allow, is refused to untrusted SQL.
-pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
+/// Says why `action`, which the general rules allow, is refused to untrusted SQL that may use
+/// `modules`. `is_sqlites_way` tells that the statement is one with which SQLite itself changes the
+/// tables that it keeps.
+pub(crate) fn refusal(
+    action: &AuthAction<'_>,
+    modules: &[String],
+    is_sqlites_way: bool,
+) -> Option<String> {
     match action {
         AuthAction::Pragma { pragma_name, .. } => pragma(pragma_name),
-        AuthAction::Function { function_name } => function(function_name),
+        AuthAction::Function { function_name } => {
+            function(function_name).or_else(|| function_of_module(function_name, modules))
+        }
         AuthAction::Unknown { code, .. } => {
             Some(format!("action {code} is refused to untrusted SQL: it is not known here"))
         }
@@ -143,14 +173,39 @@ pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
         AuthAction::Insert { table_name } if is_statistics(table_name) => {
             Some(statistics(table_name))
         }
-        AuthAction::Update { table_name, column_name }
-            // `ALTER TABLE … RENAME` updates the name.
-            if is_statistics(table_name) && !column_name.eq_ignore_ascii_case("name") =>
+        AuthAction::Update { table_name, .. } | AuthAction::Delete { table_name }
+            if is_statistics(table_name) && !is_sqlites_way =>
         {
             Some(statistics(table_name))
         }
         _ => None,
     }
+}
+
+/// Whether a statement with `action` changes, by itself, the tables that SQLite keeps for itself:
+/// `DROP` deletes what they say of a table or index, and `ALTER TABLE … RENAME` renames it there.
+/// SQLite asks for this action before those.
+pub(crate) fn changes_statistics_itself(action: &AuthAction<'_>) -> bool {
+    matches!(
+        action,
+        AuthAction::AlterTable { .. }
+            | AuthAction::DropTable { .. }
+            | AuthAction::DropVtable { .. }
+            | AuthAction::DropIndex { .. }
+    )
+}
+
+/// Whether a statement with `action` makes the schema larger.
+pub(crate) fn adds_to_schema(action: &AuthAction<'_>) -> bool {
+    matches!(
+        action,
+        AuthAction::AlterTable { .. }
+            | AuthAction::CreateIndex { .. }
+            | AuthAction::CreateTable { .. }
+            | AuthAction::CreateTrigger { .. }
+            | AuthAction::CreateView { .. }
+            | AuthAction::CreateVtable { .. }
+    )
 }
 
 /// Pragmas that untrusted SQL may say, out of those the general rules allow.
@@ -191,6 +246,25 @@ fn pragma(name: &str) -> Option<String> {
 fn function(name: &str) -> Option<String> {
     let (_, reason) = FUNCTIONS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known))?;
     Some(format!("{name}() is refused to untrusted SQL: {reason}"))
+}
+
+/// Says why a function is refused that belongs to modules which were left out.
+fn function_of_module(name: &str, modules: &[String]) -> Option<String> {
+    let starts =
+        |with: &&str| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    let is_named = |module: &&str| modules.iter().any(|named| named.eq_ignore_ascii_case(module));
+    let refused = |what: &str| {
+        format!(
+            "{name}() is refused to untrusted SQL: it belongs to a virtual table module that was \
+             left out ({what}); see monolite::Untrusted::module"
+        )
+    };
+    if name.eq_ignore_ascii_case(MATCH) && modules.is_empty() {
+        return Some(refused("full-text search"));
+    }
+    let of = |(names, _): &&(&[&str], &[&str])| names.iter().any(starts);
+    let (_, owners) = OF_MODULES.iter().find(of)?;
+    (!owners.iter().any(is_named)).then(|| refused(&owners.join(", ")))
 }
 
 /// Views of the file and of the library, where they are compiled in.

@@ -37,15 +37,18 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 pub(crate) struct Deadline {
     clock: Arc<dyn Clock>,
     at: AtomicU64,
+    /// The time there is from the start to it, in nanoseconds.
+    limit: AtomicU64,
 }
 
 impl Deadline {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Deadline> {
-        Arc::new(Deadline { clock, at: AtomicU64::new(u64::MAX) })
+        Arc::new(Deadline { clock, at: AtomicU64::new(u64::MAX), limit: AtomicU64::new(0) })
     }
 
     /// Sets the deadline `limit` after `start`.
     pub(crate) fn set(&self, start: Duration, limit: Duration) {
+        self.limit.store(nanos(limit), Ordering::Relaxed);
         self.at.store(nanos(start.saturating_add(limit)), Ordering::Relaxed);
     }
 
@@ -53,8 +56,35 @@ impl Deadline {
         self.at.store(u64::MAX, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_past(&self) -> bool {
+    /// Whether a statement has to end that may have to go on for `more` when it does not. It may be
+    /// late by the time that there is for it, and no later.
+    pub(crate) fn is_past(&self, more: Duration) -> bool {
         let at = self.at.load(Ordering::Relaxed);
-        at != u64::MAX && nanos(self.clock.now()) > at
+        if at == u64::MAX {
+            return false;
+        }
+        let surplus = nanos(more).saturating_sub(self.limit.load(Ordering::Relaxed));
+        nanos(self.clock.now()).saturating_add(surplus) > at
     }
+}
+
+#[test]
+fn a_deadline_is_past_when_what_has_to_be_done_yet_would_be_late_by_its_whole_time() {
+    #[derive(Debug)]
+    struct Still;
+    impl Clock for Still {
+        fn now(&self) -> Duration {
+            Duration::from_secs(10)
+        }
+    }
+    let deadline = Deadline::new(Arc::new(Still));
+    assert!(!deadline.is_past(Duration::MAX));
+    deadline.set(Duration::from_secs(9), Duration::from_secs(2));
+    for (more, is_past) in [(0, false), (2, false), (3, false), (4, true)] {
+        assert_eq!(deadline.is_past(Duration::from_secs(more)), is_past, "{more}");
+    }
+    deadline.set(Duration::from_secs(7), Duration::from_secs(2));
+    assert!(deadline.is_past(Duration::ZERO));
+    deadline.clear();
+    assert!(!deadline.is_past(Duration::ZERO));
 }

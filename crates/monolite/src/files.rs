@@ -321,7 +321,7 @@ impl Opener {
             },
             sync: self.sync,
             reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
-            overdue: Arc::new(move || watched.is_past()),
+            overdue: Arc::new(move |more| watched.is_past(more)),
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
             control: self.control.clone(),
         };

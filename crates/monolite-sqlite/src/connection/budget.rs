@@ -1,11 +1,25 @@
 //! Owns what a transaction on a connection with the profile for untrusted SQL may take: memory, and
-//! stack.
+//! stack; and how large the schema may become.
+//!
+//! # The schema
+//! Each connection has the schema in memory from its first transaction to its end, whoever made it,
+//! and reads it outside of any transaction's budget. So its size is bounded where it grows: a
+//! statement that adds to it is refused when it is larger than the limit afterwards. What could be
+//! made can be loaded by everybody, always. Views are given their columns when they are used, by
+//! each connection for itself; a connection that has too much of that reads the schema again.
 
 use std::cell::Cell;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use rusqlite::{Result, ffi};
 
 use super::Connection;
 use crate::memory::Budget;
 use crate::untrusted::Untrusted;
+
+/// How many times smaller than what a transaction may allocate the schema is kept.
+const SCHEMA_SHARE: u64 = 4;
 
 /// What transactions on a connection may allocate.
 pub(super) struct MemoryLimit {
@@ -17,13 +31,24 @@ pub(super) struct MemoryLimit {
     kept: Cell<i64>,
     /// What the statements so far of an overlay's transaction have taken.
     taken: Cell<i64>,
+    /// How large the schema may become.
+    schema_bytes: u64,
+    /// Whether the schema in memory may have grown beyond that.
+    must_weigh_schema: Cell<bool>,
 }
 
 impl MemoryLimit {
     pub(super) fn new(profile: &Untrusted, cache_kib: u64) -> MemoryLimit {
         let bytes = profile.memory_bytes.saturating_add(cache_kib.saturating_mul(1_024));
         let kept_bytes = i64::try_from(profile.memory_bytes / 4).unwrap_or(i64::MAX);
-        MemoryLimit { bytes, kept_bytes, kept: Cell::new(0), taken: Cell::new(0) }
+        MemoryLimit {
+            bytes,
+            kept_bytes,
+            kept: Cell::new(0),
+            taken: Cell::new(0),
+            schema_bytes: profile.memory_bytes / SCHEMA_SHARE,
+            must_weigh_schema: Cell::new(false),
+        }
     }
 
     /// A transaction begins.
@@ -53,13 +78,15 @@ impl Connection {
     /// Whether it can only be a program longer than the profile allows when SQLite says that it was
     /// refused memory.
     pub fn has_memory_left(&self) -> bool {
-        self.memory.is_some() && !Budget::was_exceeded()
+        let is_interrupted = self.signals.is_interrupted();
+        self.memory.is_some() && !Budget::was_exceeded() && !is_interrupted
     }
 
     /// Limits what the transaction that begins now may allocate on this thread, if the connection
     /// has such a limit.
     pub fn start_budget(&self) -> Option<Budget> {
-        self.memory.as_ref().map(|limit| Budget::start(limit.left()))
+        let look = || Some(Arc::clone(&self.look));
+        self.memory.as_ref().map(|limit| Budget::start(limit.left(), look()))
     }
 
     /// Ends what [`Connection::start_budget`] began, and tells whether an allocation was refused.
@@ -76,8 +103,52 @@ impl Connection {
         let is_much = kept > limit.kept_bytes;
         if is_much {
             self.prepared.forget_users();
+            limit.must_weigh_schema.set(true);
         }
         limit.kept.set(if is_much { 0 } else { kept });
         is_exceeded
+    }
+
+    /// Refuses a statement that has added to the schema, when it is too large now.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH`; none where there is no limit.
+    pub(super) fn check_schema_size(&self) -> Result<()> {
+        let Some(limit) = &self.memory else { return Ok(()) };
+        let (used, most) = (self.schema_bytes(), limit.schema_bytes);
+        if used <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "the schema would take {used} bytes of memory in each connection, and {most} are \
+             allowed (a quarter of memory_limit_bytes of monolite::Untrusted); make it smaller"
+        );
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text)))
+    }
+
+    /// Gives back what the schema in memory has gained by use. To be called before a transaction
+    /// begins.
+    pub(super) fn trim_schema(&self) -> Result<()> {
+        let Some(limit) = &self.memory else { return Ok(()) };
+        if limit.must_weigh_schema.take() && self.schema_bytes() > limit.schema_bytes {
+            return self.forget_schema();
+        }
+        Ok(())
+    }
+
+    /// Bytes that the schema takes in memory.
+    fn schema_bytes(&self) -> u64 {
+        let (mut current, mut highest): (c_int, c_int) = (0, 0);
+        // SAFETY: the handle is open for as long as `self`, and both out-pointers are valid.
+        let code = unsafe {
+            ffi::sqlite3_db_status(
+                self.raw().handle(),
+                ffi::SQLITE_DBSTATUS_SCHEMA_USED,
+                &raw mut current,
+                &raw mut highest,
+                0,
+            )
+        };
+        if code == ffi::SQLITE_OK { u64::try_from(current).unwrap_or(0) } else { 0 }
     }
 }

@@ -32,7 +32,8 @@ impl Connection {
     /// virtual tables need. What is to be made good stays so.
     ///
     /// # Errors
-    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's.
+    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's, or
+    /// the schema has become too large.
     pub fn settle_schema(&self) -> Result<()> {
         match self.settle() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
@@ -67,6 +68,9 @@ impl Connection {
                 self.flush_virtual_tables()?;
                 if traits.has(Traits::SCHEMA) {
                     self.check_names()?;
+                }
+                if traits.has(Traits::ADDS_TO_SCHEMA) {
+                    self.check_schema_size()?;
                 }
                 if traits.has(Traits::STATISTICS) {
                     self.signals.as_engine(|| raise_schema_version(self.raw()))?;

@@ -97,7 +97,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes,
-        overdue: Arc::new(|| false),
+        overdue: Arc::new(|_| false),
         untrusted: None,
         control: None,
     }
@@ -446,7 +446,7 @@ fn an_overlay_keeps_the_profile_for_untrusted_sql_and_its_deadline() {
     let late = Arc::clone(&is_late);
     let settings = Settings {
         untrusted: Some(profile),
-        overdue: Arc::new(move || late.load(Relaxed)),
+        overdue: Arc::new(move |_| late.load(Relaxed)),
         ..settings(&rig.overlay_vfs, 0)
     };
     let overlay = Connection::open(&rig.path, Role::Overlay, &settings).unwrap();

@@ -18,7 +18,7 @@ fn pages_are_not_tracked_when_another_library_was_first() {
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes: 0,
-        overdue: Arc::new(|| false),
+        overdue: Arc::new(|_| false),
         untrusted: None,
         control: None,
     };

@@ -99,6 +99,26 @@ fn what_the_profile_refuses_says_so() {
           INSERT INTO s DEFAULT VALUES; UPDATE sqlite_sequence SET seq = 9",
             "relies on",
         ),
+        (
+            "CREATE TABLE s(x INTEGER PRIMARY KEY AUTOINCREMENT);
+          INSERT INTO s DEFAULT VALUES; UPDATE sqlite_sequence SET name = 'other'",
+            "relies on",
+        ),
+        (
+            "CREATE TABLE s(x INTEGER PRIMARY KEY AUTOINCREMENT); DELETE FROM sqlite_sequence",
+            "relies on",
+        ),
+        (
+            "CREATE TABLE s(x INTEGER PRIMARY KEY AUTOINCREMENT); DROP TABLE s;
+          WITH n AS (SELECT 's') DELETE FROM main.SQLITE_Sequence WHERE name IN n RETURNING name",
+            "relies on",
+        ),
+        (
+            "CREATE TABLE s(x INTEGER PRIMARY KEY AUTOINCREMENT);
+          CREATE TRIGGER z AFTER INSERT ON s BEGIN DELETE FROM sqlite_sequence; END;
+          INSERT INTO s DEFAULT VALUES",
+            "relies on",
+        ),
         ("SELECT zeroblob(2000000)", "too big"),
         ("SELECT 'a' LIKE printf('%.*c', 101, 'a')", "LIKE or GLOB pattern too complex"),
     ];
@@ -107,6 +127,92 @@ fn what_the_profile_refuses_says_so() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
         assert!(error.to_string().contains(names), "{sql}: {error}");
     }
+}
+
+#[test]
+fn functions_of_modules_need_their_module() {
+    let calls = [
+        ("fts5(0)", "fts5"),
+        ("fts5_source_id()", "fts5"),
+        ("FTS5_locale('en', 'a')", "fts5"),
+        ("fts5_insttoken('a')", "fts5"),
+        ("bm25('t')", "fts5"),
+        ("highlight('t', 0, 'a', 'b')", "fts5"),
+        ("snippet('a')", "fts3"),
+        ("offsets('a')", "fts4"),
+        ("matchinfo('a', 'b')", "fts3"),
+        ("optimize('a')", "fts4"),
+        ("rtreecheck('t')", "rtree"),
+        ("rtreedepth(x'0001')", "rtree"),
+        ("rtreenode(2, x'00')", "rtree_i32"),
+        ("'a' MATCH 'b'", "fts5"),
+        ("match('a', 'b')", "rtree"),
+    ];
+    for (call, module) in calls {
+        let sql = format!("SELECT {call}");
+        for named in [None, Some(module)] {
+            let profile = named.into_iter().fold(Untrusted::new(), Untrusted::module);
+            let Some(db) = open(profile) else { return };
+            let told = value(&db, &sql).err().map(|error| (error.kind(), error.to_string()));
+            let is_refused = told.is_some_and(|(kind, text)| {
+                assert_eq!(kind, ErrorKind::Invalid, "{sql}: {text}");
+                text.contains("module that was left out") || text.contains("no such function")
+            });
+            assert_eq!(is_refused, named.is_none(), "{sql} with {named:?}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_that_was_made_can_be_read_by_everybody() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || {
+        let profile = Untrusted::new().memory_limit_bytes(2 << 20);
+        Options::new().untrusted(profile).readers(2)
+    };
+    if rusqlite::version_number() < 3_054_000 {
+        return;
+    }
+    let db = options().open(directory.path().join("db")).unwrap();
+    let columns: Vec<_> = (0..100).map(|k| format!("c{k}")).collect();
+    let columns = columns.join(",");
+    let make = |name: &str| {
+        let sql = format!("CREATE TABLE {name}({columns})");
+        db.write(move |tx| tx.execute_batch(&sql)).wait()
+    };
+    let made = (0..2_000).map(|i| make(&format!("t{i}"))).position(|made| {
+        made.is_err_and(|error| {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("memory_limit_bytes"), "{error}");
+            true
+        })
+    });
+    // A quarter of 2 MiB, some 5 KB each.
+    let made = made.expect("the schema is bounded");
+    assert!((20..500).contains(&made), "{made}");
+    // Not in any other way either, nor by one who takes no error for an answer.
+    let tx = db.transaction().unwrap();
+    let more = format!("CREATE TABLE more({columns})");
+    let asked = tx.execute(&more, ()).wait().map(drop).and_then(|()| tx.commit().wait().map(drop));
+    assert_eq!(asked.unwrap_err().kind(), ErrorKind::Invalid);
+    let stubborn = db.write(move |tx| {
+        let _ = tx.execute(&more, ());
+        let _ = tx.execute("SELECT 1", ());
+        Ok::<_, Error>(())
+    });
+    assert_eq!(stubborn.wait().unwrap_err().kind(), ErrorKind::Invalid);
+    db.close().unwrap();
+
+    let db = options().open(directory.path().join("db")).unwrap();
+    let count = "SELECT count(*) FROM sqlite_schema";
+    assert_eq!(value(&db, count).unwrap(), Value::Integer(made.try_into().unwrap()));
+    assert_eq!(value(&db, "SELECT count(*) FROM t1").unwrap(), Value::Integer(0));
+    run(&db, "INSERT INTO t1(c1) VALUES (1)").unwrap();
+    let tx = db.transaction().unwrap();
+    tx.execute("INSERT INTO t1(c1) VALUES (1)", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    run(&db, "DROP TABLE t1").unwrap();
+    run(&db, "CREATE TABLE small(x)").unwrap();
 }
 
 #[test]
@@ -131,6 +237,48 @@ fn what_never_ends_is_ended() {
             assert_eq!(error.kind(), ErrorKind::Timeout, "{sql}: {error}");
             assert!(time < LIMIT + SLACK, "{sql}: {time:?}");
         }
+    }
+}
+
+#[test]
+fn what_calls_functions_for_minutes_without_a_jump_is_ended() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    // Those that take time alone, and those that take memory, too.
+    let calls = [
+        ("j LIKE '%' || p || '{i}'", true),
+        ("j GLOB '*' || p || '{i}'", true),
+        ("('{i}' || j) LIKE '%!%' || p || 'b' ESCAPE '!'", false),
+        ("instr(j, p || p || p || p || p || p || p || 'b{i}')", true),
+        ("length(hex(zeroblob(400000 + {i})))", false),
+        ("length(upper(j || {i}))", false),
+        ("length(json_quote(j || {i}))", false),
+        ("length(printf('%.{i}f%s', 1.5, j))", false),
+    ];
+    for (call, takes_time) in calls {
+        let columns: Vec<_> = (0..400)
+            .map(|column| {
+                let written = |i: i32| format!("({})", call.replace("{i}", &i.to_string()));
+                let calls: Vec<_> = (0..10).map(|i| written(column * 10 + i)).collect();
+                format!("max({})", calls.join(","))
+            })
+            .collect();
+        let sql = format!(
+            "WITH m(j) AS MATERIALIZED (SELECT printf('%.*c', 900000, 'a')),
+                  q(p) AS MATERIALIZED (SELECT printf('%.*c', 90, 'a'))
+             SELECT {} FROM m, q",
+            columns.join(",")
+        );
+        for (way, ended) in ways(&db, &sql).into_iter().enumerate() {
+            let error = ended.expect_err(call);
+            let is_starved = !takes_time && error.to_string().contains("memory_limit_bytes");
+            assert!(
+                error.kind() == ErrorKind::Timeout || is_starved,
+                "{call}, {way}: {error:.300}"
+            );
+        }
+        let start = Instant::now();
+        assert!(value(&db, &sql).is_err());
+        assert!(start.elapsed() < LIMIT + SLACK, "{call}: {:?}", start.elapsed());
     }
 }
 

@@ -1,0 +1,77 @@
+//! Owns the look at the clock from inside of a single instruction of SQLite's virtual machine.
+//!
+//! SQLite asks its progress handler at the jumps of a program, and a statement can have a hundred
+//! thousand instructions between two of them. So whatever of ours such instructions call, our
+//! functions and the allocator, counts the work that it does, and looks at the clock in between.
+//!
+//! A sort is one instruction, too, and calls nothing of ours. So the rows that wait for it are
+//! weighed ([`memory::time_to_sort`]), and a statement whose sort would take too long ends before.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::connection::Overdue;
+use crate::memory;
+use crate::signals::Signals;
+
+/// Steps between two looks: some tenths of a millisecond, of which a look (25 ns) is nothing.
+const INTERVAL: usize = 1 << 16;
+
+/// Looks whether the statement that runs on a connection has to end.
+pub(crate) struct Look {
+    overdue: Overdue,
+    signals: Arc<Signals>,
+    /// Since the last look. Only the connection's user counts.
+    steps: AtomicUsize,
+}
+
+impl Look {
+    pub(crate) fn new(overdue: &Overdue, signals: &Arc<Signals>) -> Look {
+        let (overdue, signals) = (Arc::clone(overdue), Arc::clone(signals));
+        Look { overdue, signals, steps: AtomicUsize::new(0) }
+    }
+
+    /// Whether the statement may go on, now. One that may not is told to have been interrupted.
+    pub(crate) fn goes_on(&self) -> bool {
+        let is_late = (self.overdue)(memory::time_to_sort());
+        if is_late {
+            self.signals.mark_interrupted();
+        }
+        !is_late && !self.signals.is_revoked()
+    }
+
+    /// Counts `steps` of about a nanosecond each.
+    pub(crate) fn count(&self, steps: usize) {
+        let counted = self.steps.load(Ordering::Relaxed);
+        self.steps.store(counted.saturating_add(steps), Ordering::Relaxed);
+    }
+
+    /// Counts `steps` of about a nanosecond each, and looks when there have been enough of them.
+    pub(crate) fn goes_on_behind(&self, steps: usize) -> bool {
+        let counted = self.steps.load(Ordering::Relaxed).saturating_add(steps);
+        let is_due = counted >= INTERVAL;
+        self.steps.store(if is_due { 0 } else { counted }, Ordering::Relaxed);
+        !is_due || self.goes_on()
+    }
+}
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Look").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Look {
+    /// One that never sees a reason to end a statement.
+    pub(crate) fn never() -> Arc<Look> {
+        Look::with(|| false)
+    }
+
+    /// One whose statements have to end when `is_late` says so.
+    pub(crate) fn with(is_late: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Look> {
+        let overdue: Overdue = Arc::new(move |_| is_late());
+        Arc::new(Look::new(&overdue, &Arc::new(Signals::default())))
+    }
+}
