@@ -172,9 +172,10 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "N", value_parser = amount)]
     pub(crate) flips: Option<u64>,
 
-    /// Run SQL from somebody who means harm
-    #[arg(long)]
-    pub(crate) hostile: bool,
+    /// Run SQL from somebody who means harm: the named cases, and N that are drawn at random (an
+    /// hour: some 20000)
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "300")]
+    pub(crate) hostile: Option<u64>,
 
     /// Run N rounds of closures that block, nest, panic, close and sleep, beside honest work
     #[arg(long, value_name = "N", value_parser = amount)]

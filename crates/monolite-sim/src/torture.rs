@@ -57,7 +57,8 @@ pub const ROLES: Roles<'static> = &[
     (soak::ROLE, soak::play),
     (writing::ROLE, writing::play),
     (allocations::ROLE, allocations::play),
-    (hostile::ROLE, hostile::play),
+    hostile::ROLES[0],
+    hostile::ROLES[1],
     (closures::ROLE, closures::play),
     (differential::ROLE, differential::serve),
 ];
@@ -146,7 +147,7 @@ impl Check {
     /// How many units it does when it is given this amount.
     fn total(self, amount: u64) -> u64 {
         match self {
-            Check::Hostile => hostile::total(),
+            Check::Hostile => hostile::total(amount),
             Check::Environment => environment::total(),
             _ => amount,
         }
@@ -161,7 +162,7 @@ impl Check {
             Check::Sweeps => sweeps::run(setting, amount),
             Check::History => history::run(setting, amount),
             Check::Flips => flips::run(setting, amount),
-            Check::Hostile => hostile::run(setting),
+            Check::Hostile => hostile::run(setting, amount),
             Check::Closures => closures::run(setting, amount),
             Check::Overload => overload::run(setting, amount),
             Check::Environment => environment::run(setting),
@@ -265,9 +266,7 @@ impl Setting<'_> {
     pub fn reproduce(&self, amount: u64, case_seed: u64) -> String {
         let name = self.check.name();
         match self.check {
-            Check::Hostile | Check::Environment => {
-                format!("monolite torture --{name} --seed {case_seed}")
-            }
+            Check::Environment => format!("monolite torture --{name} --seed {case_seed}"),
             _ => format!("monolite torture --{name} {amount} --seed {case_seed}"),
         }
     }

@@ -210,7 +210,9 @@ impl Connection {
             overlay::check_vfs(&inner)?;
         }
         inner.busy_timeout(settings.busy_timeout)?;
-        inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+        // One that `rusqlite` keeps is found again without the authorizer, which counts its parts.
+        let kept = if settings.untrusted.is_some() { 0 } else { STATEMENT_CACHE };
+        inner.set_prepared_statement_cache_capacity(kept);
         harden(&inner)?;
         if role == Role::Writer && settings.reserved_bytes != 0 {
             reserve_bytes(&inner, settings.reserved_bytes)?;
@@ -300,6 +302,7 @@ impl Connection {
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         let mut batch = Batch::new(self.raw(), sql);
         while let Some(mut statement) = batch.next()? {
+            self.signals.start_run();
             statement.raw_query().next()?;
             drop(statement);
             self.signals.start_statement();

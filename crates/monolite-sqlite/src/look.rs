@@ -4,8 +4,10 @@
 //! thousand instructions between two of them. So whatever of ours such instructions call, our
 //! functions and the allocator, counts the work that it does, and looks at the clock in between.
 //!
-//! A sort is one instruction, too, and calls nothing of ours. So the rows that wait for it are
-//! weighed ([`memory::time_to_sort`]), and a statement whose sort would take too long ends before.
+//! Some of what takes long calls nothing of ours, so a statement ends before it: a sort, whose rows
+//! are weighed while they wait for it ([`memory::time_to_sort`]); and passes over a large value
+//! (arithmetic with a text of a million digits, JSON), of which the text of a statement has so many
+//! ([`Signals::passes`], [`memory::time_of_pass`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ impl Look {
 
     /// Whether the statement may go on, now. One that may not is told to have been interrupted.
     pub(crate) fn goes_on(&self) -> bool {
-        let is_late = (self.overdue)(memory::time_to_sort());
+        let passes = memory::time_of_pass().saturating_mul(self.signals.passes());
+        let is_late = (self.overdue)(memory::time_to_sort().max(passes));
         if is_late {
             self.signals.mark_interrupted();
         }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::verb::Verb;
-use crate::{names, rules, tracking, untrusted};
+use crate::{memory, names, rules, tracking, untrusted};
 
 /// What the authorizer tells of a statement: a set of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,6 +131,12 @@ pub struct Signals {
     selects: AtomicU32,
     /// Columns that it reads, each time that it names one.
     columns: AtomicU32,
+    /// Functions that it calls, each time that it names one.
+    calls: AtomicU32,
+    /// The most passes over a value that a statement of the transaction has in its text.
+    passes: AtomicU32,
+    /// Whether no statement is being prepared: what that makes are no values.
+    is_running: AtomicBool,
     /// Whether the statement that is being prepared has SQLite change tables of its own.
     is_sqlites_way: AtomicBool,
     denial: Mutex<Option<String>>,
@@ -216,21 +222,57 @@ impl Signals {
 
     /// A user's next statement is about to be prepared.
     pub fn start_statement(&self) {
+        self.is_running.store(false, Ordering::Relaxed);
         self.selects.store(0, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
+        self.calls.store(0, Ordering::Relaxed);
         self.is_sqlites_way.store(false, Ordering::Relaxed);
     }
 
     /// Counts what a statement is made of, and says so when it is too much.
     fn count(&self, action: &AuthAction<'_>) -> Option<String> {
         let (number, what) = match action {
-            AuthAction::Select => (&self.selects, untrusted::Part::Select),
-            AuthAction::Read { .. } => (&self.columns, untrusted::Part::Column),
+            AuthAction::Select => (&self.selects, Some(untrusted::Part::Select)),
+            AuthAction::Read { .. } => (&self.columns, Some(untrusted::Part::Column)),
+            AuthAction::Function { .. } => (&self.calls, None),
             _ => return None,
         };
         let counted = number.load(Ordering::Relaxed) + 1;
         number.store(counted, Ordering::Relaxed);
-        what.refusal(counted)
+        if !matches!(action, AuthAction::Select) {
+            self.note_passes(counted);
+        }
+        what?.refusal(counted)
+    }
+
+    /// How many passes over a value the statement that was prepared last has in its text: a column
+    /// or a function can be one each, or both together.
+    pub(crate) fn passes_of_statement(&self) -> u32 {
+        self.columns.load(Ordering::Relaxed).max(self.calls.load(Ordering::Relaxed))
+    }
+
+    /// A statement that has so many passes over a value is prepared, or runs.
+    pub(crate) fn note_passes(&self, passes: u32) {
+        if passes > self.passes.load(Ordering::Relaxed) {
+            self.passes.store(passes, Ordering::Relaxed);
+        }
+    }
+
+    /// A transaction begins.
+    pub(crate) fn forget_passes(&self) {
+        self.passes.store(0, Ordering::Relaxed);
+    }
+
+    /// A statement is prepared, and runs from now on.
+    pub fn start_run(&self) {
+        memory::forget_values();
+        self.is_running.store(true, Ordering::Relaxed);
+    }
+
+    /// How many passes over a value the statement that runs may have before it.
+    pub(crate) fn passes(&self) -> u32 {
+        let is_running = self.is_running.load(Ordering::Relaxed);
+        if is_running { self.passes.load(Ordering::Relaxed) } else { 0 }
     }
 
     /// Lets the engine's own statements pass the authorizer while `run` runs.

@@ -100,6 +100,8 @@ struct Kept {
     traits: Traits,
     verb: Verb,
     is_explain: bool,
+    /// See [`Signals::passes_of_statement`]; of trusted SQL they are not counted.
+    passes: u32,
 }
 
 impl Kept {
@@ -108,6 +110,8 @@ impl Kept {
         signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> R {
+        signals.note_passes(self.passes);
+        signals.start_run();
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         // SQLite prepares a statement again when the schema has changed.
@@ -217,7 +221,8 @@ impl Prepared {
         signals.add(before | traits);
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
-        Ok(Kept { statement, traits, verb, is_explain })
+        let passes = signals.passes_of_statement();
+        Ok(Kept { statement, traits, verb, is_explain, passes })
     }
 
     /// Runs one of the engine's own statements.

@@ -13,9 +13,9 @@ use crate::options::within;
 ///
 /// - Refused with `Invalid`: everything that is refused to all closures (`ATTACH`, `BEGIN`,
 ///   `COMMIT`, `SAVEPOINT`, temporary tables, `load_extension()`), and `ANALYZE`; `PRAGMA`, except
-///   those that describe the schema, `user_version` and `application_id`; writes to
+///   those that describe the schema, `user_version` and `application_id`; changes of
 ///   `sqlite_sequence` and the statistics; virtual table modules that were not named with
-///   [`Untrusted::module`]; `json_patch()`, `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two
+///   [`Untrusted::module`], and their functions; `json_patch()`, `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two
 ///   arguments; more than 1,000 bytes as second argument of `instr()`, `replace()` and `trim()`;
 ///   identifiers in double quotes that name nothing.
 /// - Limited, and refused with `Invalid` beyond: values and rows
@@ -23,9 +23,11 @@ use crate::options::within;
 ///   (1,000,000 bytes), columns (500), depth of an expression and of views in views (100), compound
 ///   selects (100), program (250,000 instructions), `SELECT`s (400) and uses of columns (10,000) of
 ///   a statement, arguments of a function (100), length of a `LIKE` or `GLOB` pattern (100),
-///   parameters (32,766), nested triggers (50).
+///   parameters (32,766), nested triggers (50), memory of the schema (a quarter of that of a
+///   transaction).
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
-///   [`Options::read_time_limit`], within tenths of a second under the default limits.
+///   [`Options::read_time_limit`], within twice that time and 100 ms; also what sorts so much, or
+///   passes over large values so often, that it might take longer.
 ///
 /// ```
 /// use std::time::Duration;

@@ -45,10 +45,13 @@ mod tests;
 use std::path::Path;
 
 use anyhow::Result;
+use fastrand::Rng;
+use monolite::rusqlite::{self, Connection};
 
 use super::{Check, Finding, Outcome, Setting};
 use driver::Counts;
 use findings::Groups;
+use grammar::Topic;
 use oracle::Flaw;
 use record::History;
 use stage::Stage;
@@ -85,6 +88,27 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     }
     note(&mut outcome, histories, &sum, &groups);
     Ok(outcome)
+}
+
+/// Statements of every form that mean something for a schema, for other checks.
+pub(super) struct Statements(schema::Schema);
+
+impl Statements {
+    /// Those for what `plain` holds.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(super) fn of(plain: &Connection) -> rusqlite::Result<Statements> {
+        Ok(Statements(schema::Schema::load(plain)?))
+    }
+
+    /// One statement, or a few with a semicolon and a new line in between.
+    pub(super) fn draw(&self, rng: &mut Rng) -> String {
+        let count = rng.usize(1..3);
+        let topics: Vec<_> =
+            (0..count).map(|_| Topic::ALL[rng.usize(..Topic::ALL.len())]).collect();
+        grammar::batch(rng, &self.0, &topics).sql
+    }
 }
 
 fn note(outcome: &mut Outcome, histories: u64, sum: &Counts, groups: &Groups) {

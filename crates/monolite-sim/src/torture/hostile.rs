@@ -10,10 +10,15 @@
 //!    setting of any connection; a deadline exceeded by more than [`victim::SLACK`]; memory above
 //!    the limit; a change of what the case did not name, or of an idempotency key; broken
 //!    integrity; a dead process.
-//! 3. Controls: SQLite without the engine, and the engine without the profile, must let some cases
+//! 3. Other children ([`crowd`]) run statements drawn at random from a grammar with sizes at the
+//!    limits ([`grammar`]), and an escape is also a statement that ends later than twice its limit
+//!    and 100 ms, a neighbour that waits longer, and memory beyond the budget and 32 MiB.
+//! 4. Controls: SQLite without the engine, and the engine without the profile, must let some cases
 //!    escape.
 
 mod cases;
+mod crowd;
+mod grammar;
 #[cfg(test)]
 mod tests;
 mod victim;
@@ -26,9 +31,11 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use super::{Finding, Outcome, Setting};
-use crate::child::Program;
+use crate::child::{Program, Roles};
 
-pub(super) use victim::{ROLE, play};
+/// The roles of its children.
+pub(super) const ROLES: Roles<'static> =
+    &[(victim::ROLE, victim::play), (crowd::ROLE, crowd::play)];
 
 /// Who runs the SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,38 +88,95 @@ const ESCAPE_SQLITE: &[&str] = &["ATTACH 'new.db' AS n", "VACUUM INTO 'new.db'",
 const ESCAPE_ENGINE: &[&str] = &["PRAGMA integrity_check", "endless count"];
 const ESCAPE_MEMORY: &str = "small sort of blobs";
 
+/// Milliseconds by which a drawn statement may end later than twice its limit.
+const SLACK_MS: u64 = 100;
+
+/// Seeds that are given to one child at once.
+const SEEDS: u64 = 100;
+
 /// One escape.
 struct Escape {
-    case: usize,
+    /// The number of the case, or the seed of what was drawn.
+    case: u64,
     what: String,
 }
 
-/// How many cases there are, in all ways.
-pub(super) fn total() -> u64 {
-    (cases::all().len() * Way::ALL.len()) as u64
+/// How many cases there are, in all ways, when so many are drawn.
+pub(super) fn total(drawn: u64) -> u64 {
+    (cases::all().len() * Way::ALL.len()) as u64 + drawn
 }
 
-pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
+pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = Outcome::new(setting.check);
-    let cases = cases::all();
-    for (_, way) in Way::ALL {
-        let numbers: Vec<usize> = (0..cases.len()).collect();
+    draw(setting, amount, &mut outcome)?;
+    tell_all(setting, &mut outcome)?;
+    if !setting.watch.is_stopped() {
+        controls(setting.program, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+/// Runs what chance draws, `amount` times.
+fn draw(setting: &Setting<'_>, amount: u64, outcome: &mut Outcome) -> Result<()> {
+    let mut next = 0;
+    while next < amount && !setting.watch.is_stopped() {
+        let count = SEEDS.min(amount - next);
+        let seeds: Vec<u64> = (next..next + count).map(|it| setting.case_seed(it)).collect();
+        next += count;
         let mut done = |count| {
             outcome.attempted += count;
             setting.watch.done(count);
             setting.watch.is_stopped()
         };
-        let escapes = attempt(setting.program, Guard::Profile, way, &numbers, &mut done)?;
-        for escape in escapes {
-            report(setting, &mut outcome, way, &cases[escape.case], &escape.what)?;
+        for escape in attempt(setting.program, &Part::drawn(SLACK_MS), &seeds, &mut done)? {
+            outcome.anomalies += 1;
+            outcome.found(Finding {
+                what: format!("seed {}: {}", escape.case, escape.what),
+                evidence: None,
+                reproduce: format!("monolite torture --hostile 1 --seed {}", escape.case),
+            });
+        }
+    }
+    outcome.notes.push(format!("{next} statements or transactions were drawn"));
+    Ok(())
+}
+
+fn tell_all(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    let cases = cases::all();
+    for (_, way) in Way::ALL {
+        let numbers: Vec<u64> = (0..cases.len() as u64).collect();
+        let mut done = |count| {
+            outcome.attempted += count;
+            setting.watch.done(count);
+            setting.watch.is_stopped()
+        };
+        let part = Part::told(Guard::Profile, way);
+        for escape in attempt(setting.program, &part, &numbers, &mut done)? {
+            let case = &cases[usize::try_from(escape.case)?];
+            report(setting, outcome, way, case, &escape.what)?;
         }
     }
     let names: BTreeSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
     outcome.notes.push(format!("{} named cases in {} ways", names.len(), Way::ALL.len()));
-    if !setting.watch.is_stopped() {
-        controls(setting.program, &mut outcome)?;
+    Ok(())
+}
+
+/// What children are told besides the numbers of their cases.
+struct Part {
+    role: &'static str,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Part {
+    fn told(guard: Guard, way: Way) -> Part {
+        let variables =
+            vec![(victim::GUARD, guard.name().into()), (victim::WAY, way.name().into())];
+        Part { role: victim::ROLE, variables }
     }
-    Ok(outcome)
+
+    fn drawn(slack_ms: u64) -> Part {
+        Part { role: crowd::ROLE, variables: vec![(crowd::SLACK, slack_ms.to_string())] }
+    }
 }
 
 fn report(
@@ -130,7 +194,7 @@ fn report(
     outcome.found(Finding {
         what: format!("case {:.200}, {}: {what}", case.name, way.name()),
         evidence: Some(evidence),
-        reproduce: format!("monolite torture --hostile --seed {seed}"),
+        reproduce: format!("monolite torture --hostile 0 --seed {seed}"),
     });
     Ok(())
 }
@@ -139,24 +203,19 @@ fn report(
 /// says whether to stop.
 fn attempt(
     program: &Program,
-    guard: Guard,
-    way: Way,
-    numbers: &[usize],
+    part: &Part,
+    numbers: &[u64],
     done: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Vec<Escape>> {
     let (mut escapes, mut next) = (Vec::new(), 0);
     while next < numbers.len() {
-        let list: Vec<_> = numbers[next..].iter().map(usize::to_string).collect();
+        let list: Vec<_> = numbers[next..].iter().map(u64::to_string).collect();
         let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
         let path = directory.path().to_string_lossy();
         let list = list.join(",");
-        let variables = [
-            (victim::DIRECTORY, &*path),
-            (victim::GUARD, guard.name()),
-            (victim::WAY, way.name()),
-            (victim::CASES, list.as_str()),
-        ];
-        let mut child = program.spawn(ROLE, &variables)?;
+        let mut variables = vec![(victim::DIRECTORY, &*path), (victim::CASES, list.as_str())];
+        variables.extend(part.variables.iter().map(|(name, value)| (*name, value.as_str())));
+        let mut child = program.spawn(part.role, &variables)?;
         let (mut running, mut escaped) = (None, false);
         while let Some(line) = child.next_line() {
             if let Some(number) = line.strip_prefix("case ") {
@@ -192,8 +251,8 @@ fn controls(program: &Program, outcome: &mut Outcome) -> Result<()> {
     let cases = cases::all();
     let number = |name: &&str| cases.iter().position(|case| case.name == **name);
     let mut control = |name: &str, guard, way, names: &[&str]| -> Result<()> {
-        let numbers: Vec<_> = names.iter().filter_map(number).collect();
-        let escapes = attempt(program, guard, way, &numbers, &mut |_| false)?;
+        let numbers: Vec<_> = names.iter().filter_map(number).map(|it| it as u64).collect();
+        let escapes = attempt(program, &Part::told(guard, way), &numbers, &mut |_| false)?;
         let escaped: BTreeSet<_> = escapes.iter().map(|escape| escape.case).collect();
         let is_detected = !numbers.is_empty() && escaped.len() == names.len();
         let seen: Vec<_> = escapes.iter().map(|escape| escape.what.as_str()).collect();

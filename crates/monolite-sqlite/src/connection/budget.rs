@@ -86,6 +86,7 @@ impl Connection {
     /// has such a limit.
     pub fn start_budget(&self) -> Option<Budget> {
         let look = || Some(Arc::clone(&self.look));
+        self.signals.forget_passes();
         self.memory.as_ref().map(|limit| Budget::start(limit.left(), look()))
     }
 

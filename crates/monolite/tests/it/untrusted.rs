@@ -249,6 +249,7 @@ fn what_calls_functions_for_minutes_without_a_jump_is_ended() {
         ("j GLOB '*' || p || '{i}'", true),
         ("('{i}' || j) LIKE '%!%' || p || 'b' ESCAPE '!'", false),
         ("instr(j, p || p || p || p || p || p || p || 'b{i}')", true),
+        ("d + {i}", true),
         ("length(hex(zeroblob(400000 + {i})))", false),
         ("length(upper(j || {i}))", false),
         ("length(json_quote(j || {i}))", false),
@@ -264,8 +265,9 @@ fn what_calls_functions_for_minutes_without_a_jump_is_ended() {
             .collect();
         let sql = format!(
             "WITH m(j) AS MATERIALIZED (SELECT printf('%.*c', 900000, 'a')),
-                  q(p) AS MATERIALIZED (SELECT printf('%.*c', 90, 'a'))
-             SELECT {} FROM m, q",
+                  q(p) AS MATERIALIZED (SELECT printf('%.*c', 90, 'a')),
+                  r(d) AS MATERIALIZED (SELECT printf('%.*c', 900000, '1'))
+             SELECT {} FROM m, q, r",
             columns.join(",")
         );
         for (way, ended) in ways(&db, &sql).into_iter().enumerate() {

@@ -419,12 +419,12 @@ fn afterwards(files_before: &BTreeMap<String, u64>) -> Result<Vec<String>> {
 }
 
 /// Lets the system measure the peak of memory anew, where it can.
-fn reset_peak() {
+pub(super) fn reset_peak() {
     // Without it the peak so far is taken, which finds less.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-fn peak_kib() -> u64 {
+pub(super) fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|it| it.split_whitespace().next()?.parse().ok()).unwrap_or(0)

@@ -1,0 +1,289 @@
+//! The child that runs statements drawn at random, one seed after another, in one database with a
+//! neighbour that writes all the time.
+//!
+//! # Algorithm
+//! A case is what its seed draws: a way (write, read, interactive transaction), and its statements.
+//! Beside it a neighbour writes one row. Time counts for which the process had a core: the rest,
+//! which it waited for one, is the machine's ([`waited`]). What is late is tried again all the same,
+//! and is an escape when it is late each time. Every now and then a key is asked for
+//! that was stored, and one that was not.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use monolite::rusqlite::Connection;
+use monolite::{Database, Error, ErrorKind, Options, Tx, Untrusted};
+
+use super::grammar::{self, TABLES, WIDE};
+use super::victim::{CASES, DIRECTORY, peak_kib, reset_peak};
+use crate::child::{say, variable};
+use crate::torture::differential::Statements;
+
+/// The child's role.
+pub(in crate::torture) const ROLE: &str = "hostile-crowd";
+
+/// Milliseconds by which a statement may end later than twice its limit.
+pub(super) const SLACK: &str = "MONOLITE_SLACK";
+
+/// How long a transaction may take.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// What a transaction may allocate beside its page cache.
+const MEMORY: u64 = 64 << 20;
+
+/// What the process may grow by while a statement runs: its budget, what a deep one needs of its
+/// stack and Rust of its text, and what the neighbour does.
+const GROWTH_KIB: u64 = (MEMORY >> 10) + 32 * 1_024;
+
+/// Cases after which the keys are looked at, and the database is a new one.
+const ROUND: usize = 25;
+
+/// How often what was late is tried.
+const TRIES: usize = 3;
+
+/// What was seen of a case.
+#[derive(Default)]
+struct Seen {
+    /// The slowest of its statements, and of its neighbour's.
+    slowest: Duration,
+    neighbour: Duration,
+    grown_kib: u64,
+    wrong: Vec<String>,
+}
+
+pub(in crate::torture) fn play() -> Result<()> {
+    std::env::set_current_dir(variable::<String>(DIRECTORY)?)?;
+    let slack = Duration::from_millis(variable(SLACK)?);
+    let list: String = variable(CASES)?;
+    let seeds: Vec<&str> = list.split(',').collect();
+    for (round, seeds) in seeds.chunks(ROUND).enumerate() {
+        let path = format!("db{round}");
+        let db = open(&path)?;
+        let neighbour = "CREATE TABLE bystander(n); INSERT INTO bystander VALUES (0)";
+        db.write(|tx| tx.execute_batch(&attacked())).wait()?;
+        db.write(move |tx| tx.execute_batch(neighbour)).wait()?;
+        pay(&db, "paid")?;
+        let plain = Connection::open_in_memory()?;
+        plain.execute_batch(&attacked())?;
+        let crowd = Crowd { db, others: Statements::of(&plain)?, slack };
+        let (last, others) = seeds.split_last().context("a round has a case")?;
+        for seed in others {
+            say(&format!("case {seed}"));
+            tell(&crowd.attempt(seed.parse()?)?);
+            say("done");
+        }
+        say(&format!("case {last}"));
+        tell(&crowd.attempt(last.parse()?)?);
+        tell(&afterwards(crowd.db, Path::new(&path))?);
+        say("done");
+    }
+    Ok(())
+}
+
+fn tell(wrong: &[String]) {
+    wrong.iter().for_each(|what| say(&format!("escape {}", what.replace('\n', " "))));
+}
+
+/// The database of a round, and what is drawn for it.
+struct Crowd {
+    db: Database,
+    others: Statements,
+    slack: Duration,
+}
+
+/// The tables that are attacked.
+fn attacked() -> String {
+    let columns: Vec<_> = (0..WIDE).map(|column| format!("c{column}")).collect();
+    TABLES.replace("WIDE", &columns.join(","))
+}
+
+fn open(path: &str) -> Result<Database, Error> {
+    Options::new()
+        .readers(2)
+        .writer_cache_bytes(1 << 20)
+        .reader_cache_bytes(1 << 20)
+        .write_time_limit(LIMIT)
+        .read_time_limit(LIMIT)
+        .untrusted(Untrusted::new().memory_limit_bytes(MEMORY))
+        .open(path)
+}
+
+/// A payment, which is made once; whether it was made before.
+fn pay(db: &Database, key: &str) -> Result<(bool, Vec<u8>), Error> {
+    let tx = db.transaction()?;
+    tx.execute("UPDATE bystander SET n = n", ()).wait()?;
+    let committed = tx.commit_once(key, "receipt").wait()?;
+    Ok((committed.is_repeated, committed.outcome))
+}
+
+impl Crowd {
+    /// Runs the case of a seed, again when it was late, and says what is wrong with it.
+    fn attempt(&self, seed: u64) -> Result<Vec<String>> {
+        let most = LIMIT * 2 + self.slack;
+        let patience = most + LIMIT + self.slack;
+        let mut seen = Seen::default();
+        for _ in 0..TRIES {
+            seen = self.run(seed);
+            let is_late = seen.slowest > most || seen.neighbour > patience;
+            if !is_late && seen.grown_kib <= GROWTH_KIB {
+                break;
+            }
+        }
+        let mut wrong = seen.wrong;
+        if seen.slowest > most {
+            wrong.push(format!("a statement ended after {:.1?}", seen.slowest));
+        }
+        if seen.neighbour > patience {
+            wrong.push(format!("a neighbour waited {:.1?}", seen.neighbour));
+        }
+        if seen.grown_kib > GROWTH_KIB {
+            wrong.push(format!("the process grew by {} KiB", seen.grown_kib));
+        }
+        Ok(wrong)
+    }
+
+    /// The statements of a seed.
+    fn statements(&self, rng: &mut Rng) -> Vec<String> {
+        let one = |rng: &mut Rng| match rng.u8(..4) {
+            0 => self.others.draw(rng),
+            _ => grammar::statement(rng),
+        };
+        (0..rng.usize(1..4)).map(|_| one(rng)).collect()
+    }
+
+    fn run(&self, seed: u64) -> Seen {
+        let db = &self.db;
+        let mut rng = Rng::with_seed(seed);
+        let statements = self.statements(&mut rng);
+        let way = rng.u8(..3);
+        reset_peak();
+        let before = peak_kib();
+        let mut seen = Seen::default();
+        std::thread::scope(|scope| {
+            let neighbour = scope.spawn(|| {
+                // Behind the attack.
+                std::thread::sleep(Duration::from_millis(5));
+                let start = Start::now();
+                let wrote = db.write(|tx| tx.execute("UPDATE bystander SET n = n + 1", ())).wait();
+                (start.elapsed(), wrote)
+            });
+            match way {
+                0 => write(db, &statements, &mut seen),
+                1 => read(db, &statements, &mut seen),
+                _ => transact(db, &statements, &mut seen),
+            }
+            let (time, wrote) = neighbour.join().expect("a neighbour does not panic");
+            seen.neighbour = time;
+            if let Err(error) = wrote {
+                seen.wrong.push(format!("a neighbour failed: {error:.300}"));
+            }
+        });
+        seen.grown_kib = peak_kib().saturating_sub(before);
+        seen
+    }
+}
+
+/// When something began, and how long the process had waited for cores by then.
+#[derive(Clone, Copy)]
+struct Start {
+    at: Instant,
+    waited: Duration,
+}
+
+impl Start {
+    fn now() -> Start {
+        Start { at: Instant::now(), waited: waited() }
+    }
+
+    /// How long that took without what was waited for cores.
+    fn elapsed(self) -> Duration {
+        self.at.elapsed().saturating_sub(waited().saturating_sub(self.waited))
+    }
+}
+
+/// How long the threads of this process have waited for a core, all together; zero where the
+/// system does not tell.
+fn waited() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let nanos = tasks.filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
+impl Seen {
+    fn note<T>(&mut self, start: Start, ended: &Result<T, Error>) {
+        self.slowest = self.slowest.max(start.elapsed());
+        let bad =
+            [ErrorKind::Internal, ErrorKind::Corrupt, ErrorKind::Poisoned, ErrorKind::Storage];
+        if let Err(error) = ended
+            && bad.contains(&error.kind())
+        {
+            self.wrong.push(format!("the error is of kind {:?}: {error:.300}", error.kind()));
+        }
+    }
+}
+
+fn write(db: &Database, statements: &[String], seen: &mut Seen) {
+    for sql in statements {
+        let start = Start::now();
+        let sql = sql.clone();
+        seen.note(start, &db.write(move |tx| drain(tx, &sql)).wait());
+    }
+}
+
+fn read(db: &Database, statements: &[String], seen: &mut Seen) {
+    for sql in statements {
+        let start = Start::now();
+        seen.note(start, &db.read(|tx| drain(tx, sql)).wait());
+    }
+}
+
+/// Runs the statements of a batch, each to its last row.
+fn drain(tx: &Tx<'_>, sql: &str) -> Result<(), Error> {
+    if sql.contains(";\n") {
+        return tx.execute_batch(sql);
+    }
+    let mut statement = tx.prepare(sql)?;
+    let mut rows = statement.query(())?;
+    while rows.next()?.is_some() {}
+    Ok(())
+}
+
+fn transact(db: &Database, statements: &[String], seen: &mut Seen) {
+    let Ok(tx) = db.transaction() else { return };
+    for sql in statements {
+        let start = Start::now();
+        let ended = match sql.contains(";\n") {
+            true => tx.execute_batch(sql).wait().map(drop),
+            false => tx.query_map(sql, (), |_| Ok(())).wait().map(drop),
+        };
+        seen.note(start, &ended);
+    }
+    let start = Start::now();
+    seen.note(start, &tx.commit().wait());
+}
+
+/// Looks at the keys, and at the file with SQLite alone.
+fn afterwards(db: Database, path: &Path) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for (key, expected) in [("paid", true), ("unpaid", false)] {
+        let (is_repeated, outcome) = pay(&db, key).context("a payment is not made any more")?;
+        if is_repeated != expected || outcome != b"receipt" {
+            wrong.push(format!("the key {key} was repeated: {is_repeated}, {outcome:?}"));
+        }
+    }
+    db.close()?;
+    let db = Connection::open(path)?;
+    let text: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
+    if text != "ok" {
+        wrong.push(format!("integrity: {text}"));
+    }
+    drop(db);
+    std::fs::remove_file(path)?;
+    ensure!(!path.exists(), "the database is still there");
+    Ok(wrong)
+}
