@@ -126,17 +126,23 @@ fn fits(left: i64, bytes: i64) -> bool {
     bytes <= left
 }
 
+/// Steps that a statement has made for each piece that it asks for: to find it, and to make up its
+/// mind. A deep expression is prepared in many small ones.
+const PIECE_STEPS: usize = 100;
+
 /// Whether the statement that asks for `bytes` may go on. To fill them takes about a nanosecond for
-/// eight of them, and to find them some more.
+/// eight of them.
 fn goes_on_behind(bytes: i64) -> bool {
     if bytes >= LARGE {
         LARGEST.set(LARGEST.get().max(bytes));
     }
     let look = LOOK.get();
-    // SAFETY: the budget of this thread that has set it owns a share of it, and takes it back before
-    // it lets that go.
+    // SAFETY: the budget of this thread that has set it owns a share of it, and takes it back
+    // before it lets that go.
     let look = unsafe { look.as_ref() };
-    look.is_none_or(|look| look.goes_on_behind(16 + usize::try_from(bytes / 8).unwrap_or(0)))
+    look.is_none_or(|look| {
+        look.goes_on_behind(PIECE_STEPS + usize::try_from(bytes / 8).unwrap_or(0))
+    })
 }
 
 /// Takes a piece off the budget.

@@ -32,8 +32,8 @@ impl Connection {
     /// virtual tables need. What is to be made good stays so.
     ///
     /// # Errors
-    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's, or
-    /// the schema has become too large.
+    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's,
+    /// or the schema has become too large.
     pub fn settle_schema(&self) -> Result<()> {
         match self.settle() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),

@@ -4,8 +4,8 @@
 //! # Algorithm
 //! A case is what its seed draws: a way (write, read, interactive transaction), and its statements.
 //! Beside it a neighbour writes one row. Time counts for which the process had a core: the rest,
-//! which it waited for one, is the machine's ([`waited`]). What is late is tried again all the same,
-//! and is an escape when it is late each time. Every now and then a key is asked for
+//! which it waited for one, is the machine's ([`waited`]). What is late is tried again all the
+//! same, and is an escape when it is late each time. Every now and then a key is asked for
 //! that was stored, and one that was not.
 
 use std::path::Path;
@@ -50,6 +50,8 @@ struct Seen {
     slowest: Duration,
     neighbour: Duration,
     grown_kib: u64,
+    /// The neighbour's failure: on a busy machine it can be told that the writer is stuck.
+    refused: Option<String>,
     wrong: Vec<String>,
 }
 
@@ -127,11 +129,12 @@ impl Crowd {
         for _ in 0..TRIES {
             seen = self.run(seed);
             let is_late = seen.slowest > most || seen.neighbour > patience;
-            if !is_late && seen.grown_kib <= GROWTH_KIB {
+            if !is_late && seen.grown_kib <= GROWTH_KIB && seen.refused.is_none() {
                 break;
             }
         }
         let mut wrong = seen.wrong;
+        wrong.extend(seen.refused);
         if seen.slowest > most {
             wrong.push(format!("a statement ended after {:.1?}", seen.slowest));
         }
@@ -177,7 +180,7 @@ impl Crowd {
             let (time, wrote) = neighbour.join().expect("a neighbour does not panic");
             seen.neighbour = time;
             if let Err(error) = wrote {
-                seen.wrong.push(format!("a neighbour failed: {error:.300}"));
+                seen.refused = Some(format!("a neighbour failed: {error:.300}"));
             }
         });
         seen.grown_kib = peak_kib().saturating_sub(before);

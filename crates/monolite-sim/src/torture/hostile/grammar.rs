@@ -547,6 +547,18 @@ impl Draft<'_> {
         }
     }
 
+    fn cases(&mut self) {
+        self.put("CASE ");
+        let count = self.size(90);
+        for _ in 0..count {
+            self.put("WHEN ");
+            self.expression();
+            self.put(" THEN ");
+            self.expression();
+        }
+        self.put(" END");
+    }
+
     fn expression(&mut self) {
         let may_nest = self.depth < 12 && self.parts > 0 && self.sql.len() < LONGEST;
         if !may_nest || self.one_in(3) {
@@ -593,17 +605,7 @@ impl Draft<'_> {
                 self.query(Some(1));
                 self.put(")");
             }
-            9 => {
-                self.put("CASE ");
-                let count = self.size(90);
-                for _ in 0..count {
-                    self.put("WHEN ");
-                    self.expression();
-                    self.put(" THEN ");
-                    self.expression();
-                }
-                self.put(" END");
-            }
+            9 => self.cases(),
             10 => {
                 self.expression();
                 self.put(" IN (");

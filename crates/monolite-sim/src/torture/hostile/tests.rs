@@ -59,10 +59,10 @@ fn what_is_drawn_does_not_escape() {
 fn the_grammar_writes_what_sqlite_accepts_and_what_is_large() {
     let mut rng = fastrand::Rng::with_seed(5);
     let drawn: Vec<_> = (0..400).map(|_| grammar::statement(&mut rng)).collect();
-    assert!(drawn.iter().any(|sql| sql.len() > 100_000));
+    assert!(drawn.iter().any(|sql| sql.len() > 10_000));
     let plain = monolite::rusqlite::Connection::open_in_memory().unwrap();
     let columns: Vec<_> = (0..grammar::WIDE).map(|column| format!("c{column}")).collect();
     plain.execute_batch(&grammar::TABLES.replace("WIDE", &columns.join(","))).unwrap();
     let accepted = drawn.iter().filter(|sql| plain.prepare(sql).is_ok()).count();
-    assert!(accepted >= 60, "{accepted}");
+    assert!(accepted >= 60, "{accepted} of {}", drawn.len());
 }
