@@ -6,11 +6,11 @@
 //! 1. The authorizer refuses whatever names one of the engine's tables ([`refusal`]): it sees each
 //!    table that a statement reads or changes, in views, triggers and virtual tables, too.
 //! 2. It does not see the new name of `ALTER TABLE … RENAME TO`, the tables that a virtual table
-//!    makes for itself, nor the parent of a foreign key. But SQLite keeps all of them in the schema,
-//!    as names or in its text, and no name can be spelled there without its letters standing side by
-//!    side. So behind each change of the schema, and when a file is opened, that is searched for
-//!    them ([`FIND`]): only the engine's own definitions may have them, which a rename writes
-//!    otherwise, in quotes.
+//!    makes for itself, nor the parent of a foreign key. But SQLite keeps all of them in the
+//!    schema, as names or in its text, and no name can be spelled there without its letters
+//!    standing side by side. So behind each change of the schema, and when a file is opened, that
+//!    is searched for them ([`FIND`]): only the engine's own definitions may have them, which a
+//!    rename writes otherwise, in quotes.
 //!
 //! # Invariants
 //! - The engine's statements on its tables are its own ([`crate::statements`]): a user cannot find

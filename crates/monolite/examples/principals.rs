@@ -5,6 +5,9 @@
 //! cargo run --release -p monolite --example principals
 //! ```
 
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command prints")]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

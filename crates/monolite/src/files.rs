@@ -113,11 +113,7 @@ pub(crate) struct Opened {
 
 /// Opens the database at `path`, waiting up to `patience` for another process that holds it.
 pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result<Opened> {
-    let refused = |refusal| Error::new(ErrorKind::Invalid, refusal);
-    initialize().map_err(refused)?;
-    if options.untrusted.is_some() {
-        accept_untrusted().map_err(refused)?;
-    }
+    check_sqlite(options)?;
     let temporary = (path == Path::new(MEMORY)).then(temporary_directory).transpose()?;
     let path = match &temporary {
         Some(directory) => directory.path().join("memory.db"),
@@ -144,15 +140,13 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
     let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
         opener.writer(hold.as_deref(), patience)?;
-    if options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES) {
+    let lacks_checksums =
+        options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
+    let refusal = if lacks_checksums { Some(no_checksums(&path)) } else { names_refused(&writer) };
+    if let Some(refusal) = refusal {
         hold.inspect(|hold| hold.remove());
         writer.remove_wal_on_close()?;
-        return Err(no_checksums(&path));
-    }
-    if let Some(refused) = names_refused(&writer) {
-        hold.inspect(|hold| hold.remove());
-        writer.remove_wal_on_close()?;
-        return Err(opener.name(refused));
+        return Err(refusal);
     }
     let fail = |error: io::Error| io_error(&path, &error);
     registration.is_database();
@@ -237,6 +231,13 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     drop(connection);
     rewritten.map_err(|error| opener.name(error.into()))?;
     sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
+}
+
+/// Whether SQLite is one that the engine, and the profile for untrusted SQL, can rely on.
+fn check_sqlite(options: &Options) -> Result<()> {
+    let refused = |refusal| Error::new(ErrorKind::Invalid, refusal);
+    initialize().map_err(refused)?;
+    if options.untrusted.is_some() { accept_untrusted().map_err(refused) } else { Ok(()) }
 }
 
 /// Why a file is refused that has something by a name of the engine's.

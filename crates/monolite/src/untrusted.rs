@@ -15,9 +15,9 @@ use crate::options::within;
 ///   `COMMIT`, `SAVEPOINT`, temporary tables, `load_extension()`), and `ANALYZE`; `PRAGMA`, except
 ///   those that describe the schema, `user_version` and `application_id`; changes of
 ///   `sqlite_sequence` and the statistics; virtual table modules that were not named with
-///   [`Untrusted::module`], and their functions; `json_patch()`, `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two
-///   arguments; more than 1,000 bytes as second argument of `instr()`, `replace()` and `trim()`;
-///   identifiers in double quotes that name nothing.
+///   [`Untrusted::module`], and their functions; `json_patch()`, `fts3_tokenizer()`,
+///   `sqlite_log()`, `unhex()` with two arguments; more than 1,000 bytes as second argument of
+///   `instr()`, `replace()` and `trim()`; identifiers in double quotes that name nothing.
 /// - Limited, and refused with `Invalid` beyond: values and rows
 ///   ([`Untrusted::value_limit_bytes`]), memory ([`Untrusted::memory_limit_bytes`]), SQL text
 ///   (1,000,000 bytes), columns (500), depth of an expression and of views in views (100), compound
@@ -26,7 +26,7 @@ use crate::options::within;
 ///   parameters (32,766), nested triggers (50), memory of the schema (a quarter of that of a
 ///   transaction).
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
-///   [`Options::read_time_limit`], within twice that time and 100 ms; also what sorts so much, or
+///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so much, or
 ///   passes over large values so often, that it might take longer.
 ///
 /// ```

@@ -5,10 +5,10 @@
 //! **Order**: start-time fair queueing (Goyal, Vin and Cheng, 1996), with time of the consumer in
 //! place of bytes. Each principal has a lane. The next item is that of the lane which has used the
 //! least time; a lane that was empty begins where the lane served last began, so that nobody saves
-//! up. What an item will take is not known before it ran: the lane is charged its mean, and what was
-//! really used when the consumer comes for more. A turn takes no more than [`TURN`] by these means,
-//! so that what is short does not wait in a batch beside what is long. Of a principal that is not
-//! known yet it takes one, on trust.
+//! up. What an item will take is not known before it ran: the lane is charged its mean, and what
+//! was really used when the consumer comes for more. A turn takes no more than [`TURN`] by these
+//! means, so that what is short does not wait in a batch beside what is long. Of a principal that
+//! is not known yet it takes one, on trust.
 //!
 //! **Room**: dynamic thresholds (Choudhury and Hahne, 1998): a principal may have as many items in
 //! the queue as there are places left, so that one alone fills half of it, and another always finds
@@ -201,7 +201,11 @@ impl<T: Queued> Lanes<T> {
     /// Appends `item`, or gives it back when there is no room for it.
     pub(super) fn push(&mut self, item: T) -> Result<(), T> {
         let principal = item.principal();
-        if self.has_room(principal) { Ok(self.append(principal, item)) } else { Err(item) }
+        if !self.has_room(principal) {
+            return Err(item);
+        }
+        self.append(principal, item);
+        Ok(())
     }
 
     /// Has `item` wait for room.

@@ -22,8 +22,8 @@ fn database() -> Database {
 }
 
 /// Has `CLIENTS` threads write for `greedy` without a pause, while `body` runs with the number of
-/// their writes so far. They sleep instead of writing: that costs the writer as much, and the others
-/// no core.
+/// their writes so far. They sleep instead of writing: that costs the writer as much, and the
+/// others no core.
 fn beside_greed(greedy: &Database, body: impl FnOnce(&AtomicU64)) {
     let (over, runs) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
     thread::scope(|scope| {

@@ -144,8 +144,8 @@ impl Effort {
     /// Instructions of SQLite's between two looks.
     const PERIOD: c_int = 100_000;
 
-    /// Looks at one statement; a tenth of a second or two, so that the engine has done it within its
-    /// limits on the busiest machine.
+    /// Looks at one statement; a tenth of a second or two, so that the engine has done it within
+    /// its limits on the busiest machine.
     const MOST_LOOKS: u32 = 30;
 
     fn begin(&self) {
@@ -360,7 +360,8 @@ impl Oracle {
         }
     }
 
-    /// The first claim whose answers hold in none of the states that its transaction may have seen.
+    /// The first claim whose answers hold in none of the states that its transaction may have seen;
+    /// none when a statement was too much for the judge.
     ///
     /// # Errors
     /// SQLite's.
@@ -376,6 +377,9 @@ impl Oracle {
                 let asked = Asked { steps, told, drawn: &[] };
                 let replay = past.replay(asked, Flow::Interactive)?;
                 past.roll_back(steps);
+                if past.has_given_up() {
+                    return Ok(None);
+                }
                 match replay.wrong {
                     None if !(*is_committed && replay.has_changed) => {
                         claims.swap_remove(at);
