@@ -26,8 +26,8 @@ use crate::options::within;
 ///   parameters (32,766), nested triggers (50), memory of the schema (a quarter of that of a
 ///   transaction).
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
-///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so much, or
-///   passes over large values so often, that it might take longer.
+///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so
+///   much, or passes over large values so often, that it might take longer.
 ///
 /// ```
 /// use std::time::Duration;
