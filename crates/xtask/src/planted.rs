@@ -159,12 +159,12 @@ const BUGS: [Bug; 21] = [
         name: "a transaction begins with the schema that its connection happens to know",
         file: "crates/monolite-sqlite/src/connection.rs",
         changes: &[(
-            "        self.verify_schema().inspect_err(|_| {
+            "        self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
             // Its",
             "        if own == Own::BeginImmediate {
             return Ok(());
         }
-        self.verify_schema().inspect_err(|_| {
+        self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
             // Its",
         )],
     },
