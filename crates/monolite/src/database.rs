@@ -75,8 +75,8 @@ impl Database {
     /// # fn main() -> monolite::Result<()> {
     /// let db = monolite::Database::open(":memory:")?;
     /// db.write(|tx| tx.execute("CREATE TABLE notes(customer, text)", ())).wait()?;
-    /// let customer = 4711;
-    /// let theirs = db.for_principal(customer);
+    /// let customer: u32 = 4711;
+    /// let theirs = db.for_principal(customer.into());
     /// theirs
     ///     .write(move |tx| tx.execute("INSERT INTO notes VALUES (?, 'hello')", [customer]))
     ///     .wait()?;
