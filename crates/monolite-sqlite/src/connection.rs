@@ -24,6 +24,7 @@ mod budget;
 mod figures;
 mod keys;
 mod schema;
+mod setup;
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -36,7 +37,7 @@ use budget::MemoryLimit;
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::hooks::AuthContext;
-use rusqlite::{Batch, ErrorCode, MAIN_DB, OpenFlags, Result, Statement, TransactionState, ffi};
+use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 
 use crate::counts::Counts;
 use crate::like;
@@ -203,9 +204,10 @@ impl Connection {
     pub fn open(path: &Path, role: Role, settings: &Settings) -> Result<Connection> {
         let mut inner = rusqlite::Connection::open_with_flags_and_vfs(
             path,
-            open_flags(role),
+            setup::open_flags(role),
             settings.vfs.as_str(),
         )?;
+        setup::reserve_lookaside(&inner)?;
         if role == Role::Overlay {
             overlay::check_vfs(&inner)?;
         }
@@ -213,11 +215,11 @@ impl Connection {
         // One that `rusqlite` keeps is found again without the authorizer, which counts its parts.
         let kept = if settings.untrusted.is_some() { 0 } else { STATEMENT_CACHE };
         inner.set_prepared_statement_cache_capacity(kept);
-        harden(&inner)?;
+        setup::harden(&inner)?;
         if role == Role::Writer && settings.reserved_bytes != 0 {
-            reserve_bytes(&inner, settings.reserved_bytes)?;
+            setup::reserve_bytes(&inner, settings.reserved_bytes)?;
         }
-        set_pragmas(&inner, role, settings)?;
+        setup::set_pragmas(&inner, role, settings)?;
         surroundings::replace_on(&inner)?;
         let counts = Counts::install(&inner)?;
         let profile = settings.untrusted.as_ref();
@@ -283,6 +285,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::with_statement`].
+    #[inline]
     pub fn with_statement_and_traits<R>(
         &self,
         sql: &str,
@@ -311,6 +314,7 @@ impl Connection {
     }
 
     /// The flags its hooks set.
+    #[inline]
     pub fn signals(&self) -> &Signals {
         &self.signals
     }
@@ -336,6 +340,7 @@ impl Connection {
     }
 
     /// Whether a transaction is open (`sqlite3_get_autocommit` is 0).
+    #[inline]
     pub fn is_in_transaction(&self) -> bool {
         !self.raw().is_autocommit()
     }
@@ -549,6 +554,7 @@ impl Connection {
 
     /// Has SQL's `changes()`, `total_changes()` and `last_insert_rowid()` tell nothing of the
     /// statements before, as on a connection that has changed nothing.
+    #[inline]
     pub fn start_counts(&self) {
         self.counts.start(self.raw());
     }
@@ -559,6 +565,7 @@ impl Connection {
     }
 
     /// Rows changed since [`Connection::start_counts`].
+    #[inline]
     pub fn total_changes(&self) -> u64 {
         self.counts.total_changes(self.raw())
     }
@@ -656,7 +663,7 @@ impl Connection {
     /// Those of SQLite; busy when there is another connection. `SQLITE_MISUSE` on an overlay.
     pub fn rewrite(&self, bytes: u8) -> Result<()> {
         self.refuse_to_overlay("VACUUM")?;
-        reserve_bytes(self.raw(), bytes)?;
+        setup::reserve_bytes(self.raw(), bytes)?;
         // Neither the copy nor the changed pages need to fit in memory.
         let sql = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; \
                    PRAGMA journal_mode = DELETE; VACUUM";
@@ -682,78 +689,6 @@ impl Drop for Connection {
 fn no_stack(error: io::Error) -> rusqlite::Error {
     let text = format!("no address space for the stack of the profile for untrusted SQL: {error}");
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
-}
-
-fn open_flags(role: Role) -> OpenFlags {
-    // A reader is opened read-write, too: a read-only descriptor could not take part in
-    // process-private locking. `query_only` keeps it from writing.
-    let common = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let mutex = match role.is_serialized() {
-        true => OpenFlags::SQLITE_OPEN_FULL_MUTEX,
-        false => OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    };
-    match role {
-        Role::Writer => common | mutex | OpenFlags::SQLITE_OPEN_CREATE,
-        Role::Reader | Role::Overlay | Role::Checkpointer => common | mutex,
-    }
-}
-
-fn harden(connection: &rusqlite::Connection) -> Result<()> {
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    // Closing must not checkpoint by itself: after a failed sync the WAL is all there is to trust.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // SAFETY: the handle is open and used by this thread alone.
-    let code = unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
-}
-
-/// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with
-/// `bytes` that it does not use.
-fn reserve_bytes(connection: &rusqlite::Connection, bytes: u8) -> Result<()> {
-    let mut bytes = c_int::from(bytes);
-    // SAFETY: the handle is open and used by this thread alone, the name is a C string, and
-    // RESERVE_BYTES reads and writes an int through its argument.
-    let code = unsafe {
-        let (name, argument) = (c"main".as_ptr(), (&raw mut bytes).cast());
-        let op = ffi::SQLITE_FCNTL_RESERVE_BYTES;
-        ffi::sqlite3_file_control(connection.handle(), name, op, argument)
-    };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
-}
-
-fn set_pragmas(connection: &rusqlite::Connection, role: Role, settings: &Settings) -> Result<()> {
-    if role == Role::Writer {
-        let mode: String =
-            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
-            let text = format!("the database cannot use WAL mode, it stays in mode {mode}");
-            let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
-            return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
-        }
-    }
-    // None of these reads the file, which an overlay cannot do before it has a snapshot.
-    connection.execute_batch(
-        "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA cache_spill = OFF; \
-         PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;",
-    )?;
-    if role == Role::Overlay {
-        return Ok(());
-    }
-    let synchronous = if settings.sync { "NORMAL" } else { "OFF" };
-    connection.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{};",
-        settings.cache_kib
-    ))?;
-    if role == Role::Reader {
-        connection.execute_batch("PRAGMA query_only = ON")?;
-    }
-    Ok(())
 }
 
 fn install_hooks(

@@ -49,11 +49,15 @@ impl Counts {
         Ok(counts)
     }
 
+    #[inline]
     pub(crate) fn start(&self, connection: &rusqlite::Connection) {
         // SAFETY: the handle is open for as long as the borrow, and used by this thread alone.
         let total = unsafe {
             let db = connection.handle();
-            ffi::sqlite3_set_last_insert_rowid(db, 0);
+            // Takes a mutex, unlike the question.
+            if ffi::sqlite3_last_insert_rowid(db) != 0 {
+                ffi::sqlite3_set_last_insert_rowid(db, 0);
+            }
             ffi::sqlite3_total_changes64(db)
         };
         self.total_before.store(total, Ordering::Relaxed);
@@ -113,6 +117,7 @@ impl Counts {
         unsafe { self.changes_of(connection.handle()) }.cast_unsigned()
     }
 
+    #[inline]
     pub(crate) fn total_changes(&self, connection: &rusqlite::Connection) -> u64 {
         // SAFETY: the handle is open for as long as the borrow.
         unsafe { self.total_of(connection.handle()) }.cast_unsigned()
@@ -120,6 +125,7 @@ impl Counts {
 
     /// # Safety
     /// `db` must be the open connection of these counts.
+    #[inline]
     unsafe fn total_of(&self, db: *mut ffi::sqlite3) -> i64 {
         // SAFETY: the caller vouches for `db`.
         unsafe { ffi::sqlite3_total_changes64(db) - self.total_before.load(Ordering::Relaxed) }

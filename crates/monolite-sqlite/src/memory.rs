@@ -216,6 +216,7 @@ unsafe extern "C" fn reallocate(memory: *mut c_void, bytes: c_int) -> *mut c_voi
 }
 
 /// What was allocated until now is no value of the statement that runs.
+#[inline]
 pub(crate) fn forget_values() {
     LARGEST.set(0);
 }

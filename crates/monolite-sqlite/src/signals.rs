@@ -150,6 +150,7 @@ impl Signals {
 
     /// Whether a statement was interrupted by [`Settings::overdue`](crate::Settings::overdue)
     /// since the last call.
+    #[inline]
     pub fn take_interrupted(&self) -> bool {
         // No swap, see `Signals::take`.
         let was_interrupted = self.interrupted.load(Ordering::Relaxed);
@@ -168,6 +169,7 @@ impl Signals {
     }
 
     /// Whether the connection's snapshot was revoked, see [`Revoker`](crate::Revoker).
+    #[inline]
     pub fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
     }
@@ -193,6 +195,7 @@ impl Signals {
     }
 
     /// Takes those of `which` that statements had since this was last asked.
+    #[inline]
     pub(crate) fn take(&self, which: Traits) -> Traits {
         // Not a swap, which costs ten times as much: the connection's user alone is here.
         let all = self.traits.load(Ordering::Relaxed);
@@ -203,24 +206,28 @@ impl Signals {
     }
 
     /// Takes all traits, for those of one statement to be told apart.
+    #[inline]
     pub(crate) fn take_all(&self) -> Traits {
         self.take(Traits(u8::MAX))
     }
 
     /// Notes that a statement came to nothing. One that changes the schema leaves other estimates
     /// of the rows of a table in memory when it is prepared.
+    #[inline]
     pub(crate) fn note_failure(&self) {
         if Traits(self.traits.load(Ordering::Relaxed)).has(Traits::SCHEMA) {
             self.add(Traits::STATISTICS);
         }
     }
 
+    #[inline]
     pub(crate) fn add(&self, traits: Traits) {
         let all = self.traits.load(Ordering::Relaxed);
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
     /// A user's next statement is about to be prepared.
+    #[inline]
     pub fn start_statement(&self) {
         self.is_running.store(false, Ordering::Relaxed);
         self.selects.store(0, Ordering::Relaxed);
@@ -252,6 +259,7 @@ impl Signals {
     }
 
     /// A statement that has so many passes over a value is prepared, or runs.
+    #[inline]
     pub(crate) fn note_passes(&self, passes: u32) {
         if passes > self.passes.load(Ordering::Relaxed) {
             self.passes.store(passes, Ordering::Relaxed);
@@ -259,11 +267,13 @@ impl Signals {
     }
 
     /// A transaction begins.
+    #[inline]
     pub(crate) fn forget_passes(&self) {
         self.passes.store(0, Ordering::Relaxed);
     }
 
     /// A statement is prepared, and runs from now on.
+    #[inline]
     pub fn start_run(&self) {
         memory::forget_values();
         self.is_running.store(true, Ordering::Relaxed);

@@ -68,6 +68,7 @@ impl Connection {
     ///
     /// # Panics
     /// With the panic of `body`.
+    #[inline]
     pub fn on_stack<R>(&self, body: impl FnOnce() -> R) -> R {
         match &self.stack {
             Some(stack) => stack.run(body),
@@ -84,6 +85,7 @@ impl Connection {
 
     /// Limits what the transaction that begins now may allocate on this thread, if the connection
     /// has such a limit.
+    #[inline]
     pub fn start_budget(&self) -> Option<Budget> {
         let look = || Some(Arc::clone(&self.look));
         self.signals.forget_passes();
@@ -92,6 +94,7 @@ impl Connection {
 
     /// Ends what [`Connection::start_budget`] began, and tells whether an allocation was refused.
     /// Prepared statements are forgotten when what was left behind has become too much.
+    #[inline]
     pub fn end_budget(&self, budget: Option<Budget>) -> bool {
         let (Some(budget), Some(limit)) = (budget, &self.memory) else { return false };
         let kept = limit.kept.get().saturating_add(budget.in_use()).max(0);

@@ -46,6 +46,7 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite.
+    #[inline]
     pub fn settle_schema_at_end(&self) -> Result<()> {
         if self.unsettled().is_empty() {
             return Ok(());
@@ -109,6 +110,7 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite, and of the virtual tables.
+    #[inline]
     pub fn flush_virtual_tables(&self) -> Result<()> {
         if !self.may_have_virtual_tables() {
             return Ok(());
@@ -148,6 +150,7 @@ impl Connection {
     /// - behind each statement that may have changed the schema: such a one is known by its traits,
     ///   and is settled before the next statement and at the end of its closure;
     /// - behind whatever undoes changes of the schema ([`Connection::may_leave_memory`]).
+    #[inline]
     pub(super) fn may_have_virtual_tables(&self) -> bool {
         let ask = || self.ask_for_virtual_tables().unwrap_or(true);
         let may = self.may_have_virtual_tables.get().unwrap_or_else(ask);
@@ -166,6 +169,7 @@ impl Connection {
     }
 
     /// What [`Connection::settle_schema`] has to make good now.
+    #[inline]
     pub fn unsettled(&self) -> Traits {
         let traits = self.signals.take(Traits::UNSETTLED);
         self.signals.add(traits);

@@ -5,7 +5,8 @@
 //! What a [`Gather`](super::Gather) has flushed is kept as one *piece*: a range of the file and its
 //! bytes. The pieces follow one another in the file, with gaps where something was written past the
 //! gather; the oldest goes when they have more than [`RECENT_BYTES`] together. A read that lies in
-//! one piece is answered from it, and any other by the file.
+//! one piece is answered from it, and any other by the file. The memory of a large piece that is
+//! forgotten serves the next one: fresh memory costs as much again as the copy.
 //!
 //! # Invariants
 //! - A piece is byte for byte what its range of the file has. Before anything is written or cut
@@ -27,6 +28,9 @@ const RECENT_BYTES: usize = 8 << 20;
 /// Larger commits are not kept: they are loads, and the next one would take their place.
 const PIECE_BYTES: usize = RECENT_BYTES / 4;
 
+/// Smaller pieces come from memory that the allocator has at hand.
+const LARGE_BYTES: usize = 64 << 10;
+
 /// The frames that were written last.
 #[derive(Debug, Default)]
 pub(super) struct RecentFrames {
@@ -38,17 +42,43 @@ pub(super) struct RecentFrames {
 struct Pieces {
     kept: VecDeque<Piece>,
     bytes: usize,
+    /// Memory of large pieces that were forgotten, no more of it than pieces may have.
+    spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Piece {
     at: u64,
-    bytes: Arc<[u8]>,
+    bytes: Arc<Vec<u8>>,
 }
 
 impl Piece {
     fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
+    }
+}
+
+impl Pieces {
+    /// Memory for a piece of `len` bytes: as much, or a spare one of less than twice as much.
+    fn take_spare(&mut self, len: usize) -> Option<Vec<u8>> {
+        let fits = |spare: &Vec<u8>| (len..len * 2).contains(&spare.capacity());
+        let spare = self.spare.swap_remove(self.spare.iter().rposition(fits)?);
+        self.spare_bytes -= spare.capacity();
+        Some(spare)
+    }
+
+    /// What is left of `piece` when nobody reads it any more: nothing, if its memory is kept.
+    fn recycle(&mut self, piece: Piece) -> Option<Vec<u8>> {
+        self.bytes -= piece.bytes.capacity();
+        let memory = Arc::into_inner(piece.bytes)?;
+        let bytes = memory.capacity();
+        if bytes < LARGE_BYTES || self.spare_bytes + bytes > RECENT_BYTES {
+            return Some(memory);
+        }
+        self.spare_bytes += bytes;
+        self.spare.push(memory);
+        None
     }
 }
 
@@ -62,15 +92,17 @@ impl RecentFrames {
         if frames.len() > PIECE_BYTES {
             return;
         }
-        let piece = Piece { at, bytes: frames.into() };
+        let spare = self.pieces().take_spare(frames.len());
+        let mut memory = spare.unwrap_or_else(|| Vec::with_capacity(frames.len()));
+        memory.clear();
+        memory.extend_from_slice(frames);
         let mut oldest = Vec::new();
         let mut pieces = self.pieces();
-        pieces.bytes += frames.len();
-        pieces.kept.push_back(piece);
+        pieces.bytes += memory.capacity();
+        pieces.kept.push_back(Piece { at, bytes: Arc::new(memory) });
         while pieces.bytes > RECENT_BYTES {
             let Some(piece) = pieces.kept.pop_front() else { break };
-            pieces.bytes -= piece.bytes.len();
-            oldest.push(piece);
+            oldest.extend(pieces.recycle(piece));
         }
     }
 
@@ -79,7 +111,9 @@ impl RecentFrames {
         let mut pieces = self.pieces();
         let stays = pieces.kept.partition_point(|piece| piece.end() <= at);
         let gone = pieces.kept.split_off(stays);
-        pieces.bytes -= gone.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+        let left: Vec<_> = gone.into_iter().filter_map(|piece| pieces.recycle(piece)).collect();
+        drop(pieces);
+        drop(left);
     }
 
     /// Fills `buf` with what the file has at `at`; `false`, and `buf` is as it was, when that is
@@ -148,5 +182,35 @@ mod tests {
             (0..6).filter(|n| read(&recent, at(*n)..at(*n) + 1).is_some()).collect();
         assert_eq!(found, [1, 2, 3, 4]);
         assert_eq!(recent.pieces().bytes, RECENT_BYTES);
+    }
+
+    #[test]
+    fn memory_is_used_again_and_never_what_somebody_reads() {
+        let recent = RecentFrames::default();
+        let len = |n: usize| LARGE_BYTES + n * 1_000 % LARGE_BYTES;
+        let fill = |n: usize| vec![n as u8; len(n)];
+        let mut at = 0;
+        let mut read = Vec::new();
+        let mut bytes = 0;
+        for n in 0..1_000 {
+            if n % 150 == 149 {
+                at = 0;
+                recent.forget(at);
+            }
+            recent.keep(&fill(n), at);
+            at += len(n) as u64;
+            let pieces = recent.pieces();
+            if n % 10 == 0 {
+                read.push((n, pieces.kept.back().unwrap().clone()));
+            }
+            bytes = bytes.max(pieces.bytes.max(pieces.spare_bytes));
+            let of = |all: &[Vec<u8>]| all.iter().map(Vec::capacity).sum::<usize>();
+            assert_eq!(pieces.spare_bytes, of(&pieces.spare));
+            let kept = pieces.kept.iter().map(|piece| piece.bytes.capacity()).sum::<usize>();
+            assert_eq!(pieces.bytes, kept);
+        }
+        assert!(read.iter().all(|(n, piece)| *piece.bytes == fill(*n)));
+        assert!(bytes <= RECENT_BYTES, "{bytes}");
+        assert!(!recent.pieces().spare.is_empty());
     }
 }

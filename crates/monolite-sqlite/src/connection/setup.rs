@@ -1,0 +1,106 @@
+//! Owns how a connection is set up: how its file is opened, and SQLite's own settings of it.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{OpenFlags, Result, ffi};
+
+use super::{Role, Settings};
+
+/// Bytes of the larger pieces of lookaside memory: SQLite's own default. A cursor takes about half.
+const PIECE_BYTES: c_int = 1_200;
+
+/// Larger pieces of lookaside memory, some of which SQLite divides into small ones: 150 KB.
+const PIECES: c_int = 128;
+
+pub(super) fn open_flags(role: Role) -> OpenFlags {
+    // A reader is opened read-write, too: a read-only descriptor could not take part in
+    // process-private locking. `query_only` keeps it from writing.
+    let common = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let mutex = match role.is_serialized() {
+        true => OpenFlags::SQLITE_OPEN_FULL_MUTEX,
+        false => OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    };
+    match role {
+        Role::Writer => common | mutex | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Reader | Role::Overlay | Role::Checkpointer => common | mutex,
+    }
+}
+
+pub(super) fn harden(connection: &rusqlite::Connection) -> Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Closing must not checkpoint by itself: after a failed sync the WAL is all there is to trust.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // SAFETY: the handle is open and used by this thread alone.
+    let code = unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+/// Gives the connection more memory for small pieces than SQLite's 48 KB, which the statements that
+/// are kept can use up for good: every cursor that runs would come from the heap then.
+pub(super) fn reserve_lookaside(connection: &rusqlite::Connection) -> Result<()> {
+    // SAFETY: the handle is open and used by this thread alone, nothing has been prepared on it,
+    // and LOOKASIDE takes a pointer (null: SQLite allocates) and two ints.
+    let code = unsafe {
+        let (op, memory) = (ffi::SQLITE_DBCONFIG_LOOKASIDE, ptr::null_mut::<c_void>());
+        ffi::sqlite3_db_config(connection.handle(), op, memory, PIECE_BYTES, PIECES)
+    };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+/// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with
+/// `bytes` that it does not use.
+pub(super) fn reserve_bytes(connection: &rusqlite::Connection, bytes: u8) -> Result<()> {
+    let mut bytes = c_int::from(bytes);
+    // SAFETY: the handle is open and used by this thread alone, the name is a C string, and
+    // RESERVE_BYTES reads and writes an int through its argument.
+    let code = unsafe {
+        let (name, argument) = (c"main".as_ptr(), (&raw mut bytes).cast());
+        let op = ffi::SQLITE_FCNTL_RESERVE_BYTES;
+        ffi::sqlite3_file_control(connection.handle(), name, op, argument)
+    };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+}
+
+pub(super) fn set_pragmas(
+    connection: &rusqlite::Connection,
+    role: Role,
+    settings: &Settings,
+) -> Result<()> {
+    if role == Role::Writer {
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            let text = format!("the database cannot use WAL mode, it stays in mode {mode}");
+            let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+            return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
+        }
+    }
+    // None of these reads the file, which an overlay cannot do before it has a snapshot.
+    connection.execute_batch(
+        "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA cache_spill = OFF; \
+         PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;",
+    )?;
+    if role == Role::Overlay {
+        return Ok(());
+    }
+    let synchronous = if settings.sync { "NORMAL" } else { "OFF" };
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{};",
+        settings.cache_kib
+    ))?;
+    if role == Role::Reader {
+        connection.execute_batch("PRAGMA query_only = ON")?;
+    }
+    Ok(())
+}
