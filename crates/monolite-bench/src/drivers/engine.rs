@@ -12,7 +12,7 @@ use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use monolite::{Database, ErrorKind, Options, Tx, Write};
+use monolite::{Database, ErrorKind, Options, Tx, Untrusted, Write};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -29,6 +29,15 @@ pub const QUEUE_CAPACITY: usize = 16_384;
 /// seen at most this many submissions late, about 0.2 ms.
 const LOOK_EVERY: usize = 64;
 
+/// Whose SQL the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sql {
+    /// The program's own.
+    Trusted,
+    /// That of strangers: the profile with its defaults.
+    Untrusted,
+}
+
 /// How the engine is opened: its defaults, but for what raw connections must have equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -36,6 +45,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Limit of the WAL.
     pub wal_limit_bytes: u64,
+    /// Whose SQL it runs.
+    pub sql: Sql,
 }
 
 impl Settings {
@@ -56,7 +67,11 @@ impl Settings {
             Durability::Durable => monolite::Durability::Synced,
             Durability::Buffered => monolite::Durability::Buffered,
         };
-        Options::new()
+        let options = match self.sql {
+            Sql::Trusted => Options::new(),
+            Sql::Untrusted => Options::new().untrusted(Untrusted::new()),
+        };
+        options
             .durability(durability)
             .wal_limit_bytes(self.wal_limit_bytes)
             .writer_cache_bytes(WRITER_CACHE_BYTES)
@@ -398,6 +413,30 @@ fn read_balance(db: &Database, id: i64) -> Result<i64> {
     balance.context("a read failed")
 }
 
+/// How a read comes to its statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparing {
+    /// By `query_row`, which keeps it.
+    Kept,
+    /// By `prepare_cached`.
+    Cached,
+}
+
+impl Preparing {
+    fn read_balance(self, db: &Database, id: i64) -> Result<i64> {
+        if self == Preparing::Kept {
+            return read_balance(db, id);
+        }
+        let balance: Result<i64, monolite::Error> = db
+            .read(move |tx| {
+                let mut statement = tx.prepare_cached(BALANCE_SQL)?;
+                Ok(statement.query_row([id], |row| row.get(0))?)
+            })
+            .wait();
+        balance.context("a read failed")
+    }
+}
+
 /// Autocommit point reads by one thread.
 #[derive(Debug)]
 pub struct EngineReads {
@@ -407,6 +446,8 @@ pub struct EngineReads {
     pub database: PathBuf,
     /// Of the engine.
     pub settings: Settings,
+    /// How it comes to its statement.
+    pub preparing: Preparing,
 }
 
 impl Candidate for EngineReads {
@@ -417,13 +458,13 @@ impl Candidate for EngineReads {
     fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
         let db = self.settings.open(&self.database)?;
         for transfer in work.warm_up() {
-            read_balance(&db, transfer.from)?;
+            self.preparing.read_balance(&db, transfer.from)?;
         }
         let goal = work.goal(self.profile.extent);
         let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
         while !goal.reached(done) {
             let start = done.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
-            let balance = read_balance(&db, work.transfer(done).from)?;
+            let balance = self.preparing.read_balance(&db, work.transfer(done).from)?;
             start.into_iter().for_each(|start| latencies.record(start.elapsed()));
             ensure!(balance != 0, "an account is empty");
             done += 1;

@@ -3,6 +3,9 @@
 /// The device, measured in turn with the waiting clients.
 pub const APPENDS: &str = "closed/durable/appends";
 
+/// Begins the names of the cells that state the price of the profile for untrusted SQL.
+pub const PROFILE: &str = "profile/";
+
 /// Columns of the delay tables: the end of a cell's name, and its title.
 pub const DELAYS: [(&str, &str); 8] = [
     ("0ms", "no delay"),

@@ -2,7 +2,7 @@
 
 mod interactive;
 
-use super::names::APPENDS;
+use super::names::{APPENDS, PROFILE};
 use super::record::{Cell, CellOutcome, TpsRecord};
 use super::render::{self, Table, bytes, count, nanoseconds, ratio, spread};
 use crate::published;
@@ -15,7 +15,7 @@ pub fn all(record: &TpsRecord) -> Vec<Table> {
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
     tables.push(reads(record));
     tables.extend(interactive::all(record));
-    tables.extend([sustained(record), published_figures()]);
+    tables.extend([sustained(record), profile(record), published_figures()]);
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -200,6 +200,22 @@ fn sustained(record: &TpsRecord) -> Table {
         row.push(format!("{} ({})", bytes(measurement.wal_bytes_max), measurement.checkpoints));
         table.rows.push(row);
         table.notes.extend(measurement.notes.iter().map(|note| format!("{}: {note}", cell.name)));
+    }
+    table
+}
+
+/// What the profile for untrusted SQL costs: each cell over that of its kind without it.
+fn profile(record: &TpsRecord) -> Table {
+    let header =
+        ["", "per second (min–max)", "time ÷ trusted", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new("The profile for untrusted SQL", &header);
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with(PROFILE)) {
+        let Some(measurement) = cell.measurement() else { continue };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        let trusted = record.rate(&cell.id.replace("-untrusted", "-trusted"));
+        row.push(trusted.map_or("".into(), |rate| ratio(rate / measurement.per_second.median)));
+        row.extend(percentiles(cell));
+        table.rows.push(row);
     }
     table
 }

@@ -1,13 +1,15 @@
 //! The groups of candidates, in the order they run: burst, closed loop, reads, then those of
-//! interactive transactions.
+//! interactive transactions; and that of the profile for untrusted SQL, which runs when it is asked
+//! for alone.
 //!
 //! Candidates of a group are interleaved, so what is compared belongs into one group.
 
 mod interactive;
+mod profile;
 
 use super::TpsOptions;
 use crate::drivers::appends::Appends;
-use crate::drivers::engine::{EngineBurst, EngineClients, EngineReads, Settings};
+use crate::drivers::engine::{EngineBurst, EngineClients, EngineReads, Preparing, Settings, Sql};
 use crate::drivers::postgres::Postgres;
 use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
 use crate::drivers::raw::{Isolation, RawReads, RawTransfers};
@@ -114,6 +116,7 @@ impl<'g> Groups<'g> {
             cells.extend(self.measure(bench, "sustained burst", TIMED_TRANSFERS, group)?);
             bench.rounds = rounds;
         }
+        cells.extend(self.profile_groups(bench)?);
         cells.extend(self.missing());
         Ok(cells)
     }
@@ -143,7 +146,7 @@ impl<'g> Groups<'g> {
             EngineBurst {
                 profile: self.profile(id, name, durability, extent),
                 database: self.database.to_owned(),
-                settings: Settings { durability, wal_limit_bytes },
+                settings: Settings { durability, wal_limit_bytes, sql: Sql::Trusted },
             }
         };
         let seconds = time.as_secs();
@@ -186,7 +189,8 @@ impl<'g> Groups<'g> {
     }
 
     fn engine_settings(&self, durability: Durability) -> Settings {
-        Settings { durability, wal_limit_bytes: self.options.wal_limit_bytes }
+        let wal_limit_bytes = self.options.wal_limit_bytes;
+        Settings { durability, wal_limit_bytes, sql: Sql::Trusted }
     }
 
     fn raw(&self, profile: Profile, batch: u64, isolation: Isolation) -> Box<dyn Candidate + 'g> {
@@ -294,6 +298,7 @@ impl<'g> Groups<'g> {
                 profile: ours,
                 database,
                 settings: self.engine_settings(durability),
+                preparing: Preparing::Kept,
             }),
         ]
     }
