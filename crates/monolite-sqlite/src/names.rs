@@ -5,9 +5,10 @@
 //! # Algorithm
 //! 1. The authorizer refuses whatever names one of the engine's tables ([`refusal`]): it sees each
 //!    table that a statement reads or changes, in views, triggers and virtual tables, too.
-//! 2. It does not see the new name of `ALTER TABLE … RENAME TO`, the tables that a virtual table
-//!    makes for itself, nor the parent of a foreign key. But SQLite keeps all of them in the
-//!    schema, as names or in its text, and no name can be spelled there without its letters
+//! 2. `ANALYZE` leaves the engine's tables out ([`is_left_out`]).
+//! 3. The authorizer does not see the new name of `ALTER TABLE … RENAME TO`, the tables that a
+//!    virtual table makes for itself, nor the parent of a foreign key. But SQLite keeps all of them
+//!    in the schema, as names or in its text, and no name can be spelled there without its letters
 //!    standing side by side. So behind each change of the schema, and when a file is opened, that
 //!    is searched for them ([`FIND`]): only the engine's own definitions may have them, which a
 //!    rename writes otherwise, in quotes.
@@ -32,12 +33,20 @@ pub(crate) const DEFINITIONS: [&str; 2] = [
     "CREATE INDEX monolite_idempotency_expires ON monolite_idempotency(expires)",
 ];
 
+fn is_ours(name: &str) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+/// Whether `action` is to be left out of a statement that goes on without it: `ANALYZE`, which
+/// copies rows of an index to `sqlite_stat4`, where everybody can read them. It comes to the
+/// engine's tables with all others, also for the engine itself.
+pub(crate) fn is_left_out(action: &AuthAction<'_>) -> bool {
+    matches!(action, AuthAction::Analyze { table_name } if is_ours(table_name))
+}
+
 /// Says why `action`, which names something of the engine's, is refused.
 pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
-    let is_ours = |name: &&str| {
-        name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
-    };
-    let name = named(action).into_iter().find(is_ours)?;
+    let name = named(action).into_iter().find(|name| is_ours(name))?;
     Some(format!(
         "{name} is refused: names that begin with {PREFIX} belong to the engine, and what it keeps \
          in them can be neither read nor changed (idempotency keys: Transaction::commit_once); \
@@ -71,8 +80,8 @@ fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
         | AuthAction::CreateTempView { view_name }
         | AuthAction::DropView { view_name }
         | AuthAction::DropTempView { view_name } => vec![view_name],
-        // REINDEX and ANALYZE without a name tell all of them, and neither shows nor changes what
-        // is in a table.
+        // REINDEX without a name tells all of them, and neither shows nor changes what is in a
+        // table. ANALYZE: `is_left_out`.
         _ => Vec::new(),
     }
 }

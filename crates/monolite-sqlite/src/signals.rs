@@ -317,6 +317,11 @@ impl Signals {
         self.add(Traits::of(&context.action, context.database_name));
         let untrusted = |action| {
             let modules = self.modules.as_deref()?;
+        // Where SQL is not trusted, ANALYZE is refused whole.
+        if self.modules.is_none() && names::is_left_out(&context.action) {
+            self.add(Traits::STATISTICS);
+            return Authorization::Ignore;
+        }
             if untrusted::changes_statistics_itself(action) {
                 self.is_sqlites_way.store(true, Ordering::Relaxed);
             }

@@ -1,5 +1,7 @@
 //! What the engine keeps in the file is out of the reach of every user's SQL, however it is named.
 
+mod walk;
+
 use monolite::{Database, Error, ErrorKind, Options, Untrusted, rusqlite};
 
 /// Statements that would read, change, copy, replace or listen to the idempotency keys, with what
