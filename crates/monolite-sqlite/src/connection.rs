@@ -21,6 +21,7 @@
 //! What only overlays do: `overlay`.
 
 mod budget;
+mod cached;
 mod figures;
 mod keys;
 mod schema;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use budget::MemoryLimit;
+use cached::CachedPasses;
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::hooks::AuthContext;
@@ -166,6 +168,7 @@ pub struct Connection {
     // `drop` clears the pointer in it before the connection closes.
     revoker: Revoker,
     prepared: Prepared,
+    cached: CachedPasses,
     signals: Arc<Signals>,
     counts: Arc<Counts>,
     look: Arc<Look>,
@@ -212,9 +215,7 @@ impl Connection {
             overlay::check_vfs(&inner)?;
         }
         inner.busy_timeout(settings.busy_timeout)?;
-        // One that `rusqlite` keeps is found again without the authorizer, which counts its parts.
-        let kept = if settings.untrusted.is_some() { 0 } else { STATEMENT_CACHE };
-        inner.set_prepared_statement_cache_capacity(kept);
+        inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
         setup::harden(&inner)?;
         if role == Role::Writer && settings.reserved_bytes != 0 {
             setup::reserve_bytes(&inner, settings.reserved_bytes)?;
@@ -240,6 +241,7 @@ impl Connection {
         let mut connection = Connection {
             revoker,
             prepared,
+            cached: CachedPasses::default(),
             signals,
             counts,
             look,
@@ -390,11 +392,6 @@ impl Connection {
             return Ok(());
         }
         self.signals.as_engine(|| like::mark_on(self.raw()))
-    }
-
-    /// Forgets the statements that `rusqlite` keeps, whose runs the authorizer does not see.
-    pub fn forget_cached_statements(&self) {
-        self.raw().flush_prepared_statement_cache();
     }
 
     /// Keeps the pages in the cache that were not changed, if the connection may do so. The next

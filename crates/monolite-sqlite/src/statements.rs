@@ -115,6 +115,7 @@ impl Kept {
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         // SQLite prepares a statement again when the schema has changed.
+        self.passes = self.passes.max(signals.passes_of_statement());
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
         if self.is_explain {

@@ -181,7 +181,7 @@ impl<'c> Tx<'c> {
     /// As [`Tx::prepare`].
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'c>> {
         self.enter(sql)?;
-        let prepare = || self.connection.raw().prepare_cached(sql).map_err(|e| self.explain(e));
+        let prepare = || self.connection.prepare_cached(sql).map_err(|e| self.explain(e));
         let mut statement = prepare()?;
         if statement.is_explain() != 0 {
             // It may be from before a change of the schema, which SQLite does not notice in it.

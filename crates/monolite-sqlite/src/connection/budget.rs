@@ -89,6 +89,7 @@ impl Connection {
     pub fn start_budget(&self) -> Option<Budget> {
         let look = || Some(Arc::clone(&self.look));
         self.signals.forget_passes();
+        self.trim_cached();
         self.memory.as_ref().map(|limit| Budget::start(limit.left(), look()))
     }
 
@@ -107,6 +108,7 @@ impl Connection {
         let is_much = kept > limit.kept_bytes;
         if is_much {
             self.prepared.forget_users();
+            self.cached.forget();
             limit.must_weigh_schema.set(true);
         }
         limit.kept.set(if is_much { 0 } else { kept });
