@@ -16,6 +16,8 @@
 //! # Invariants
 //! - The engine's statements on its tables are its own ([`crate::statements`]): a user cannot find
 //!   them by their text.
+//! - Each of its tables has a primary key that is no rowid. SQLite 3.53.2 still copies a table
+//!   without one (`INSERT INTO a SELECT * FROM b`) and does not ask the authorizer for it.
 
 use rusqlite::ffi;
 use rusqlite::hooks::AuthAction;

@@ -370,6 +370,7 @@ fn no_production_of_the_grammar_takes_the_names_before_the_keys_are_there() {
 #[test]
 fn each_production_runs_with_the_name_of_an_ordinary_table() {
     Database::open(":memory:").unwrap();
+    let mut failed = Vec::new();
     for production in productions().iter().filter(|it| it.has_control) {
         for spelling in spellings().iter().filter(|it| it.quotes.0 != "'") {
             let plain = Connection::open_in_memory().unwrap();
@@ -378,11 +379,13 @@ fn each_production_runs_with_the_name_of_an_ordinary_table() {
             let (setup, sql) = (write(production.setup), write(production.sql));
             let ran = plain.execute_batch(&format!("{setup};{sql}"));
             let text = ran.as_ref().err().map(ToString::to_string).unwrap_or_default();
-            // Qualified names are for the outermost statement alone, and nothing is deferred here.
-            let is_told = text.contains("FOREIGN KEY") || text.contains("qualified");
-            assert!(ran.is_ok() || is_told, "{setup} => {sql}: {text}");
+            // Qualified names are for the outermost statement alone.
+            if ran.is_err() && !text.contains("qualified") {
+                failed.push(format!("{setup} => {sql}: {text}"));
+            }
         }
     }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// And it notices an escape: where nobody refuses anything, rows are read and changed.
