@@ -5,9 +5,10 @@
 //! functions and the allocator, counts the work that it does, and looks at the clock in between.
 //!
 //! Some of what takes long calls nothing of ours, so a statement ends before it: a sort, whose rows
-//! are weighed while they wait for it ([`memory::time_to_sort`]); and passes over a large value
+//! are weighed while they wait for it ([`memory::time_to_sort`]); passes over a large value
 //! (arithmetic with a text of a million digits, JSON), of which the text of a statement has so many
-//! ([`Signals::passes`], [`memory::time_of_pass`]).
+//! ([`Signals::passes`], [`memory::time_of_pass`]); and walks over deep expressions while it is
+//! prepared ([`memory::time_of_walks`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ impl Look {
     /// Whether the statement may go on, now. One that may not is told to have been interrupted.
     pub(crate) fn goes_on(&self) -> bool {
         let passes = memory::time_of_pass().saturating_mul(self.signals.passes());
-        let is_late = (self.overdue)(memory::time_to_sort().max(passes));
+        let walks = memory::time_of_walks(self.signals.levels());
+        let is_late = (self.overdue)(memory::time_to_sort().max(passes).max(walks));
         if is_late {
             self.signals.mark_interrupted();
         }

@@ -42,6 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
+use crate::memory::of_pages;
 use crate::pages::Recorder;
 use crate::vfs::WalControl;
 
@@ -206,7 +207,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
     let Lower { create, fetch, unpin, .. } = *lower();
     let note_at = (extra as usize).next_multiple_of(align_of::<Note>());
     // SAFETY: SQLite's arguments are handed on, with room for our bytes.
-    let lower = unsafe { create(page, (note_at + OWN_BYTES) as c_int, purgeable) };
+    let lower = of_pages(|| unsafe { create(page, (note_at + OWN_BYTES) as c_int, purgeable) });
     if lower.is_null() {
         return ptr::null_mut();
     }
@@ -227,7 +228,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
 
 unsafe extern "C" fn cache_size(cache: *mut sqlite3_pcache, pages: c_int) {
     // SAFETY: SQLite passes a cache of ours.
-    unsafe { (lower().cache_size)(ours(cache).lower, pages) }
+    unsafe { of_pages(|| (lower().cache_size)(ours(cache).lower, pages)) }
 }
 
 unsafe extern "C" fn page_count(cache: *mut sqlite3_pcache) -> c_int {
@@ -250,7 +251,7 @@ unsafe extern "C" fn fetch(
             // The snapshot is the one before, which so contains these commits, too.
             cache.sequence = cache.sequence.max(sequence);
         }
-        cache.fetch_current(pgno, how)
+        of_pages(|| cache.fetch_current(pgno, how))
     }
 }
 
@@ -263,7 +264,7 @@ unsafe extern "C" fn unpin(
     unsafe {
         let cache = ours(cache);
         (*cache.note(page)).is_pinned = false;
-        (cache.unpin)(cache.lower, page, discard);
+        of_pages(|| (cache.unpin)(cache.lower, page, discard));
     }
 }
 
@@ -274,7 +275,7 @@ unsafe extern "C" fn rekey(
     new: c_uint,
 ) {
     // SAFETY: SQLite passes a cache of ours and a page of it.
-    unsafe { (lower().rekey)(ours(cache).lower, page, old, new) }
+    unsafe { of_pages(|| (lower().rekey)(ours(cache).lower, page, old, new)) }
 }
 
 unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
@@ -287,7 +288,7 @@ unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
             cache.sequence = sequence;
         }
         // SAFETY: as above.
-        _ => unsafe { (lower().truncate)(cache.lower, from) },
+        _ => unsafe { of_pages(|| (lower().truncate)(cache.lower, from)) },
     }
 }
 
@@ -295,14 +296,14 @@ unsafe extern "C" fn destroy(cache: *mut sqlite3_pcache) {
     // SAFETY: SQLite passes a cache of ours and does not use it again.
     unsafe {
         let cache = Box::from_raw(cache.cast::<Cache>());
-        (lower().destroy)(cache.lower);
+        of_pages(|| (lower().destroy)(cache.lower));
     }
 }
 
 unsafe extern "C" fn shrink(cache: *mut sqlite3_pcache) {
     match PROBE.get() {
         // SAFETY: SQLite passes a cache of ours.
-        Probe::Off => unsafe { (lower().shrink)(ours(cache).lower) },
+        Probe::Off => unsafe { of_pages(|| (lower().shrink)(ours(cache).lower)) },
         Probe::Awaits => PROBE.set(Probe::Found(cache.cast())),
         Probe::Found(_) => {}
     }

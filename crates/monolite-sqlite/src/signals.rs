@@ -229,6 +229,7 @@ impl Signals {
     /// A user's next statement is about to be prepared.
     #[inline]
     pub fn start_statement(&self) {
+        memory::start_preparing();
         self.is_running.store(false, Ordering::Relaxed);
         self.selects.store(0, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
@@ -285,6 +286,16 @@ impl Signals {
         if is_running { self.passes.load(Ordering::Relaxed) } else { 0 }
     }
 
+    /// How deep the expressions of the statement that is prepared can be; nothing when it runs. Each
+    /// `SELECT` that is put in the place of its name adds its own to those around it, and SQLite
+    /// has no more of them in each other than levels in an expression.
+    pub(crate) fn levels(&self) -> u64 {
+        let most = untrusted::EXPRESSION_LEVELS;
+        let is_running = self.is_running.load(Ordering::Relaxed);
+        let selects = if is_running { 0 } else { self.selects.load(Ordering::Relaxed).min(most) };
+        u64::from(selects) * u64::from(most)
+    }
+
     /// Lets the engine's own statements pass the authorizer while `run` runs.
     pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
         let _switch = Switch::turn_on(&self.engine_statement);
@@ -306,6 +317,11 @@ impl Signals {
         context: &AuthContext<'_>,
         overdue: &dyn Fn() -> bool,
     ) -> Authorization {
+        // Where SQL is not trusted, ANALYZE is refused whole.
+        if self.modules.is_none() && names::is_left_out(&context.action) {
+            self.add(Traits::STATISTICS);
+            return Authorization::Ignore;
+        }
         if self.engine_statement.load(Ordering::Relaxed) {
             return Authorization::Allow;
         }
@@ -317,11 +333,6 @@ impl Signals {
         self.add(Traits::of(&context.action, context.database_name));
         let untrusted = |action| {
             let modules = self.modules.as_deref()?;
-        // Where SQL is not trusted, ANALYZE is refused whole.
-        if self.modules.is_none() && names::is_left_out(&context.action) {
-            self.add(Traits::STATISTICS);
-            return Authorization::Ignore;
-        }
             if untrusted::changes_statistics_itself(action) {
                 self.is_sqlites_way.store(true, Ordering::Relaxed);
             }

@@ -35,6 +35,9 @@ pub struct Untrusted {
 /// of a query.
 pub(crate) const PROGRESS_INTERVAL: c_int = 20;
 
+/// Levels of an expression as it is written, and views or common table expressions in each other.
+pub(crate) const EXPRESSION_LEVELS: u32 = 100;
+
 /// Limits that are generous for SQL written by hand or by a library, and far below what SQLite
 /// allows; see <https://sqlite.org/c3ref/c_limit_attached.html>.
 const LIMITS: &[(c_int, c_int)] = &[
@@ -43,7 +46,7 @@ const LIMITS: &[(c_int, c_int)] = &[
     (ffi::SQLITE_LIMIT_COLUMN, 500),
     // A chain of 100 ORs has as many levels. It is the limit also of views in views, and the
     // planner takes time with the square of the product, during which nothing looks at the clock.
-    (ffi::SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (ffi::SQLITE_LIMIT_EXPR_DEPTH, EXPRESSION_LEVELS as c_int),
     (ffi::SQLITE_LIMIT_COMPOUND_SELECT, 100),
     // 6 MB of program.
     (ffi::SQLITE_LIMIT_VDBE_OP, 250_000),

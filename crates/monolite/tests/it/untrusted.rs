@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use monolite::{Database, Error, ErrorKind, Options, Untrusted, Value, rusqlite};
+use monolite_sim::clock::HandClock;
 
 use crate::patience::as_one_batch;
 
@@ -466,6 +467,46 @@ fn a_transaction_beyond_its_memory_fails_alone() {
     assert_starved(filling.wait().unwrap_err());
     let _ = (before.wait().unwrap(), after.wait().unwrap());
     assert_eq!(value(&db, "SELECT group_concat(id) FROM t").unwrap(), Value::Text("1,3".into()));
+}
+
+/// With a clock that stands still, nothing is late but what is foreseen.
+fn foreseen(limit: Duration, sql: &str) -> Option<Result<Value, ErrorKind>> {
+    let options = Options::new().read_time_limit(limit).clock(HandClock::new());
+    let db = open_with(options, Untrusted::new())?;
+    Some(value(&db, sql).map_err(|error| error.kind()))
+}
+
+#[test]
+fn a_statement_ends_before_walks_over_expressions_that_others_made_deep() {
+    let nested = |chained: usize, term: &str| {
+        let added = format!("{}x{}", format!("{term} + (").repeat(96), ")".repeat(96));
+        let mut sql = String::from("WITH v0(x) AS (SELECT value FROM json_each('[1]'))");
+        for number in 1..=chained {
+            sql += &format!(", v{number}(x) AS (SELECT {added} FROM v{})", number - 1);
+        }
+        sql + &format!(" SELECT x FROM v{chained}")
+    };
+    let limit = Duration::from_millis(500);
+    // Preparing it took 3.3 s, during which nothing looked at the clock.
+    let Some(deep) = foreseen(limit, &nested(97, "max(1,1,1,1,1,1,1,1)")) else { return };
+    assert_eq!(deep, Err(ErrorKind::Timeout));
+    assert_eq!(foreseen(limit, &nested(10, "max(1,2)")), Some(Ok(Value::Integer(1_921))));
+    assert_eq!(foreseen(limit, &nested(20, "1")), Some(Ok(Value::Integer(1_921))));
+}
+
+#[test]
+fn a_statement_ends_before_a_sort_of_long_rows_that_would_make_it_late() {
+    let sorted = |rows: u32, bytes: u32| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+             SELECT i FROM n ORDER BY printf('%.*c', {bytes}, 'a') || i COLLATE nocase"
+        )
+    };
+    let limit = Duration::from_millis(100);
+    let Some(long) = foreseen(limit, &sorted(5_000, 10_000)) else { return };
+    assert_eq!(long, Err(ErrorKind::Timeout));
+    assert_eq!(foreseen(limit, &sorted(500, 10_000)), Some(Ok(Value::Integer(1))));
+    assert_eq!(foreseen(limit * 4, &sorted(5_000, 10_000)), Some(Ok(Value::Integer(1))));
 }
 
 #[test]
