@@ -19,6 +19,7 @@
 mod cases;
 mod crowd;
 mod grammar;
+mod machine;
 #[cfg(test)]
 mod tests;
 mod victim;

@@ -3,13 +3,14 @@
 //!
 //! # Algorithm
 //! A case is what its seed draws: a way (write, read, interactive transaction), and its statements.
-//! Beside it a neighbour writes one row. Time counts for which the process had a core: the rest,
-//! which it waited for one, is the machine's ([`waited`]). What is late is tried again all the
-//! same, and is an escape when it is late each time. Every now and then a key is asked for
-//! that was stored, and one that was not.
+//! Beside it a neighbour writes one row. Time counts without what the machine took of it
+//! ([`machine`](super::machine)); what is late by that is an escape at once. So is a neighbour that
+//! is refused, unless the writer was held up for as long as the engine says it waits before it
+//! refuses ([`PATIENCE`]). Every now and then a key is asked for that was stored, and one that was
+//! not.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
@@ -17,6 +18,7 @@ use monolite::rusqlite::Connection;
 use monolite::{Database, Error, ErrorKind, Options, Tx, Untrusted};
 
 use super::grammar::{self, TABLES, WIDE};
+use super::machine::{Route, Start};
 use super::victim::{CASES, DIRECTORY, peak_kib, reset_peak};
 use crate::child::{say, variable};
 use crate::torture::differential::Statements;
@@ -40,8 +42,9 @@ const GROWTH_KIB: u64 = (MEMORY >> 10) + 32 * 1_024;
 /// Cases after which the keys are looked at, and the database is a new one.
 const ROUND: usize = 25;
 
-/// How often what was late is tried.
-const TRIES: usize = 3;
+/// How long a closure may hold the writer before the engine refuses who waits for it: the limit and
+/// 250 ms (`watchdog`).
+const PATIENCE: Duration = LIMIT.saturating_add(Duration::from_millis(250));
 
 /// What was seen of a case.
 #[derive(Default)]
@@ -49,9 +52,11 @@ struct Seen {
     /// The slowest of its statements, and of its neighbour's.
     slowest: Duration,
     neighbour: Duration,
+    /// The slowest of its statements by the clock, which the engine goes by.
+    on_the_clock: Duration,
     grown_kib: u64,
-    /// The neighbour's failure: on a busy machine it can be told that the writer is stuck.
-    refused: Option<String>,
+    /// How the neighbour failed.
+    failed: Option<(ErrorKind, String)>,
     wrong: Vec<String>,
 }
 
@@ -73,11 +78,11 @@ pub(in crate::torture) fn play() -> Result<()> {
         let (last, others) = seeds.split_last().context("a round has a case")?;
         for seed in others {
             say(&format!("case {seed}"));
-            tell(&crowd.attempt(seed.parse()?)?);
+            tell(&crowd.attempt(seed.parse()?));
             say("done");
         }
         say(&format!("case {last}"));
-        tell(&crowd.attempt(last.parse()?)?);
+        tell(&crowd.attempt(last.parse()?));
         tell(&afterwards(crowd.db, Path::new(&path))?);
         say("done");
     }
@@ -121,30 +126,9 @@ fn pay(db: &Database, key: &str) -> Result<(bool, Vec<u8>), Error> {
 }
 
 impl Crowd {
-    /// Runs the case of a seed, again when it was late, and says what is wrong with it.
-    fn attempt(&self, seed: u64) -> Result<Vec<String>> {
-        let most = LIMIT * 2 + self.slack;
-        let patience = most + LIMIT + self.slack;
-        let mut seen = Seen::default();
-        for _ in 0..TRIES {
-            seen = self.run(seed);
-            let is_late = seen.slowest > most || seen.neighbour > patience;
-            if !is_late && seen.grown_kib <= GROWTH_KIB && seen.refused.is_none() {
-                break;
-            }
-        }
-        let mut wrong = seen.wrong;
-        wrong.extend(seen.refused);
-        if seen.slowest > most {
-            wrong.push(format!("a statement ended after {:.1?}", seen.slowest));
-        }
-        if seen.neighbour > patience {
-            wrong.push(format!("a neighbour waited {:.1?}", seen.neighbour));
-        }
-        if seen.grown_kib > GROWTH_KIB {
-            wrong.push(format!("the process grew by {} KiB", seen.grown_kib));
-        }
-        Ok(wrong)
+    /// Runs the case of a seed, and says what is wrong with it.
+    fn attempt(&self, seed: u64) -> Vec<String> {
+        self.run(seed).judged(self.slack)
     }
 
     /// The statements of a seed.
@@ -168,7 +152,7 @@ impl Crowd {
             let neighbour = scope.spawn(|| {
                 // Behind the attack.
                 std::thread::sleep(Duration::from_millis(5));
-                let start = Start::now();
+                let start = Start::now(Route::Writer);
                 let wrote = db.write(|tx| tx.execute("UPDATE bystander SET n = n + 1", ())).wait();
                 (start.elapsed(), wrote)
             });
@@ -180,7 +164,7 @@ impl Crowd {
             let (time, wrote) = neighbour.join().expect("a neighbour does not panic");
             seen.neighbour = time;
             if let Err(error) = wrote {
-                seen.refused = Some(format!("a neighbour failed: {error:.300}"));
+                seen.failed = Some((error.kind(), error.to_string()));
             }
         });
         seen.grown_kib = peak_kib().saturating_sub(before);
@@ -188,38 +172,39 @@ impl Crowd {
     }
 }
 
-/// When something began, and how long the process had waited for cores by then.
-#[derive(Clone, Copy)]
-struct Start {
-    at: Instant,
-    waited: Duration,
-}
-
-impl Start {
-    fn now() -> Start {
-        Start { at: Instant::now(), waited: waited() }
-    }
-
-    /// How long that took without what was waited for cores.
-    fn elapsed(self) -> Duration {
-        self.at.elapsed().saturating_sub(waited().saturating_sub(self.waited))
-    }
-}
-
-/// How long the threads of this process have waited for a core, all together; zero where the
-/// system does not tell.
-fn waited() -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanos = tasks.filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanos.sum())
-}
-
 impl Seen {
+    /// What is wrong with it.
+    fn judged(self, slack: Duration) -> Vec<String> {
+        let most = LIMIT * 2 + slack;
+        let mut wrong = self.wrong;
+        let may_refuse = self.on_the_clock > PATIENCE;
+        if let Some((kind, error)) = self.failed
+            && !(may_refuse && kind == ErrorKind::Overloaded)
+        {
+            wrong.push(format!("a neighbour failed: {error:.300}"));
+        }
+        if self.slowest > most {
+            wrong.push(format!("a statement ended after {:.1?}", self.slowest));
+        }
+        // It waits for one statement, and then for its own turn.
+        if self.neighbour > most + slack {
+            wrong.push(format!("a neighbour waited {:.1?}", self.neighbour));
+        }
+        if self.grown_kib > GROWTH_KIB {
+            wrong.push(format!("the process grew by {} KiB", self.grown_kib));
+        }
+        if !wrong.is_empty() {
+            let (slowest, clock) = (self.slowest, self.on_the_clock);
+            wrong.push(format!(
+                "its slowest statement took {slowest:.1?}, {clock:.1?} by the clock"
+            ));
+        }
+        wrong
+    }
+
     fn note<T>(&mut self, start: Start, ended: &Result<T, Error>) {
         self.slowest = self.slowest.max(start.elapsed());
+        self.on_the_clock = self.on_the_clock.max(start.on_the_clock());
         let bad =
             [ErrorKind::Internal, ErrorKind::Corrupt, ErrorKind::Poisoned, ErrorKind::Storage];
         if let Err(error) = ended
@@ -232,7 +217,7 @@ impl Seen {
 
 fn write(db: &Database, statements: &[String], seen: &mut Seen) {
     for sql in statements {
-        let start = Start::now();
+        let start = Start::now(Route::Writer);
         let sql = sql.clone();
         seen.note(start, &db.write(move |tx| drain(tx, &sql)).wait());
     }
@@ -240,7 +225,7 @@ fn write(db: &Database, statements: &[String], seen: &mut Seen) {
 
 fn read(db: &Database, statements: &[String], seen: &mut Seen) {
     for sql in statements {
-        let start = Start::now();
+        let start = Start::now(Route::Caller);
         seen.note(start, &db.read(|tx| drain(tx, sql)).wait());
     }
 }
@@ -259,14 +244,14 @@ fn drain(tx: &Tx<'_>, sql: &str) -> Result<(), Error> {
 fn transact(db: &Database, statements: &[String], seen: &mut Seen) {
     let Ok(tx) = db.transaction() else { return };
     for sql in statements {
-        let start = Start::now();
+        let start = Start::now(Route::Caller);
         let ended = match sql.contains(";\n") {
             true => tx.execute_batch(sql).wait().map(drop),
             false => tx.query_map(sql, (), |_| Ok(())).wait().map(drop),
         };
         seen.note(start, &ended);
     }
-    let start = Start::now();
+    let start = Start::now(Route::Writer);
     seen.note(start, &tx.commit().wait());
 }
 
@@ -289,4 +274,32 @@ fn afterwards(db: Database, path: &Path) -> Result<Vec<String>> {
     std::fs::remove_file(path)?;
     ensure!(!path.exists(), "the database is still there");
     Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_late_is_an_escape_at_once_and_a_refusal_only_before_its_time() {
+        let slack = Duration::from_millis(100);
+        let (on_time, late) = (LIMIT * 2, LIMIT * 2 + 3 * slack);
+        let refused = || Some((ErrorKind::Overloaded, "held up".into()));
+        let seen = |slowest, on_the_clock, neighbour, failed| Seen {
+            slowest,
+            on_the_clock,
+            neighbour,
+            failed,
+            ..Seen::default()
+        };
+        let is_wrong = |seen: Seen| !seen.judged(slack).is_empty();
+        assert!(!is_wrong(seen(on_time, late, on_time, refused())));
+        assert!(is_wrong(seen(late, late, on_time, None)));
+        assert!(is_wrong(seen(on_time, on_time, late, None)));
+        assert!(is_wrong(seen(LIMIT, LIMIT, LIMIT, refused())));
+        let broken = Some((ErrorKind::Storage, "broken".into()));
+        assert!(is_wrong(seen(on_time, late, on_time, broken)));
+        assert!(is_wrong(Seen { grown_kib: GROWTH_KIB + 1, ..Seen::default() }));
+        assert!(!is_wrong(Seen::default()));
+    }
 }
