@@ -83,6 +83,36 @@ fn a_statement_dropped_half_way_ends_it() {
     eventually("it is closed", || db.stats().open_transactions == 0);
 }
 
+/// A transaction went on behind a statement that had not been run, when that one was given up while
+/// it waited for room in the queue.
+#[test]
+fn a_statement_dropped_before_a_full_queue_ends_it() {
+    let (_directory, db) = accounts(Options::new().readers(1).queue_capacity(1));
+    let (running, queued) = (db.transaction().unwrap(), db.transaction().unwrap());
+    let tx = db.transaction().unwrap();
+    tx.execute(ADD, (1, 10)).wait().unwrap();
+    let gate = Arc::new(Gate::default());
+    let stop = Arc::clone(&gate);
+    let mut runs = running.query_row(BALANCE, [1], move |row| {
+        stop.pass();
+        row.get::<_, i64>(0)
+    });
+    assert!(poll_once(&mut runs).is_pending());
+    eventually("the only thread has it", || gate.arrivals() > 0);
+    let mut waits = queued.query_row(BALANCE, [1], |row| row.get::<_, i64>(0));
+    assert!(poll_once(&mut waits).is_pending());
+    let mut given_up = tx.execute(ADD, (1, 20));
+    assert!(poll_once(&mut given_up).is_pending());
+    drop(given_up);
+    ended(&tx, ErrorKind::Aborted);
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Aborted);
+    gate.open();
+    // The others are what they were.
+    assert_eq!(smol::block_on(runs).unwrap(), 100);
+    assert_eq!(smol::block_on(waits).unwrap(), 100);
+    assert_eq!(balance(&db, 1), 100);
+}
+
 #[test]
 fn a_panic_in_a_closure_that_maps_rows_ends_it() {
     let (_directory, db) = accounts(Options::new());
