@@ -26,7 +26,9 @@ use monolite::{Database, Error, ErrorKind, Options, Write};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::Cgroup;
-use super::{CAPACITY, MAX_BATCH, PAYLOAD, READER_CACHE, WAL_LIMIT, WRITER_CACHE};
+use super::{
+    CAPACITY, LEAST_OFFERED, MAX_BATCH, NOT_OFFERED, PAYLOAD, READER_CACHE, WAL_LIMIT, WRITER_CACHE,
+};
 use crate::child::{say, variable};
 
 /// How many times the sustained rate is offered.
@@ -60,6 +62,8 @@ pub(super) struct Figures {
     pub(super) slowest: f64,
     /// Transactions offered a second under overload.
     pub(super) offered: f64,
+    /// How many times the peak before it was offered in the round in which that was least.
+    pub(super) least_times: f64,
     /// Offers refused with `Overloaded`.
     pub(super) refused: u64,
     /// Offers refused with anything else, and admitted transactions that failed.
@@ -80,6 +84,8 @@ pub(super) struct Figures {
     pub(super) longest_ns: u64,
     /// What the engine spends on a refusal, in nanoseconds.
     pub(super) refusal_ns: u64,
+    /// What half of the offers under overload took at most, whatever the answer, in nanoseconds.
+    pub(super) offer_ns: u64,
     /// `VmHWM` of the child: most memory it held, its program's pages included.
     pub(super) high_water_bytes: u64,
     /// Most memory of its cgroup that was no page cache; 0 without one.
@@ -163,8 +169,14 @@ pub(super) fn flood() -> Result<()> {
         while start.elapsed() < FLOOD && status("VmRSS") <= limit {
             thread::sleep(GLANCE);
         }
-        let held = status("VmRSS");
-        say(&format!("{} {held}", if held > limit { "exceeded" } else { "within" }));
+        let (held, offered) = (status("VmRSS"), shared.offered.load(Ordering::Relaxed));
+        let wanted = rate as f64 * start.elapsed().as_secs_f64() * LEAST_OFFERED;
+        let word = match held > limit {
+            true => "exceeded ",
+            false if (offered as f64) < wanted => NOT_OFFERED,
+            false => "within ",
+        };
+        say(&format!("{word}{held}"));
         // There is nothing to tidy up, and what waits would take long to be done.
         std::process::exit(0)
     })
@@ -200,7 +212,8 @@ fn create(db: &Database) -> Result<()> {
 fn rounds(shared: &Shared, seconds: u64, cgroup: Option<&Cgroup>) -> Figures {
     let count = (seconds / 4).clamp(1, 5);
     let saturated = Duration::from_secs_f64(seconds as f64 / count as f64 / 4.0);
-    let mut figures = Figures { slowest: f64::INFINITY, ..Figures::default() };
+    let most = f64::MAX;
+    let mut figures = Figures { slowest: most, least_times: most, ..Figures::default() };
     let (mut peaks, mut goods, mut offers) = (Vec::new(), Vec::new(), Vec::new());
     // The first transactions find cold caches and an empty WAL.
     round(shared, 0, saturated.min(Duration::from_secs(1)), cgroup, &mut figures);
@@ -212,6 +225,7 @@ fn rounds(shared: &Shared, seconds: u64, cgroup: Option<&Cgroup>) -> Figures {
         goods.push(goodput);
         offers.push(offered);
         figures.slowest = figures.slowest.min(goodput);
+        figures.least_times = figures.least_times.min(offered / peak.max(1.0));
     }
     figures.peak = mean(&peaks);
     figures.goodput = mean(&goods);
@@ -256,6 +270,8 @@ struct Tally {
     latency: Histogram<u64>,
     timed: u64,
     time: Duration,
+    /// What `try_write` took, of one offer in [`TIMED`].
+    offers: Histogram<u64>,
 }
 
 struct Generator<'a> {
@@ -268,15 +284,16 @@ struct Generator<'a> {
 
 impl<'a> Generator<'a> {
     fn new(number: usize, db: &'a Database, shared: &'a Shared) -> Generator<'a> {
-        let latency = Histogram::new(3).expect("three significant digits are valid");
+        let histogram = || Histogram::new(3).expect("three significant digits are valid");
         let tally = Tally {
             admitted: 0,
             acknowledged: 0,
             wrong: 0,
             first_wrong: None,
-            latency,
+            latency: histogram(),
             timed: 0,
             time: Duration::ZERO,
+            offers: histogram(),
         };
         Generator { number, db, shared, in_flight: VecDeque::new(), tally }
     }
@@ -313,7 +330,12 @@ impl<'a> Generator<'a> {
         let payload = vec![next as u8; PAYLOAD];
         let body = move |tx: &monolite::Tx<'_>| put(tx, generator, next, &payload);
         let start = Instant::now();
-        match self.db.try_write(body) {
+        let offered = self.db.try_write(body);
+        let is_timed = is_overload && number.is_multiple_of(TIMED);
+        if is_timed {
+            let _ = self.tally.offers.record(nanoseconds(start.elapsed()));
+        }
+        match offered {
             Ok(write) => {
                 self.tally.admitted = next;
                 self.in_flight.push_back((start, is_overload, write));
@@ -321,7 +343,7 @@ impl<'a> Generator<'a> {
             }
             Err(error) if error.kind() == ErrorKind::Overloaded => {
                 self.shared.refused.fetch_add(u64::from(is_overload), Ordering::Relaxed);
-                if number.is_multiple_of(TIMED) {
+                if is_timed {
                     self.tally.timed += 1;
                     self.tally.time += start.elapsed();
                 }
@@ -337,9 +359,8 @@ impl<'a> Generator<'a> {
         while let Some((start, is_overload, write)) = self.in_flight.front_mut() {
             let Poll::Ready(result) = Pin::new(write).poll(&mut context) else { break };
             if *is_overload {
-                let latency = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 // It grows as it must; an hour's latency would be some kilobytes.
-                let _ = self.tally.latency.record(latency);
+                let _ = self.tally.latency.record(nanoseconds(start.elapsed()));
             }
             self.in_flight.pop_front();
             match result {
@@ -358,6 +379,10 @@ impl<'a> Generator<'a> {
     }
 }
 
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn put(tx: &monolite::Tx<'_>, generator: usize, number: u64, payload: &[u8]) -> Result<(), Error> {
     let (generator, number) = (generator as i64, number as i64);
     let step = "UPDATE chain SET last = ?2 WHERE generator = ?1 AND last = ?2 - 1";
@@ -370,10 +395,12 @@ fn put(tx: &monolite::Tx<'_>, generator: usize, number: u64, payload: &[u8]) -> 
 }
 
 fn add(figures: &mut Figures, tallies: &[Tally]) -> Result<()> {
-    let mut latency: Histogram<u64> = Histogram::new(3).context("three digits are valid")?;
+    let histogram = || Histogram::<u64>::new(3).context("three digits are valid");
+    let (mut latency, mut offers) = (histogram()?, histogram()?);
     let (mut timed, mut time, mut admitted) = (0, Duration::ZERO, 0);
     for tally in tallies {
         latency.add(&tally.latency).context("the histograms are of one shape")?;
+        offers.add(&tally.offers).context("the histograms are of one shape")?;
         figures.acknowledged += tally.acknowledged;
         figures.wrong += tally.wrong;
         figures.first_wrong = figures.first_wrong.take().or(tally.first_wrong.clone());
@@ -385,6 +412,7 @@ fn add(figures: &mut Figures, tallies: &[Tally]) -> Result<()> {
     figures.wrong += unanswered;
     figures.p50_ns = latency.value_at_quantile(0.5);
     figures.p99_ns = latency.value_at_quantile(0.99);
+    figures.offer_ns = offers.value_at_quantile(0.5);
     figures.refusal_ns =
         u64::try_from(time.as_nanos() / u128::from(timed.max(1))).unwrap_or(u64::MAX);
     Ok(())
