@@ -1,5 +1,5 @@
-//! Owns a connection opened for one role: its flags, its pragmas, its hooks, and the engine's own
-//! statements on it (transactions, savepoints, checkpoints).
+//! Owns a connection opened for one role, and the engine's own statements on it (transactions,
+//! savepoints, checkpoints).
 //!
 //! # Invariants
 //! - Only [`Connection::commit`] can commit: the commit hook turns every other commit (an
@@ -18,39 +18,38 @@
 //! for no mutex.
 //!
 //! # Not here
-//! What only overlays do: `overlay`.
+//! How it is opened: `opening`. What only overlays do: `overlay`.
 
 mod budget;
 mod cached;
 mod figures;
 mod keys;
+mod opening;
 mod schema;
 mod setup;
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use budget::MemoryLimit;
 use cached::CachedPasses;
+use opening::Hooks;
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
-use rusqlite::hooks::AuthContext;
 use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 
 use crate::counts::Counts;
 use crate::like;
 use crate::look::Look;
-use crate::overlay::{self, OverlayState};
+use crate::overlay::OverlayState;
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::signals::{Signals, Traits};
 use crate::stack::Stack;
 use crate::statements::{Own, Prepared};
-use crate::surroundings;
 use crate::untrusted::{self, Untrusted};
 use crate::vfs::WalControl;
 
@@ -110,9 +109,6 @@ pub struct Settings {
 ///
 /// At about 10 ns an instruction this is every 10 µs, and the call (one clock read) costs 0.3 %.
 const PROGRESS_INTERVAL: c_int = 1_000;
-
-/// Prepared statements kept by a connection; more than most applications have.
-const STATEMENT_CACHE: usize = 256;
 
 /// Which checkpoint to run, see <https://sqlite.org/c3ref/wal_checkpoint_v2.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +187,8 @@ pub struct Connection {
     has_changed_schema: Cell<bool>,
     /// Whether nobody else changes the database.
     is_only_writer: bool,
+    /// Whether there was no WAL before it was opened.
+    is_wal_new: bool,
     control: Option<Arc<WalControl>>,
     keeps_pages: bool,
     /// The number of a commit that the open transaction sees, with all before it.
@@ -203,35 +201,55 @@ impl Connection {
     /// A writer switches the database to WAL mode.
     ///
     /// # Errors
-    /// Those of SQLite: not a database, cannot open, locked by another process.
+    /// Those of SQLite: not a database, cannot open, locked by another process; `SQLITE_ERROR` when
+    /// the file is of a format that this SQLite does not know, or only reads.
     pub fn open(path: &Path, role: Role, settings: &Settings) -> Result<Connection> {
-        let mut inner = rusqlite::Connection::open_with_flags_and_vfs(
-            path,
-            setup::open_flags(role),
-            settings.vfs.as_str(),
-        )?;
-        setup::reserve_lookaside(&inner)?;
-        if role == Role::Overlay {
-            overlay::check_vfs(&inner)?;
+        let mut inner = opening::open(path, role, settings)?;
+        let hooks = opening::set_up(&mut inner, role, settings)?;
+        Connection::new(inner, hooks, role, settings)
+    }
+
+    /// As [`Connection::open`] for the writer. When that fails, no WAL stays that was not there
+    /// before, and `tidy` is run, to remove what else was made for the open; both while the
+    /// database is locked, so that they are nobody else's.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub fn open_writer(
+        path: &Path,
+        settings: &Settings,
+        tidy: impl FnOnce(),
+    ) -> Result<Connection> {
+        let is_wal_new = !opening::has_wal(path);
+        let mut inner = opening::open(path, Role::Writer, settings)?;
+        match opening::set_up(&mut inner, Role::Writer, settings) {
+            Ok(hooks) => {
+                let mut connection = Connection::new(inner, hooks, Role::Writer, settings)?;
+                connection.is_wal_new = is_wal_new;
+                Ok(connection)
+            }
+            Err(error) => {
+                opening::give_up(&inner, is_wal_new, tidy);
+                Err(error)
+            }
         }
-        inner.busy_timeout(settings.busy_timeout)?;
-        inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-        setup::harden(&inner)?;
-        if role == Role::Writer && settings.reserved_bytes != 0 {
-            setup::reserve_bytes(&inner, settings.reserved_bytes)?;
-        }
-        setup::set_pragmas(&inner, role, settings)?;
-        surroundings::replace_on(&inner)?;
-        let counts = Counts::install(&inner)?;
+    }
+
+    /// Closes a writer that was just opened and cannot be used, as [`Connection::open_writer`] does
+    /// when it fails.
+    pub fn give_up(self, tidy: impl FnOnce()) {
+        opening::give_up(self.raw(), self.is_wal_new, tidy);
+    }
+
+    fn new(
+        inner: rusqlite::Connection,
+        hooks: Hooks,
+        role: Role,
+        settings: &Settings,
+    ) -> Result<Connection> {
+        let Hooks { signals, counts, look, stack } = hooks;
         let profile = settings.untrusted.as_ref();
-        let signals = Arc::new(Signals::new(profile.map(|it| it.modules.clone())));
-        let look = Arc::new(Look::new(&settings.overdue, &signals));
-        if let Some(profile) = profile {
-            untrusted::apply(&inner, profile, &look)?;
-        }
         let is_untrusted = profile.is_some();
-        let stack = is_untrusted.then(Stack::new).transpose().map_err(no_stack)?;
-        install_hooks(&mut inner, &signals, &settings.overdue)?;
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
         let prepared = Prepared::new(inner, role != Role::Reader);
         let progress_interval =
@@ -254,6 +272,7 @@ impl Connection {
             virtual_tables: Cell::new(None),
             may_have_virtual_tables: Cell::new(None),
             is_only_writer: role == Role::Writer && settings.control.is_some(),
+            is_wal_new: false,
             has_changed_schema: Cell::new(false),
             has_begun: Cell::new(false),
             has_marked_functions: Cell::new(false),
@@ -681,23 +700,4 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.revoker.disconnect();
     }
-}
-
-fn no_stack(error: io::Error) -> rusqlite::Error {
-    let text = format!("no address space for the stack of the profile for untrusted SQL: {error}");
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
-}
-
-fn install_hooks(
-    connection: &mut rusqlite::Connection,
-    signals: &Arc<Signals>,
-    overdue: &Overdue,
-) -> Result<()> {
-    let flags = Arc::clone(signals);
-    connection.commit_hook(Some(move || !flags.may_commit()))?;
-    let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
-    connection.authorizer(Some(move |context: AuthContext<'_>| {
-        flags.authorize(&context, &|| overdue(Duration::ZERO))
-    }))?;
-    Ok(())
 }

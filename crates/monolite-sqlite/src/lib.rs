@@ -13,6 +13,7 @@ mod connection;
 mod counts;
 mod fletcher;
 mod forks;
+mod format;
 mod functions;
 mod holder;
 mod like;

@@ -59,6 +59,7 @@ pub use lower::{
     Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,
     sync_database,
 };
+pub(crate) use lower::{read_database, with_database_locked};
 pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, header_in};
 #[cfg(test)]
 pub(crate) use overlay::{BROKEN, Rule};

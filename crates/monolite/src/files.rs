@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite_sqlite::rusqlite::ffi;
+use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::vfs::{
     ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Storage, Vfs,
     WalControl,
@@ -144,22 +144,16 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
     let refusal = if lacks_checksums { Some(no_checksums(&path)) } else { names_refused(&writer) };
     if let Some(refusal) = refusal {
-        hold.inspect(|hold| hold.remove());
-        writer.remove_wal_on_close()?;
+        remove_companions((hold.as_deref(), &writer));
         return Err(refusal);
     }
-    let fail = |error: io::Error| io_error(&path, &error);
     registration.is_database();
-    sync_directory(&path, storage.as_ref()).map_err(fail)?;
-    let wal_file = WalFile::open(&path, storage, Arc::clone(&wal), is_exclusive).map_err(fail)?;
-    let wal_file = Arc::new(wal_file);
-    opener.watch(&wal_file);
-    let cache_kib = options.reader_cache_bytes >> 10;
-    let readers = (0..options.readers).map(|_| opener.reader(cache_kib)).collect::<Result<_>>()?;
-    let (checkpointer, _) =
-        opener.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| opener.name(e))?;
+    let cleaned = (hold.as_deref(), &writer);
+    let Beside { wal_file, readers, checkpointer } =
+        opener.open_beside(storage, &wal).inspect_err(|_| remove_companions(cleaned))?;
     let opener = Arc::new(opener);
     let more = Arc::clone(&opener);
+    let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
     let sessions = session_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
@@ -178,6 +172,14 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         wal_frames_discarded,
         files: Files { hold, vfs, overlays, registration, temporary },
     })
+}
+
+/// Has a database that is not opened after all leave nothing beside its file, behind which
+/// everything is in it.
+fn remove_companions((hold, writer): (Option<&Hold>, &Connection)) {
+    hold.into_iter().for_each(Hold::remove);
+    // Files that stay do no harm.
+    let _ = writer.remove_wal_on_close();
 }
 
 /// What opens the connections of interactive transactions. The first overlay is tested; where they
@@ -269,6 +271,13 @@ struct Recovered {
     wal_frames_discarded: u64,
 }
 
+/// What there is beside the writer.
+struct Beside {
+    wal_file: Arc<WalFile>,
+    readers: Vec<Reader>,
+    checkpointer: Connection,
+}
+
 /// Opens connections of one database, at any time of its life.
 struct Opener {
     options: Options,
@@ -311,6 +320,16 @@ impl Opener {
         role: Role,
         cache_kib: u64,
     ) -> Result<(Connection, Arc<Deadline>)> {
+        self.opened(vfs, cache_kib, |settings| Connection::open(&self.path, role, settings))
+    }
+
+    /// What `open` opens, and the deadline of what is run on it.
+    fn opened(
+        &self,
+        vfs: &str,
+        cache_kib: u64,
+        open: impl FnOnce(&Settings) -> rusqlite::Result<Connection>,
+    ) -> Result<(Connection, Arc<Deadline>)> {
         let deadline = Deadline::new(Arc::clone(&self.options.clock));
         let watched = Arc::clone(&deadline);
         let settings = Settings {
@@ -327,7 +346,7 @@ impl Opener {
             control: self.control.clone(),
         };
         self.check_files()?;
-        let connection = Connection::open(&self.path, role, &settings)?;
+        let connection = open(&settings)?;
         self.check_files()?;
         Ok((connection, deadline))
     }
@@ -349,24 +368,19 @@ impl Opener {
 
     fn try_writer(&self, hold: Option<&Hold>) -> Result<Recovered> {
         let cache_kib = self.options.writer_cache_bytes >> 10;
-        let opened = self.open(Role::Writer, cache_kib);
-        let (connection, deadline) = opened.map_err(|error| self.not_opened(hold, error))?;
+        let tidy = || hold.into_iter().for_each(Hold::undo);
+        let open = |settings: &Settings| Connection::open_writer(&self.path, settings, tidy);
+        let opened = self.opened(&self.vfs, cache_kib, open);
+        let (connection, deadline) = opened.map_err(|error| not_opened(hold, error))?;
         let recovered = self.recover(&connection);
-        if recovered.is_err() {
-            hold.into_iter().for_each(Hold::remove);
-        }
-        Ok(Recovered { connection, deadline, wal_frames_discarded: recovered? })
-    }
-
-    fn not_opened(&self, hold: Option<&Hold>, error: Error) -> Error {
-        let Some(hold) = hold else { return error };
-        if error.extended_code() == Some(ffi::SQLITE_NOTADB) {
-            // No SQLite goes on to the second file of what is no database.
-            hold.remove();
-        }
-        match hold.take_failure() {
-            Some(failure) => error.context(format!("{}: {failure}", hold.path().display())),
-            None => error,
+        match recovered {
+            Ok(wal_frames_discarded) => {
+                Ok(Recovered { connection, deadline, wal_frames_discarded })
+            }
+            Err(error) => {
+                connection.give_up(tidy);
+                Err(error)
+            }
         }
     }
 
@@ -393,6 +407,22 @@ impl Opener {
             Leftover::Frames(discarded) => Ok(discarded),
             Leftover::DamagedHeader => Err(damaged_wal(&self.path)),
         }
+    }
+
+    /// Opens what there is beside the writer.
+    fn open_beside(&self, storage: Arc<dyn Storage>, wal: &Arc<WalControl>) -> Result<Beside> {
+        let fail = |error: io::Error| io_error(&self.path, &error);
+        let is_exclusive = self.options.sharing == Sharing::Exclusive;
+        sync_directory(&self.path, storage.as_ref()).map_err(fail)?;
+        let wal_file = WalFile::open(&self.path, storage, Arc::clone(wal), is_exclusive);
+        let wal_file = Arc::new(wal_file.map_err(fail)?);
+        self.watch(&wal_file);
+        let cache_kib = self.options.reader_cache_bytes >> 10;
+        let readers = (0..self.options.readers).map(|_| self.reader(cache_kib));
+        let readers = readers.collect::<Result<_>>()?;
+        let (checkpointer, _) =
+            self.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| self.name(e))?;
+        Ok(Beside { wal_file, readers, checkpointer })
     }
 
     fn reader(&self, cache_kib: u64) -> Result<Reader> {
@@ -423,6 +453,14 @@ impl Opener {
             self.path.display()
         );
         Error::new(ErrorKind::Overloaded, message)
+    }
+}
+
+/// The error of an open, with what kept the second file from being locked, if that did.
+fn not_opened(hold: Option<&Hold>, error: Error) -> Error {
+    match hold.and_then(|hold| Some((hold.path(), hold.take_failure()?))) {
+        Some((path, failure)) => error.context(format!("{}: {failure}", path.display())),
+        None => error,
     }
 }
 

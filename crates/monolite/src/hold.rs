@@ -31,6 +31,8 @@ pub(crate) struct Hold {
 #[derive(Debug, Default)]
 struct State {
     locked: Option<File>,
+    /// Whether it was created for this.
+    is_new: bool,
     /// Why it could not be locked the last time.
     failure: Option<io::Error>,
 }
@@ -58,7 +60,8 @@ impl Hold {
         let mut state = self.state();
         if state.locked.is_none() {
             let file = self.open();
-            let locked = file.and_then(|file| {
+            let locked = file.and_then(|(file, is_new)| {
+                state.is_new |= is_new;
                 fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
                 Ok(file)
             });
@@ -71,11 +74,12 @@ impl Hold {
         Ok(())
     }
 
-    /// Opens the file, or creates it for the users that the database is for, as SQLite does.
-    fn open(&self) -> io::Result<File> {
+    /// Opens the file, or creates it for the users that the database is for, as SQLite does; tells
+    /// whether it was created.
+    fn open(&self) -> io::Result<(File, bool)> {
         let opened = File::options().read(true).write(true).open(&self.path);
         if !opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return opened;
+            return opened.map(|file| (file, false));
         }
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(&self.path)?;
@@ -83,13 +87,21 @@ impl Hold {
         file.set_permissions(like.permissions())?;
         // Only root can, and only root need.
         let _ = fchown(&file, Some(like.uid()), Some(like.gid()));
-        Ok(file)
+        Ok((file, true))
     }
 
     /// Why the file could not be locked, if it was that and nobody else has it locked.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         let failure = self.state().failure.take();
         failure.filter(|error| error.kind() != io::ErrorKind::WouldBlock)
+    }
+
+    /// Removes the file if it was created for this, and lets go of it then, for a database that
+    /// cannot be opened. The database must still be locked.
+    pub(crate) fn undo(&self) {
+        if self.state().is_new {
+            self.remove();
+        }
     }
 
     /// Removes the file and lets go of it. The database must still be locked.

@@ -165,13 +165,28 @@ fn canonical_at_any_length(path: &Path) -> Result<PathBuf> {
             return io_error(path, &error).context(format!("directory {}", directory.display()));
         }
         let message = format!(
-            "{} cannot be opened: the directory {} does not exist; create it first",
+            "{} cannot be opened: the directory {} does not exist; create it first{}",
             path.display(),
-            directory.display()
+            directory.display(),
+            taken_literally(path)
         );
         Error::new(ErrorKind::Storage, message)
     })?;
     Ok(directory.join(name))
+}
+
+/// What to do about a path that was meant for a shell, or for an SQLite that takes URIs.
+fn taken_literally(path: &Path) -> &'static str {
+    let path = path.as_os_str().as_encoded_bytes();
+    if path.starts_with(b"file:") {
+        return " (a path is taken literally, and file: URIs are not: give the path alone, and \
+                options by monolite::Options)";
+    }
+    if path.starts_with(b"~") {
+        return " (a path is taken literally, and ~ is what only a shell replaces: give the path of \
+                the home directory, as std::env::home_dir() has it)";
+    }
+    ""
 }
 
 /// Sees to it that no WAL or journal is thrown away because its database is not there: SQLite takes

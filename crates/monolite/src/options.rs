@@ -366,10 +366,14 @@ impl Options {
     /// Opens the database at `path`, and creates it where there is none.
     ///
     /// `":memory:"` opens a new empty database that is removed when it is closed, with the same
-    /// behaviour but for durability; it is meant for tests.
+    /// behaviour but for durability; it is meant for tests. Any other path is taken literally:
+    /// `file:shop.db?mode=ro` is the name of a file and no URI (what its parameters say are methods
+    /// of [`Options`]), and `~` is a directory of that name (the home directory is
+    /// [`std::env::home_dir`]).
     ///
     /// # Errors
-    /// `Invalid` for an option out of its range or a path that is open in this process already;
+    /// `Invalid` for an option out of its range, a path that is open in this process already, and a
+    /// file in a format that is newer than the SQLite in this program;
     /// `Overloaded` when another process holds the file (the message says which);
     /// `Storage` when the file or its directory cannot be used; `Corrupt` when it is no database.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {

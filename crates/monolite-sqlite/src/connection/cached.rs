@@ -26,7 +26,7 @@ use rusqlite::{CachedStatement, Result, StatementStatus};
 use super::Connection;
 
 /// Statements that are remembered; four times as many as are kept.
-const REMEMBERED: usize = 4 * super::STATEMENT_CACHE;
+const REMEMBERED: usize = 4 * super::opening::STATEMENT_CACHE;
 
 /// Passes over a value of the statements that are kept.
 #[derive(Default)]

@@ -403,20 +403,60 @@ impl<'a> Deletion<'a> {
 /// # Durability
 /// Every page written to the file before the call, by any connection, survives power loss.
 pub fn sync_database(connection: &rusqlite::Connection) -> rusqlite::Result<()> {
+    let sync = |file, methods: &ffi::sqlite3_io_methods| {
+        // SAFETY: `of_database` gives the methods of an open file.
+        unsafe { methods.xSync.expect("every file syncs")(file, ffi::SQLITE_SYNC_NORMAL) }
+    };
+    // A database in memory has no file.
+    Ok(of_database(connection, sync).map(|_| ())?)
+}
+
+/// Reads the start of the main database file of `connection`, past its page cache.
+///
+/// # Errors
+/// The SQLite result code of the failed read, also when the file is shorter.
+pub(crate) fn read_database(connection: &rusqlite::Connection, into: &mut [u8]) -> Result {
+    let length = c_int::try_from(into.len()).map_err(|_| IoError::READ)?;
+    let to = into.as_mut_ptr().cast();
+    let read = |file, methods: &ffi::sqlite3_io_methods| {
+        // SAFETY: `of_database` gives the methods of an open file, and `to` points to `length`
+        // bytes that are borrowed for as long as this.
+        unsafe { methods.xRead.expect("every file reads")(file, to, length, 0) }
+    };
+    if of_database(connection, read)? { Ok(()) } else { Err(IoError::SHORT_READ) }
+}
+
+/// Runs `run` while the main database file of `connection`, which has no transaction open and will
+/// have none again, is locked against all who want it for themselves; not at all where somebody
+/// else has it. The lock goes when the connection is closed.
+pub(crate) fn with_database_locked(connection: &rusqlite::Connection, run: impl FnOnce()) {
+    let lock = |file, methods: &ffi::sqlite3_io_methods| {
+        // SAFETY: `of_database` gives the methods of an open file.
+        unsafe { methods.xLock.expect("every file locks")(file, ffi::SQLITE_LOCK_SHARED) }
+    };
+    if of_database(connection, lock) == Ok(true) {
+        run();
+    }
+}
+
+/// Calls `call` with the main database file of `connection` and its methods; tells whether there is
+/// one.
+fn of_database(
+    connection: &rusqlite::Connection,
+    call: impl FnOnce(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods) -> c_int,
+) -> Result<bool> {
     let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
     // SAFETY: the handle is open for as long as `connection` is borrowed, and FILE_POINTER stores a
     // `sqlite3_file*` through its argument. The file is the connection's own: nothing else can use
     // it while this thread is here, as a `Connection` is not `Sync`.
-    let code = unsafe {
+    unsafe {
         let argument = (&raw mut file).cast();
         let op = ffi::SQLITE_FCNTL_FILE_POINTER;
         let code = ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), op, argument);
+        check(code)?;
         match file.as_ref().and_then(|file| file.pMethods.as_ref()) {
-            Some(methods) if code == ffi::SQLITE_OK => {
-                methods.xSync.expect("every file syncs")(file, ffi::SQLITE_SYNC_NORMAL)
-            }
-            _ => code,
+            Some(methods) => check(call(file, methods)).map(|()| true),
+            None => Ok(false),
         }
-    };
-    Ok(check(code)?)
+    }
 }

@@ -1,12 +1,15 @@
 //! Files and options that cannot be used: a clear error each, nothing lost, and all is well again
 //! once the cause is gone.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
-use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
+use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
+use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing, rusqlite};
 
 use crate::child::spawn;
 use monolite_sim::child::{Program, say, variable};
@@ -91,6 +94,14 @@ fn paths_that_cannot_be_a_database_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     assert!(refusal(&at("missing/db"), ErrorKind::Storage).contains("directory"));
+    for (path, advice) in [
+        ("file:/nowhere/monolite/db?mode=ro", "file: URIs are not"),
+        ("~/nowhere/monolite.db", "home_dir()"),
+    ] {
+        let told = refusal(Path::new(path), ErrorKind::Storage);
+        assert!(told.contains("taken literally") && told.contains(advice), "{told}");
+    }
+    assert!(!refusal(&at("missing/db"), ErrorKind::Storage).contains("literally"));
     assert!(refusal(directory.path(), ErrorKind::Invalid).contains("it is a directory"));
     make(&at("db"));
     fs::hard_link(at("db"), at("other")).unwrap();
@@ -182,6 +193,116 @@ fn a_file_that_is_no_database_is_corrupt_and_left_as_it_is() {
     refusal(&path, ErrorKind::Corrupt);
     assert_eq!(fs::read(&path).unwrap(), garbage);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+/// What is in the directory of `path`, and how long each is.
+fn listing(path: &Path) -> BTreeMap<OsString, u64> {
+    let entry = |it: io::Result<fs::DirEntry>| {
+        let it = it.unwrap();
+        (it.file_name(), it.metadata().unwrap().len())
+    };
+    fs::read_dir(path.parent().unwrap()).unwrap().map(entry).collect()
+}
+
+/// A file of plain SQLite with some bytes changed.
+fn plain_file(path: &Path, journal: &str, bytes: &[(usize, u8)]) {
+    for ending in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{ending}", path.display()));
+    }
+    let plain = rusqlite::Connection::open(path).unwrap();
+    let sql = format!("PRAGMA journal_mode = {journal}; CREATE TABLE t(x)");
+    plain.execute_batch(&sql).unwrap();
+    plain.close().unwrap();
+    let mut content = fs::read(path).unwrap();
+    bytes.iter().for_each(|(at, value)| content[*at] = *value);
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn a_file_of_a_newer_format_is_refused_by_its_number_and_nothing_is_left_beside_it() {
+    let newer: [(&[(usize, u8)], &str); 4] = [
+        (&[(18, 3)], "write version (byte 18) is 3, and 2 is the newest"),
+        (&[(19, 3)], "read version (byte 19) is 3, and 2 is the newest"),
+        (&[(18, 7), (19, 7)], "read version (byte 19) is 7, and 2 is the newest"),
+        (&[(47, 5)], "schema format (byte 44) is 5, and 4 is the newest"),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        for journal in ["DELETE", "WAL"] {
+            for (bytes, found) in newer {
+                plain_file(&path, journal, bytes);
+                let (before, content) = (listing(&path), fs::read(&path).unwrap());
+                let error = Options::new().sharing(sharing).open(&path).unwrap_err();
+                let told = error.to_string();
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{sharing:?} {journal}: {told}");
+                for words in [found, "open it with a newer SQLite", path.to_str().unwrap()] {
+                    assert!(told.contains(words), "{sharing:?} {journal}: {told}");
+                }
+                assert_eq!(listing(&path), before, "{sharing:?} {journal} {found}");
+                assert_eq!(fs::read(&path).unwrap(), content, "{sharing:?} {journal} {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refused_open_leaves_nothing_that_was_not_there() {
+    // The schema's root page is none; no page can have such a size; no database at all.
+    let damages: [&[(usize, u8)]; 3] = [&[(100, 77)], &[(16, 3)], &[(3, 0)]];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        for journal in ["DELETE", "WAL"] {
+            for damage in damages {
+                plain_file(&path, journal, damage);
+                let before = listing(&path);
+                let error = Options::new().sharing(sharing).open(&path).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                assert_eq!(listing(&path), before, "{sharing:?} {journal} {damage:?}: {error}");
+                // What was there stays.
+                fs::write(wal_beside(&path), "").unwrap();
+                fs::write(format!("{}-shm", path.display()), "").unwrap();
+                let before = listing(&path);
+                assert!(Options::new().sharing(sharing).open(&path).is_err());
+                let names = |of: BTreeMap<OsString, u64>| of.into_keys().collect::<Vec<_>>();
+                assert_eq!(names(listing(&path)), names(before), "{sharing:?} {damage:?}");
+            }
+        }
+    }
+}
+
+/// A storage whose directory cannot be synced, which is tried behind the recovery.
+struct NoDirectorySync(Direct);
+
+impl Storage for NoDirectorySync {
+    fn open(
+        &self,
+        kind: FileKind,
+        path: Option<&Path>,
+        lower: &mut LowerFile,
+    ) -> vfs::Result<Box<dyn File>> {
+        self.0.open(kind, path, lower)
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        Err(io::Error::other("on purpose"))
+    }
+}
+
+#[test]
+fn an_open_that_fails_behind_the_recovery_leaves_nothing_beside_the_file() {
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        plain_file(&path, "WAL", &[]);
+        let before = listing(&path);
+        let options = Options::new().sharing(sharing).storage(|it| Arc::new(NoDirectorySync(it)));
+        let error = options.open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+        assert_eq!(listing(&path), before, "{sharing:?}");
+        Options::new().sharing(sharing).open(&path).unwrap().close().unwrap();
+    }
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! Owns the opening of a connection for its role, with its hooks, and what is left when it fails.
+//!
+//! # Not here
+//! Its flags and SQLite's own settings: `setup`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::AuthContext;
+use rusqlite::{Result, ffi};
+
+use super::{Overdue, Role, Settings, setup};
+use crate::counts::Counts;
+use crate::look::Look;
+use crate::signals::Signals;
+use crate::stack::Stack;
+use crate::vfs::with_database_locked;
+use crate::{format, overlay, surroundings, untrusted};
+
+/// Prepared statements kept by a connection; more than most applications have.
+pub(super) const STATEMENT_CACHE: usize = 256;
+
+/// What the hooks of a connection share with its user.
+pub(super) struct Hooks {
+    pub(super) signals: Arc<Signals>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) look: Arc<Look>,
+    /// That of the profile for untrusted SQL.
+    pub(super) stack: Option<Stack>,
+}
+
+pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<rusqlite::Connection> {
+    rusqlite::Connection::open_with_flags_and_vfs(
+        path,
+        setup::open_flags(role),
+        settings.vfs.as_str(),
+    )
+}
+
+pub(super) fn set_up(
+    inner: &mut rusqlite::Connection,
+    role: Role,
+    settings: &Settings,
+) -> Result<Hooks> {
+    setup::reserve_lookaside(inner)?;
+    if role == Role::Overlay {
+        overlay::check_vfs(inner)?;
+    }
+    inner.busy_timeout(settings.busy_timeout)?;
+    inner.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    setup::harden(inner)?;
+    if role == Role::Writer && settings.reserved_bytes != 0 {
+        setup::reserve_bytes(inner, settings.reserved_bytes)?;
+    }
+    let set = setup::set_pragmas(inner, role, settings);
+    if role == Role::Writer {
+        format::check(inner, set)?
+    } else {
+        set?
+    }
+    surroundings::replace_on(inner)?;
+    let counts = Counts::install(inner)?;
+    let profile = settings.untrusted.as_ref();
+    let signals = Arc::new(Signals::new(profile.map(|it| it.modules.clone())));
+    let look = Arc::new(Look::new(&settings.overdue, &signals));
+    if let Some(profile) = profile {
+        untrusted::apply(inner, profile, &look)?;
+    }
+    let stack = profile.map(|_| Stack::new()).transpose().map_err(no_stack)?;
+    install_hooks(inner, &signals, &settings.overdue)?;
+    Ok(Hooks { signals, counts, look, stack })
+}
+
+/// Whether there is a file where the database at `path` has its WAL.
+pub(super) fn has_wal(path: &Path) -> bool {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    fs::symlink_metadata(Path::new(&name)).is_ok()
+}
+
+/// Has a writer that cannot be used leave nothing behind when it is closed, which must follow: runs
+/// `tidy`, unless somebody else has the database locked, and has a new WAL go.
+pub(super) fn give_up(inner: &rusqlite::Connection, is_wal_new: bool, tidy: impl FnOnce()) {
+    with_database_locked(inner, tidy);
+    if is_wal_new {
+        // SQLite sees to it that nobody else uses it. One that stays does no harm.
+        let _ = inner.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+    }
+}
+
+fn no_stack(error: io::Error) -> rusqlite::Error {
+    let text = format!("no address space for the stack of the profile for untrusted SQL: {error}");
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
+}
+
+fn install_hooks(
+    connection: &mut rusqlite::Connection,
+    signals: &Arc<Signals>,
+    overdue: &Overdue,
+) -> Result<()> {
+    let flags = Arc::clone(signals);
+    connection.commit_hook(Some(move || !flags.may_commit()))?;
+    let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        flags.authorize(&context, &|| overdue(Duration::ZERO))
+    }))?;
+    Ok(())
+}
