@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 pub enum Parameters {
     /// The first value is bound to `?1`.
     Positional(Vec<Value>),
-    /// Each value is bound to the parameter of that name, sigil included (`:id`, `@id`, `$id`).
+    /// Each value is bound to the parameter of that name, sigil included (`:id`, `@id`, `$id`); all
+    /// parameters of the statement must be named.
     Named(Vec<(String, Value)>),
 }
 
@@ -40,17 +41,30 @@ impl Parameters {
                     statement.raw_bind_parameter(i + 1, value)?;
                 }
             }
-            Parameters::Named(values) => {
-                for (name, value) in values {
-                    let Some(index) = statement.parameter_index(name)? else {
-                        return Err(rusqlite::Error::InvalidParameterName(name.clone()));
-                    };
-                    statement.raw_bind_parameter(index, value)?;
-                }
-            }
+            Parameters::Named(values) => bind_named(statement, values)?,
         }
         Ok(())
     }
+}
+
+/// Binds each value by its name. A parameter that is not named would be NULL, in a `WHERE` without
+/// a word.
+fn bind_named(statement: &mut Statement<'_>, values: &[(String, Value)]) -> rusqlite::Result<()> {
+    let mut is_bound = vec![false; statement.parameter_count()];
+    for (name, value) in values {
+        let Some(index) = statement.parameter_index(name)? else {
+            return Err(rusqlite::Error::InvalidParameterName(name.clone()));
+        };
+        statement.raw_bind_parameter(index, value)?;
+        is_bound[index - 1] = true;
+    }
+    let Some(missing) = is_bound.iter().position(|is_bound| !is_bound) else { return Ok(()) };
+    let index = missing + 1;
+    let name = statement.parameter_name(index);
+    let name = name.map_or_else(|| format!("number {index}, which has no name"), str::to_owned);
+    let text = format!("the statement has a parameter {name}, and no value is given for it");
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_RANGE);
+    Err(rusqlite::Error::SqliteFailure(code, Some(text)))
 }
 
 fn value_bytes(value: &Value) -> usize {

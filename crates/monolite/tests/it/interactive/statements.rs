@@ -1,6 +1,6 @@
 //! What the statements of an interactive transaction see and answer.
 
-use monolite::{ErrorKind, OptionalExtension, Options, named_params, params};
+use monolite::{ErrorKind, OptionalExtension, Options, ToSql, named_params, params};
 
 use super::{ADD, BALANCE, SET, accounts, balance};
 use crate::patience::as_one_batch;
@@ -59,6 +59,24 @@ fn every_method_answers_as_its_namesake_in_a_closure() {
     };
     assert_eq!(count("SELECT count(*) FROM fresh"), 2);
     assert_eq!(count("SELECT max(id) FROM entry"), 2);
+}
+
+/// A parameter without a value was NULL, and so was a condition upon it.
+#[test]
+fn a_parameter_that_is_not_named_is_refused_by_its_name() {
+    let (_directory, db) = accounts(Options::new());
+    let tx = db.transaction().unwrap();
+    let sql = "UPDATE account SET balance = :new WHERE id = :id";
+    for (sql, missing) in [(sql, "parameter :id,"), ("SELECT ?, :new", "parameter number 1,")] {
+        let error = tx.query_map(sql, named_params! {":new": 4}, |_| Ok(())).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(missing), "{error}");
+    }
+    assert_eq!(tx.execute(sql, named_params! {":id": 2, ":new": 4}).wait().unwrap(), 1);
+    let none: [(&str, &dyn ToSql); 0] = [];
+    assert_eq!(tx.execute("DELETE FROM account WHERE id = 9", &none).wait().unwrap(), 1);
+    tx.commit().wait().unwrap();
+    assert_eq!((balance(&db, 1), balance(&db, 2)), (100, 4));
 }
 
 #[test]
