@@ -25,6 +25,7 @@ mod cached;
 mod figures;
 mod keys;
 mod opening;
+mod reasons;
 mod schema;
 mod setup;
 

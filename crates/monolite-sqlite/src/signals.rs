@@ -148,6 +148,11 @@ impl Signals {
         Signals { modules, ..Signals::default() }
     }
 
+    /// The modules that untrusted SQL may use; `None` when the SQL is trusted.
+    pub(crate) fn modules(&self) -> Option<&[String]> {
+        self.modules.as_deref()
+    }
+
     /// Whether a statement was interrupted by [`Settings::overdue`](crate::Settings::overdue)
     /// since the last call.
     #[inline]
@@ -332,7 +337,7 @@ impl Signals {
         }
         self.add(Traits::of(&context.action, context.database_name));
         let untrusted = |action| {
-            let modules = self.modules.as_deref()?;
+            let modules = self.modules()?;
             if untrusted::changes_statistics_itself(action) {
                 self.is_sqlites_way.store(true, Ordering::Relaxed);
             }

@@ -165,19 +165,17 @@ pub(crate) fn refusal(
         AuthAction::Unknown { code, .. } => {
             Some(format!("action {code} is refused to untrusted SQL: it is not known here"))
         }
-        AuthAction::Analyze { .. } => Some(
-            "ANALYZE is refused to untrusted SQL: it reads everything and changes how every \
-             query runs; run it in a database opened without the profile"
-                .into(),
-        ),
+        AuthAction::Analyze { .. } => Some(analyze()),
+        // Nobody else makes one. Where there is nothing to analyze, SQLite asks for this alone.
+        AuthAction::CreateTable { table_name } if begins(table_name, STATISTICS) => Some(analyze()),
         AuthAction::Read { table_name, .. } if is_internal_view(table_name) => Some(format!(
             "{table_name} is refused to untrusted SQL: it shows the file underneath the tables"
         )),
-        AuthAction::Insert { table_name } if is_statistics(table_name) => {
+        AuthAction::Insert { table_name } if is_kept_by_sqlite(table_name) => {
             Some(statistics(table_name))
         }
         AuthAction::Update { table_name, .. } | AuthAction::Delete { table_name }
-            if is_statistics(table_name) && !is_sqlites_way =>
+            if is_kept_by_sqlite(table_name) && !is_sqlites_way =>
         {
             Some(statistics(table_name))
         }
@@ -251,6 +249,23 @@ fn function(name: &str) -> Option<String> {
     Some(format!("{name}() is refused to untrusted SQL: {reason}"))
 }
 
+/// Says why there is no virtual table module `name` for SQL that may use those in `kept`.
+pub(crate) fn no_module(name: &str, kept: &[String]) -> String {
+    if kept.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return format!(
+            "no such module: {name}; it is one that untrusted SQL may use, and this program is \
+             built without it"
+        );
+    }
+    let mut there = vec!["json_each", "json_tree"];
+    there.extend(kept.iter().map(String::as_str));
+    format!(
+        "no such module: {name}; the profile for untrusted SQL leaves out all but {} on purpose; \
+         see monolite::Untrusted::module to allow another one",
+        there.join(", ")
+    )
+}
+
 /// Says why a function is refused that belongs to modules which were left out.
 fn function_of_module(name: &str, modules: &[String]) -> Option<String> {
     let starts =
@@ -277,12 +292,22 @@ fn is_internal_view(table: &str) -> bool {
         .any(|known| table.eq_ignore_ascii_case(known))
 }
 
+/// How the names of the tables begin that `ANALYZE` fills.
+const STATISTICS: &str = "sqlite_stat";
+
 /// Tables that SQLite keeps for itself and lets anybody write to.
-fn is_statistics(table: &str) -> bool {
-    let starts = |prefix: &str| {
-        table.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
-    starts("sqlite_stat") || starts("sqlite_sequence")
+fn is_kept_by_sqlite(table: &str) -> bool {
+    begins(table, STATISTICS) || begins(table, "sqlite_sequence")
+}
+
+fn begins(table: &str, prefix: &str) -> bool {
+    table.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+fn analyze() -> String {
+    "ANALYZE is refused to untrusted SQL: it reads everything and changes how every query runs; \
+     run it in a database opened without the profile"
+        .into()
 }
 
 fn statistics(table: &str) -> String {

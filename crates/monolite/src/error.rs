@@ -10,7 +10,8 @@ use rusqlite::ErrorCode;
 /// Result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller can do about an [`Error`].
+/// What a caller can do about an [`Error`]. `docs/guides/errors.md` has a row for each: what was
+/// committed, whether to try again, and what to alert on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -31,7 +32,8 @@ pub enum ErrorKind {
     Storage,
     /// Whether the transaction committed is not known. Ask the database before trying again.
     CommitUnknown,
-    /// A sync failed earlier, so nothing more is acknowledged. Reads go on; reopen the database.
+    /// A sync failed, or the files are not what they were, so nothing more is acknowledged. Whether
+    /// a transaction that was under way committed is not known. Reads go on; reopen the database.
     Poisoned,
     /// The file is damaged or no database. Restore a backup.
     Corrupt,
@@ -100,6 +102,12 @@ impl Error {
     /// Puts what was being done before the message.
     pub(crate) fn context(mut self, doing: impl fmt::Display) -> Error {
         self.0.message = format!("{doing}: {}", self.0.message);
+        self
+    }
+
+    /// The same with another sentence to read.
+    pub(crate) fn reworded(mut self, message: String) -> Error {
+        self.0.message = message;
         self
     }
 

@@ -379,7 +379,10 @@ impl<'c> Tx<'c> {
         if is_memory && self.connection.has_memory_left() {
             return too_long_a_program();
         }
-        error
+        match self.connection.no_module(error.said()) {
+            Some(message) => error.reworded(message),
+            None => error,
+        }
     }
 }
 

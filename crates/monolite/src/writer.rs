@@ -82,6 +82,9 @@ const FETCH_AHEAD: usize = 2;
 /// runs, and only gets no core for longer.
 const READER_MOMENT: Duration = Duration::from_secs(5);
 
+/// How long is looked for the tables of a foreign key that a member violates. Everybody waits.
+const NAMING: Duration = Duration::from_millis(20);
+
 /// How a member is to run that has run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
@@ -520,7 +523,9 @@ impl Writer {
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
         } else if wrote && !entry.failed && self.has_deferred_violation() {
-            entry.overrule(deferred_violation());
+            let is_last_run = entry.attempts > 1 || !entry.member.is_repeatable();
+            let keys = if is_last_run { self.violated_keys(limit) } else { Vec::new() };
+            entry.overrule(deferred_violation(&keys));
         }
         let must_be_undone = entry.failed && wrote && self.rules.keep(Rule::FailedMemberIsUndone);
         let effect = match (collected, lost, must_be_undone) {
@@ -542,6 +547,16 @@ impl Writer {
     fn has_deferred_violation(&self) -> bool {
         self.connection.has_deferred_violation()
             && self.rules.keep(Rule::DeferredViolationIsItsMembers)
+    }
+
+    /// What foreign keys a member violates; looks for as long as it may take, and for [`NAMING`] at
+    /// most. That is no member's time: the batch has it in common ([`Spent::add_whole`]).
+    fn violated_keys(&mut self, limit: Duration) -> Vec<String> {
+        self.deadline.set(self.now, limit.min(NAMING));
+        let keys = self.connection.violated_keys();
+        self.deadline.clear();
+        self.now = self.clock.now();
+        keys
     }
 
     fn late(&self, time: Duration) -> Error {
@@ -752,8 +767,13 @@ fn swallowed_rollback() -> Error {
     Error::new(ErrorKind::Aborted, message)
 }
 
-fn deferred_violation() -> Error {
+fn deferred_violation(keys: &[String]) -> Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
-    let text = "a deferred foreign key was still violated at the end of the transaction";
-    rusqlite::Error::SqliteFailure(code, Some(text.into())).into()
+    let mut text =
+        String::from("a deferred foreign key was still violated at the end of the transaction");
+    if !keys.is_empty() {
+        text.push_str(": ");
+        text.push_str(&keys.join(", "));
+    }
+    rusqlite::Error::SqliteFailure(code, Some(text)).into()
 }

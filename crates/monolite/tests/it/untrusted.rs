@@ -131,6 +131,44 @@ fn what_the_profile_refuses_says_so() {
 }
 
 #[test]
+fn analyze_of_nothing_is_refused_as_any_other_is() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    run(&db, "DROP TABLE t; CREATE VIEW v AS SELECT 1").unwrap();
+    for sql in ["ANALYZE", "ANALYZE main", "ANALYZE sqlite_schema", "ANALYZE v"] {
+        for error in [run(&db, sql), db.write(move |tx| tx.execute(sql, ()).map(drop)).wait()] {
+            let error = error.expect_err(sql);
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+            assert!(error.to_string().starts_with("ANALYZE is refused"), "{sql}: {error}");
+        }
+    }
+    let statistics = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'";
+    assert_eq!(value(&db, statistics).unwrap(), Value::Integer(0));
+}
+
+#[test]
+fn a_module_that_was_left_out_is_told_from_one_that_there_is_not() {
+    let create = |db: &Database, module: &str| {
+        let sql = format!("CREATE VIRTUAL TABLE f USING {module}(x)");
+        let closure = sql.clone();
+        let told = db.write(move |tx| tx.execute(&closure, ()).map(drop)).wait().unwrap_err();
+        let asked = db.transaction().unwrap().execute(&sql, ()).wait().unwrap_err();
+        assert_eq!((told.kind(), asked.kind()), (ErrorKind::Invalid, ErrorKind::Invalid));
+        assert_eq!(told.to_string(), asked.to_string());
+        told.to_string()
+    };
+    let trusted = Database::open(":memory:").unwrap();
+    assert_eq!(create(&trusted, "absent"), "no such module: absent", "in SQLite's words");
+    let profile = Untrusted::new().module("rtree").module("absent");
+    let Some(db) = open(profile) else { return };
+    let told = create(&db, "fts5");
+    assert!(told.starts_with("no such module: fts5; the profile for untrusted SQL"), "{told}");
+    let known = "all but json_each, json_tree, rtree, absent on purpose";
+    assert!(told.contains(known) && told.contains("Untrusted::module"), "{told}");
+    let told = create(&db, "absent");
+    assert!(told.contains("this program is built without it"), "{told}");
+}
+
+#[test]
 fn functions_of_modules_need_their_module() {
     let calls = [
         ("fts5(0)", "fts5"),

@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use monolite::{Error, ErrorKind, Options};
+use monolite::{Clock, Database, Error, ErrorKind, Options};
 
 use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, poll_once};
@@ -171,6 +172,76 @@ fn a_deferred_foreign_key_fails_the_transaction_that_violates_it() {
         db.read(|tx| tx.query_row("SELECT COUNT(*) FROM child", (), |row| row.get::<_, i64>(0)));
     assert_eq!(children.wait().unwrap(), 1);
     assert_eq!(ids(&db), [1, 2]);
+}
+
+/// A clock that goes on by a millisecond whenever somebody looks.
+#[derive(Debug, Default)]
+struct Looked(AtomicU64);
+
+impl Clock for Looked {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// As [`database`], with `rows` in `child` whose parents are there.
+fn database_of(clock: Arc<dyn Clock>, rows: i64) -> Database {
+    let hour = Duration::from_secs(3_600);
+    let options = Options::new().clock(clock).write_time_limit(hour).max_batch_time(hour / 60);
+    let db = options.open(":memory:").unwrap();
+    create(&db);
+    db.write(move |tx| {
+        let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ?1) ";
+        tx.execute(&format!("{many} INSERT INTO parent SELECT i FROM n"), [rows])?;
+        tx.execute(&format!("{many} INSERT INTO child SELECT i FROM n"), [rows])
+    })
+    .wait()
+    .unwrap();
+    db
+}
+
+const ORPHAN: &str = "INSERT INTO child VALUES (-5), (-6)";
+
+#[test]
+fn a_violation_that_was_deferred_names_its_tables_and_leaves_no_trace() {
+    let db = database_of(HandClock::new(), 10);
+    let names = "child refers to rows that are not in parent";
+    for once in [false, true] {
+        let (violating, after) = as_one_batch(&db, || {
+            let body = |tx: &monolite::Tx<'_>| tx.execute(ORPHAN, ());
+            let violating = if once { db.write_once(body) } else { db.write(body) };
+            let after = db.write(|tx| {
+                let before = (tx.changes(), tx.total_changes(), tx.last_insert_rowid());
+                tx.execute("INSERT INTO t DEFAULT VALUES", ())?;
+                Ok::<_, Error>(before)
+            });
+            (violating, after)
+        });
+        let error = violating.wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Constraint);
+        assert!(error.to_string().ends_with(&format!("of the transaction: {names}")), "{error}");
+        assert_eq!(after.wait().unwrap(), (0, 0, 0));
+    }
+    let tx = db.transaction().unwrap();
+    tx.execute(ORPHAN, ()).wait().unwrap();
+    let error = tx.commit().wait().unwrap_err();
+    assert!(error.to_string().contains(names), "{error}");
+    // The engine's own look is refused to nobody, and allows nobody more.
+    assert!(db.write(|tx| tx.execute("PRAGMA foreign_keys = OFF", ())).wait().is_err());
+    assert_eq!(ids(&db), [1, 2]);
+}
+
+#[test]
+fn the_search_for_the_tables_of_a_violation_ends_in_time_and_is_nobodys_delay() {
+    let db = database_of(Arc::new(Looked::default()), 50_000);
+    let (violating, after) =
+        as_one_batch(&db, || (db.write(|tx| tx.execute(ORPHAN, ())), insert(&db, 7)));
+    let error = violating.wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Constraint, "{error}");
+    assert!(error.to_string().ends_with("at the end of the transaction"), "{error}");
+    after.wait().unwrap();
+    assert_eq!(ids(&db), [7]);
+    assert_eq!(db.stats().timed_out_transactions, 0);
 }
 
 #[test]
