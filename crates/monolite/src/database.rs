@@ -35,7 +35,8 @@ struct Handle {
 
 impl Database {
     /// Opens the database at `path` with the default [`Options`], and creates it where there is
-    /// none. `":memory:"` opens one for tests.
+    /// none. `":memory:"` opens one for tests. Any other path is taken literally, see
+    /// [`Options::open`].
     ///
     /// # Errors
     /// Those of [`Options::open`].
@@ -256,7 +257,10 @@ impl Database {
     /// Closes the database: every write that was accepted is run and answered, later ones are
     /// refused with `Closed`, running reads are waited for, for as long as the option
     /// `read_time_limit` lets them run, and the WAL is moved into the database file, which is
-    /// then an ordinary SQLite file without companions. Blocks until that is done.
+    /// then an ordinary SQLite file without companions. Blocks the calling thread until that is
+    /// done, and so does the drop of the last handle: an async task gives it to a thread that may
+    /// block, with tokio `spawn_blocking(move || db.close())`, with smol `unblock(move ||
+    /// db.close())`.
     ///
     /// Other handles of this database see it closed. Closing twice does nothing.
     ///
