@@ -60,9 +60,9 @@ const SMALL: i64 = 2_048;
 /// terms that are all equal, with SQLite 3.54.1 (x86-64, 2.1 GHz), and less for rows of few terms.
 const SORT_NANOS: u64 = 40;
 
-/// Picoseconds that a sort takes for each byte of larger pieces and each time that it compares them,
-/// which is the logarithm of their number: measured 430 for rows of 3,000 bytes and of 100,000 that
-/// are equal but for the last ones, compared by `NOCASE`, the slowest collation there is.
+/// Picoseconds that a sort takes for each byte of larger pieces and each time that it compares
+/// them, which is the logarithm of their number: measured 430 for rows of 3,000 bytes and of
+/// 100,000 that are equal but for the last ones, compared by `NOCASE`, the slowest collation.
 const COMPARE_PICOS: u64 = 600;
 
 /// Picoseconds that preparing a statement can take for each byte that it has allocated and each

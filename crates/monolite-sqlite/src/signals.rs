@@ -291,9 +291,9 @@ impl Signals {
         if is_running { self.passes.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// How deep the expressions of the statement that is prepared can be; nothing when it runs. Each
-    /// `SELECT` that is put in the place of its name adds its own to those around it, and SQLite
-    /// has no more of them in each other than levels in an expression.
+    /// How deep the expressions of the statement that is prepared can be; nothing when it runs.
+    /// Each `SELECT` that is put in the place of its name adds its own to those around it, and
+    /// SQLite has no more of them in each other than levels in an expression.
     pub(crate) fn levels(&self) -> u64 {
         let most = untrusted::EXPRESSION_LEVELS;
         let is_running = self.is_running.load(Ordering::Relaxed);

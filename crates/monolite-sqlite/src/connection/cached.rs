@@ -1,7 +1,7 @@
 //! Owns the statements that `rusqlite` keeps for the users of a connection ([`Tx::prepare_cached`]
 //! in the engine), and what must be known of them besides where SQL is not trusted: how many passes
-//! over a value each has in its text ([`crate::look`]), which the authorizer counts when a statement
-//! is prepared, and does not see when it is found again.
+//! over a value each has in its text ([`crate::look`]), which the authorizer counts when a
+//! statement is prepared, and does not see when it is found again.
 //!
 //! # Algorithm
 //! 1. What was counted is remembered by a hash of the text, as `rusqlite` finds a statement by its

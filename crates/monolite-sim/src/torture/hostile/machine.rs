@@ -1,5 +1,5 @@
-//! Owns what the machine takes from a measured time: how long the threads that the work went through
-//! were ready to run and had no core, and how long the whole machine stood still.
+//! Owns what the machine takes from a measured time: how long the threads that the work went
+//! through were ready to run and had no core, and how long the whole machine stood still.
 //!
 //! # Algorithm
 //! 1. The kernel tells how long each thread has waited for a core (`schedstat`). Only those on the
