@@ -114,7 +114,7 @@ fn is_canary(row: &Row<'_>) -> bool {
 
 fn has_canary(bytes: &[u8]) -> bool {
     let has = |canary: &&str| bytes.windows(canary.len()).any(|part| part == canary.as_bytes());
-    CANARIES.iter().any(|canary| has(&canary))
+    CANARIES.iter().any(has)
 }
 
 /// What a statement gave, but for the row that was asked for by the key itself.
