@@ -13,11 +13,12 @@
 //! Which candidates there are: [`crate::tps`].
 
 use crate::dataset::Dataset;
+use crate::drivers::contention::Contention;
 use crate::drivers::{Candidate, Outcome, Round, Store, Work};
 use crate::ledger::Ledger;
 use crate::machine::{self, CpuTime};
 use crate::progress::{Interrupt, Progress};
-use crate::report::record::{Cell, Contention, Measurement, RoundFigures, Verification};
+use crate::report::record::{Cell, Measurement, RoundFigures, Verification};
 use crate::statistics::{Latencies, Spread};
 use crate::workload::{Draw, Transfer, draw_transfers};
 use anyhow::{Context, Result, ensure};

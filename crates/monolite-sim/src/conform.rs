@@ -27,7 +27,6 @@ mod report;
 mod said;
 mod script;
 mod split;
-mod sqllogic;
 mod statement;
 mod subject;
 mod tokens;

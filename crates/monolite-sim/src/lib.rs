@@ -10,6 +10,7 @@
 //! Anything that a user of the engine needs: this crate is for those who want to break it.
 #![forbid(unsafe_code)]
 
+mod blocking;
 pub mod chance;
 pub mod checkers;
 pub mod child;

@@ -13,23 +13,23 @@ mod interactive;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::{Database, Error, ErrorKind, Options, Stats, Tx, Write};
 
+use crate::blocking::block_on;
 use crate::checkers::serial::{Contents, Op, Record};
 use crate::clock::HandClock;
-use crate::schedule::{Gave, Plan, SCHEMA, Stopped, TIME_LIMIT, Told, sql};
+use crate::schedule::{Gave, Plan, SCHEMA, Stopped, TIME_LIMIT, Told, find_numbers, sql};
 
 /// Most writes that a client has under way at once.
 const BURST: usize = 24;
@@ -152,21 +152,6 @@ pub fn play(load: &Load, path: &Path) -> Result<Played> {
         late: shared.late.into_inner(),
         stats,
     })
-}
-
-/// Looks up what became of writes whose callers were not told, and the numbers of those that did
-/// not ask for theirs.
-pub fn find_numbers(history: &mut [Record], end: &Contents) {
-    let numbers: HashMap<i64, i64> = end.done().zip(1..).collect();
-    for record in history {
-        match record {
-            Record::Untold { id, number, .. } => *number = numbers.get(id).copied(),
-            Record::Wrote { id, number, .. } if *number == Gave::LATER => {
-                *number = numbers.get(id).copied().unwrap_or(Gave::LATER);
-            }
-            _ => {}
-        }
-    }
 }
 
 impl Shared<'_> {
@@ -315,34 +300,4 @@ fn look(tx: &Tx<'_>, ops: &[Op]) -> Result<(i64, Vec<i64>), Error> {
         sql::run(tx, op, 0, &mut saw)?;
     }
     Ok((sql::last_number(tx)?, saw))
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Drives a future to its end on this thread.
-pub(crate) fn block_on<F: Future + Unpin>(future: F) -> F::Output {
-    block_on_within(future, Duration::MAX).expect("584 years are not over")
-}
-
-/// Drives a future on this thread; `None` when it has not ended within `patience`.
-pub(crate) fn block_on_within<F: Future + Unpin>(
-    mut future: F,
-    patience: Duration,
-) -> Option<F::Output> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let start = Instant::now();
-    loop {
-        match Pin::new(&mut future).poll(&mut context) {
-            Poll::Ready(output) => return Some(output),
-            Poll::Pending if start.elapsed() > patience => return None,
-            Poll::Pending => thread::park_timeout(patience),
-        }
-    }
 }

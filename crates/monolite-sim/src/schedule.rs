@@ -19,6 +19,7 @@ pub mod sql;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
@@ -27,7 +28,7 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::checkers::serial::Op;
+use crate::checkers::serial::{Contents, Op, Record};
 
 pub use engine::{Engine, Validation};
 pub use interactive::{Interactive, Pace};
@@ -264,5 +265,20 @@ impl IoFault {
         let kind = [Read, Write, Write, ShortWrite, Full, Sync, Sync][rng.usize(..7)];
         let latest = if matches!(kind, Sync | Read) { 3 } else { 12 };
         IoFault { number: rng.u64(1..=latest), kind, goes_on: rng.bool(), seed: rng.u64(..) }
+    }
+}
+
+/// Looks up what became of writes whose callers were not told, and the numbers of those that did
+/// not ask for theirs.
+pub(crate) fn find_numbers(history: &mut [Record], end: &Contents) {
+    let numbers: HashMap<i64, i64> = end.done().zip(1..).collect();
+    for record in history {
+        match record {
+            Record::Untold { id, number, .. } => *number = numbers.get(id).copied(),
+            Record::Wrote { id, number, .. } if *number == Gave::LATER => {
+                *number = numbers.get(id).copied().unwrap_or(Gave::LATER);
+            }
+            _ => {}
+        }
     }
 }

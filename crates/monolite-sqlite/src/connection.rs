@@ -25,9 +25,12 @@ mod cached;
 mod figures;
 mod keys;
 mod opening;
+mod overlay;
+mod profile;
 mod reasons;
 mod schema;
 mod setup;
+mod tracking;
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -38,14 +41,15 @@ use std::time::Duration;
 use budget::MemoryLimit;
 use cached::CachedPasses;
 use opening::Hooks;
+use overlay::OverlayState;
+pub use overlay::{Unfit, test_overlay};
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 
 use crate::counts::Counts;
 use crate::like;
-use crate::look::Look;
-use crate::overlay::OverlayState;
+use crate::look::{Look, Overdue};
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::signals::{Signals, Traits};
@@ -79,9 +83,6 @@ impl Role {
         self == Role::Reader
     }
 }
-
-/// Says whether a statement has to end that may have to go on for so long.
-pub type Overdue = Arc<dyn Fn(Duration) -> bool + Send + Sync>;
 
 /// How connections of one database are opened.
 pub struct Settings {

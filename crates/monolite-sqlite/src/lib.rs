@@ -20,7 +20,6 @@ mod like;
 mod look;
 mod memory;
 mod names;
-mod overlay;
 mod pages;
 mod pcache;
 mod revoke;
@@ -29,20 +28,21 @@ mod signals;
 mod stack;
 mod statements;
 mod surroundings;
-mod tracking;
 mod untrusted;
 mod verb;
 mod version;
 pub mod vfs;
 pub mod wal;
+mod weights;
 
 pub use connection::{
-    Checkpoint, CheckpointMode, Connection, Overdue, Role, Savepoint, Settings, UserSavepoint,
+    Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Unfit, UserSavepoint,
+    test_overlay,
 };
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};
+pub use look::Overdue;
 pub use memory::Budget;
-pub use overlay::{Unfit, test_overlay};
 pub use pages::PageSet;
 pub use revoke::{Revocation, Revoker};
 pub use rusqlite;

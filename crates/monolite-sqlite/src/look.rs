@@ -5,21 +5,24 @@
 //! functions and the allocator, counts the work that it does, and looks at the clock in between.
 //!
 //! Some of what takes long calls nothing of ours, so a statement ends before it: a sort, whose rows
-//! are weighed while they wait for it ([`memory::time_to_sort`]); passes over a large value
+//! are weighed while they wait for it ([`weights::time_to_sort`]); passes over a large value
 //! (arithmetic with a text of a million digits, JSON), of which the text of a statement has so many
-//! ([`Signals::passes`], [`memory::time_of_pass`]); and walks over deep expressions while it is
-//! prepared ([`memory::time_of_walks`]).
+//! ([`Signals::passes`], [`weights::time_of_pass`]); and walks over deep expressions while it is
+//! prepared ([`weights::time_of_walks`]).
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::connection::Overdue;
-use crate::memory;
 use crate::signals::Signals;
+use crate::weights;
 
 /// Steps between two looks: some tenths of a millisecond, of which a look (25 ns) is nothing.
 const INTERVAL: usize = 1 << 16;
+
+/// Says whether a statement has to end that may have to go on for so long.
+pub type Overdue = Arc<dyn Fn(Duration) -> bool + Send + Sync>;
 
 /// Looks whether the statement that runs on a connection has to end.
 pub(crate) struct Look {
@@ -37,9 +40,9 @@ impl Look {
 
     /// Whether the statement may go on, now. One that may not is told to have been interrupted.
     pub(crate) fn goes_on(&self) -> bool {
-        let passes = memory::time_of_pass().saturating_mul(self.signals.passes());
-        let walks = memory::time_of_walks(self.signals.levels());
-        let is_late = (self.overdue)(memory::time_to_sort().max(passes).max(walks));
+        let passes = weights::time_of_pass().saturating_mul(self.signals.passes());
+        let walks = weights::time_of_walks(self.signals.levels());
+        let is_late = (self.overdue)(weights::time_to_sort().max(passes).max(walks));
         if is_late {
             self.signals.mark_interrupted();
         }

@@ -26,57 +26,21 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use rusqlite::ffi;
 
 use crate::look::Look;
+use crate::weights::{self, Weights};
 
 /// What is left when there is no budget.
 const UNLIMITED: i64 = i64::MAX;
 
 thread_local! {
     static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
-    /// Bytes of pieces smaller than [`SMALL`] that were allocated and not released.
-    static IN_SMALL: Cell<i64> = const { Cell::new(0) };
-    /// Those of when a statement was last begun to be prepared.
-    static SMALL_BEFORE: Cell<i64> = const { Cell::new(0) };
-    /// Bytes of larger pieces that are no pages, and how many there are.
-    static IN_LARGER: Cell<i64> = const { Cell::new(0) };
-    static LARGER: Cell<i64> = const { Cell::new(0) };
-    /// Whether what is allocated is a page of a cache.
-    static OF_PAGES: Cell<bool> = const { Cell::new(false) };
-    /// Bytes of the largest piece since a statement began to run, if it is [`LARGE`].
-    static LARGEST: Cell<i64> = const { Cell::new(0) };
     static EXCEEDED: Cell<bool> = const { Cell::new(false) };
     /// That of the running budget, which keeps it; null without one.
     static LOOK: Cell<*const Look> = const { Cell::new(ptr::null()) };
 }
-
-/// In smaller rows the terms are what makes a sort slow, in larger ones the bytes.
-const SMALL: i64 = 2_048;
-
-/// Nanoseconds that a sort takes for each byte of small pieces: measured 33 for 60,000 rows of 490
-/// terms that are all equal, with SQLite 3.54.1 (x86-64, 2.1 GHz), and less for rows of few terms.
-const SORT_NANOS: u64 = 40;
-
-/// Picoseconds that a sort takes for each byte of larger pieces and each time that it compares
-/// them, which is the logarithm of their number: measured 430 for rows of 3,000 bytes and of
-/// 100,000 that are equal but for the last ones, compared by `NOCASE`, the slowest collation.
-const COMPARE_PICOS: u64 = 600;
-
-/// Picoseconds that preparing a statement can take for each byte that it has allocated and each
-/// level of its expressions, without allocating meanwhile. SQLite asks at each level whether all
-/// below it is constant. Measured 21 for 97 common table expressions of 96 additions of calls with
-/// 12 constants each, and 7 for one without the calls.
-const WALK_PICOS: u64 = 25;
-
-/// Smaller pieces are no values over which a pass takes long.
-const LARGE: i64 = 64 << 10;
-
-/// Picoseconds that a pass over a value takes for each byte: measured 2,300 for the last element of
-/// a JSON array, and 1,700 for the number that a text of digits is.
-const PASS_PICOS: u64 = 2_500;
 
 /// The functions of SQLite's own allocator that are wrapped.
 pub(crate) struct Lower {
@@ -151,9 +115,7 @@ const PIECE_STEPS: usize = 100;
 /// Whether the statement that asks for `bytes` may go on. To fill them takes about a nanosecond for
 /// eight of them.
 fn goes_on_behind(bytes: i64) -> bool {
-    if bytes >= LARGE {
-        LARGEST.set(LARGEST.get().max(bytes));
-    }
+    weights::note_value(bytes);
     let look = LOOK.get();
     // SAFETY: the budget of this thread that has set it owns a share of it, and takes it back
     // before it lets that go.
@@ -166,56 +128,13 @@ fn goes_on_behind(bytes: i64) -> bool {
 /// Takes a piece off the budget.
 fn take(bytes: i64) {
     LEFT.set(LEFT.get().saturating_sub(bytes).min(UNLIMITED - 1));
-    if bytes < SMALL {
-        IN_SMALL.set(IN_SMALL.get().saturating_add(bytes));
-    } else if !OF_PAGES.get() {
-        IN_LARGER.set(IN_LARGER.get().saturating_add(bytes));
-        LARGER.set(LARGER.get().saturating_add(1));
-    }
+    weights::add(bytes);
 }
 
 /// Puts a piece back.
 fn put_back(bytes: i64) {
     LEFT.set(LEFT.get().saturating_add(bytes).min(UNLIMITED - 1));
-    if bytes < SMALL {
-        IN_SMALL.set(IN_SMALL.get().saturating_sub(bytes));
-    } else if !OF_PAGES.get() {
-        IN_LARGER.set(IN_LARGER.get().saturating_sub(bytes));
-        LARGER.set(LARGER.get().saturating_sub(1));
-    }
-}
-
-/// Runs `use_cache`, which allocates and releases pages of a cache and nothing else.
-pub(crate) fn of_pages<R>(use_cache: impl FnOnce() -> R) -> R {
-    let before = OF_PAGES.replace(true);
-    let result = use_cache();
-    OF_PAGES.set(before);
-    result
-}
-
-fn number(of: &'static std::thread::LocalKey<Cell<i64>>) -> u64 {
-    u64::try_from(of.get()).unwrap_or(0)
-}
-
-/// How long it takes at most to sort what was allocated within the running budget.
-pub(crate) fn time_to_sort() -> Duration {
-    let compared = u64::from(number(&LARGER).checked_ilog2().map_or(0, |log| log + 1));
-    let larger = number(&IN_LARGER).saturating_mul(COMPARE_PICOS).saturating_mul(compared) / 1_000;
-    let small = number(&IN_SMALL).saturating_mul(SORT_NANOS);
-    Duration::from_nanos(small.saturating_add(larger))
-}
-
-/// A statement is prepared from now on.
-pub(crate) fn start_preparing() {
-    SMALL_BEFORE.set(IN_SMALL.get());
-}
-
-/// How long it takes at most to prepare the rest of a statement whose expressions have so many
-/// levels, when nothing of it is allocated.
-pub(crate) fn time_of_walks(levels: u64) -> Duration {
-    let own = IN_SMALL.get().saturating_sub(SMALL_BEFORE.get());
-    let walked = u64::try_from(own).unwrap_or(0).saturating_mul(WALK_PICOS);
-    Duration::from_nanos(walked.saturating_mul(levels) / 1_000)
+    weights::remove(bytes);
 }
 
 unsafe extern "C" fn allocate(bytes: c_int) -> *mut c_void {
@@ -267,28 +186,13 @@ unsafe extern "C" fn reallocate(memory: *mut c_void, bytes: c_int) -> *mut c_voi
     }
 }
 
-/// What was allocated until now is no value of the statement that runs.
-#[inline]
-pub(crate) fn forget_values() {
-    LARGEST.set(0);
-}
-
-/// How long it takes at most to pass once over the largest value that the running statement has
-/// made; nothing if none is large.
-pub(crate) fn time_of_pass() -> Duration {
-    let picos = u64::try_from(LARGEST.get()).unwrap_or(0).saturating_mul(PASS_PICOS);
-    Duration::from_nanos(picos / 1_000)
-}
-
 /// A limit on what SQLite may allocate on this thread from now on, until it is dropped.
 #[derive(Debug)]
 pub struct Budget {
     given: i64,
     left_before: i64,
     exceeded_before: bool,
-    /// [`IN_SMALL`], [`IN_LARGER`] and [`LARGER`].
-    rows_before: [i64; 3],
-    largest_before: i64,
+    weights_before: Weights,
     look_before: *const Look,
     _look: Option<Arc<Look>>,
     /// It belongs to its thread.
@@ -300,16 +204,13 @@ impl Budget {
     pub(crate) fn start(bytes: u64, look: Option<Arc<Look>>) -> Budget {
         let given = i64::try_from(bytes).unwrap_or(UNLIMITED - 1);
         let (left_before, exceeded_before) = (LEFT.replace(given), EXCEEDED.replace(false));
-        let rows_before = [&IN_SMALL, &IN_LARGER, &LARGER].map(|counter| counter.replace(0));
-        SMALL_BEFORE.set(0);
-        let largest_before = LARGEST.replace(0);
+        let weights_before = Weights::default().put();
         let look_before = LOOK.replace(look.as_ref().map_or(ptr::null(), Arc::as_ptr));
         Budget {
             given,
             left_before,
             exceeded_before,
-            rows_before,
-            largest_before,
+            weights_before,
             look_before,
             _look: look,
             _thread: PhantomData,
@@ -336,18 +237,17 @@ impl Drop for Budget {
     fn drop(&mut self) {
         LEFT.set(self.left_before);
         EXCEEDED.set(self.exceeded_before);
-        let [in_small, in_larger, larger] = self.rows_before;
-        IN_SMALL.set(in_small);
-        IN_LARGER.set(in_larger);
-        LARGER.set(larger);
-        LARGEST.set(self.largest_before);
+        self.weights_before.put();
         LOOK.set(self.look_before);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::weights::{start_preparing, time_of_walks, time_to_sort};
 
     fn fill(connection: &rusqlite::Connection, bytes: u32) -> rusqlite::Result<i64> {
         connection.query_row("SELECT length(randomblob(?1) || 'x')", [bytes], |row| row.get(0))

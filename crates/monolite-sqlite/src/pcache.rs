@@ -42,9 +42,9 @@ use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
-use crate::memory::of_pages;
 use crate::pages::Recorder;
 use crate::vfs::WalControl;
+use crate::weights::of_pages;
 
 /// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
 const OWN_BYTES: usize = size_of::<Note>();

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::verb::Verb;
-use crate::{memory, names, rules, tracking, untrusted};
+use crate::{names, rules, untrusted, weights};
 
 /// What the authorizer tells of a statement: a set of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,9 +92,9 @@ impl Traits {
                 traits |= one;
             }
         };
-        add(tracking::beyond_pages(action, database), Traits::BEYOND_PAGES);
-        add(tracking::changes_schema(action), Traits::SCHEMA);
-        add(tracking::changes_statistics(action), Traits::STATISTICS);
+        add(rules::beyond_pages(action, database), Traits::BEYOND_PAGES);
+        add(rules::changes_schema(action), Traits::SCHEMA);
+        add(rules::changes_statistics(action), Traits::STATISTICS);
         add(rules::is_report(action), Traits::REPORT);
         add(rules::may_change(action), Traits::MAY_CHANGE);
         add(rules::asks_changes(action), Traits::ASKS_CHANGES);
@@ -234,7 +234,7 @@ impl Signals {
     /// A user's next statement is about to be prepared.
     #[inline]
     pub fn start_statement(&self) {
-        memory::start_preparing();
+        weights::start_preparing();
         self.is_running.store(false, Ordering::Relaxed);
         self.selects.store(0, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
@@ -281,7 +281,7 @@ impl Signals {
     /// A statement is prepared, and runs from now on.
     #[inline]
     pub fn start_run(&self) {
-        memory::forget_values();
+        weights::forget_values();
         self.is_running.store(true, Ordering::Relaxed);
     }
 

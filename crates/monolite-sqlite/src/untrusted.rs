@@ -8,16 +8,9 @@
 //! - No single call of a function, and no allocation, is long behind the deadline: ours count their
 //!   work and look ([`Look`]). What SQLite's own do without an allocation is one pass over a value.
 
-use std::ffi::{CString, c_int};
-use std::ptr;
-use std::sync::Arc;
+use std::ffi::c_int;
 
-use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthAction;
-use rusqlite::{Result, ffi};
-
-use crate::look::Look;
-use crate::{functions, like};
 
 /// The profile of a connection that runs SQL from an untrusted source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,33 +31,11 @@ pub(crate) const PROGRESS_INTERVAL: c_int = 20;
 /// Levels of an expression as it is written, and views or common table expressions in each other.
 pub(crate) const EXPRESSION_LEVELS: u32 = 100;
 
-/// Limits that are generous for SQL written by hand or by a library, and far below what SQLite
-/// allows; see <https://sqlite.org/c3ref/c_limit_attached.html>.
-const LIMITS: &[(c_int, c_int)] = &[
-    // A thousand rows of a hundred literals.
-    (ffi::SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
-    (ffi::SQLITE_LIMIT_COLUMN, 500),
-    // A chain of 100 ORs has as many levels. It is the limit also of views in views, and the
-    // planner takes time with the square of the product, during which nothing looks at the clock.
-    (ffi::SQLITE_LIMIT_EXPR_DEPTH, EXPRESSION_LEVELS as c_int),
-    (ffi::SQLITE_LIMIT_COMPOUND_SELECT, 100),
-    // 6 MB of program.
-    (ffi::SQLITE_LIMIT_VDBE_OP, 250_000),
-    (ffi::SQLITE_LIMIT_FUNCTION_ARG, 100),
-    (ffi::SQLITE_LIMIT_ATTACHED, 0),
-    // The time of a match is the product of the lengths of pattern and text, and its depth is the
-    // length of the pattern.
-    (ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100),
-    (ffi::SQLITE_LIMIT_VARIABLE_NUMBER, 32_766),
-    (ffi::SQLITE_LIMIT_TRIGGER_DEPTH, 50),
-    (ffi::SQLITE_LIMIT_WORKER_THREADS, 0),
-];
-
 /// What a statement may have so many of; those of a view or a common table expression count
 /// wherever it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Each can make an expression deeper by what [`LIMITS`] says, which takes stack.
+    /// Each can make an expression deeper by [`EXPRESSION_LEVELS`], which takes stack.
     Select,
     /// The planner's time grows with the square of the conditions, each of which names a column.
     Column,
@@ -104,50 +75,6 @@ const OF_MODULES: &[(&[&str], &[&str])] = &[
 
 /// The function behind the operator `MATCH`, which is that of each module.
 const MATCH: &str = "match";
-
-/// Applies `profile` to a connection that has just been opened and set up. Its functions look at
-/// the clock by `look`.
-pub(crate) fn apply(
-    connection: &rusqlite::Connection,
-    profile: &Untrusted,
-    look: &Arc<Look>,
-) -> Result<()> {
-    let value_bytes = c_int::try_from(profile.value_bytes).unwrap_or(c_int::MAX);
-    let length = (ffi::SQLITE_LIMIT_LENGTH, value_bytes);
-    for (limit, value) in LIMITS.iter().copied().chain([length]) {
-        // SAFETY: the handle is open and used by this thread alone.
-        unsafe { ffi::sqlite3_limit(connection.handle(), limit, value) };
-    }
-    for switch in [
-        DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
-        DbConfig::SQLITE_DBCONFIG_DQS_DML,
-        DbConfig::SQLITE_DBCONFIG_DQS_DDL,
-        DbConfig::SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER,
-        DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA,
-    ] {
-        connection.set_db_config(switch, false)?;
-    }
-    connection.execute_batch("PRAGMA cell_size_check = ON")?;
-    functions::replace_on(connection, look)?;
-    like::replace_on(connection, look)?;
-    keep_modules(connection, &profile.modules)
-}
-
-/// Removes every virtual table module but those in `kept`, for new and for existing tables.
-fn keep_modules(connection: &rusqlite::Connection, kept: &[String]) -> Result<()> {
-    // A name with a NUL inside is that of no module.
-    let names: Vec<CString> =
-        kept.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
-    let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-    pointers.push(ptr::null());
-    // SAFETY: the handle is open, and the list of C strings ends with a null pointer and outlives
-    // the call.
-    let code = unsafe { ffi::sqlite3_drop_modules(connection.handle(), pointers.as_mut_ptr()) };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
-}
 
 /// Says why `action`, which the general rules allow, is refused to untrusted SQL that may use
 /// `modules`. `is_sqlites_way` tells that the statement is one with which SQLite itself changes the

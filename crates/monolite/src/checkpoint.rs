@@ -36,9 +36,9 @@ use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::holders::{Pinned, SnapshotHolders};
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::read::{Pinned, ReadSide};
 use crate::stats::Recorder;
 use crate::write_queue::WriteQueue;
 use crate::writer::Room;
@@ -95,7 +95,9 @@ pub(crate) struct Checkpoints {
     limit: u64,
     /// How long the writer waits for room.
     patience: Duration,
-    reads: Arc<ReadSide>,
+    /// How old the snapshot of an interactive transaction may get between two statements.
+    snapshot_age: Duration,
+    holders: Arc<SnapshotHolders>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
 }
@@ -103,7 +105,7 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     pub(crate) fn new(
         wal: Arc<WalControl>,
-        reads: Arc<ReadSide>,
+        holders: Arc<SnapshotHolders>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Checkpoints {
@@ -116,7 +118,8 @@ impl Checkpoints {
             wal,
             limit: options.wal_limit_bytes,
             patience: options.write_time_limit,
-            reads,
+            snapshot_age: options.transaction_snapshot_age,
+            holders,
             clock: Arc::clone(&options.clock),
             recorder,
         }
@@ -193,7 +196,7 @@ impl Checkpoints {
         // The tail is copied; the time that this took is not taken from the reads'.
         let copied = self.clock.now();
         while done.blocked && self.clock.now() - copied < READER_GAP {
-            let pinned = self.reads.release_idle(Duration::ZERO);
+            let pinned = self.holders.release_idle(Duration::ZERO);
             if pinned.is_some_and(|pinned| pinned.oldest > SHORT) {
                 break;
             }
@@ -207,7 +210,7 @@ impl Checkpoints {
     /// age when the WAL is half full.
     fn release_idle(&self) -> Option<Pinned> {
         let is_early = self.wal_bytes() >= self.limit / 2;
-        self.reads.release_idle(if is_early { Duration::ZERO } else { self.reads.sessions.age() })
+        self.holders.release_idle(if is_early { Duration::ZERO } else { self.snapshot_age })
     }
 
     /// Waits until the WAL has room for an ordinary batch.
@@ -238,7 +241,7 @@ impl Room for Checkpoints {
     fn start_anew(&self, writer: &Connection) -> Result<()> {
         self.recorder.wal_stalls.add(1);
         let start = self.clock.now();
-        let reads = &self.reads;
+        let holders = &self.holders;
         let mut copied_at = None;
         loop {
             let done = self.finish(writer)?;
@@ -250,8 +253,8 @@ impl Room for Checkpoints {
                 copied_at.get_or_insert(now);
             }
             match copied_at {
-                Some(moment) => reads.revoke_taken_before(moment, SHORT),
-                None => reads.revoke_outdated(SHORT),
+                Some(moment) => holders.revoke_taken_before(moment, SHORT),
+                None => holders.revoke_outdated(SHORT),
             }
             if now - start > self.patience {
                 return Err(self.no_room());
@@ -328,11 +331,11 @@ impl Checkpointer {
     /// Presses readers whose snapshot, `oldest` at most, stands in the way.
     fn press(&self, oldest: Duration) {
         let (bytes, limit) = (self.checkpoints.wal_bytes(), self.checkpoints.limit);
-        let reads = &self.checkpoints.reads;
+        let holders = &self.checkpoints.holders;
         if bytes >= limit / 4 * 3 {
-            reads.revoke_outdated(SHORT);
+            holders.revoke_outdated(SHORT);
         } else if bytes >= limit / 2 && oldest >= GRACE {
-            reads.revoke_outdated(GRACE);
+            holders.revoke_outdated(GRACE);
         }
         std::thread::sleep(RETRY);
     }

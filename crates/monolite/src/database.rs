@@ -284,3 +284,48 @@ impl std::fmt::Debug for Database {
         f.debug_struct("Database").finish_non_exhaustive()
     }
 }
+
+impl Options {
+    /// Opens the database at `path`, and creates it where there is none.
+    ///
+    /// `":memory:"` opens a new empty database that is removed when it is closed, with the same
+    /// behaviour but for durability; it is meant for tests. Any other path is taken literally:
+    /// `file:shop.db?mode=ro` is the name of a file and no URI (what its parameters say are methods
+    /// of [`Options`]), and `~` is a directory of that name (the home directory is
+    /// [`std::env::home_dir`]).
+    ///
+    /// # Errors
+    /// `Invalid` for an option out of its range, a path that is open in this process already, and a
+    /// file in a format that is newer than the SQLite in this program;
+    /// `Overloaded` when another process holds the file (the message says which);
+    /// `Storage` when the file or its directory cannot be used; `Corrupt` when it is no database.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
+        self.check()?;
+        Database::open_with(self, path.as_ref(), Duration::ZERO)
+    }
+
+    /// As [`Options::open`], and waits up to `patience` for another process to let go of the file:
+    /// a new version of a program can start while the old one still finishes.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`]; `Overloaded` only after `patience`.
+    pub fn open_wait(self, path: impl AsRef<Path>, patience: Duration) -> Result<Database> {
+        self.check()?;
+        Database::open_with(self, path.as_ref(), patience)
+    }
+
+    /// Rewrites the database at `path` so that each page has a checksum, for
+    /// [`Options::page_checksums`]. Also for a database whose checksums another program has not
+    /// kept. What is there is taken to be right, so look at it first (`PRAGMA integrity_check`).
+    /// Takes about as long as copying the file twice, and as much space.
+    ///
+    /// # Durability
+    /// A crash leaves the file as it was, or with checksums.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`]; `Storage` when there is no such file, or too little space.
+    pub fn add_page_checksums(self, path: impl AsRef<Path>) -> Result<()> {
+        self.check()?;
+        files::add_page_checksums(&self, path.as_ref())
+    }
+}

@@ -28,8 +28,10 @@ use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
 
 use crate::checkpoint::{Checkpointer, Checkpoints};
+use crate::entry::Entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Files, Opened};
+use crate::holders::{SnapshotHolder, SnapshotHolders};
 use crate::in_flight::{Held, InFlight};
 use crate::inside::{DatabaseId, Inside, Place};
 use crate::options::Options;
@@ -41,11 +43,11 @@ use crate::readers::{OpenReader, Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
 use crate::threads::spawn;
-use crate::transaction::{Opener as SessionOpener, Sessions, Transactions};
+use crate::transaction::{Limits, Opener as SessionOpener, Sessions, Transactions};
 use crate::wal::WalFile;
 use crate::watchdog::Watchdog;
 use crate::write_queue::WriteQueue;
-use crate::writer::{Entry, Writer};
+use crate::writer::Writer;
 
 /// How often a close looks whether it waits for a closure that does not come back.
 const LOOK: Duration = Duration::from_millis(20);
@@ -60,7 +62,6 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(crate) struct Engine {
     database: DatabaseId,
     parts: Parts,
-    transactions: Arc<Transactions>,
     handover: Arc<Handover>,
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
@@ -76,6 +77,7 @@ pub(crate) struct Engine {
 struct Parts {
     queue: Arc<WriteQueue>,
     reads: Arc<ReadSide>,
+    transactions: Arc<Transactions>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
     watchdog: Arc<Watchdog>,
@@ -85,7 +87,18 @@ impl Parts {
     /// Lets nobody in any more.
     fn shut(&self) {
         self.queue.close();
-        self.reads.all_threads().iter().for_each(|threads| threads.close());
+        self.threads().iter().for_each(|threads| threads.close());
+    }
+
+    /// All threads that run awaited work.
+    fn threads(&self) -> [&Arc<ReadThreads>; 2] {
+        [&self.reads.threads, &self.transactions.threads]
+    }
+
+    /// Waits for reads and statements to end, closes their connections, and refuses more.
+    fn close_readers(&self) {
+        self.reads.readers.close();
+        self.transactions.sessions.close();
     }
 }
 
@@ -96,6 +109,25 @@ struct Bodies {
 }
 
 type Body<T> = Box<dyn FnOnce() -> T + Send>;
+
+impl Bodies {
+    fn new(
+        database: DatabaseId,
+        write: impl FnOnce() -> Option<Writer> + Send + 'static,
+        syncer: Arc<Syncer>,
+        checkpointer: Checkpointer,
+        watchdog: Arc<Watchdog>,
+    ) -> Bodies {
+        Bodies {
+            write: Box::new(write),
+            others: [
+                ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
+                ("monolite-checkpoint", Box::new(move || checkpointer.run())),
+                ("monolite-watch", Box::new(answering(database, move || watchdog.run()))),
+            ],
+        }
+    }
+}
 
 /// Whether the database is open, for everyone who closes it.
 struct Life {
@@ -126,21 +158,24 @@ impl Engine {
         let database = DatabaseId::new();
         let progress = Arc::new(Progress::default());
         let recorder = Arc::new(Recorder::default());
-        let clock = Arc::clone(&options.clock);
         let capacity = options.queue_capacity;
         let queue = Arc::new(WriteQueue::new(database, capacity, Arc::clone(&progress)));
         let handover = Arc::new(Handover::new(capacity));
-        let connections = (opened.readers, opened.open_reader, opened.sessions);
-        let kept = (opened.is_exclusive, &opened.wal);
-        let reads = read_side(database, connections, kept, options, &progress, &recorder);
-        let (control, figures) = (Arc::clone(&opened.wal), Arc::clone(&recorder));
-        let checkpoints = Checkpoints::new(control, Arc::clone(&reads), options, figures);
-        let checkpoints = Arc::new(checkpoints);
-        let transactions = transactions(options, &reads, &queue, &recorder);
-        let (connection, deadline) = (opened.writer, opened.writer_deadline);
-        let (figures, control) = (Arc::clone(&recorder), Arc::clone(&opened.wal));
-        let told = Arc::clone(&progress);
-        let writer = Writer::new(connection, deadline, options, figures, told, control);
+        let count = opened.readers.len();
+        let connections = (opened.readers, opened.open_reader);
+        let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
+        let sessions = sessions(opened.sessions, Arc::clone(&opened.wal), options, &progress);
+        let all: Vec<Arc<dyn SnapshotHolder>> = vec![reads.readers.clone(), sessions.clone()];
+        let holders = holders(all, options, &progress, &recorder);
+        let (control, figures, held) =
+            (Arc::clone(&opened.wal), Arc::clone(&recorder), Arc::clone(&holders));
+        let checkpoints = Arc::new(Checkpoints::new(control, held, options, figures));
+        let threads = threads_for(Work::Statements, count, options);
+        let used = (sessions, threads, &queue);
+        let transactions = transactions(database, used, options, &progress, &recorder);
+        let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
+        let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
+        let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
         let syncer = Arc::new(Syncer {
             handover: Arc::clone(&handover),
             wal: Arc::clone(&opened.wal_file),
@@ -149,11 +184,15 @@ impl Engine {
             progress: Arc::clone(&progress),
             queue: Arc::clone(&queue),
             recorder: Arc::clone(&recorder),
-            clock,
+            clock: Arc::clone(&options.clock),
         });
         let in_flight = Arc::new(InFlight::default());
-        let watchdog = watchdog(options, &queue, &in_flight, &reads, &recorder);
-        let parts = Parts { queue, reads, checkpoints, progress, watchdog };
+        let threads = vec![Arc::clone(&reads.threads), Arc::clone(&transactions.threads)];
+        let (told, figures) = (Arc::clone(&in_flight), Arc::clone(&recorder));
+        let watched = Arc::clone(&queue);
+        let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
+        let watchdog = Arc::new(watchdog);
+        let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog };
         let write_loop = WriteLoop {
             database,
             queue: Arc::clone(&parts.queue),
@@ -169,19 +208,12 @@ impl Engine {
             queue: Arc::clone(&parts.queue),
             progress: Arc::clone(&parts.progress),
         };
-        let watching = Arc::clone(&parts.watchdog);
-        let bodies = Bodies {
-            write: Box::new(move || write_loop.run(writer)),
-            others: [
-                ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
-                ("monolite-checkpoint", Box::new(move || checkpointer.run())),
-                ("monolite-watch", Box::new(answering(database, move || watching.run()))),
-            ],
-        };
+        let watchdog = Arc::clone(&parts.watchdog);
+        let write = move || write_loop.run(writer);
+        let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog);
         let running = Running::start(bodies, &parts, opened.wal_file, opened.files)?;
         Ok(Engine {
             database,
-            transactions,
             handover,
             recorder,
             wal: opened.wal,
@@ -202,7 +234,7 @@ impl Engine {
     }
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
-        &self.transactions
+        &self.parts.transactions
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -210,7 +242,7 @@ impl Engine {
         Stats {
             reads,
             reads_on_kept_snapshot: kept,
-            open_transactions: self.transactions.open.load(Ordering::Relaxed) as u64,
+            open_transactions: self.parts.transactions.open.load(Ordering::Relaxed) as u64,
             queue_depth: self.parts.queue.len() as u64,
             unsynced_transactions: self.handover.unanswered(),
             wal_bytes: self.parts.checkpoints.wal_bytes(),
@@ -262,7 +294,7 @@ impl Engine {
         let this = thread::current().id();
         self.database.is_around()
             || self.own_threads.contains(&this)
-            || self.parts.reads.all_threads().iter().any(|threads| threads.is_own(this))
+            || self.parts.threads().iter().any(|threads| threads.is_own(this))
     }
 
     fn wait_for_end(&self) -> Result<()> {
@@ -332,7 +364,7 @@ impl Running {
         wal_file: Arc<WalFile>,
         mut files: Files,
     ) -> Result<Running> {
-        let threads = parts.reads.all_threads();
+        let threads = parts.threads();
         let others = Vec::with_capacity(bodies.others.len());
         let started = threads.iter().try_for_each(|threads| threads.start());
         let writer = started.and_then(|()| spawn("monolite-write", bodies.write));
@@ -346,7 +378,7 @@ impl Running {
                 }
                 drop(rest);
                 files.let_go();
-                parts.reads.close();
+                parts.close_readers();
                 return Err(error);
             }
         };
@@ -373,13 +405,13 @@ impl Running {
     }
 
     fn end(mut self, parts: &Parts) -> Result<()> {
-        let Parts { reads, checkpoints, progress, watchdog, .. } = parts;
+        let Parts { checkpoints, progress, watchdog, .. } = parts;
         let writer = self.writer.join().ok().flatten();
         let mut others = self.others.into_iter();
         let syncer_ended = others.next().is_none_or(|syncer| syncer.join().is_ok());
         let readers_ended =
-            reads.all_threads().iter().fold(true, |ended, threads| ended & threads.join());
-        reads.close();
+            parts.threads().iter().fold(true, |ended, threads| ended & threads.join());
+        parts.close_readers();
         checkpoints.stop();
         watchdog.stop();
         let others_ended = others.fold(true, |ended, other| ended & other.join().is_ok());
@@ -436,36 +468,19 @@ fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> R
     Ok(())
 }
 
-fn watchdog(
-    options: &Options,
-    queue: &Arc<WriteQueue>,
-    in_flight: &Arc<InFlight>,
-    reads: &Arc<ReadSide>,
-    recorder: &Arc<Recorder>,
-) -> Arc<Watchdog> {
-    Arc::new(Watchdog::new(
-        Arc::clone(queue),
-        Arc::clone(in_flight),
-        Arc::clone(reads),
-        Arc::clone(&options.clock),
-        Arc::clone(recorder),
-        options.write_time_limit,
-    ))
+fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> {
+    let (capacity, patience) = (options.queue_capacity, options.read_time_limit);
+    Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
 }
 
 fn read_side(
     database: DatabaseId,
-    (readers, open_reader, sessions): (Vec<Reader>, OpenReader, SessionOpener),
-    (keep_snapshots, wal): (bool, &Arc<WalControl>),
+    (readers, open_reader): (Vec<Reader>, OpenReader),
+    keep_snapshots: bool,
     options: &Options,
     progress: &Arc<Progress>,
-    recorder: &Arc<Recorder>,
 ) -> Arc<ReadSide> {
-    let count = readers.len();
-    let threads_for = |work: Work| {
-        let (capacity, patience) = (options.queue_capacity, options.read_time_limit);
-        Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
-    };
+    let threads = threads_for(Work::Reads, readers.len(), options);
     let readers = Readers::new(
         (readers, open_reader),
         database,
@@ -474,39 +489,49 @@ fn read_side(
         Arc::clone(&options.clock),
         Arc::clone(progress),
     );
-    let sessions = Sessions::new(
-        sessions,
-        (
-            options.transaction_connections,
-            options.transaction_snapshot_age,
-            options.read_time_limit,
-        ),
-        Arc::clone(&options.clock),
-        Arc::clone(progress),
-        Arc::clone(wal),
+    let progress = Arc::clone(progress);
+    Arc::new(ReadSide { database, readers: Arc::new(readers), progress, threads })
+}
+
+fn sessions(
+    opener: SessionOpener,
+    wal: Arc<WalControl>,
+    options: &Options,
+    progress: &Arc<Progress>,
+) -> Arc<Sessions> {
+    let bounds = (
+        options.transaction_connections,
+        options.transaction_snapshot_age,
+        options.read_time_limit,
     );
-    Arc::new(ReadSide {
-        database,
-        readers,
-        sessions,
-        progress: Arc::clone(progress),
-        threads: threads_for(Work::Reads),
-        statement_threads: threads_for(Work::Statements),
-        clock: Arc::clone(&options.clock),
-        recorder: Arc::clone(recorder),
-    })
+    let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
+    Arc::new(Sessions::new(opener, bounds, clock, progress, wal))
+}
+
+fn holders(
+    all: Vec<Arc<dyn SnapshotHolder>>,
+    options: &Options,
+    progress: &Arc<Progress>,
+    recorder: &Arc<Recorder>,
+) -> Arc<SnapshotHolders> {
+    let (progress, recorder) = (Arc::clone(progress), Arc::clone(recorder));
+    Arc::new(SnapshotHolders::new(all, options, progress, recorder))
 }
 
 fn transactions(
+    database: DatabaseId,
+    (sessions, threads, writes): (Arc<Sessions>, Arc<ReadThreads>, &Arc<WriteQueue>),
     options: &Options,
-    reads: &Arc<ReadSide>,
-    writes: &Arc<WriteQueue>,
+    progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<Transactions> {
     Arc::new(Transactions {
-        reads: Arc::clone(reads),
+        database,
+        sessions,
+        progress: Arc::clone(progress),
+        threads,
         writes: Arc::clone(writes),
-        limits: options.transaction_limits(),
+        limits: Limits::of(options),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
         open: Arc::default(),

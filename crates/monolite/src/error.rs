@@ -304,3 +304,15 @@ fn what_sqlite_says_is_told_in_words_and_not_by_a_number() {
         assert_eq!(said.extended_code(), Some(code));
     }
 }
+
+/// Whether an option's value is in its range.
+pub(crate) fn within<V>(name: &str, value: V, low: V, high: V) -> Result<()>
+where
+    V: PartialOrd + std::fmt::Debug,
+{
+    if low <= value && value <= high {
+        return Ok(());
+    }
+    let message = format!("option {name} is {value:?}; it must be from {low:?} to {high:?}");
+    Err(Error::new(ErrorKind::Invalid, message))
+}

@@ -60,6 +60,7 @@ mod checkpoint;
 mod completion;
 mod discards;
 mod engine;
+mod entry;
 mod files;
 mod in_flight;
 mod member;
@@ -72,6 +73,7 @@ mod writer;
 
 mod clock;
 mod hold;
+mod holders;
 mod identity;
 mod inside;
 mod progress;

@@ -1,15 +1,12 @@
 //! Owns the configuration of a database: each option's unit, default, range and trade-off.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::vfs::{Direct, Storage};
 
 use crate::clock::{Clock, SystemClock};
-use crate::database::Database;
-use crate::error::{Error, ErrorKind, Result};
-use crate::transaction::{Limits, Validation};
+use crate::error::{Result, within};
 use crate::untrusted::Untrusted;
 
 /// What an acknowledgement means.
@@ -32,6 +29,13 @@ pub enum Sharing {
     /// read outside of a longer transaction pays several system calls for its locks, and another
     /// process that writes or checkpoints can delay this one.
     Shared,
+}
+
+/// Whether answers are compared; off only to show that tests notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validation {
+    On,
+    Off,
 }
 
 /// How a database is opened. Every option has a default that suits a server.
@@ -363,65 +367,9 @@ impl Options {
         self
     }
 
-    /// Opens the database at `path`, and creates it where there is none.
-    ///
-    /// `":memory:"` opens a new empty database that is removed when it is closed, with the same
-    /// behaviour but for durability; it is meant for tests. Any other path is taken literally:
-    /// `file:shop.db?mode=ro` is the name of a file and no URI (what its parameters say are methods
-    /// of [`Options`]), and `~` is a directory of that name (the home directory is
-    /// [`std::env::home_dir`]).
-    ///
     /// # Errors
-    /// `Invalid` for an option out of its range, a path that is open in this process already, and a
-    /// file in a format that is newer than the SQLite in this program;
-    /// `Overloaded` when another process holds the file (the message says which);
-    /// `Storage` when the file or its directory cannot be used; `Corrupt` when it is no database.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
-        self.check()?;
-        Database::open_with(self, path.as_ref(), Duration::ZERO)
-    }
-
-    /// As [`Options::open`], and waits up to `patience` for another process to let go of the file:
-    /// a new version of a program can start while the old one still finishes.
-    ///
-    /// # Errors
-    /// Those of [`Options::open`]; `Overloaded` only after `patience`.
-    pub fn open_wait(self, path: impl AsRef<Path>, patience: Duration) -> Result<Database> {
-        self.check()?;
-        Database::open_with(self, path.as_ref(), patience)
-    }
-
-    /// Rewrites the database at `path` so that each page has a checksum, for
-    /// [`Options::page_checksums`]. Also for a database whose checksums another program has not
-    /// kept. What is there is taken to be right, so look at it first (`PRAGMA integrity_check`).
-    /// Takes about as long as copying the file twice, and as much space.
-    ///
-    /// # Durability
-    /// A crash leaves the file as it was, or with checksums.
-    ///
-    /// # Errors
-    /// Those of [`Options::open`]; `Storage` when there is no such file, or too little space.
-    pub fn add_page_checksums(self, path: impl AsRef<Path>) -> Result<()> {
-        self.check()?;
-        crate::files::add_page_checksums(&self, path.as_ref())
-    }
-
-    /// What bounds interactive transactions.
-    pub(crate) fn transaction_limits(&self) -> Limits {
-        Limits {
-            max_transactions: self.max_transactions,
-            transaction_max_statements: self.transaction_max_statements,
-            transaction_max_bytes: self.transaction_max_bytes,
-            transaction_time_limit: self.transaction_time_limit,
-            read_time_limit: self.read_time_limit,
-            transaction_attempts: self.transaction_attempts,
-            lease_time_limit: self.lease_time_limit.min(self.write_time_limit),
-            idempotency_lifetime: self.idempotency_lifetime,
-            validation: self.validation,
-        }
-    }
-
-    fn check(&self) -> Result<()> {
+    /// `Invalid` for an option out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
         const MS: Duration = Duration::from_millis(1);
         const US: Duration = Duration::from_micros(1);
         const HOUR: Duration = Duration::from_secs(3_600);
@@ -446,16 +394,4 @@ impl Options {
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }
-}
-
-/// Whether an option's value is in its range.
-pub(crate) fn within<V>(name: &str, value: V, low: V, high: V) -> Result<()>
-where
-    V: PartialOrd + std::fmt::Debug,
-{
-    if low <= value && value <= high {
-        return Ok(());
-    }
-    let message = format!("option {name} is {value:?}; it must be from {low:?} to {high:?}");
-    Err(Error::new(ErrorKind::Invalid, message))
 }

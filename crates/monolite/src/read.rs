@@ -5,19 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::completion::Outcome;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::{DatabaseId, Place};
 use crate::progress::Progress;
 use crate::read_threads::ReadThreads;
 use crate::readers::Readers;
-use crate::stats::Recorder;
-use crate::transaction::Sessions;
 use crate::tx::Tx;
-use crate::watch::Watch;
 use crate::work::Work;
 
 /// When the result of a read may be returned.
@@ -32,67 +27,10 @@ pub(crate) enum Answer {
 /// What a read needs of the engine.
 pub(crate) struct ReadSide {
     pub(crate) database: DatabaseId,
-    pub(crate) readers: Readers,
-    pub(crate) sessions: Sessions,
+    pub(crate) readers: Arc<Readers>,
     pub(crate) progress: Arc<Progress>,
     /// For awaited reads.
     pub(crate) threads: Arc<ReadThreads>,
-    /// For awaited statements of interactive transactions.
-    pub(crate) statement_threads: Arc<ReadThreads>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) recorder: Arc<Recorder>,
-}
-
-impl ReadSide {
-    /// All threads that run awaited work.
-    pub(crate) fn all_threads(&self) -> [&Arc<ReadThreads>; 2] {
-        [&self.threads, &self.statement_threads]
-    }
-
-    /// Ends the snapshots that nobody is using: those that idle connections keep, and those of
-    /// interactive transactions that have rested for longer than `age`. Tells what still pins the
-    /// WAL.
-    pub(crate) fn release_idle(&self, age: Duration) -> Option<Pinned> {
-        let reads = self.readers.release_idle();
-        let statements = self.sessions.release_parked(age);
-        reads.max(statements).map(|oldest| Pinned { oldest })
-    }
-
-    /// Revokes the snapshots of reads and statements that have been going on for longer than `age`
-    /// and are not the latest: they keep the WAL from being copied. A batch outdates them as soon
-    /// as it may be seen.
-    pub(crate) fn revoke_outdated(&self, age: Duration) {
-        let exposed = self.progress.exposed();
-        self.revoke(age, |watch, began_by| watch.revoke_outdated(exposed, began_by));
-    }
-
-    /// Revokes snapshots that were taken before `moment`, of reads and statements that have been
-    /// going on for longer than `age`: when the WAL has been copied whole since then, they alone
-    /// keep it from starting anew. Later snapshots read the database file.
-    pub(crate) fn revoke_taken_before(&self, moment: Duration, age: Duration) {
-        self.revoke(age, |watch, began_by| watch.revoke_taken_before(moment, began_by));
-    }
-
-    fn revoke(&self, age: Duration, revoke: impl Fn(&Watch, Duration) -> bool) {
-        let began_by = self.clock.now().saturating_sub(age);
-        let reads = self.readers.watches().filter(|watch| revoke(watch, began_by)).count();
-        let statements =
-            self.sessions.watches().iter().filter(|watch| revoke(watch, began_by)).count();
-        self.recorder.revoked_readers.add((reads + statements) as u64);
-    }
-
-    /// Waits for reads and statements to end, closes their connections, and refuses more.
-    pub(crate) fn close(&self) {
-        self.readers.close();
-        self.sessions.close();
-    }
-}
-
-/// How reads stand in the way of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pinned {
-    /// How long the oldest use of an outdated snapshot has been going on.
-    pub(crate) oldest: Duration,
 }
 
 /// A read that has not run yet: call [`Read::wait`], or await it.

@@ -31,6 +31,7 @@ use monolite_sqlite::Connection;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, Result};
+use crate::holders::SnapshotHolder;
 use crate::inside::{DatabaseId, Inside, Place};
 use crate::progress::Progress;
 use crate::tx::Tx;
@@ -247,9 +248,23 @@ impl Readers {
         }
     }
 
-    /// Ends the snapshots that idle connections keep, has busy ones take a new one for their next
-    /// read, and tells how long the oldest read with an outdated one has been going on.
-    pub(crate) fn release_idle(&self) -> Option<Duration> {
+    /// Waits for every read to end, closes the connections, and refuses reads from then on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for slot in &self.slots {
+            let mut seat = slot.seat.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(watch) = slot.watch.get() {
+                seat.end_snapshot(watch);
+            }
+            seat.reader = None;
+        }
+        self.wake_waiters();
+    }
+}
+
+impl SnapshotHolder for Readers {
+    /// Ends them whatever their age, and has busy connections take a new one for their next read.
+    fn release_idle(&self, _age: Duration) -> Option<Duration> {
         self.renewals.fetch_add(1, Ordering::AcqRel);
         let (exposed, now) = (self.progress.exposed(), self.clock.now());
         let mut oldest = None;
@@ -265,35 +280,15 @@ impl Readers {
         oldest
     }
 
-    /// What others may see of each connection's snapshot.
-    pub(crate) fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
-        self.slots.iter().filter_map(|slot| slot.watch.get())
+    fn watches(&self) -> Vec<Arc<Watch>> {
+        self.slots.iter().filter_map(|slot| slot.watch.get().cloned()).collect()
     }
 
-    /// How long a read may take.
-    pub(crate) fn time_limit(&self) -> Duration {
-        self.time_limit
-    }
-
-    /// Has those who wait for a connection look again.
-    pub(crate) fn wake_waiters(&self) {
+    fn wake_waiters(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             drop(self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             self.freed.notify_all();
         }
-    }
-
-    /// Waits for every read to end, closes the connections, and refuses reads from then on.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        for slot in &self.slots {
-            let mut seat = slot.seat.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(watch) = slot.watch.get() {
-                seat.end_snapshot(watch);
-            }
-            seat.reader = None;
-        }
-        self.wake_waiters();
     }
 }
 

@@ -26,13 +26,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::options::Durability;
 use crate::progress::Progress;
 use crate::stats::Recorder;
 use crate::wal::WalFile;
 use crate::write_queue::WriteQueue;
-use crate::writer::Entry;
 
 /// How often the files are looked at where nothing is synced.
 const LOOK: Duration = Duration::from_millis(10);

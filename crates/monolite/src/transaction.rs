@@ -7,6 +7,7 @@
 
 mod keys;
 mod lease;
+mod limits;
 mod open;
 mod parameters;
 mod pins;
@@ -35,10 +36,10 @@ use steps::{Action, More, Reader, Request};
 
 pub use keys::Committed;
 pub(crate) use lease::over as lease_is_over;
-pub(crate) use open::{Limits, Open, Transactions};
+pub(crate) use limits::Limits;
+pub(crate) use open::{Open, Transactions};
 pub use parameters::{IntoParameters, Parameters};
 pub(crate) use sessions::{Opener, Sessions};
-pub(crate) use steps::Validation;
 pub(crate) use transact::{transact, transact_blocking};
 
 /// A transaction that may live for as long as the application needs, across awaits and threads,
@@ -368,7 +369,7 @@ impl<T> Execution<'_, T> {
     /// # Errors
     /// `Invalid` inside of a write closure of the same database.
     fn check_place(&self) -> Result<()> {
-        if !self.open.engine().reads.database.is_inside(Place::Write) {
+        if !self.open.engine().database.is_inside(Place::Write) {
             return Ok(());
         }
         let message = "a statement of an interactive transaction was waited for inside of a write \
@@ -384,7 +385,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         self.check_place()?;
         let open = self.open;
-        open.engine().reads.database.check_process()?;
+        open.engine().database.check_process()?;
         let bind = |body: Body<T>| {
             let open = Arc::clone(open);
             move || body(&open)

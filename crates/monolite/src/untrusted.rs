@@ -1,9 +1,6 @@
 //! Owns the profile for SQL that comes from somebody who is not trusted.
 
-use crate::error::{Error, ErrorKind, Result};
-#[cfg(doc)]
-use crate::options::Options;
-use crate::options::within;
+use crate::error::{Error, ErrorKind, Result, within};
 
 /// The profile of a database that runs SQL from an untrusted source, see [`Options::untrusted`].
 ///
@@ -60,6 +57,10 @@ use crate::options::within;
 /// # db.close()
 /// # }
 /// ```
+///
+/// [`Options::read_time_limit`]: crate::Options::read_time_limit
+/// [`Options::untrusted`]: crate::Options::untrusted
+/// [`Options::write_time_limit`]: crate::Options::write_time_limit
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untrusted {
     value_limit_bytes: u32,
@@ -92,6 +93,9 @@ impl Untrusted {
     /// bytes: 1 MiB to 64 GiB. Default: 64 MiB. The process uses at most all page caches
     /// ([`Options::writer_cache_bytes`], and [`Options::reader_cache_bytes`] for each reader), and
     /// this for each connection.
+    ///
+    /// [`Options::reader_cache_bytes`]: crate::Options::reader_cache_bytes
+    /// [`Options::writer_cache_bytes`]: crate::Options::writer_cache_bytes
     #[must_use]
     pub fn memory_limit_bytes(mut self, bytes: u64) -> Untrusted {
         self.memory_limit_bytes = bytes;

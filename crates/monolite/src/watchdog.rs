@@ -19,8 +19,10 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::holders::SnapshotHolders;
 use crate::in_flight::InFlight;
-use crate::read::ReadSide;
+use crate::options::Options;
+use crate::read_threads::ReadThreads;
 use crate::stats::Recorder;
 use crate::write_queue::WriteQueue;
 
@@ -43,10 +45,13 @@ fn period(write_limit: Duration, read_limit: Duration) -> Duration {
 pub(crate) struct Watchdog {
     queue: Arc<WriteQueue>,
     in_flight: Arc<InFlight>,
-    reads: Arc<ReadSide>,
+    holders: Arc<SnapshotHolders>,
+    /// Those that run awaited reads and statements.
+    threads: Vec<Arc<ReadThreads>>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
     write_limit: Duration,
+    read_limit: Duration,
     stopped: Mutex<bool>,
     stop: Condvar,
 }
@@ -55,18 +60,20 @@ impl Watchdog {
     pub(crate) fn new(
         queue: Arc<WriteQueue>,
         in_flight: Arc<InFlight>,
-        reads: Arc<ReadSide>,
-        clock: Arc<dyn Clock>,
+        holders: Arc<SnapshotHolders>,
+        threads: Vec<Arc<ReadThreads>>,
+        options: &Options,
         recorder: Arc<Recorder>,
-        write_limit: Duration,
     ) -> Watchdog {
         Watchdog {
             queue,
             in_flight,
-            reads,
-            clock,
+            holders,
+            threads,
+            clock: Arc::clone(&options.clock),
             recorder,
-            write_limit,
+            write_limit: options.write_time_limit,
+            read_limit: options.read_time_limit,
             stopped: Mutex::new(false),
             stop: Condvar::new(),
         }
@@ -74,7 +81,7 @@ impl Watchdog {
 
     /// Runs until [`Watchdog::stop`].
     pub(crate) fn run(&self) {
-        let period = period(self.write_limit, self.reads.readers.time_limit());
+        let period = period(self.write_limit, self.read_limit);
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
             drop(stopped);
@@ -125,23 +132,16 @@ impl Watchdog {
     /// Ends reads and statements that have overrun their time, and puts others in the place of what
     /// they have.
     fn look_at_reads(&self, now: Duration) {
-        let ReadSide { readers, sessions, .. } = &*self.reads;
-        let began_by = now.saturating_sub(readers.time_limit());
-        let statements = sessions.watches();
-        for watch in readers.watches().chain(&statements) {
-            watch.stop_begun_before(began_by);
-        }
-        self.reads.all_threads().iter().for_each(|threads| threads.replace_lost(began_by));
+        let began_by = now.saturating_sub(self.read_limit);
+        self.holders.watches().for_each(|watch| watch.stop_begun_before(began_by));
+        self.threads.iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
-            readers.wake_waiters();
+            self.holders.wake_waiters();
         }
     }
 
     fn is_read_overdue(&self, now: Duration) -> bool {
-        let ReadSide { readers, sessions, .. } = &*self.reads;
-        let limit = readers.time_limit();
-        let statements = sessions.watches();
-        readers.watches().chain(&statements).any(|watch| watch.is_overdue(now, limit))
+        self.holders.watches().any(|watch| watch.is_overdue(now, self.read_limit))
     }
 }
 

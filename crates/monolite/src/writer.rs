@@ -61,9 +61,10 @@ use monolite_sqlite::vfs::{LimitHit, WalControl};
 use monolite_sqlite::{Connection, Savepoint};
 
 use crate::clock::{Clock, Deadline};
+use crate::entry::{Again, Entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::in_flight::{Batch, Closure, Collected, Held};
-use crate::member::{Member, Ran};
+use crate::member::Ran;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::queue::lanes::Spent;
@@ -84,50 +85,6 @@ const READER_MOMENT: Duration = Duration::from_secs(5);
 
 /// How long is looked for the tables of a foreign key that a member violates. Everybody waits.
 const NAMING: Duration = Duration::from_millis(20);
-
-/// How a member is to run that has run before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
-    /// With its group, in which it succeeded before.
-    InGroup,
-    /// In a savepoint of its own, in its place behind its group.
-    InPlace,
-    /// In a transaction of its own.
-    Alone,
-}
-
-/// A member in the writer's hands.
-pub(crate) struct Entry {
-    member: Box<dyn Member>,
-    attempts: u32,
-    failed: bool,
-    again: Option<Again>,
-}
-
-impl Entry {
-    pub(crate) fn new(member: Box<dyn Member>) -> Entry {
-        Entry { member, attempts: 0, failed: false, again: None }
-    }
-
-    pub(crate) fn answer(self) {
-        self.member.answer();
-    }
-
-    /// Makes `error` the answer.
-    pub(crate) fn overrule(&mut self, error: Error) {
-        self.failed = true;
-        self.member.overrule(error);
-    }
-
-    /// Makes `error` the answer of a member whose batch is not committed, and answers it; one that
-    /// has failed by itself keeps its own answer.
-    pub(crate) fn refuse(mut self, error: &Error) {
-        if !self.failed {
-            self.overrule(error.repeated());
-        }
-        self.answer();
-    }
-}
 
 /// What a run left behind in the open transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
+use crate::command::{cargo_path, succeed};
 use crate::{conform, fuzz, range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
@@ -223,24 +224,6 @@ impl Tally {
 
 fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     succeed(Command::new(cargo_path()).current_dir(root).args(words))
-}
-
-/// The cargo that runs us, so that one tool chain makes the whole run.
-pub(crate) fn cargo_path() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
-}
-
-/// Runs a command without standard input and turns a bad exit into an error that names it.
-pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !status.success() {
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-        bail!("cargo {} ended with {status}", words.join(" "));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use crate::ci::cargo_path;
+use crate::command::cargo_path;
 
 /// Runs it, and prints a line for each path and each difference.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {

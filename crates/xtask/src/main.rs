@@ -12,6 +12,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 mod ci;
+mod command;
 mod conform;
 mod fuzz;
 mod planted;

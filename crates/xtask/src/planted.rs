@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::ci::{cargo_path, succeed};
+use crate::command::{cargo_path, succeed};
 
 /// How long the torture may take to find a bug.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::ci::{cargo_path, succeed};
+use crate::command::{cargo_path, succeed};
 
 /// The ends of the range in the root manifest: the newest releases of the lowest and the highest
 /// accepted minor version.

@@ -7,6 +7,7 @@
 //! Formatting and lints: `cargo fmt` and `cargo clippy` in [`crate::ci`].
 
 mod crates;
+mod modules;
 mod pages;
 mod shape;
 mod tree;
@@ -49,6 +50,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     findings.extend(shape::check(&tree));
     findings.extend(words::check(&tree));
     findings.extend(crates::check(&tree, &workspace)?);
+    findings.extend(modules::check(&tree));
     findings.extend(pages::check(&tree));
     findings.sort();
     for finding in &findings {

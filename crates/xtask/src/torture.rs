@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use crate::ci::cargo_path;
+use crate::command::cargo_path;
 
 /// What the gate asks for. `docs/trust.md` gives the larger amounts of the recorded run.
 const AMOUNTS: [&str; 20] = [

@@ -12,9 +12,9 @@
 use super::engine::{Fate, Settings, TransferError, close, submit, warm_up};
 use super::script::{SET_SQL, Script, Workload, changes, decide};
 use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use crate::drivers::contention::Contention;
 use crate::machine::cpu_time;
 use crate::progress::Interrupt;
-use crate::report::record::Contention;
 use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
 use anyhow::{Result, anyhow};
 use monolite::{Database, Stats, Transaction};

@@ -1,6 +1,7 @@
 //! The candidates: each drives one database in one way, for one round at a time.
 
 pub mod appends;
+pub mod contention;
 pub mod engine;
 pub mod held;
 pub mod interactive;
@@ -11,10 +12,10 @@ pub mod script;
 pub mod sleepers;
 pub mod sustained;
 
+use self::contention::Contention;
 use crate::machine::CpuTime;
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
-use crate::report::record::Contention;
 use crate::statistics::Latencies;
 use crate::workload::Transfer;
 use anyhow::Result;

@@ -9,7 +9,9 @@
 //! - `-- feature: TEXT`: what follows, up to the next such line, exercises this feature of it;
 //! - `-- option: NAME NUMBER`: the database is opened with this option (milliseconds or a count).
 //!
-//! A `.test` file is in the format of sqllogictest, see [`super::sqllogic`].
+//! A `.test` file is in the format of sqllogictest, see [`sqllogic`].
+
+pub(super) mod sqllogic;
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +20,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 
 use super::split::split;
-use super::sqllogic::{self, Expected};
 use super::statement::{Control, Statement};
+use sqllogic::Expected;
 
 /// A feature that a script says to exercise.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use fastrand::Rng;
 use monolite::{Error, ErrorKind, Transaction, Tx};
 
-use super::{Shared, block_on};
+use super::Shared;
+use crate::blocking::block_on;
 use crate::checkers::serial::{Op, Record};
 use crate::schedule::{Gave, Interactive, Pace, Plan, Stopped, Told, sql};
 

@@ -9,7 +9,7 @@ use monolite::rusqlite::ToSql;
 use monolite::{Error, Execution, OptionalExtension as _, Transaction};
 
 use super::sql::{Savepoint, Sql, values};
-use crate::load::block_on;
+use crate::blocking::block_on;
 
 /// Name of every savepoint: one that is opened again hides the one before.
 const SAVEPOINT: &str = "s";

@@ -3,9 +3,8 @@
 use anyhow::Result;
 use monolite::ErrorKind;
 
-use super::{Call, Ending, Gave, IoFault, Member, Plan, Schedule, Step, Told};
+use super::{Call, Ending, Gave, IoFault, Member, Plan, Schedule, Step, Told, find_numbers};
 use crate::checkers::serial::{self, Contents, Op, Record};
-use crate::load::find_numbers;
 
 /// Something that runs transactions: the engine, or a stand-in with a known flaw.
 pub trait Subject {

@@ -18,6 +18,7 @@ use crate::child::Roles;
 use marks::Found;
 
 mod accidents;
+mod batch;
 mod faults;
 mod full_disk;
 mod load;

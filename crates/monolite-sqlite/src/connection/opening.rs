@@ -13,13 +13,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthContext;
 use rusqlite::{Result, ffi};
 
-use super::{Overdue, Role, Settings, setup};
+use super::{Role, Settings, overlay, profile, setup};
 use crate::counts::Counts;
-use crate::look::Look;
+use crate::look::{Look, Overdue};
 use crate::signals::Signals;
 use crate::stack::Stack;
 use crate::vfs::with_database_locked;
-use crate::{format, overlay, surroundings, untrusted};
+use crate::{format, surroundings};
 
 /// Prepared statements kept by a connection; more than most applications have.
 pub(super) const STATEMENT_CACHE: usize = 256;
@@ -68,7 +68,7 @@ pub(super) fn set_up(
     let signals = Arc::new(Signals::new(profile.map(|it| it.modules.clone())));
     let look = Arc::new(Look::new(&settings.overdue, &signals));
     if let Some(profile) = profile {
-        untrusted::apply(inner, profile, &look)?;
+        profile::apply(inner, profile, &look)?;
     }
     let stack = profile.map(|_| Stack::new()).transpose().map_err(no_stack)?;
     install_hooks(inner, &signals, &settings.overdue)?;

@@ -36,40 +36,32 @@ use monolite_sqlite::vfs::Version;
 
 use super::keys::{Committed, Key};
 use super::lease::{self, Lease};
+use super::limits::Limits;
 use super::savepoints::Savepoints;
 use super::session::ReadSet;
-use super::sessions::{Cost, Held, Left, Memory, Parked, Start};
-use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, Validation, perform};
+use super::sessions::{Cost, Held, Left, Memory, Parked, Sessions, Start};
+use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, perform};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::{Inside, Place};
+use crate::inside::{DatabaseId, Inside, Place};
 use crate::member::{Body, Job, Once, Repeatable};
-use crate::read::ReadSide;
+use crate::progress::Progress;
+use crate::read_threads::ReadThreads;
 use crate::stats::Recorder;
 use crate::tx::Tx;
 use crate::work::JobQueue;
 use crate::write::Write;
 use crate::write_queue::WriteQueue;
 
-/// Bounds of interactive transactions; most fields are options of the same names.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) max_transactions: usize,
-    pub(crate) transaction_max_statements: usize,
-    pub(crate) transaction_max_bytes: usize,
-    pub(crate) transaction_time_limit: Duration,
-    pub(crate) read_time_limit: Duration,
-    pub(crate) transaction_attempts: u32,
-    pub(crate) lease_time_limit: Duration,
-    pub(crate) idempotency_lifetime: Duration,
-    pub(crate) validation: Validation,
-}
-
 /// What interactive transactions need of the engine.
 #[derive(Clone)]
 pub(crate) struct Transactions {
-    pub(crate) reads: Arc<ReadSide>,
+    pub(crate) database: DatabaseId,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) progress: Arc<Progress>,
+    /// For awaited statements.
+    pub(crate) threads: Arc<ReadThreads>,
     pub(crate) writes: Arc<WriteQueue>,
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
@@ -210,7 +202,7 @@ impl Open {
         is_managed: bool,
         lease: Option<Lease>,
     ) -> Result<Arc<Open>> {
-        engine.reads.database.check_process()?;
+        engine.database.check_process()?;
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
@@ -241,7 +233,7 @@ impl Open {
 
     /// Where awaited statements go.
     pub(crate) fn awaited(&self) -> &JobQueue {
-        self.leased.as_deref().unwrap_or(&self.engine.reads.statement_threads.queue)
+        self.leased.as_deref().unwrap_or(&self.engine.threads.queue)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -254,7 +246,7 @@ impl Open {
     /// `Invalid` inside of a closure of that other statement, or in a forked process; `Timeout`
     /// when it goes on for too long.
     fn take(&self) -> Result<Taken<'_>> {
-        self.engine.reads.database.check_process()?;
+        self.engine.database.check_process()?;
         let mut slot = self.slot();
         let limit = self.engine.limits.read_time_limit;
         let mut give_up = None;
@@ -357,7 +349,7 @@ impl Open {
         R: Reader + Send + 'static,
     {
         let mut state = self.take()?;
-        let _inside = Inside::enter(self.engine.reads.database, Place::Statement);
+        let _inside = Inside::enter(self.engine.database, Place::Statement);
         self.check(&mut state)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
@@ -478,7 +470,7 @@ impl Open {
         };
         let Left::Wrote(wrote) = wrote else { return Ok(None) };
         let limit = self.statement_limit();
-        let Some(held) = self.engine.reads.sessions.take_without(&wrote, limit)? else {
+        let Some(held) = self.engine.sessions.take_without(&wrote, limit)? else {
             return Ok(None);
         };
         if held.session().only_reads(&request.text) != Some(false) {
@@ -504,7 +496,7 @@ impl Open {
         let is_first = state.steps.len() == 0;
         let start = if is_first { Start::First } else { Start::Later };
         let limit = self.statement_limit();
-        let held = self.engine.reads.sessions.take(state.unpark(), start, limit)?;
+        let held = self.engine.sessions.take(state.unpark(), start, limit)?;
         let session = held.session();
         state.seen = session.seen();
         state.sequence = session.sequence();
@@ -648,7 +640,7 @@ impl Open {
     fn answer_when_durable(&self, seen: u64) -> Write<Committed> {
         let caller = Completion::new();
         let told = Arc::clone(&caller);
-        self.engine.reads.progress.when_durable(seen, move |durable| {
+        self.engine.progress.when_durable(seen, move |durable| {
             told.deliver(match durable {
                 Ok(()) => Outcome::Returned(Ok(Committed::default())),
                 Err(error) => Outcome::Refused(error),
@@ -661,9 +653,9 @@ impl Open {
     fn read_set(&self, state: &mut State) -> Option<ReadSet> {
         let is_useful = state.steps.have_leading_reads() && state.steps.may_have_changed();
         match std::mem::replace(&mut state.left, Left::Gone(None)) {
-            Left::Parked(parked) if is_useful => self.engine.reads.sessions.read_set(parked),
+            Left::Parked(parked) if is_useful => self.engine.sessions.read_set(parked),
             Left::Parked(parked) => {
-                self.engine.reads.sessions.give_up(parked);
+                self.engine.sessions.give_up(parked);
                 None
             }
             Left::Gone(read_set) => read_set.filter(|_| is_useful),
@@ -700,7 +692,7 @@ impl Open {
 
     fn let_go(&self, state: &mut State) {
         if let Some(parked) = state.unpark() {
-            self.engine.reads.sessions.give_up(parked);
+            self.engine.sessions.give_up(parked);
         }
     }
 }
@@ -718,7 +710,7 @@ struct Replay {
 impl Replay {
     /// Does it again and compares; leaves out the leading reads if no page of theirs has changed.
     fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
-        let changes = self.engine.reads.sessions.changes();
+        let changes = self.engine.sessions.changes();
         let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
         let extent = if is_unchanged { Extent::AfterLeadingReads } else { Extent::All };
         let replayed = self.steps.replay_in_writer(tx, extent, self.engine.limits.validation);
@@ -743,7 +735,7 @@ impl Replay {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.engine.reads.database.check_process().is_ok() {
+        if self.engine.database.check_process().is_ok() {
             self.roll_back();
         }
         self.engine.open.fetch_sub(1, Ordering::Relaxed);

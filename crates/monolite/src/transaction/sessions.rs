@@ -39,6 +39,7 @@ use super::pins::{Pin, Pins};
 use super::session::{ReadSet, Session, WriteSet};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::holders::SnapshotHolder;
 use crate::progress::Progress;
 use crate::readers::{OpenReader, Reader};
 use crate::tx::Tx;
@@ -427,34 +428,11 @@ impl Sessions {
         self.signal(pool);
     }
 
-    /// Ends the snapshots of transactions that have rested for longer than `age`, and tells how
-    /// long the oldest running statement with an outdated one has been going on.
-    pub(crate) fn release_parked(&self, age: Duration) -> Option<Duration> {
-        let now = self.clock.now();
-        while let Some(session) = self.rested(now, age) {
-            session.end();
-            self.vacate(session);
-        }
-        self.pins.release(age);
-        let exposed = self.progress.exposed();
-        self.pool().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
-    }
-
     fn rested(&self, now: Duration, age: Duration) -> Option<Box<Session>> {
         let mut pool = self.pool();
         let (first, waiting) = pool.parked.first_key_value()?;
         let place = (now.saturating_sub(waiting.since) >= age).then_some(*first)?;
         pool.unpark(place).map(|waiting| waiting.session)
-    }
-
-    /// The age that a snapshot may reach between two statements.
-    pub(crate) fn age(&self) -> Duration {
-        self.age
-    }
-
-    /// What others may see of each session's snapshot.
-    pub(crate) fn watches(&self) -> Vec<Arc<Watch>> {
-        self.pool().watches.clone()
     }
 
     /// Waits for running statements to end, closes all connections, and refuses statements from
@@ -538,6 +516,26 @@ impl Drop for Held<'_> {
         session.end();
         self.sessions.vacate(session);
     }
+}
+
+impl SnapshotHolder for Sessions {
+    fn release_idle(&self, age: Duration) -> Option<Duration> {
+        let now = self.clock.now();
+        while let Some(session) = self.rested(now, age) {
+            session.end();
+            self.vacate(session);
+        }
+        self.pins.release(age);
+        let exposed = self.progress.exposed();
+        self.pool().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
+    }
+
+    fn watches(&self) -> Vec<Arc<Watch>> {
+        self.pool().watches.clone()
+    }
+
+    /// They look by themselves, every [`LOOK`].
+    fn wake_waiters(&self) {}
 }
 
 fn closed() -> Error {

@@ -32,6 +32,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::parameters::Parameters;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::Validation;
 use crate::tx::Tx;
 
 /// Bytes of a step beside its text and its parameters.
@@ -386,13 +387,6 @@ fn is_answer(tx: &Tx<'_>, error: &Error) -> bool {
 
 fn tells_of_data(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Invalid)
-}
-
-/// Whether answers are compared; off only to show that tests notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Validation {
-    On,
-    Off,
 }
 
 /// The steps of a transaction in order.

@@ -1,12 +1,8 @@
 //! Owns the paths on which a transaction is a closure: writes, and reads.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 
 use monolite::{Error, Tx, Write};
 
@@ -18,6 +14,7 @@ use super::super::script::Unit;
 use super::super::statement::Statement;
 use super::super::subject::Ran;
 use super::{Heard, Ours, READERS, outcome, rollback};
+use crate::blocking::block_on;
 
 /// Tables that a neighbour empties: its failure has to bring all of them back.
 const HURT: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 \
@@ -165,22 +162,4 @@ fn hurt(tx: &Tx<'_>) -> Result<(), Error> {
     }
     tx.execute("CREATE TABLE \"conform neighbour\"(x)", ())?;
     Err(Error::aborted("a neighbour fails on purpose"))
-}
-
-/// Waits for a future on the calling thread.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }

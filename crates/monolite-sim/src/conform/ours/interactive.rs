@@ -13,8 +13,8 @@ use super::super::said::Said;
 use super::super::script::Unit;
 use super::super::statement::{Control, Statement};
 use super::super::subject::Ran;
-use super::closures::block_on;
 use super::{Heard, Ours, outcome};
+use crate::blocking::block_on;
 
 /// Longer than the age that a snapshot may reach on the path `aged`.
 const REST: Duration = Duration::from_millis(2);

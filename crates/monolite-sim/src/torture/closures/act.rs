@@ -14,7 +14,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use monolite::{Database, Error, ErrorKind, Transaction, Tx, Write};
 
-use crate::load::block_on;
+use crate::blocking::block_on;
 use crate::markers;
 use crate::schedule::interactive::{Interactive, Pace};
 

@@ -172,7 +172,7 @@ fn write(db: &Database, scene: &Scene) -> Result<(), Error> {
 }
 
 fn write_awaited(db: &Database, scene: &Scene) -> Result<(), Error> {
-    noted(scene, |id| crate::load::block_on(db.write_once(move |tx| markers::put(tx, id))))
+    noted(scene, |id| crate::blocking::block_on(db.write_once(move |tx| markers::put(tx, id))))
 }
 
 fn read(db: &Database, _: &Scene) -> Result<(), Error> {

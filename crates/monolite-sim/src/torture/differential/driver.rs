@@ -12,6 +12,8 @@
 //! 3. A conflict is judged, too: the same answers on the present state, or no commit since the
 //!    first statement, make it a needless one.
 
+pub(super) mod verdict;
+
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -29,7 +31,6 @@ use super::difference::{Class, Difference, Stop};
 use super::dump::{difference, dump, dump_plain};
 use super::oracle::{Claim, Flaw, Oracle};
 use super::record::{Call, Datum, Ending, Member, Op, Setup, Step, Write};
-use super::verdict;
 
 /// The most interactive transactions that are open at once.
 pub(super) const SLOTS: usize = 6;

@@ -14,7 +14,6 @@
 //! - What cannot be tried on this machine is skipped visibly, and what no check can try says so on
 //!   the page.
 
-mod actor;
 mod acts;
 mod companions;
 mod database;
@@ -36,8 +35,8 @@ use super::{Case, run_one};
 use crate::torture::{Check, Outcome, Setting};
 use scene::{FileTrial, Scene};
 
-pub(super) use actor::ROLE;
 pub(crate) use page::accidents_page;
+pub(super) use scene::actor::ROLE;
 
 /// What becomes of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

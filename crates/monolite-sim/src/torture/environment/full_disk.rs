@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use monolite::{Database, Error, ErrorKind, Options, Sharing};
 
-use super::faults::as_one_batch;
+use super::batch::as_one_batch;
 use super::{Case, marks};
 
 /// From less than an empty database takes up to some hundred transactions.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, Result};
 use monolite::{Clock, Database, Error, ErrorKind, Options};
 
-use super::faults::as_one_batch;
+use super::batch::as_one_batch;
 use super::load::under_load;
 use super::{Case, marks};
 use crate::child::{say, variable};

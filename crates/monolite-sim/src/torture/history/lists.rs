@@ -21,9 +21,9 @@ use fastrand::Rng;
 use monolite::{Database, Error, ErrorKind, Options, Tx, Write};
 
 use super::Case;
+use crate::blocking::block_on;
 use crate::checkers::cycles::{Fate, Kind, Step, Transaction, check};
 use crate::clock::HandClock;
-use crate::load::block_on;
 use crate::schedule::sql::Sql;
 use crate::schedule::{Ending, Interactive, Pace, SCHEMA, Stopped, TIME_LIMIT};
 

@@ -26,7 +26,7 @@ use monolite::vfs::FileKind;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 
 use super::locked;
-use crate::load::block_on_within;
+use crate::blocking::block_on_within;
 use crate::storage::{Call, Crash, Disk, Fault, Operation, RealSyncs};
 use crate::torture::survivors::{create, perform, perform_large};
 

@@ -3,7 +3,6 @@
 //! Nothing here opens a database file in this process; see [`command`].
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::scene::{Place, command};
+use super::scene::{CannotBe, Place, command};
 
 /// The size of a page, as SQLite has it unless it is told otherwise.
 const PAGE: u64 = 4_096;
@@ -20,18 +19,6 @@ const FRAME: u64 = 24 + PAGE;
 
 /// What the name of a WAL ends with that has lost its database.
 const KEPT_WAL: &str = "-wal-of-lost-file-1";
-
-/// The accident cannot be had on this machine.
-#[derive(Debug)]
-pub(super) struct CannotBe(String);
-
-impl fmt::Display for CannotBe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for CannotBe {}
 
 /// To which file something happens.
 type Which = fn(&Place) -> PathBuf;

@@ -1,8 +1,8 @@
 //! What happens to the files beside the database.
 
-use super::actor::{Actor, Lives};
 use super::acts;
 use super::database::{WHILE_OPEN, shared};
+use super::scene::actor::{Actor, Lives};
 use super::scene::{FileTrial, Scene};
 use super::{Fate, Row, Trial, When};
 use anyhow::Result;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use monolite::{Database, Options};
 
-use super::actor::Actor;
+use super::scene::actor::Actor;
 use super::scene::{Place, Scene};
 use super::{Fate, Row, Trial, When};
 use crate::mounts::{Disk, FileSystem, Mount};

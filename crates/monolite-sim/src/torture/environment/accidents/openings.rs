@@ -9,9 +9,9 @@ use anyhow::Result;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Options, Sharing};
 
-use super::actor::Actor;
 use super::acts;
 use super::scene::Scene;
+use super::scene::actor::Actor;
 use super::{Fate, Row, Trial, When};
 use crate::mounts::{Mount, MountedFile};
 

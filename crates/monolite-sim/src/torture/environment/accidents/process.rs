@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use monolite::Options;
 
-use super::actor::{Actor, Lives};
 use super::scene::Scene;
+use super::scene::actor::{Actor, Lives};
 use super::{Fate, Row, Trial, When};
 use crate::torture::Check;
 

@@ -7,8 +7,11 @@
 //! uses the database is asked, it is closed, it is done what helps ([`Mend`]), and then it is
 //! opened again as anybody would and looked at through plain SQLite.
 
+pub(super) mod actor;
+
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -23,10 +26,22 @@ use monolite::{Database, Error, Options};
 
 use super::super::load::under_load;
 use super::super::marks::{self, Found};
-use super::actor::Actor;
 use super::{Fate, When};
 use crate::storage::wal_beside;
 use crate::torture::Setting;
+use actor::Actor;
+
+/// The accident cannot be had on this machine.
+#[derive(Debug)]
+pub(super) struct CannotBe(pub(super) String);
+
+impl fmt::Display for CannotBe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CannotBe {}
 
 /// Before what is tried has to happen after the last write: the engine copies the WAL of a database
 /// that was idle for half a second.
@@ -331,7 +346,7 @@ impl FileTrial {
     fn happens(self, scene: &mut Scene<'_>) -> Result<bool> {
         match (self.act)(&scene.place) {
             Ok(()) => Ok(true),
-            Err(error) if error.is::<super::acts::CannotBe>() => {
+            Err(error) if error.is::<CannotBe>() => {
                 scene.skipped = Some(error.to_string());
                 Ok(false)
             }

@@ -22,7 +22,7 @@ use std::fmt;
 
 use rusqlite::{Result, ffi};
 
-use crate::connection::Connection;
+use super::Connection;
 use crate::statements::Own;
 use crate::vfs::{
     BACKFILLED, PAGE_NUMBERS, READ_MARKS, Request, Snapshot, ask, finds_frames, header_in,

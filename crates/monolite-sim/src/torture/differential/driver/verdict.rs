@@ -3,12 +3,12 @@
 use monolite::rusqlite::params_from_iter;
 use monolite::{Error, ErrorKind, OptionalExtension as _, Tx};
 
-use super::answer::Said;
-use super::asking::{changes_rows, changes_schema};
-use super::difference::{Class, Difference, Stop};
-use super::driver::{Answered, Driver, Ended, Steps, outcome_of};
-use super::oracle::{Asked, Claim, Flaw, Flow, Replay, Wrong};
-use super::record::{Call, Chance, Datum, Ending, How, Parameters, Step, Write};
+use super::super::answer::Said;
+use super::super::asking::{changes_rows, changes_schema};
+use super::super::difference::{Class, Difference, Stop};
+use super::super::oracle::{Asked, Claim, Flaw, Flow, Replay, Wrong};
+use super::super::record::{Call, Chance, Datum, Ending, How, Parameters, Step, Write};
+use super::{Answered, Driver, Ended, Steps, outcome_of};
 
 /// Judges a transaction that was submitted.
 pub(super) fn settle(driver: &mut Driver, left: Answered, ended: Ended) -> Result<(), Stop> {

@@ -13,9 +13,9 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::said::{Cell, Said};
-use super::script::Script;
-use super::statement::Statement;
+use super::super::said::{Cell, Said};
+use super::super::statement::Statement;
+use super::Script;
 
 /// What a file says that a statement answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,13 +15,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error, Options, Sharing};
 
-use super::super::marks;
-use super::scene::{IN_WAL, Scene};
+use super::super::super::marks;
+use super::{IN_WAL, Scene};
 use crate::child::{Child, Heard, Program, heard, say};
 use crate::torture::Setting;
 
 /// The role of the child.
-pub(in super::super) const ROLE: (&str, fn() -> Result<()>) = ("environment accident", act);
+pub(in super::super::super) const ROLE: (&str, fn() -> Result<()>) = ("environment accident", act);
 
 /// No command takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,28 +34,28 @@ const LOADERS: i64 = 3;
 const APART: i64 = 100_000;
 
 /// The other process, as its parent sees it.
-pub(super) struct Actor(Child);
+pub(in super::super) struct Actor(Child);
 
 /// Whether it still lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lives {
+pub(in super::super) enum Lives {
     Yes,
     No,
 }
 
 impl Actor {
-    pub(super) fn start(setting: &Setting<'_>) -> Result<Actor> {
+    pub(in super::super) fn start(setting: &Setting<'_>) -> Result<Actor> {
         Actor::start_as(setting.program)
     }
 
     /// One that a shell has starved: `limit` is what it says before.
-    pub(super) fn limited(setting: &Setting<'_>, limit: &str) -> Result<Actor> {
+    pub(in super::super) fn limited(setting: &Setting<'_>, limit: &str) -> Result<Actor> {
         let script = format!("{limit} && exec \"$@\"");
         Actor::start_as(&setting.program.clone().under(&["sh", "-c", &script, "sh"]))
     }
 
     /// One that has the scene's database open, with something in its WAL.
-    pub(super) fn with_a_wal(scene: &mut Scene<'_>, sharing: &str) -> Result<Actor> {
+    pub(in super::super) fn with_a_wal(scene: &mut Scene<'_>, sharing: &str) -> Result<Actor> {
         scene.make(&Options::new())?;
         let mut actor = Actor::start(scene.setting)?;
         let path = scene.file()?.to_owned();
@@ -66,14 +66,14 @@ impl Actor {
         Ok(actor)
     }
 
-    pub(super) fn start_as(program: &Program) -> Result<Actor> {
+    pub(in super::super) fn start_as(program: &Program) -> Result<Actor> {
         let mut child = program.spawn(ROLE.0, &[])?;
         child.await_word("ready")?;
         Ok(Actor(child))
     }
 
     /// Tells it to do something and notes in the scene what comes of it.
-    pub(super) fn ask(&mut self, scene: &mut Scene<'_>, command: &str) -> Result<Lives> {
+    pub(in super::super) fn ask(&mut self, scene: &mut Scene<'_>, command: &str) -> Result<Lives> {
         if self.0.tell(command).is_err() {
             return Ok(Lives::No);
         }
@@ -81,19 +81,24 @@ impl Actor {
     }
 
     /// As [`Actor::ask`] of a child that must not end.
-    pub(super) fn must(&mut self, scene: &mut Scene<'_>, command: &str) -> Result<()> {
+    pub(in super::super) fn must(&mut self, scene: &mut Scene<'_>, command: &str) -> Result<()> {
         ensure!(self.ask(scene, command)? == Lives::Yes, "it ended: {command}");
         Ok(())
     }
 
     /// Tells it to do something that goes on, and hears the first `lines` of what comes of it.
-    pub(super) fn begin(&mut self, scene: &mut Scene<'_>, command: &str, lines: u32) -> Result<()> {
+    pub(in super::super) fn begin(
+        &mut self,
+        scene: &mut Scene<'_>,
+        command: &str,
+        lines: u32,
+    ) -> Result<()> {
         self.0.tell(command)?;
         self.more(scene, lines)
     }
 
     /// Hears so many lines more of what goes on.
-    pub(super) fn more(&mut self, scene: &mut Scene<'_>, lines: u32) -> Result<()> {
+    pub(in super::super) fn more(&mut self, scene: &mut Scene<'_>, lines: u32) -> Result<()> {
         for _ in 0..lines {
             self.hear(scene)?.context("it ended")?;
         }
@@ -101,12 +106,12 @@ impl Actor {
     }
 
     /// Tells it to do something that may take its time, see [`Actor::finish`].
-    pub(super) fn tell_later(&mut self, command: &str) -> Result<()> {
+    pub(in super::super) fn tell_later(&mut self, command: &str) -> Result<()> {
         self.0.tell(command)
     }
 
     /// Hears the rest of what it was told to do.
-    pub(super) fn finish(&mut self, scene: &mut Scene<'_>) -> Result<Lives> {
+    pub(in super::super) fn finish(&mut self, scene: &mut Scene<'_>) -> Result<Lives> {
         loop {
             match self.hear(scene)? {
                 Some(line) if line == "done" => return Ok(Lives::Yes),
@@ -132,26 +137,26 @@ impl Actor {
         Ok(Some(line))
     }
 
-    pub(super) fn signal(&self, name: &str) -> Result<()> {
+    pub(in super::super) fn signal(&self, name: &str) -> Result<()> {
         let killed = Command::new("kill").args([name, &self.0.id().to_string()]).status()?;
         ensure!(killed.success(), "kill {name}");
         Ok(())
     }
 
     /// Kills it and hears what it had said.
-    pub(super) fn kill(mut self) -> Result<()> {
+    pub(in super::super) fn kill(mut self) -> Result<()> {
         self.0.kill()
     }
 
     /// As [`Actor::kill`], of one under load.
-    pub(super) fn kill_and_hear(mut self, scene: &mut Scene<'_>) -> Result<()> {
+    pub(in super::super) fn kill_and_hear(mut self, scene: &mut Scene<'_>) -> Result<()> {
         self.0.kill()?;
         while self.hear(scene)?.is_some() {}
         Ok(())
     }
 
     /// Waits for the end of one that ends by itself, and says how it ended.
-    pub(super) fn end(mut self, scene: &mut Scene<'_>) -> Result<String> {
+    pub(in super::super) fn end(mut self, scene: &mut Scene<'_>) -> Result<String> {
         self.0.go_on();
         while self.hear(scene)?.is_some() {}
         Ok(self.0.end()?.status.to_string())

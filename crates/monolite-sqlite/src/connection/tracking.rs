@@ -25,10 +25,9 @@
 //! Values of functions (`random()`, the clock, functions of the application): their caller has to
 //! see to them. Changes by other transactions: [`crate::vfs::Changes`].
 
-use rusqlite::hooks::AuthAction;
 use rusqlite::{MAIN_DB, Result, TransactionState, ffi};
 
-use crate::connection::Connection;
+use super::Connection;
 use crate::pages::PageSet;
 use crate::pcache::MainCache;
 use crate::signals::Traits;
@@ -151,61 +150,4 @@ impl Connection {
             ask.is_none_or(|ask| ask(file) & ffi::SQLITE_IOCAP_SUBPAGE_READ != 0)
         }
     }
-}
-
-/// Tables of SQLite itself that show something else than their rows.
-const INTROSPECTING: &[&str] = &["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode"];
-
-/// Functions that tell what the statements before have done on this connection.
-const HISTORIC: &[&str] = &["changes", "total_changes", "last_insert_rowid"];
-
-/// Whether a statement with this `action` on `database` has inputs that are not pages of the main
-/// database, or changes the schema.
-pub(crate) fn beyond_pages(action: &AuthAction<'_>, database: Option<&str>) -> bool {
-    let is_elsewhere = database.is_some_and(|name| !name.eq_ignore_ascii_case("main"));
-    is_elsewhere
-        || match action {
-            AuthAction::Pragma { .. } | AuthAction::AlterTable { .. } => true,
-            // The entry in `sqlite_schema` is reported with every CREATE and DROP.
-            AuthAction::Insert { table_name }
-            | AuthAction::Delete { table_name }
-            | AuthAction::Update { table_name, .. } => {
-                table_name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"))
-            }
-            AuthAction::Read { table_name, .. } => is_one_of(INTROSPECTING, table_name),
-            AuthAction::Function { function_name } => is_one_of(HISTORIC, function_name),
-            _ => false,
-        }
-}
-
-/// Whether a statement with this `action` changes the schema.
-pub(crate) fn changes_schema(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::AlterTable { .. } => true,
-        // Every CREATE and DROP is reported with what it does to its entry.
-        AuthAction::Insert { table_name }
-        | AuthAction::Delete { table_name }
-        | AuthAction::Update { table_name, .. } => {
-            is_one_of(&["sqlite_schema", "sqlite_master"], table_name)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a statement with this `action` changes the tables by which queries are planned, or has
-/// its connection forget what they say: `ALTER` reads the schema again without them.
-pub(crate) fn changes_statistics(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::Analyze { .. } | AuthAction::AlterTable { .. } => true,
-        AuthAction::Insert { table_name }
-        | AuthAction::Delete { table_name }
-        | AuthAction::Update { table_name, .. } => {
-            table_name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_stat"))
-        }
-        _ => false,
-    }
-}
-
-fn is_one_of(names: &[&str], name: &str) -> bool {
-    names.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
