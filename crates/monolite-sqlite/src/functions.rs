@@ -170,6 +170,11 @@ impl<'c> Call<'c> {
         unsafe { ffi::sqlite3_result_error_code(self.context, ffi::SQLITE_INTERRUPT) };
     }
 
+    fn lack_memory(&self) {
+        // SAFETY: the context is that of the running call.
+        unsafe { ffi::sqlite3_result_error_nomem(self.context) };
+    }
+
     pub(crate) fn fail(&self, message: &CStr) {
         // SAFETY: the context is that of the running call; SQLite copies the message.
         unsafe { ffi::sqlite3_result_error(self.context, message.as_ptr(), -1) };
@@ -284,9 +289,9 @@ impl<'c> Call<'c> {
         }
         // SAFETY: the values are arguments of the running call; the copies are freed by `Copy`.
         let copies = [0, 1].map(|i| Copy(unsafe { ffi::sqlite3_value_dup(self.arguments[i]) }));
-        // SAFETY: the copies live until the end of this function; null stands for no memory.
+        // SAFETY: the copies live until the end of this function; `text_of` takes a null one.
         let texts = unsafe { (text_of(copies[0].0), text_of(copies[1].0)) };
-        let (Some(hay), Some(needle)) = texts else { return };
+        let (Some(hay), Some(needle)) = texts else { return self.lack_memory() };
         self.position(hay, needle, starts_character);
     }
 
@@ -312,14 +317,21 @@ impl<'c> Call<'c> {
     }
 }
 
+/// The text of a value; `None` of a null pointer, which stands for no memory, and when there is no
+/// memory for the text.
+///
 /// # Safety
 /// The value is valid for `'v` and is not converted to anything else in that time.
 unsafe fn text_of<'v>(value: *mut ffi::sqlite3_value) -> Option<&'v [u8]> {
-    // SAFETY: said by the caller; the length is asked after the conversion, as SQLite wants it.
+    // SAFETY: said by the caller, and SQLite's answer to a null pointer is one; the length is asked
+    // after the conversion, as SQLite wants it, and of a value that is there.
     unsafe {
         let text = ffi::sqlite3_value_text(value);
+        if text.is_null() {
+            return None;
+        }
         let length = usize::try_from(ffi::sqlite3_value_bytes(value)).ok()?;
-        (!text.is_null()).then(|| slice::from_raw_parts(text.cast(), length))
+        Some(slice::from_raw_parts(text.cast(), length))
     }
 }
 
@@ -429,6 +441,14 @@ mod tests {
         let [plain, ours] = [(), ()].map(|()| rusqlite::Connection::open_in_memory().unwrap());
         replace_on(&ours, &Look::never()).unwrap();
         [plain, ours]
+    }
+
+    #[test]
+    fn a_value_for_which_there_was_no_memory_has_no_text() {
+        crate::initialize().unwrap();
+        // What `sqlite3_value_dup` returns then.
+        // SAFETY: a null pointer is allowed.
+        assert_eq!(unsafe { text_of(std::ptr::null_mut()) }, None);
     }
 
     #[test]

@@ -35,8 +35,13 @@ pub(crate) const DEFINITIONS: [&str; 2] = [
     "CREATE INDEX monolite_idempotency_expires ON monolite_idempotency(expires)",
 ];
 
-fn is_ours(name: &str) -> bool {
-    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+pub(crate) fn is_ours(name: &str) -> bool {
+    begins(name, PREFIX)
+}
+
+/// Whether `name` begins with `prefix`, as SQLite compares names.
+pub(crate) fn begins(name: &str, prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 /// Whether `action` is to be left out of a statement that goes on without it: `ANALYZE`, which

@@ -244,13 +244,15 @@ impl Signals {
 
     /// Counts what a statement is made of, and says so when it is too much.
     fn count(&self, action: &AuthAction<'_>) -> Option<String> {
-        let (number, what) = match action {
-            AuthAction::Select => (&self.selects, Some(untrusted::Part::Select)),
-            AuthAction::Read { .. } => (&self.columns, Some(untrusted::Part::Column)),
-            AuthAction::Function { .. } => (&self.calls, None),
+        let (number, more, what) = match action {
+            AuthAction::Select => (&self.selects, 1, Some(untrusted::Part::Select)),
+            AuthAction::Read { .. } => (&self.columns, 1, Some(untrusted::Part::Column)),
+            AuthAction::Function { function_name } => {
+                (&self.calls, untrusted::passes_of_call(function_name), None)
+            }
             _ => return None,
         };
-        let counted = number.load(Ordering::Relaxed) + 1;
+        let counted = number.load(Ordering::Relaxed).saturating_add(more);
         number.store(counted, Ordering::Relaxed);
         if !matches!(action, AuthAction::Select) {
             self.note_passes(counted);

@@ -49,6 +49,7 @@ pub(crate) enum Own {
     OpenFlush,
     CloseFlush,
     FindNames,
+    FindOwner,
     FindKey,
     SweepKeys,
     StoreKey,
@@ -76,6 +77,10 @@ impl Own {
             Own::OpenFlush => "SAVEPOINT monolite_flush",
             Own::CloseFlush => "RELEASE monolite_flush",
             Own::FindNames => names::FIND,
+            Own::FindOwner => {
+                "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 AND \
+                 lower(substr(?1, 1, length(name) + 1)) = lower(name) || '_'"
+            }
             Own::FindKey => {
                 "SELECT outcome FROM monolite_idempotency WHERE key = ?1 AND expires > \
                  unixepoch('now')"

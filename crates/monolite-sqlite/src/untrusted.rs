@@ -12,6 +12,8 @@ use std::ffi::c_int;
 
 use rusqlite::hooks::AuthAction;
 
+use crate::names::begins;
+
 /// The profile of a connection that runs SQL from an untrusted source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untrusted {
@@ -55,6 +57,12 @@ impl Part {
             )
         })
     }
+}
+
+/// How many passes over a value a call of `function` can be: `json_extract` makes one or two for
+/// each of up to 99 paths.
+pub(crate) fn passes_of_call(function: &str) -> u32 {
+    if function.eq_ignore_ascii_case("json_extract") { 200 } else { 1 }
 }
 
 /// Functions that are refused, with the reason.
@@ -225,10 +233,6 @@ const STATISTICS: &str = "sqlite_stat";
 /// Tables that SQLite keeps for itself and lets anybody write to.
 fn is_kept_by_sqlite(table: &str) -> bool {
     begins(table, STATISTICS) || begins(table, "sqlite_sequence")
-}
-
-fn begins(table: &str, prefix: &str) -> bool {
-    table.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 fn analyze() -> String {

@@ -262,16 +262,17 @@ impl Database {
     /// block, with tokio `spawn_blocking(move || db.close())`, with smol `unblock(move ||
     /// db.close())`.
     ///
-    /// Other handles of this database see it closed. Closing twice does nothing.
+    /// Other handles of this database see it closed. Closing again, or at the same time, waits for
+    /// the same end and gives the same result.
     ///
     /// # Errors
     /// `Poisoned` when a sync failed earlier, or the files were found deleted, cut or replaced;
     /// `Storage` when the last checkpoint failed. What was acknowledged is in the WAL then, from
     /// which the next open recovers it, unless the message says that the WAL itself was deleted or
     /// cut; then the message says what was saved.
-    /// `Invalid` inside of a closure of this database, for whose end it would wait: nothing is
-    /// closed. (Dropping the last handle there is fine.) `Invalid`, too, when a closure left a
-    /// statement, rows or a blob that was never dropped (`mem::forget`): all is closed and in the
+    /// `Invalid` inside of a closure of this database, or in a waker that the engine calls, for
+    /// whose end it would wait: nothing is closed. (Dropping the last handle there is fine.)
+    /// `Invalid`, too, when a closure left a statement, rows or a blob that was never dropped (`mem::forget`): all is closed and in the
     /// file, which stays locked until the process ends. `Timeout` when a closure of this database
     /// has overrun its time limit and does not return: the close is completed when it does.
     pub fn close(&self) -> Result<()> {

@@ -138,8 +138,8 @@ struct Life {
 enum Stage {
     Open(Running),
     Closing,
-    /// The result is for whoever closed it, once.
-    Closed(Option<Result<()>>),
+    /// The result is for whoever closes it.
+    Closed(Result<()>),
 }
 
 /// What is there from opening to closing.
@@ -259,11 +259,11 @@ impl Engine {
     /// See [`Database::close`](crate::Database::close).
     pub(crate) fn close(&self) -> Result<()> {
         self.database.check_process()?;
-        if self.database.is_around() {
+        if self.has_to_go_on() {
             return Err(closed_inside());
         }
         self.begin_end();
-        if self.has_to_go_on() { Ok(()) } else { self.wait_for_end() }
+        self.wait_for_end()
     }
 
     /// Has everything end on a thread of its own, unless that was done before.
@@ -301,8 +301,8 @@ impl Engine {
         let mut stage = self.life.stage();
         let mut last_free = Instant::now();
         loop {
-            if let Stage::Closed(result) = &mut *stage {
-                return result.take().unwrap_or(Ok(()));
+            if let Stage::Closed(result) = &*stage {
+                return result.as_ref().map_err(Error::repeated).copied();
             }
             if !self.parts.watchdog.is_stuck() {
                 last_free = Instant::now();
@@ -336,7 +336,7 @@ impl Ending {
     fn run(self) {
         let Ending { running, parts, life } = self;
         let result = running.end(&parts);
-        *life.stage() = Stage::Closed(Some(result));
+        *life.stage() = Stage::Closed(result);
         life.closed.notify_all();
     }
 }
@@ -428,8 +428,9 @@ impl Running {
 }
 
 fn closed_inside() -> Error {
-    let message = "the database was closed inside of a closure of its own, for whose end the close \
-                   would wait; nothing was closed. Close it outside, or drop the last handle";
+    let message = "the database was closed inside of a closure of its own, or by a waker on one of \
+                   its threads, for whose end the close would wait; nothing was closed. Close it \
+                   elsewhere, or drop the last handle";
     Error::new(ErrorKind::Invalid, message)
 }
 

@@ -114,6 +114,7 @@ pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
     check_name(path, path)?;
     let known = canonical_at_any_length(path)?;
     check_name(path, &known)?;
+    check_companions(path, &known)?;
     let length = known.as_os_str().len();
     if length > MOST_PATH_BYTES {
         let most = MOST_PATH_BYTES;
@@ -123,8 +124,59 @@ pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
     Ok(known)
 }
 
-/// Sees whether the files beside the one that is known as `known` can have names, too.
+/// What SQLite appends to the name of a database for the files that it keeps beside it.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Sees whether what is where SQLite keeps its files is one that it can open: it waits for the
+/// other end of a pipe, and says of a directory or a link to nothing only that it cannot be opened.
+/// And whether a database that is found through a link has left its WAL beside the link.
+fn check_companions(path: &Path, known: &Path) -> Result<()> {
+    for ending in COMPANIONS {
+        let file = with_ending(known, ending);
+        let is_there = fs::symlink_metadata(&file).is_ok();
+        if is_there && !fs::metadata(&file).is_ok_and(|meta| meta.is_file()) {
+            let message = format!(
+                "{} cannot be opened: {}, where SQLite keeps a file beside it, is no regular file; \
+                 move it away",
+                path.display(),
+                file.display()
+            );
+            return Err(Error::new(ErrorKind::Storage, message));
+        }
+    }
+    let (beside, own) = (with_ending(path, "-wal"), with_ending(known, "-wal"));
+    let length = fs::metadata(&beside).map_or(0, |meta| meta.len());
+    if length > WAL_WITHOUT_FRAMES && fs::canonicalize(&beside).ok() != Some(own) {
+        let message = format!(
+            "{} is a link to {}, and beside the link there is a WAL, {} ({length} bytes), that may \
+             hold commits: the database was moved without it; move it beside the database, or away \
+             to open the database without it",
+            path.display(),
+            known.display(),
+            beside.display()
+        );
+        return Err(Error::new(ErrorKind::Storage, message));
+    }
+    Ok(())
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Sees whether the files beside the one that is known as `known` can have names, too, and whether
+/// it has that of such a file.
 fn check_name(path: &Path, known: &Path) -> Result<()> {
+    let name = known.as_os_str().as_encoded_bytes();
+    if let Some(ending) = COMPANIONS.iter().find(|ending| name.ends_with(ending.as_bytes())) {
+        let reason = format!(
+            "SQLite takes a file whose name ends with {ending} for a part of the database that is \
+             called so without it, and deletes it; choose another name"
+        );
+        return Err(unusable(path, &reason));
+    }
     let length = known.file_name().map_or(0, OsStr::len);
     if length <= MOST_NAME_BYTES {
         return Ok(());
@@ -200,9 +252,8 @@ pub(crate) fn check_wal(path: &Path, wal: &Path) -> Result<()> {
     if length(path) > EMPTY {
         return Ok(());
     }
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    let journal = Path::new(&journal);
+    let journal = with_ending(path, "-journal");
+    let journal = journal.as_path();
     let (file, name, why) = if length(wal) > WAL_WITHOUT_FRAMES {
         (wal, "WAL", "may hold commits")
     } else if is_of_pages(journal) {

@@ -209,7 +209,9 @@ impl<'c> Tx<'c> {
         self.connection.total_changes()
     }
 
-    /// Opens a blob of the main database for incremental reading or writing.
+    /// Opens a blob of the main database for incremental reading or writing. Nobody may write to
+    /// one of a table whose name begins with `sqlite_` or `monolite_`, or with that of a virtual
+    /// table and a `_`, which may be one that the virtual table keeps.
     ///
     /// # Errors
     /// As [`Tx::execute`].
@@ -222,6 +224,9 @@ impl<'c> Tx<'c> {
     ) -> Result<Blob<'c>> {
         self.enter("incremental blob")?;
         if !read_only {
+            if let Some(reason) = self.connection.refuse_blob_of(table)? {
+                return Err(Error::new(ErrorKind::Invalid, reason));
+            }
             self.may_have_written.set(true);
         }
         let opened = self.connection.raw().blob_open("main", table, column, rowid, read_only);

@@ -97,6 +97,25 @@ impl Connection {
         found.map_or(Ok(()), |found| Err(names::refused(&found)))
     }
 
+    /// Says why nobody may write to a blob of `table`, of which SQLite asks neither the authorizer
+    /// nor its own defensive mode: what the engine, SQLite or a virtual table keeps is theirs.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn refuse_blob_of(&self, table: &str) -> Result<Option<String>> {
+        if names::is_ours(table) || names::begins(table, "sqlite_") {
+            let kept = format!("{table} cannot be written to: the engine or SQLite keeps it");
+            return Ok(Some(kept));
+        }
+        let owner = |find: &mut Statement<'_>| {
+            find.query_row([table], |row| row.get::<_, String>(0)).optional()
+        };
+        let owner = self.signals.as_engine(|| self.prepared.with_own(Own::FindOwner, owner))?;
+        Ok(owner.map(|owner| {
+            format!("{table} cannot be written to: it may belong to the virtual table {owner}")
+        }))
+    }
+
     /// To be called when a statement has failed, or was explained.
     pub fn note_failure(&self) {
         self.signals.note_failure();

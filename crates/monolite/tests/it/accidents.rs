@@ -134,6 +134,17 @@ fn a_file_that_was_deleted_while_idle_is_told_at_the_close() {
     for durability in [Durability::Synced, Durability::Buffered] {
         let (_directory, path, db) = one_row(Options::new().durability(durability));
         fs::remove_file(&path).unwrap();
+        let others: Vec<_> = (0..3)
+            .map(|_| {
+                let other = db.clone();
+                thread::spawn(move || other.close())
+            })
+            .collect();
+        // Whoever closes is told, also later.
+        assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Poisoned);
+        for other in others {
+            assert_eq!(other.join().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
+        }
         assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(kept(&path).len(), 1);
         Database::open(&path).unwrap().close().unwrap();

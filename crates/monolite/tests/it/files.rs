@@ -306,6 +306,63 @@ fn an_open_that_fails_behind_the_recovery_leaves_nothing_beside_the_file() {
 }
 
 #[test]
+fn what_is_no_file_beside_a_database_is_refused_at_once_and_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    make(&path);
+    for ending in ["-wal", "-shm", "-journal"] {
+        let beside = directory.path().join(format!("a.db{ending}"));
+        type Make = fn(&Path) -> io::Result<()>;
+        let ways: [Make; 3] = [
+            |path| std::os::unix::fs::symlink("/nowhere/at/all", path),
+            |path| fs::create_dir(path),
+            |path| {
+                let made = std::process::Command::new("mkfifo").arg(path).status()?;
+                assert!(made.success());
+                Ok(())
+            },
+        ];
+        for way in ways {
+            way(&beside).unwrap();
+            let before = listing(&path);
+            let message = refusal(&path, ErrorKind::Storage);
+            assert!(message.contains(&*beside.to_string_lossy()), "{message}");
+            assert_eq!(listing(&path), before);
+            fs::remove_file(&beside).or_else(|_| fs::remove_dir(&beside)).unwrap();
+        }
+    }
+    Database::open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_database_is_not_given_the_name_of_a_companion() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a-wal", "a-shm", "a-journal"] {
+        let message = refusal(&directory.path().join(name), ErrorKind::Invalid);
+        assert!(message.contains("choose another name"), "{message}");
+    }
+    assert!(listing(&directory.path().join("a")).is_empty());
+}
+
+#[test]
+fn a_wal_that_was_left_beside_a_link_is_not_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.db");
+    make(&path);
+    let elsewhere = directory.path().join("elsewhere.db");
+    fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    let wal = directory.path().join("a.db-wal");
+    fs::write(&wal, [1; 5_000]).unwrap();
+    let message = refusal(&path, ErrorKind::Storage);
+    assert!(message.contains(&*wal.to_string_lossy()), "{message}");
+    fs::remove_file(&wal).unwrap();
+    let db = Database::open(&path).unwrap();
+    db.close().unwrap();
+    assert_eq!(markers::in_file(&elsewhere).unwrap(), [1].into());
+}
+
+#[test]
 fn a_truncated_database_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");

@@ -478,6 +478,16 @@ fn many_short_statements_are_ended() {
 }
 
 #[test]
+fn many_paths_into_a_long_document_are_foreseen() {
+    let paths = vec!["'$[#-100]'"; 99].join(",");
+    let calls = vec![format!("json_extract(d, {paths})"); 30].join(", ");
+    let document = "(SELECT jsonb('[' || replace(printf('%.*c', 200000, '1'), '1', '1,') || '1]'))";
+    let sql = format!("WITH j(d) AS MATERIALIZED (SELECT {document}) SELECT {calls} FROM j");
+    let Some(told) = foreseen(Duration::from_millis(200), &sql) else { return };
+    assert_eq!(told.unwrap_err(), ErrorKind::Timeout);
+}
+
+#[test]
 fn a_transaction_beyond_its_memory_fails_alone() {
     let options = Options::new().writer_cache_bytes(1 << 20).reader_cache_bytes(1 << 20);
     let Some(db) = open_with(options, Untrusted::new().memory_limit_bytes(4 << 20)) else { return };

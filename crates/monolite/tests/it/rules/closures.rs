@@ -4,7 +4,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::mem;
 
 use anyhow::Context as _;
-use monolite::{Error, ErrorKind, OptionalExtension as _, Options, named_params, rusqlite};
+use monolite::{Error, ErrorKind, OptionalExtension as _, Options, Tx, named_params, rusqlite};
 
 use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, ends};
@@ -131,6 +131,36 @@ fn a_forgotten_statement_harms_nobody() {
     .unwrap();
     assert_eq!(ids(&db).len(), 20);
     ends("closing", move || db.close()).unwrap();
+}
+
+#[test]
+fn nobody_writes_to_a_blob_of_what_others_keep() {
+    let db = database();
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE mine(id INTEGER PRIMARY KEY AUTOINCREMENT, x BLOB);
+             INSERT INTO mine(x) VALUES (zeroblob(9));
+             CREATE VIRTUAL TABLE words USING fts5(x); INSERT INTO words VALUES ('red')",
+        )
+    })
+    .wait()
+    .unwrap();
+    let kept = [
+        ("sqlite_master", "sql"),
+        ("SQLITE_SCHEMA", "name"),
+        ("sqlite_sequence", "name"),
+        ("words_data", "block"),
+        ("Words_Content", "c0"),
+    ];
+    for (table, column) in kept {
+        let opened = |tx: &Tx<'_>| tx.blob_open(table, column, 1, false).map(drop);
+        let refused = db.write(move |tx| opened(tx)).wait().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        assert!(refused.to_string().contains("cannot be written to"), "{refused}");
+    }
+    db.write(|tx| tx.blob_open("mine", "x", 1, false).map(drop)).wait().unwrap();
+    db.write(|tx| tx.blob_open("sqlite_master", "name", 1, true).map(drop)).wait().unwrap();
+    db.close().unwrap();
 }
 
 #[test]
