@@ -272,9 +272,10 @@ impl Database {
     /// cut; then the message says what was saved.
     /// `Invalid` inside of a closure of this database, or in a waker that the engine calls, for
     /// whose end it would wait: nothing is closed. (Dropping the last handle there is fine.)
-    /// `Invalid`, too, when a closure left a statement, rows or a blob that was never dropped (`mem::forget`): all is closed and in the
-    /// file, which stays locked until the process ends. `Timeout` when a closure of this database
-    /// has overrun its time limit and does not return: the close is completed when it does.
+    /// `Invalid`, too, when a closure left a statement, rows or a blob that was never dropped
+    /// (`mem::forget`): all is closed and in the file, which stays locked until the process ends.
+    /// `Timeout` when a closure of this database has overrun its time limit and does not return:
+    /// the close is completed when it does.
     pub fn close(&self) -> Result<()> {
         self.handle.engine.close()
     }
