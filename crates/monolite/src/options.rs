@@ -189,8 +189,10 @@ impl Options {
     }
 
     /// Most transactions waiting for the writer, and most that wait for their sync: 1 to
-    /// 10,000,000. Default: 16,384. [`Database::try_write`] refuses and [`Database::write`] waits
-    /// when the queue is full. A longer queue takes longer bursts and makes waiting longer.
+    /// 10,000,000. Default: 16,384. When the queue is full,
+    /// [`Database::try_write`](crate::Database::try_write) refuses and
+    /// [`Database::write`](crate::Database::write) waits. A longer queue takes longer bursts and
+    /// makes waiting longer.
     #[must_use]
     pub fn queue_capacity(mut self, transactions: usize) -> Options {
         self.queue_capacity = transactions;
