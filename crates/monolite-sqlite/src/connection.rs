@@ -187,8 +187,6 @@ pub struct Connection {
     has_marked_functions: Cell<bool>,
     /// Whether the open transaction may have changed the schema.
     has_changed_schema: Cell<bool>,
-    /// Whether nobody else changes the database.
-    is_only_writer: bool,
     /// Whether there was no WAL before it was opened.
     is_wal_new: bool,
     control: Option<Arc<WalControl>>,
@@ -273,7 +271,6 @@ impl Connection {
             is_trackable: Cell::new(None),
             virtual_tables: Cell::new(None),
             may_have_virtual_tables: Cell::new(None),
-            is_only_writer: role == Role::Writer && settings.control.is_some(),
             is_wal_new: false,
             has_changed_schema: Cell::new(false),
             has_begun: Cell::new(false),
@@ -397,9 +394,7 @@ impl Connection {
         self.engine(own)?;
         self.has_begun.set(true);
         self.has_changed_schema.set(false);
-        if !self.is_only_writer {
-            self.may_have_virtual_tables.set(None);
-        }
+        self.may_have_virtual_tables.set(None);
         self.counts.start(self.raw());
         self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
             // Its failure leaves the transaction open, and the next BEGIN reports it.

@@ -164,23 +164,37 @@ impl Connection {
 
     /// Whether there may be a virtual table in the schema of the open transaction.
     ///
-    /// It is asked once, as a transaction takes as long as twenty such questions, and again:
-    /// - in the next transaction, unless this connection alone changes the database;
+    /// It is looked for once in a transaction, and again:
     /// - behind each statement that may have changed the schema: such a one is known by its traits,
     ///   and is settled before the next statement and at the end of its closure;
     /// - behind whatever undoes changes of the schema ([`Connection::may_leave_memory`]).
+    ///
+    /// Where the transaction has not changed the schema, the answer is that of the same schema
+    /// cookie before. What is asked for is what SQLite has in memory, and that is the schema of the
+    /// cookie that it has read last: it compares nothing else.
     #[inline]
     pub(super) fn may_have_virtual_tables(&self) -> bool {
-        let ask = || self.ask_for_virtual_tables().unwrap_or(true);
-        let may = self.may_have_virtual_tables.get().unwrap_or_else(ask);
+        let look = || self.look_for_virtual_tables().unwrap_or(true);
+        let may = self.may_have_virtual_tables.get().unwrap_or_else(look);
         self.may_have_virtual_tables.set(Some(may));
         may
     }
 
+    fn look_for_virtual_tables(&self) -> Result<bool> {
+        let cookie = (!self.may_have_changed_schema()).then(|| self.open_cookie()).flatten();
+        match cookie {
+            Some(cookie) => self.has_virtual_table(cookie),
+            None => self.ask_for_virtual_tables(),
+        }
+    }
+
+    fn may_have_changed_schema(&self) -> bool {
+        self.has_changed_schema.get() || !self.unsettled().is_empty()
+    }
+
     /// Whether undoing what was done may leave something in memory.
     pub(super) fn may_leave_memory(&self) -> bool {
-        let has_changed_schema = self.has_changed_schema.get() || !self.unsettled().is_empty();
-        has_changed_schema || self.may_have_virtual_tables()
+        self.may_have_changed_schema() || self.may_have_virtual_tables()
     }
 
     pub(super) fn may_write(&self) -> bool {

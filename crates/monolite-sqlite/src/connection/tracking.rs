@@ -110,13 +110,18 @@ impl Connection {
         if state == TransactionState::None { None } else { cache.header_field(COOKIE_AT) }
     }
 
+    /// The schema cookie as the open transaction sees it, when that is known.
+    pub(crate) fn open_cookie(&self) -> Option<u32> {
+        self.cookie(&mut MainCache::of(self.raw())?)
+    }
+
     pub(crate) fn ask_for_virtual_tables(&self) -> Result<bool> {
         self.signals().as_engine(|| self.raw().query_row(HAS_VIRTUAL_TABLE, [], |row| row.get(0)))
     }
 
     /// Whether the schema with this cookie, which is that of the open transaction, has a virtual
     /// table.
-    fn has_virtual_table(&self, cookie: u32) -> Result<bool> {
+    pub(crate) fn has_virtual_table(&self, cookie: u32) -> Result<bool> {
         let known = self.virtual_tables.get().filter(|(of, _)| *of == cookie);
         if let Some((_, has)) = known {
             return Ok(has);
