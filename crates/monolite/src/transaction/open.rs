@@ -38,7 +38,7 @@ use super::keys::{Committed, Key};
 use super::lease::{self, Lease};
 use super::limits::Limits;
 use super::savepoints::Savepoints;
-use super::session::ReadSet;
+use super::session::{ReadSet, Session};
 use super::sessions::{Cost, Held, Left, Memory, Parked, Sessions, Start};
 use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, perform};
 use crate::clock::Clock;
@@ -400,64 +400,72 @@ impl Open {
         if let Some(done) = self.change_without(state, &request)? {
             return Ok((done, reader));
         }
-        let held = self.resume(state)?;
-        let session = held.session();
-        let only_reads = match request.action {
-            Action::Change | Action::Query => held.run(self.statement_limit(), |_| {
-                let only_reads = session.only_reads(&request.text);
-                if only_reads == Some(false) && !session.is_overlay() {
-                    session.note_not_run();
-                }
-                only_reads
-            })?,
-            Action::LastInsertRowid => None,
-            Action::Batch | Action::Savepoint(..) => Some(false),
-        };
-        if only_reads == Some(false) && !session.is_overlay() {
-            drop(held);
-            return self.try_in_writer(state, request, reader);
-        }
-        // One that cannot be prepared is told so here as well as in the writer.
-        if only_reads != Some(true) {
-            end_leading_reads(&state.steps, &held);
-        }
-        self.run_on(state, held, request, reader)
+        self.run_behind(state, request, reader)
     }
 
-    /// Runs a statement on the session that has everything before it, and leaves the session.
-    fn run_on<R>(
+    /// Runs a statement on a session that has everything before it, and leaves the session; in the
+    /// writer, if it changes something and cannot do so there.
+    fn run_behind<R>(
         &self,
         state: &mut State,
-        held: Held<'_>,
         request: Request,
         mut reader: R,
     ) -> Result<(Done, R)>
     where
-        R: Reader,
+        R: Reader + Send + 'static,
     {
+        let held = self.resume(state)?;
+        let session = held.session();
         let most_bytes = self.engine.limits.transaction_max_bytes;
-        let perform = |tx: &Tx<'_>| perform(tx, request, most_bytes, &mut reader);
-        let done = held.run(self.statement_limit(), perform)?;
-        if let Some(step) = &done.step {
-            let steps = &state.steps;
-            let is_leading = steps.all_are_queries() && step.is_query();
-            if !is_leading {
-                end_leading_reads(steps, &held);
-            }
-            let is_change = step.is_change() && !state.has_dependent_changes;
-            let memory = if steps.are_changes() && is_change {
-                Memory::Changes
-            } else if steps.have_leading_reads() && !is_leading {
-                Memory::LeadingReads
-            } else {
-                // The next statement does all of it again, on the snapshot that it finds.
-                Memory::Nothing
+        let steps = &state.steps;
+        let perform = |tx: &Tx<'_>| {
+            let only_reads = match request.action {
+                Action::Change | Action::Query => session.only_reads(&request.text),
+                Action::LastInsertRowid => None,
+                Action::Batch | Action::Savepoint(..) => Some(false),
             };
-            state.cost.work += held.session().took();
-            let open = self.engine.open.load(Ordering::Relaxed);
-            state.left = held.leave(open, memory, &state.cost);
+            if only_reads == Some(false) && !session.is_overlay() {
+                session.note_not_run();
+                return Err(request);
+            }
+            // One that cannot be prepared is told so here as well as in the writer.
+            if only_reads != Some(true) {
+                end_leading_reads(steps, session);
+            }
+            Ok(perform(tx, request, most_bytes, &mut reader))
+        };
+        match held.run(self.statement_limit(), perform)? {
+            Ok(done) => {
+                self.leave(state, held, &done);
+                Ok((done, reader))
+            }
+            Err(request) => {
+                drop(held);
+                self.try_in_writer(state, request, reader)
+            }
         }
-        Ok((done, reader))
+    }
+
+    /// Leaves the session on which a statement was `done` behind all before it.
+    fn leave(&self, state: &mut State, held: Held<'_>, done: &Done) {
+        let Some(step) = &done.step else { return };
+        let steps = &state.steps;
+        let is_leading = steps.all_are_queries() && step.is_query();
+        if !is_leading {
+            end_leading_reads(steps, held.session());
+        }
+        let is_change = step.is_change() && !state.has_dependent_changes;
+        let memory = if steps.are_changes() && is_change {
+            Memory::Changes
+        } else if steps.have_leading_reads() && !is_leading {
+            Memory::LeadingReads
+        } else {
+            // The next statement does all of it again, on the snapshot that it finds.
+            Memory::Nothing
+        };
+        state.cost.work += held.session().took();
+        let open = self.engine.open.load(Ordering::Relaxed);
+        state.left = held.leave(open, memory, &state.cost);
     }
 
     /// Runs a statement that changes rows on the snapshot of those before it, but without them.
@@ -743,9 +751,9 @@ impl Drop for Open {
 }
 
 /// Keeps apart what the leading reads have read when a step of another kind follows.
-fn end_leading_reads(steps: &Steps, held: &Held<'_>) {
+fn end_leading_reads(steps: &Steps, session: &Session) {
     if steps.have_leading_reads() && steps.all_are_queries() {
-        held.session().end_leading_reads();
+        session.end_leading_reads();
     }
 }
 

@@ -23,7 +23,9 @@
 //!    So its session is parked whatever the number of transactions, does not count among those that
 //!    there may be (up to as many again), and is taken away last. When it is taken away all the
 //!    same, the replay that follows earns the transaction an undisturbed time of the same length,
-//!    as long as it keeps coming back. So replays take half of the sessions' time at most.
+//!    as long as it keeps coming back. So replays take half of the sessions' time at most. A thread
+//!    that waited for a core took long, too, so what is not very long has to take long twice: when
+//!    its statements were run, and when they were replayed.
 //!
 //! # Threads and locks
 //! `pool` is held for a few instructions; nothing is opened, begun or ended under it, but at the
@@ -48,6 +50,9 @@ use crate::watch::Watch;
 /// Time that the statements of a transaction take together, from which on it is a long one: to
 /// replay it costs ten times what it costs to take a new snapshot.
 const LONG: Duration = Duration::from_micros(100);
+
+/// As [`LONG`], also when it was not replayed yet: no thread that can run waits so long for a core.
+const VERY_LONG: Duration = Duration::from_millis(20);
 
 /// Longest undisturbed time: others may be waiting.
 const MAX_UNDISTURBED: Duration = Duration::from_millis(250);
@@ -91,6 +96,8 @@ pub(crate) enum Memory {
 pub(crate) struct Cost {
     /// Time that the transaction's statements have taken, and would take again.
     pub(crate) work: Duration,
+    /// Time that the latest replay of them took.
+    replay: Duration,
     /// Until when it is undisturbed.
     pub(crate) undisturbed_until: Duration,
     /// How long it may rest and stay so.
@@ -99,11 +106,12 @@ pub(crate) struct Cost {
 
 impl Cost {
     fn is_long(&self) -> bool {
-        self.work >= LONG
+        self.work >= VERY_LONG || self.work.min(self.replay) >= LONG
     }
 
     /// A replay that ended `now` and took so long was necessary.
     pub(crate) fn note_replay(&mut self, took: Duration, now: Duration) {
+        self.replay = took;
         let earned = if took >= LONG { took.min(MAX_UNDISTURBED) } else { Duration::ZERO };
         self.undisturbed_until = now + earned;
         self.rest = earned / REST_PARTS;
