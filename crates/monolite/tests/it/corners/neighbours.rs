@@ -113,6 +113,10 @@ fn what_the_engine_has_a_virtual_table_write_is_told_to_nobody() {
 #[test]
 fn settings_of_full_text_search_that_were_rolled_back_hold_for_nobody() {
     each_sharing(|db| {
+        // Every connection has seen the schema without a virtual table.
+        let tx = db.transaction().unwrap();
+        tx.execute("UPDATE a SET v = v + 1", ()).wait().unwrap();
+        tx.commit().wait().unwrap();
         write(
             db,
             "CREATE VIRTUAL TABLE ft USING fts5(a, b);
