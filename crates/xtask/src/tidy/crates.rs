@@ -1,11 +1,9 @@
 //! What a crate may use, be licensed under and leave unsaid.
 //!
 //! # Invariants
-//! A crate uses only crates to its right:
-//! `monolite-cli ─► monolite-bench, monolite-sim ─► monolite ─► monolite-sqlite`. The tests of
-//! `monolite` also use `monolite-sim`, which exists for tests. The examples use
-//! `monolite` alone, as a stranger's program would; `fuzz` may use all; nothing of ours is used by
-//! `xtask`; and nobody uses `xtask`, `fuzz` or an example.
+//! A crate of `crates` uses those of ours that [`ARROWS`] gives it, and no others. The examples use
+//! `monolite` alone, as a stranger's program would; nothing of ours is used by `xtask`; and nobody
+//! uses `xtask` or an example. The page [`PICTURE`] draws the same arrows.
 
 use anyhow::Context as _;
 
@@ -13,14 +11,21 @@ use super::Finding;
 use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
-/// The crates that form the line, from left to right; those with one number stand side by side.
-const LINE: [(&str, u8); 5] = [
-    ("monolite-cli", 0),
-    ("monolite-bench", 1),
-    ("monolite-sim", 1),
-    ("monolite", 2),
-    ("monolite-sqlite", 3),
+/// What each crate of ours uses of ours. A new crate gets a line.
+const ARROWS: [(&str, &[&str]); 6] = [
+    ("monolite-cli", &["monolite-bench", "monolite-sim"]),
+    ("monolite-bench", &["monolite"]),
+    ("monolite-sim", &["monolite", "monolite-sqlite"]),
+    ("monolite", &["monolite-sqlite"]),
+    ("monolite-sqlite", &[]),
+    ("xtask", &[]),
 ];
+
+/// What the tests of a crate use besides.
+const TEST_ARROWS: [(&str, &[&str]); 1] = [("monolite", &["monolite-sim"])];
+
+/// The page that draws the arrows, a line for each crate.
+const PICTURE: &str = "ARCHITECTURE.md";
 
 /// What must never be built into the engine, which runs under any runtime and opens no socket.
 const RUNTIMES: [&str; 7] =
@@ -51,7 +56,7 @@ const REASONS: &str = "docs/decisions/dependencies.md";
 pub(super) fn check(tree: &Tree, workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in workspace.ours() {
-        arrows(workspace, package, &mut findings);
+        arrows(tree, workspace, package, &mut findings);
         runtimes(package, &mut findings);
         unsafe_forbidden(tree, package, &mut findings);
     }
@@ -62,54 +67,58 @@ pub(super) fn check(tree: &Tree, workspace: &Workspace) -> anyhow::Result<Vec<Fi
     Ok(findings)
 }
 
-/// Where a crate stands; decides what it may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Line(u8),
-    Example,
-    Fuzz,
-    Chore,
-    Unknown,
-}
-
-fn place(package: &Package) -> Place {
+/// What `package` may use of ours; `None` when nobody has said so.
+fn allowed(package: &Package) -> Option<&'static [&'static str]> {
     let manifest = package.manifest.as_deref().unwrap_or_default();
-    if let Some((_, rank)) = LINE.iter().find(|(name, _)| *name == package.name) {
-        return Place::Line(*rank);
+    if manifest.starts_with("examples/") {
+        return Some(&["monolite"]);
     }
-    match manifest.split('/').next() {
-        Some("examples") => Place::Example,
-        Some("fuzz") => Place::Fuzz,
-        _ if package.name == "xtask" => Place::Chore,
-        _ => Place::Unknown,
-    }
+    of_crate(&ARROWS, &package.name)
 }
 
-fn allowed(from: Place, to: &Package) -> bool {
-    match (from, place(to)) {
-        (Place::Line(from), Place::Line(to)) => from < to,
-        (Place::Example, Place::Line(_)) => to.name == "monolite",
-        (Place::Fuzz, Place::Line(_)) => true,
-        _ => false,
-    }
+fn of_crate(
+    arrows: &[(&str, &'static [&'static str])],
+    name: &str,
+) -> Option<&'static [&'static str]> {
+    arrows.iter().find(|(from, _)| *from == name).map(|(_, to)| *to)
 }
 
-fn arrows(workspace: &Workspace, package: &Package, findings: &mut Vec<Finding>) {
+fn arrows(tree: &Tree, workspace: &Workspace, package: &Package, findings: &mut Vec<Finding>) {
     let manifest = package.manifest.as_deref().unwrap_or_default();
-    let from = place(package);
-    if from == Place::Unknown {
-        let message = format!("`{}` has no place in the line of crates; give it one", package.name);
-        findings.push(Finding::new(manifest, 1, message));
-    }
-    let used = workspace.ours().filter(|other| package.direct.contains(&other.name));
-    let is_for_tests = |other: &Package| {
-        package.name == "monolite"
-            && other.name == "monolite-sim"
-            && package.tests_only.contains(&other.name)
+    let name = &package.name;
+    let Some(allowed) = allowed(package) else {
+        let message = format!("`{name}` has no arrows; give it a line in the list of them");
+        return findings.push(Finding::new(manifest, 1, message));
     };
-    for other in used.filter(|other| !allowed(from, other) && !is_for_tests(other)) {
-        let message = format!("`{}` must not use `{}`", package.name, other.name);
+    let in_tests = of_crate(&TEST_ARROWS, name).unwrap_or_default();
+    for other in workspace.ours().filter(|other| package.direct.contains(&other.name)) {
+        let is_for_tests = package.tests_only.contains(&other.name);
+        let is_drawn = |arrows: &[&str]| arrows.contains(&other.name.as_str());
+        if !(is_drawn(allowed) || is_for_tests && is_drawn(in_tests)) {
+            let message = format!("`{name}` must not use `{}`", other.name);
+            findings.push(Finding::new(manifest, 1, message));
+        }
+    }
+    let is_used = |to: &&&str| package.direct.iter().any(|used| used == **to);
+    for to in allowed.iter().chain(in_tests).filter(|to| !is_used(to)) {
+        let message = format!("`{name}` does not use `{to}`; take the arrow out of the list");
         findings.push(Finding::new(manifest, 1, message));
+    }
+    picture(tree, name, findings);
+}
+
+/// Checks that the page draws what the list says of a crate.
+fn picture(tree: &Tree, name: &str, findings: &mut Vec<Finding>) {
+    let Some(to) = of_crate(&ARROWS, name) else { return };
+    let in_tests = of_crate(&TEST_ARROWS, name).unwrap_or_default();
+    let mut drawn: Vec<String> = to.iter().map(ToString::to_string).collect();
+    drawn.extend(in_tests.iter().map(|to| format!("({to})")));
+    let line =
+        format!("{name} ─► {}", if drawn.is_empty() { "-".into() } else { drawn.join(", ") });
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = tree.get(PICTURE).map_or("", |file| &file.text);
+    if !page.lines().any(|of_page| words(of_page) == line) {
+        findings.push(Finding::new(PICTURE, 1, format!("draw `{line}`")));
     }
 }
 

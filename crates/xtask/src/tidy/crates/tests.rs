@@ -30,43 +30,86 @@ fn findings_in(files: &[(&str, &str)], packages: &[Package]) -> Vec<String> {
     found.iter().map(ToString::to_string).collect()
 }
 
-/// Findings in a tree that explains all its dependencies.
+const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
+
+const PICTURE: (&str, &str) = (
+    "ARCHITECTURE.md",
+    "monolite-cli    ─► monolite-bench, monolite-sim\n\
+     monolite-bench  ─► monolite\n\
+     monolite-sim    ─► monolite, monolite-sqlite\n\
+     monolite        ─► monolite-sqlite, (monolite-sim)\n\
+     monolite-sqlite ─► -\n\
+     xtask           ─► -\n",
+);
+
+/// Findings in a tree that explains all its dependencies and draws its crates.
 fn findings(packages: &[Package]) -> Vec<String> {
-    findings_in(&[("docs/decisions/dependencies.md", "`serde`")], packages)
+    findings_in(&[REASON, PICTURE], packages)
 }
 
-fn line() -> Vec<Package> {
+fn drawn() -> Vec<Package> {
+    let mut engine = engine();
+    engine.direct.push("serde".into());
     vec![
-        ours("monolite-cli", "crates/monolite-cli/Cargo.toml", &["monolite-bench"]),
+        ours("monolite-cli", "crates/monolite-cli/Cargo.toml", &["monolite-bench", "monolite-sim"]),
         ours("monolite-bench", "crates/monolite-bench/Cargo.toml", &["monolite"]),
         ours("monolite-sim", "crates/monolite-sim/Cargo.toml", &["monolite", "monolite-sqlite"]),
-        ours("monolite", "crates/monolite/Cargo.toml", &["monolite-sqlite", "serde"]),
+        engine,
         ours("monolite-sqlite", "crates/monolite-sqlite/Cargo.toml", &[]),
         ours("xtask", "crates/xtask/Cargo.toml", &[]),
         ours("ledger", "examples/ledger/Cargo.toml", &["monolite"]),
     ]
 }
 
-/// Findings after one crate of the line was made to use another.
+/// The engine, whose tests use the simulator.
+fn engine() -> Package {
+    let mut engine =
+        ours("monolite", "crates/monolite/Cargo.toml", &["monolite-sqlite", "monolite-sim"]);
+    engine.tests_only.push("monolite-sim".into());
+    engine
+}
+
+/// All crates, with this engine in place of theirs.
+fn with_engine(engine: &Package) -> Vec<Package> {
+    let replaced =
+        |package: Package| if package.name == engine.name { engine.clone() } else { package };
+    drawn().into_iter().map(replaced).collect()
+}
+
+/// Findings after one crate was made to use another.
 fn with_arrow(from: &str, to: &str) -> Vec<String> {
-    let mut packages = line();
+    let mut packages = drawn();
     let package = packages.iter_mut().find(|package| package.name == from).unwrap();
     package.direct.push(to.into());
     findings(&packages)
 }
 
 #[test]
-fn the_line_as_drawn_is_fine() {
-    assert_eq!(findings(&line()), Vec::<String>::new());
+fn the_arrows_as_drawn_are_fine() {
+    assert_eq!(findings(&drawn()), Vec::<String>::new());
 }
 
 #[test]
-fn the_engines_tests_may_use_the_simulator() {
-    let mut packages = line();
+fn what_only_the_tests_may_use_is_found_in_the_program() {
+    let mut packages = drawn();
     let engine = packages.iter_mut().find(|package| package.name == "monolite").unwrap();
-    engine.direct.push("monolite-sim".into());
-    engine.tests_only.push("monolite-sim".into());
-    assert_eq!(findings(&packages), Vec::<String>::new());
+    engine.tests_only.clear();
+    let found = findings(&packages);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("`monolite` must not use `monolite-sim`"), "{found:?}");
+}
+
+#[test]
+fn an_arrow_that_nobody_uses_or_draws_is_found() {
+    let mut packages = drawn();
+    packages[1].direct.clear();
+    let found = findings(&packages);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("`monolite-bench` does not use `monolite`"), "{found:?}");
+    let picture = PICTURE.1.replace("─► monolite, monolite-sqlite", "─► monolite");
+    let found = findings_in(&[REASON, (PICTURE.0, &picture)], &drawn());
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("draw `monolite-sim ─► monolite, monolite-sqlite`"), "{found:?}");
 }
 
 #[test]
@@ -74,7 +117,6 @@ fn an_arrow_that_turns_round_is_found() {
     for (from, to) in [
         ("monolite-sqlite", "monolite"),
         ("monolite", "monolite-bench"),
-        ("monolite", "monolite-sim"),
         ("monolite-bench", "monolite-sim"),
         ("monolite-bench", "monolite-cli"),
         ("monolite", "xtask"),
@@ -92,15 +134,15 @@ fn an_arrow_that_turns_round_is_found() {
 #[test]
 fn a_crate_without_a_place_is_found() {
     let found = findings(&[ours("monolite-new", "crates/monolite-new/Cargo.toml", &[])]);
-    assert!(found[0].contains("has no place in the line"), "{found:?}");
+    assert!(found[0].contains("has no arrows"), "{found:?}");
 }
 
 #[test]
 fn a_runtime_in_the_engine_is_found_however_deep() {
-    let mut engine = ours("monolite", "crates/monolite/Cargo.toml", &[]);
+    let mut engine = engine();
     engine.shipped.insert("tokio".into());
-    assert!(findings(&[engine])[0].contains("must not be built with `tokio`"));
-    let mut example = ours("ledger", "examples/ledger/Cargo.toml", &[]);
+    assert!(findings(&with_engine(&engine))[0].contains("must not be built with `tokio`"));
+    let mut example = ours("ledger", "examples/ledger/Cargo.toml", &["monolite"]);
     example.shipped.insert("tokio".into());
     assert_eq!(findings(&[example]), Vec::<String>::new());
 }
@@ -108,14 +150,16 @@ fn a_runtime_in_the_engine_is_found_however_deep() {
 #[test]
 fn a_crate_that_does_not_forbid_unsafe_is_found() {
     let root = "crates/monolite/src/lib.rs";
-    let page = ("docs/decisions/dependencies.md", "`serde`");
-    let mut engine = ours("monolite", "crates/monolite/Cargo.toml", &[]);
+    let mut engine = engine();
     engine.roots.push(root.into());
-    let found = findings_in(&[page, (root, "//! Owns.\n")], &[engine.clone()]);
+    let found = findings_in(&[REASON, PICTURE, (root, "//! Owns.\n")], &with_engine(&engine));
     assert!(found[0].contains("say `#![forbid(unsafe_code)]`"), "{found:?}");
     let in_words = "//! Owns.\n// #![forbid(unsafe_code)]\n";
-    assert_eq!(findings_in(&[page, (root, in_words)], &[engine.clone()]).len(), 1);
-    assert_eq!(findings_in(&[page, (root, FORBID)], &[engine]), Vec::<String>::new());
+    assert_eq!(findings_in(&[REASON, PICTURE, (root, in_words)], &with_engine(&engine)).len(), 1);
+    assert_eq!(
+        findings_in(&[REASON, PICTURE, (root, FORBID)], &with_engine(&engine)),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -146,6 +190,8 @@ fn permissive_licences_are_fine() {
 fn a_dependency_without_a_reason_or_declared_elsewhere_is_found() {
     let found = findings_in(&[], &[]);
     assert!(found.iter().any(|it| it.contains("say why `serde`")), "{found:?}");
-    let found = findings(&[ours("monolite", "crates/monolite/Cargo.toml", &["rand"])]);
+    let mut engine = engine();
+    engine.direct.push("rand".into());
+    let found = findings(&with_engine(&engine));
     assert!(found[0].contains("declare `rand` in the root's"), "{found:?}");
 }
