@@ -1,17 +1,29 @@
 # Commands that do all of their own set-up on a fresh Debian machine.
 
-.PHONY: test gate bench
+.PHONY: check test gate trust bench
 
-# Whether it works here: formatting, tidy checks, tests.
+XTASK = cargo run --locked --quiet --package xtask --
+
+# After each change, within two minutes when warm: formatting, tidy checks, lints, unit tests.
+check:
+	@./scripts/setup test
+	$(XTASK) check
+
+# Whether it works here: formatting, tidy checks, all tests.
 test:
 	@./scripts/setup test
-	cargo run --locked --quiet --package xtask -- test
+	$(XTASK) test
 
-# What CI checks besides: lints, documentation, versions of rusqlite, our scripts beside plain
-# SQLite, torture, fuzzing.
+# What CI runs: `make test`, and then, whatever that found, lints, documentation, versions of
+# rusqlite, our scripts beside plain SQLite, torture, fuzzing.
 gate:
+	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested
+
+# For a release, most of a day: the torture at the amounts of docs/trust.md, and bugs planted into
+# copies of the engine, which it must find.
+trust:
 	@./scripts/setup test
-	cargo run --locked --quiet --package xtask -- gate
+	$(XTASK) trust
 
 # The main job: durable transactions per second beside raw SQLite and PostgreSQL.
 bench:

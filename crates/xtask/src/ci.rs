@@ -1,6 +1,6 @@
-//! The two halves of what CI checks: `cargo xtask test` for whoever has just come, and
-//! `cargo xtask gate`. Every step is run even when an earlier one failed, so that one run shows all
-//! there is to mend.
+//! What is run when: `cargo xtask check` after each change, `test` by whoever has just come,
+//! `gate` behind it by CI, `trust` before a release. Every step is run even when an earlier one
+//! failed, so that one run shows all there is to mend.
 //!
 //! # Skipped tests
 //! libtest cannot skip a test while it runs. A test that finds it cannot run here (no root, no loop
@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use crate::command::{cargo_path, succeed};
-use crate::{conform, fuzz, range, tidy, torture};
+use crate::torture::Amounts;
+use crate::{conform, fuzz, planted, range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
 
-/// After this, a half that is not done hangs.
+/// After this, a run of CI that is not done hangs.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
 
 /// Outcomes of one or several test binaries.
@@ -55,24 +56,42 @@ struct Run {
     tally: Tally,
 }
 
-/// Runs the tests.
-pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
-    let mut run = Run::new();
+/// Which tests are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tests {
+    /// Those beside the code that they test.
+    Unit,
+    All,
+}
+
+/// Runs what finds most mistakes in the least time.
+pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new(Some(LIMIT));
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
-    run.step("test", |tally| tests(root, tally));
+    run.step("clippy", |_| clippy(root));
+    run.step("unit tests", |tally| tests(root, Tests::Unit, tally));
+    run.report()
+}
+
+/// Runs the tests.
+pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new(Some(LIMIT));
+    run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
+    run.step("tidy", |_| tidy::run(root));
+    run.step("test", |tally| tests(root, Tests::All, tally));
     run.report()
 }
 
 /// Runs everything else that a change must pass.
 pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
-    let mut run = Run::new();
+    let mut run = Run::new(Some(LIMIT));
     run.step("clippy", |_| clippy(root));
     run.step("docs", |_| docs(root));
     run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
     run.step("conform", |_| conform::run(root));
     run.step("torture", |tally| {
-        tally.skipped += torture::run(root)?;
+        tally.skipped += torture::run(root, Amounts::Gate)?;
         Ok(())
     });
     run.step("fuzz", |tally| {
@@ -85,9 +104,24 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     run.report()
 }
 
+/// Runs what takes too long for every change.
+pub(crate) fn trust(root: &Path) -> anyhow::Result<()> {
+    let mut run = Run::new(None);
+    run.step("torture", |tally| {
+        tally.skipped += torture::run(root, Amounts::Release)?;
+        Ok(())
+    });
+    run.step("planted bugs", |_| planted::run(root, ""));
+    run.report()
+}
+
 impl Run {
-    fn new() -> Run {
-        Run { running: end_when_late(), steps: Vec::new(), tally: Tally::default() }
+    fn new(limit: Option<Duration>) -> Run {
+        let running = Arc::new(Mutex::new("begin"));
+        if let Some(limit) = limit {
+            end_when_late(Arc::clone(&running), limit);
+        }
+        Run { running, steps: Vec::new(), tally: Tally::default() }
     }
 
     fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Tally) -> anyhow::Result<()>) {
@@ -126,17 +160,15 @@ impl Run {
     }
 }
 
-/// Ends this program when it takes too long, and says which step it was in: something hangs.
-fn end_when_late() -> Arc<Mutex<&'static str>> {
-    let running = Arc::new(Mutex::new("begin"));
-    let watched = Arc::clone(&running);
+/// Ends this program when it takes longer than `limit`, and says which step it was in: something
+/// hangs.
+fn end_when_late(running: Arc<Mutex<&'static str>>, limit: Duration) {
     thread::spawn(move || {
-        thread::sleep(LIMIT);
-        let name = *watched.lock().unwrap_or_else(PoisonError::into_inner);
-        println!("\n==> {name}: not done {} minutes after the start", LIMIT.as_secs() / 60);
+        thread::sleep(limit);
+        let name = *running.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("\n==> {name}: not done {} minutes after the start", limit.as_secs() / 60);
         process::exit(1);
     });
-    running
 }
 
 fn clippy(root: &Path) -> anyhow::Result<()> {
@@ -156,7 +188,7 @@ fn docs(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Runs the tests and counts them, also when some fail.
-fn tests(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
+fn tests(root: &Path, which: Tests, tally: &mut Tally) -> anyhow::Result<()> {
     let skips = root.join("target/skipped-tests.txt");
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
@@ -166,6 +198,10 @@ fn tests(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     command
         .current_dir(root)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .args(match which {
+            Tests::Unit => &["--lib", "--bins"][..],
+            Tests::All => &[],
+        })
         .env(SKIPS, &skips)
         .stdin(Stdio::null())
         .stderr(input.try_clone().context("cannot share a pipe")?)

@@ -1,6 +1,6 @@
 //! Chores of this repository, as `cargo xtask COMMAND`: the CI gate and the checks behind it.
 //!
-//! Each command is one module: [`ci`] runs the tests and the gate, [`tidy`] checks what reviewers
+//! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
 //! compares scripts with plain SQLite, [`torture`] runs `monolite torture` with the amounts that
 //! every change must survive, and [`planted`] shows that it finds bugs.
@@ -25,12 +25,17 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use torture::Amounts;
+
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
+  check                          fmt, tidy, clippy, unit tests: what `make check` runs
   test                           fmt, tidy, tests: what `make test` runs
   gate                           clippy, docs, rusqlite range, conform, torture, fuzz: what
-                                 CI runs besides
+                                 `make gate`, and so CI, runs behind the tests
+  trust                          the torture at the amounts of a release, then `planted` (most
+                                 of a day): what `make trust` runs
   tidy                           the checks of this repository that no other tool makes
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
@@ -48,10 +53,12 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test"] => root().and_then(|root| ci::test(&root)),
+        ["check"] => root().and_then(|root| ci::check(&root)),
+        ["trust"] => root().and_then(|root| ci::trust(&root)),
         ["gate"] => root().and_then(|root| ci::gate(&root)),
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
         ["conform"] => root().and_then(|root| conform::run(&root)),
-        ["torture"] => root().and_then(|root| torture::run(&root).map(drop)),
+        ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
         ["planted", name] => root().and_then(|root| planted::run(&root, name)),
         ["fuzz", rest @ ..] => root().and_then(|root| fuzz(&root, rest)),

@@ -1,7 +1,7 @@
-//! The torture that every change must survive: `monolite torture` with the amounts of the gate, on
-//! the disk under `target`.
+//! The torture that every change, and every release, must survive: `monolite torture` with the
+//! amounts of the gate or of a release, on the disk under `target`.
 //!
-//! The program is built as the tests are: its debug assertions are on.
+//! For the gate the program is built as the tests are: its debug assertions are on.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,15 @@ use serde_json::Value;
 
 use crate::command::cargo_path;
 
-/// What the gate asks for. `docs/trust.md` gives the larger amounts of the recorded run.
-const AMOUNTS: [&str; 20] = [
+/// How much of each check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amounts {
+    Gate,
+    Release,
+}
+
+/// What the gate asks for.
+const GATE: [&str; 20] = [
     "--kills",
     "60",
     "--cuts",
@@ -39,17 +46,49 @@ const AMOUNTS: [&str; 20] = [
 /// Statements of every form, always the same, so that what is found is the change's.
 const STATEMENTS: [&str; 4] = ["--differential", "40000", "--seed", "20261122"];
 
+/// What a release asks for: some hours.
+const RELEASE: [&str; 23] = [
+    "--kills",
+    "5000",
+    "--cuts",
+    "200",
+    "--images",
+    "50000",
+    "--sweeps",
+    "30",
+    "--history",
+    "5000000",
+    "--flips",
+    "20000",
+    "--hostile",
+    "100000",
+    "--closures",
+    "1000",
+    "--environment",
+    "--overload",
+    "60s",
+    "--soak",
+    "2h",
+    "--differential",
+    "20000000",
+];
+
 /// Runs it, prints a line for each check, and returns how much was skipped.
-pub(crate) fn run(root: &Path) -> anyhow::Result<u64> {
-    Ok(torture(root, &AMOUNTS)? + torture(root, &STATEMENTS)?)
+pub(crate) fn run(root: &Path, amounts: Amounts) -> anyhow::Result<u64> {
+    match amounts {
+        Amounts::Gate => Ok(torture(root, &[], &GATE)? + torture(root, &[], &STATEMENTS)?),
+        Amounts::Release => torture(root, &["--release"], &RELEASE),
+    }
 }
 
-fn torture(root: &Path, amounts: &[&str]) -> anyhow::Result<u64> {
+fn torture(root: &Path, build: &[&str], amounts: &[&str]) -> anyhow::Result<u64> {
     let dir = root.join("target/torture");
     fs::create_dir_all(&dir)?;
     let output = Command::new(cargo_path())
         .current_dir(root)
-        .args(["run", "--locked", "--quiet", "--package", "monolite-cli", "--", "torture"])
+        .args(["run", "--locked", "--quiet", "--package", "monolite-cli"])
+        .args(build)
+        .args(["--", "torture"])
         .args(amounts)
         .args(["--json", "--dir"])
         .arg(&dir)

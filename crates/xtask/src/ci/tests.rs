@@ -26,7 +26,7 @@ fn a_test_that_says_it_was_skipped_has_not_passed() {
 
 #[test]
 fn one_failed_step_fails_the_run_and_stops_none() {
-    let mut run = Run::new();
+    let mut run = Run::new(None);
     run.step("tidy", |_| Ok(()));
     assert!(run.report().is_ok());
     run.step("fmt", |_| bail!("unformatted"));
