@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Most scripts that run at once unless the user says more.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// Longest statement that is shown, in characters.
 const SHOWN: usize = 300;
@@ -104,7 +104,7 @@ fn plan(arguments: &Conform) -> Plan {
         scripts: arguments.scripts.clone(),
         paths,
         scratch: arguments.scratch.clone().unwrap_or_else(std::env::temp_dir),
-        threads: asked.unwrap_or(cores.min(MOST_THREADS)),
+        threads: asked.unwrap_or(cores.min(MAX_THREADS)),
     }
 }
 

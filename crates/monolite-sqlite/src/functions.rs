@@ -3,7 +3,7 @@
 //!
 //! # Algorithm
 //! The results are those of SQLite's own functions, byte for byte, for a second argument of up to
-//! [`LONGEST_PATTERN`] bytes; a longer one is an error. `unhex` with two arguments is refused. Each
+//! [`MAX_PATTERN_BYTES`] bytes; a longer one is an error. `unhex` with two arguments is refused. Each
 //! call counts its work, and is interrupted when the statement has to end ([`Look`]).
 //!
 //! `LIKE` and `GLOB`: [`crate::like`]. `json_patch` is refused by [`crate::untrusted`].
@@ -19,7 +19,7 @@ use crate::look::Look;
 
 /// Longest text to look for, or set of characters to trim, in bytes. With a value of 1 MiB the
 /// worst case is 10^9 bytes compared, tenths of a second.
-const LONGEST_PATTERN: usize = 1_000;
+const MAX_PATTERN_BYTES: usize = 1_000;
 
 /// Bytes that are compared in about a nanosecond.
 const COMPARED: usize = 16;
@@ -145,12 +145,12 @@ impl<'c> Call<'c> {
 
     /// Refuses a pattern that is too long.
     fn short(&self, pattern: &[u8]) -> bool {
-        if pattern.len() > LONGEST_PATTERN {
+        if pattern.len() > MAX_PATTERN_BYTES {
             self.fail(
                 c"the second argument may have 1000 bytes here; cut it, or do it in the program",
             );
         }
-        pattern.len() <= LONGEST_PATTERN
+        pattern.len() <= MAX_PATTERN_BYTES
     }
 
     /// Whether the statement may go on behind so many bytes looked at; it is interrupted if not.
@@ -481,7 +481,7 @@ mod tests {
         let [_, ours] = plain_and_replaced();
         for call in ["instr('a', ?1)", "trim('a', ?1)", "replace('a', ?1, 'b')", "unhex('a', ?1)"] {
             let sql = format!("SELECT {call}");
-            let long = "a".repeat(LONGEST_PATTERN + 1);
+            let long = "a".repeat(MAX_PATTERN_BYTES + 1);
             assert!(ours.query_row(&sql, [long], |_| Ok(())).is_err(), "{call}");
         }
     }

@@ -38,7 +38,7 @@ impl PageSet {
 const FEWEST_SLOTS: usize = 64;
 
 /// A table that has grown beyond this is given back instead of being cleared.
-const MOST_KEPT_SLOTS: usize = 4096;
+const MAX_KEPT_SLOTS: usize = 4096;
 
 /// A free slot. No page has this number.
 const FREE: u32 = 0;
@@ -56,7 +56,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Forgets everything, and takes up to `limit` pages from now on.
     pub(crate) fn start(&mut self, limit: usize) {
-        if self.slots.is_empty() || self.slots.len() > MOST_KEPT_SLOTS {
+        if self.slots.is_empty() || self.slots.len() > MAX_KEPT_SLOTS {
             self.slots = vec![FREE; FEWEST_SLOTS];
             self.pages = Vec::with_capacity(FEWEST_SLOTS / 2);
         } else if !self.pages.is_empty() {

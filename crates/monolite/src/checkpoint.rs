@@ -59,7 +59,7 @@ const SHORT: Duration = Duration::from_millis(20);
 const TAIL_FRAMES: u32 = 1_000;
 
 /// Passes in the background before the writer is asked to finish whatever is left.
-const MOST_PASSES: u32 = 6;
+const MAX_PASSES: u32 = 6;
 
 /// The WAL grows by this part of the size at which it is copied before what a read prevented is
 /// tried again: each time the writer waits for reads.
@@ -304,7 +304,7 @@ impl Checkpointer {
     /// Copies in passes until the writer can finish; `false` when a reader's old snapshot is what
     /// is in the way.
     fn copy(&self) -> Result<bool> {
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             let pinned = self.checkpoints.release_idle();
             let done = self.pass()?;
             if done.wal_frames - done.copied_frames <= TAIL_FRAMES {

@@ -1,7 +1,7 @@
 //! Owns the threads on which results are dropped that nobody took.
 //!
 //! A drop is code of the application's: it may panic, sleep, or wait for somebody who waits for a
-//! thread of the engine. So it has a thread of its own. There are up to [`MOST_THREADS`] in the
+//! thread of the engine. So it has a thread of its own. There are up to [`MAX_THREADS`] in the
 //! process, started when they are needed and gone when they are not; a value behind that many drops
 //! which do not return stays, and nobody else is the worse for it.
 //!
@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::error::Error;
 
 /// Drops under way at the same time.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// How long a thread without work stays.
 const REST: Duration = Duration::from_secs(5);
@@ -71,7 +71,7 @@ pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
 
 /// Has another thread come, unless all are busy.
 fn call(mut state: MutexGuard<'static, State>) -> MutexGuard<'static, State> {
-    if state.idle > 0 || state.threads == MOST_THREADS {
+    if state.idle > 0 || state.threads == MAX_THREADS {
         PUT.notify_one();
         return state;
     }

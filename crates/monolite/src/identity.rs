@@ -21,10 +21,10 @@ use crate::error::{Error, ErrorKind, Result};
 const NEW_FILE_MODE: u32 = 0o644;
 
 /// What a file system lets a name have (255 bytes), less `-journal`.
-const MOST_NAME_BYTES: usize = 247;
+const MAX_NAME_BYTES: usize = 247;
 
 /// What SQLite's unix VFS lets a path have (`MAX_PATHNAME`, 512), less `-journal`.
-const MOST_PATH_BYTES: usize = 504;
+const MAX_PATH_BYTES: usize = 504;
 
 /// Which file it is, for as long as somebody has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +116,8 @@ pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
     check_name(path, &known)?;
     check_companions(path, &known)?;
     let length = known.as_os_str().len();
-    if length > MOST_PATH_BYTES {
-        let most = MOST_PATH_BYTES;
+    if length > MAX_PATH_BYTES {
+        let most = MAX_PATH_BYTES;
         let reason = format!("its path has {length} bytes, and SQLite takes at most {most}");
         return Err(unusable(path, &reason));
     }
@@ -178,12 +178,12 @@ fn check_name(path: &Path, known: &Path) -> Result<()> {
         return Err(unusable(path, &reason));
     }
     let length = known.file_name().map_or(0, OsStr::len);
-    if length <= MOST_NAME_BYTES {
+    if length <= MAX_NAME_BYTES {
         return Ok(());
     }
     let reason = format!(
         "its name has {length} bytes, and with the ending of a file beside it (-journal) a name \
-         has at most 255; {MOST_NAME_BYTES} are left"
+         has at most 255; {MAX_NAME_BYTES} are left"
     );
     Err(unusable(path, &reason))
 }

@@ -19,7 +19,7 @@ use monolite_sqlite::vfs::{Storage, WalControl};
 use crate::identity::{EMPTY, Watched};
 
 /// Names under which WALs are kept that have lost their database, at most.
-const MOST_KEPT: u32 = 1_000;
+const MAX_KEPT: u32 = 1_000;
 
 /// How often a database file is looked at that seems to be too short: it may have been made shorter
 /// and longer again by a checkpoint, meanwhile.
@@ -208,7 +208,7 @@ impl WalFile {
             PathBuf::from(name)
         };
         let is_free = |kept: &PathBuf| fs::symlink_metadata(kept).is_err();
-        let kept = (1..=MOST_KEPT).map(name).find(is_free);
+        let kept = (1..=MAX_KEPT).map(name).find(is_free);
         let kept = kept.ok_or_else(|| io::Error::other("there are too many such files"))?;
         fs::rename(path, &kept)?;
         Ok(kept)

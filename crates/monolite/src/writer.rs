@@ -142,7 +142,7 @@ pub(crate) trait Room {
 
 /// Runs of one member for which the WAL may start anew. The second finds it empty, unless another
 /// process wrote to it in between.
-const MOST_RUNS_ALONE: u32 = 3;
+const MAX_RUNS_ALONE: u32 = 3;
 
 /// Why a commit failed. Its transaction is to be rolled back.
 enum Uncommitted {
@@ -622,7 +622,7 @@ impl Writer {
         batch: &mut Held<'_>,
         room: &dyn Room,
     ) -> Result<()> {
-        for _ in 0..MOST_RUNS_ALONE {
+        for _ in 0..MAX_RUNS_ALONE {
             if let Err(error) = self.begin() {
                 entry.overrule(error.into());
                 return Ok(());

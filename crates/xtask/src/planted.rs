@@ -119,7 +119,7 @@ const BUGS: [Bug; 21] = [
         }",
             "        let mut leading = self.leading.borrow_mut();
         *leading = Leading::Ended(self.reader.connection.take_pages());
-        self.reader.connection.track_pages(MOST_PAGES);",
+        self.reader.connection.track_pages(MAX_PAGES);",
         )],
     },
     Bug {

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 pub const WAL_LIMIT_BYTES: u64 = 256 << 20;
 
 /// Interactive transactions that the engine lets be open, by default.
-const MOST_CLIENTS: u64 = 10_000;
+const MAX_CLIENTS: u64 = 10_000;
 
 /// How much of the interactive groups to run.
 #[derive(Clone, Debug)]
@@ -166,8 +166,8 @@ impl TpsOptions {
         ensure!(self.rounds >= 1, "--rounds must be at least 1");
         ensure!(self.transactions >= 100, "--transactions must be at least 100");
         ensure!(
-            self.interactive.clients.iter().all(|clients| (1..=MOST_CLIENTS).contains(clients)),
-            "--clients must be from 1 to {MOST_CLIENTS}"
+            self.interactive.clients.iter().all(|clients| (1..=MAX_CLIENTS).contains(clients)),
+            "--clients must be from 1 to {MAX_CLIENTS}"
         );
         ensure!(self.wal_limit_bytes >= 8 << 20, "--wal-limit-mib must be at least 8");
         Ok(())

@@ -56,7 +56,7 @@ const CONTROL_CHUNK: u64 = 10;
 
 /// The longest a case may take: two openings, some dozen queries and a write, each of which ends at
 /// a limit of ten seconds at the latest.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Flips `amount` single bits, and does other damage in some cases more.
 pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
@@ -303,7 +303,7 @@ fn run_cases() -> Result<()> {
     let (finished, awaited) = mpsc::channel();
     thread::spawn(move || {
         loop {
-            match awaited.recv_timeout(LONGEST) {
+            match awaited.recv_timeout(MAX_WAIT) {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {

@@ -83,7 +83,7 @@ const LEAST_OFFERED: f64 = 0.9;
 
 /// The most that half of the offers may take, in nanoseconds: a hundred times what they do, and no
 /// busy machine interrupts every second one.
-const MOST_OFFER_NS: u64 = 100_000;
+const MAX_OFFER_NS: u64 = 100_000;
 
 /// What the control says that could not offer its load, and broke no limit.
 const NOT_OFFERED: &str = "not offered ";
@@ -242,7 +242,7 @@ fn judge(figures: &Figures) -> Vec<String> {
     if held > LIMIT {
         found.push(format!("{held} bytes of memory were held, the options allow {LIMIT}"));
     }
-    if figures.offer_ns > MOST_OFFER_NS {
+    if figures.offer_ns > MAX_OFFER_NS {
         found.push(format!("half of the offers took {} ns and more each", figures.offer_ns));
     }
     if figures.wrong > 0 {

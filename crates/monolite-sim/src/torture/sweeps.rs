@@ -43,10 +43,10 @@ const WORKERS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// More calls than any scenario has: an engine that goes on for ever is a finding.
-const MOST_CALLS: u64 = 20_000;
+const MAX_CALLS: u64 = 20_000;
 
 /// Wrong plays after which a scenario is not swept further.
-const MOST_WRONG: usize = 3;
+const MAX_WRONG: usize = 3;
 
 /// One in so many real files is opened by Monolite before it is examined.
 const OPENED_BY_US: u64 = 4;
@@ -206,7 +206,7 @@ fn sweep_with(
     let path = scratch.path().join("db");
     let before = prepare(scenario.start, &path, seed)?;
     let mut swept = Swept::default();
-    for at in 1..=MOST_CALLS {
+    for at in 1..=MAX_CALLS {
         let plan = |fault, times| Plan { at, fault, times };
         let case = Case { scenario, before: &before, path: &path, seed };
         let Some(operation) = case.play(plan(first, Times::Once), &mut swept)? else { break };
@@ -217,7 +217,7 @@ fn sweep_with(
             case.play(plan(*fault, Times::FromThenOn), &mut swept)?;
         }
         swept.stopped = is_stopped();
-        if swept.wrong.len() >= MOST_WRONG || swept.stopped {
+        if swept.wrong.len() >= MAX_WRONG || swept.stopped {
             break;
         }
     }

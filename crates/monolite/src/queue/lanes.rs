@@ -43,7 +43,7 @@ const TURN: Duration = Duration::from_millis(5);
 const SMOOTHING: u32 = 4;
 
 /// Lanes without items that are remembered for the time they have used.
-const MOST_REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED: usize = 10_000;
 
 /// The right to take back an item that waits for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -359,7 +359,7 @@ impl<T: Queued> Lanes<T> {
     fn forget(&mut self) {
         while let Some(&(used, id)) = self.idle.first() {
             let waits = self.others.get(&id).is_some_and(|lane| !lane.waiting.is_empty());
-            if waits || (used > self.now && self.idle.len() <= MOST_REMEMBERED) {
+            if waits || (used > self.now && self.idle.len() <= MAX_REMEMBERED) {
                 break;
             }
             self.idle.pop_first();
@@ -572,11 +572,11 @@ mod tests {
     #[test]
     fn who_has_nothing_here_is_forgotten() {
         let mut consumer = Consumer::new(100, |_| SHORT);
-        for id in 0..2 * MOST_REMEMBERED as u64 {
+        for id in 0..2 * MAX_REMEMBERED as u64 {
             consumer.push(Some(id), 0..1);
             assert_eq!(consumer.turn().len(), 1);
         }
-        assert!(consumer.lanes.others.len() <= MOST_REMEMBERED + 2);
+        assert!(consumer.lanes.others.len() <= MAX_REMEMBERED + 2);
         assert_eq!(consumer.lanes.idle.len(), consumer.lanes.others.len());
     }
 }

@@ -13,7 +13,7 @@ use crate::tx::Tx;
 const SWEPT: i64 = 4;
 
 /// Longest key in bytes.
-const LONGEST: usize = 1_024;
+const MAX_BYTES: usize = 1_024;
 
 /// What a commit with an idempotency key achieved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,11 +37,11 @@ impl Key {
     /// # Errors
     /// `Invalid` for a key that is empty or too long.
     pub(crate) fn check(&self) -> Result<()> {
-        if (1..=LONGEST).contains(&self.text.len()) {
+        if (1..=MAX_BYTES).contains(&self.text.len()) {
             return Ok(());
         }
         let message = format!(
-            "an idempotency key of {} bytes; it must have from 1 to {LONGEST}",
+            "an idempotency key of {} bytes; it must have from 1 to {MAX_BYTES}",
             self.text.len()
         );
         Err(Error::new(ErrorKind::Invalid, message))

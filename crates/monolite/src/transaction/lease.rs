@@ -42,7 +42,7 @@ pub(crate) struct Lease {
 }
 
 /// Awaited statements of one lease at the same time; their order is the application's concern.
-const MOST_AWAITED: usize = 1_024;
+const MAX_AWAITED: usize = 1_024;
 
 /// Tells whoever waits for the lease whether it is there, or will never be.
 struct Grant(Option<Arc<Completion<bool, Error>>>);
@@ -89,7 +89,7 @@ impl Lease {
             let never = || Error::new(ErrorKind::Internal, "a lease ended before it began");
             return Err(result.await.err().unwrap_or_else(never));
         }
-        let awaited = Arc::new(JobQueue::new(MOST_AWAITED));
+        let awaited = Arc::new(JobQueue::new(MAX_AWAITED));
         let lease =
             Lease { orders, result: Mutex::new(Some(result)), awaited: Arc::clone(&awaited) };
         let sender = thread::Builder::new().name("monolite-lease".into());

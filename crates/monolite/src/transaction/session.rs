@@ -47,7 +47,7 @@ enum Leading {
 }
 
 /// Pages that a transaction may read before it is not worth to look at each.
-const MOST_PAGES: usize = 4_096;
+const MAX_PAGES: usize = 4_096;
 
 /// The pages that the leading reads of a transaction hang on, and the state they were in.
 pub(crate) struct ReadSet {
@@ -162,7 +162,7 @@ impl Session {
     pub(super) fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
         self.reader.connection.begin_on(&pin.snapshot)?;
         // Nothing but the schema has been read before.
-        self.reader.connection.track_pages(MOST_PAGES);
+        self.reader.connection.track_pages(MAX_PAGES);
         self.seen.set(pin.seen);
         self.watch.take_snapshot(pin.committed, pin.taken);
         self.pin.replace(Some(pin));

@@ -31,7 +31,7 @@ use crate::inside::{Inside, Place};
 const FIRST_REST: Duration = Duration::from_micros(500);
 
 /// Bound of the longest rest: longer waits delay the transaction more than another conflict would.
-const LONGEST_REST: Duration = Duration::from_millis(20);
+const MAX_REST: Duration = Duration::from_millis(20);
 
 /// The attempts of one transaction.
 struct Attempts<'e> {
@@ -154,7 +154,7 @@ where
 }
 
 fn rest(attempt: u32) -> Duration {
-    let bound = FIRST_REST.saturating_mul(1 << attempt.min(16)).min(LONGEST_REST);
+    let bound = FIRST_REST.saturating_mul(1 << attempt.min(16)).min(MAX_REST);
     bound.mul_f64(chance())
 }
 

@@ -146,7 +146,7 @@ impl Effort {
 
     /// Looks at one statement; a tenth of a second or two, so that the engine has done it within
     /// its limits on the busiest machine.
-    const MOST_LOOKS: u32 = 30;
+    const MAX_LOOKS: u32 = 30;
 
     fn begin(&self) {
         self.looks.store(0, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Effort {
 
     /// Whether the statement is to be ended.
     fn look(&self) -> bool {
-        let is_too_much = self.looks.fetch_add(1, Ordering::Relaxed) >= Effort::MOST_LOOKS;
+        let is_too_much = self.looks.fetch_add(1, Ordering::Relaxed) >= Effort::MAX_LOOKS;
         if is_too_much {
             self.is_too_much.store(true, Ordering::Relaxed);
         }

@@ -205,7 +205,7 @@ const COMMON: &[(&str, &str)] = &[("n", "i"), ("n", "i"), ("k0", "t"), ("k1", "t
 const PARTS: usize = 4_000;
 
 /// Bytes after which no part is added.
-const LONGEST: usize = 900_000;
+const MAX_BYTES: usize = 900_000;
 
 struct Draft<'r> {
     rng: &'r mut Rng,
@@ -256,7 +256,7 @@ impl Draft<'_> {
 
     fn listed(&mut self, count: usize, mut write: impl FnMut(&mut Self, usize)) {
         for number in 0..count {
-            if number > 0 && self.sql.len() > LONGEST {
+            if number > 0 && self.sql.len() > MAX_BYTES {
                 return;
             }
             self.put(if number == 0 { "" } else { ", " });
@@ -560,7 +560,7 @@ impl Draft<'_> {
     }
 
     fn expression(&mut self) {
-        let may_nest = self.depth < 12 && self.parts > 0 && self.sql.len() < LONGEST;
+        let may_nest = self.depth < 12 && self.parts > 0 && self.sql.len() < MAX_BYTES;
         if !may_nest || self.one_in(3) {
             if !self.scope.is_empty() && self.one_in(2) {
                 let column = self.scope[self.rng.usize(..self.scope.len())].clone();

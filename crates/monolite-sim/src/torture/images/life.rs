@@ -40,7 +40,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Failed writes after which a life on a broken disk is over.
-const MOST_FAILED: u64 = 1_000;
+const MAX_FAILED: u64 = 1_000;
 
 /// The simulated syncs take up to this long, so that batches grow meanwhile.
 const SYNC_MICROSECONDS: u64 = 400;
@@ -308,7 +308,7 @@ fn complain(shared: &Shared, deed: Deed, error: &Error) {
     // Where the disk is broken on purpose the engine may fail in any way, and then nothing more
     // will come of this life.
     let failed = shared.failed.fetch_add(1, Ordering::SeqCst) + 1;
-    if shared.arrangement == Arrangement::Good || failed >= MOST_FAILED {
+    if shared.arrangement == Arrangement::Good || failed >= MAX_FAILED {
         end_with(shared, format!("a write failed on a good disk: {error:?}"));
     }
 }

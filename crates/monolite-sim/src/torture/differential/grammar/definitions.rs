@@ -5,8 +5,8 @@ use super::values::Domain;
 use super::{Draft, Source, source_of};
 use crate::torture::differential::schema::{Column, Kind, Table};
 
-const MOST_INDEXES: usize = 8;
-const MOST_TRIGGERS: usize = 3;
+const MAX_INDEXES: usize = 8;
+const MAX_TRIGGERS: usize = 3;
 const COLUMN_NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "h"];
 
 impl<'d> Draft<'d> {
@@ -27,7 +27,7 @@ impl<'d> Draft<'d> {
         let Some(table) = self.stored() else { return self.create_table() };
         let name = self.name('i', 9);
         let is_there = self.schema.indexes.iter().any(|index| index.name == name);
-        if self.schema.indexes.len() >= MOST_INDEXES && !is_there {
+        if self.schema.indexes.len() >= MAX_INDEXES && !is_there {
             return self.drop_object();
         }
         self.put_one(&["CREATE INDEX ", "CREATE INDEX ", "CREATE UNIQUE INDEX "]);
@@ -112,7 +112,7 @@ impl<'d> Draft<'d> {
     }
 
     fn create_trigger(&mut self) {
-        if self.schema.triggers.len() >= MOST_TRIGGERS {
+        if self.schema.triggers.len() >= MAX_TRIGGERS {
             return self.drop_object();
         }
         let views = self.schema.of_kind(Kind::View);

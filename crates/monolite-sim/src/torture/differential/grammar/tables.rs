@@ -28,7 +28,7 @@ const DEFERRED: &[&str] = &[
     "",
 ];
 /// The most tables there are at a time, so that statements meet in the same ones.
-const MOST_TABLES: usize = 5;
+const MAX_TABLES: usize = 5;
 
 /// How the rows of a new table are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl<'d> Draft<'d> {
         let stored = self.schema.tables.iter().filter(|table| table.is_stored()).count();
         let name = self.name('t', 6);
         let is_there = self.schema.table(&name).is_some();
-        if stored >= MOST_TABLES && !is_there {
+        if stored >= MAX_TABLES && !is_there {
             return self.drop_object();
         }
         self.put_form("CREATE TABLE ");
