@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
-pub mod chance;
 pub mod checkers;
 pub mod child;
 pub mod clock;
@@ -20,6 +19,7 @@ pub mod fuzz;
 pub mod load;
 pub mod markers;
 pub mod mounts;
+pub mod random;
 pub mod schedule;
 pub mod storage;
 pub mod torture;

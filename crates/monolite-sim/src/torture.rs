@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::chance;
 use crate::child::{Program, Roles};
+use crate::random;
 
 mod outcome;
 
@@ -248,7 +248,7 @@ impl Setting<'_> {
 
     /// The seed of a case; the first case's is the run's own.
     pub fn case_seed(&self, number: u64) -> u64 {
-        chance::case_seed(self.seed, number)
+        random::case_seed(self.seed, number)
     }
 
     /// A new directory in which the evidence of a failure in the case with this seed is kept.

@@ -1,4 +1,4 @@
-//! Owns what SQL takes from outside of the database, time and chance, so that a statement which is
+//! Owns what SQL takes from outside of the database, time and random values, so that a statement which is
 //! run again is given the same once more.
 //!
 //! # Algorithm
@@ -9,7 +9,7 @@
 //! `CURRENT_TIMESTAMP`, defaults of columns.
 //!
 //! # Not here
-//! The rowid that SQLite draws by chance once a table has used the largest one.
+//! The rowid that SQLite draws at random once a table has used the largest one.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -21,7 +21,7 @@ use rusqlite::{Result, ffi};
 /// Milliseconds from noon of 24 November 4714 BC, where SQLite's clock begins, to 1970.
 const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
 
-/// Time and chance as one run of a statement finds them.
+/// Time and random values as one run of a statement finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surroundings {
     julian_ms: i64,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_that_is_run_again_finds_the_same_time_and_chance() {
+    fn a_statement_that_is_run_again_finds_the_same_time_and_random_values() {
         let (_directory, _vfs, connection) = open();
         let then = Surroundings::now();
         let first = then.during(|| outside(&connection));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn without_surroundings_time_goes_on_and_chance_is_chance() {
+    fn without_surroundings_time_goes_on_and_random_values_are_random() {
         let (_directory, _vfs, connection) = open();
         let sql = "SELECT unixepoch('now'), random() <> random(), length(randomblob(1000)), \
                    length(randomblob(-1)), typeof(randomblob(3))";

@@ -153,7 +153,7 @@ fn changing(bytes: &mut Unstructured<'_>) -> Result<Way> {
     Ok(*bytes.choose(&[Way::Execute, Way::Rows, Way::Batch])?)
 }
 
-/// A small number, so that keys meet. Never the largest: SQLite draws rowids by chance above it.
+/// A small number, so that keys meet. Never the largest: SQLite draws rowids at random above it.
 fn number(bytes: &mut Unstructured<'_>) -> Result<String> {
     Ok(match bytes.int_in_range(0..=11)? {
         9 => "NULL".into(),

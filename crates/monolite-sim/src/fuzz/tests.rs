@@ -6,7 +6,7 @@ use std::path::Path;
 use arbitrary::Unstructured;
 
 use super::*;
-use crate::chance::Dice;
+use crate::random::SeededRng;
 
 fn replay(target: &str, run: fn(&[u8]) -> anyhow::Result<()>) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -36,10 +36,10 @@ fn the_corpus_of_damaged_files_is_answered() {
 /// Enough of them that each is met between other transactions, moved and not.
 #[test]
 fn interactive_transactions_agree_with_plain_sqlite() {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let (mut moved, mut all) = (0, 0);
     for _ in 0..150 {
-        let bytes: Vec<u8> = (0..dice.usize(50..600)).map(|_| dice.u8(..)).collect();
+        let bytes: Vec<u8> = (0..rng.usize(50..600)).map(|_| rng.u8(..)).collect();
         let transactions = grammar::transactions(&mut Unstructured::new(&bytes)).unwrap();
         let interactive = transactions.iter().filter(|it| it.kind == grammar::Kind::Interactive);
         all += interactive.clone().count();
@@ -51,9 +51,9 @@ fn interactive_transactions_agree_with_plain_sqlite() {
 
 #[test]
 fn random_bytes_hold_as_well() {
-    let mut chance = fastrand::Rng::with_seed(7);
+    let mut rng = fastrand::Rng::with_seed(7);
     for round in 0..60 {
-        let bytes: Vec<u8> = (0..round * 10).map(|_| chance.u8(..)).collect();
+        let bytes: Vec<u8> = (0..round * 10).map(|_| rng.u8(..)).collect();
         statements(&bytes).unwrap();
         options(&bytes).unwrap();
         damaged(&bytes).unwrap();

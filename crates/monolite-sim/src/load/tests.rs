@@ -4,8 +4,8 @@
 use monolite::Options;
 
 use super::{Load, Played, play};
-use crate::chance::Dice;
 use crate::checkers::serial;
+use crate::random::SeededRng;
 
 /// Few connections, so that transactions move to new snapshots; a small WAL, so that checkpoints
 /// go on.
@@ -29,7 +29,7 @@ fn played(seed: u64, options: Options) -> Played {
 
 #[test]
 fn interactive_transactions_see_what_a_serial_order_gives() {
-    let seed = Dice::new().seed();
+    let seed = SeededRng::new().seed();
     let played = played(seed, Options::new());
     assert_eq!(played.complaints, Vec::<String>::new(), "seed {seed}");
     assert_eq!(serial::check(&played.history, &played.end), Ok(()), "seed {seed}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use monolite::Durability;
 
 use super::{Blindness, Ending, Engine, Mix, Naive, Schedule, Step, Validation, execute, shrink};
-use crate::chance::Dice;
+use crate::random::SeededRng;
 
 const STORMY: Mix<'static> =
     Mix { length: 150, failing: 5, endings: &Ending::FAILING, is_stormy: true, interactive: 3 };
@@ -26,10 +26,10 @@ fn wrong_with(blindness: Blindness, schedule: &Schedule, directory: &Path) -> Op
 
 #[test]
 fn the_engine_passes_random_schedules_with_everything_going_wrong() {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..20 {
-        let schedule = Schedule::random(dice.u64(..), &STORMY);
+        let schedule = Schedule::random(rng.u64(..), &STORMY);
         let mut engine = Engine::new(directory.path(), &schedule).unwrap();
         let ran = execute(&schedule, &mut engine);
         assert_eq!(ran.wrong, None, "schedule {}", schedule.seed);

@@ -6,7 +6,7 @@
 //! any of the sizes that the file had since. A name leads to any of the files that it led to since
 //! the directory was synced, or to none if it was not there for a while.
 //!
-//! Chance alone would rarely leave what one bug needs, so there are several ways to choose
+//! Random choice alone would rarely leave what one bug needs, so there are several ways to choose
 //! ([`Left`]): from nothing, over a prefix with a torn end, to all but a few sectors.
 
 use std::collections::{BTreeMap, HashMap};

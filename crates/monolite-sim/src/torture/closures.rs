@@ -2,7 +2,7 @@
 //! values that they leave behind; everybody else goes on, or is told why not, within the limits.
 //!
 //! # Algorithm
-//! 1. A round is a child process of its own ([`round`]): three threads misbehave by chance
+//! 1. A round is a child process of its own ([`round`]): three threads misbehave at random
 //!    ([`act`]), neighbours do honest work beside them, and a stuck closure is let go only after
 //!    every limit has passed.
 //! 2. The child says what was broken: a neighbour that waited longer than the limits allow or was

@@ -10,7 +10,7 @@
 //! 2. The order of the commits is known, so plain SQLite ([`oracle`]) runs what was committed once
 //!    more, and must answer the same: rows, names, numbers of changes, errors, conflicts. What was
 //!    not committed must have seen a state that there was ([`driver::verdict`]).
-//! 3. What chance or time decides is compared with what the database has: plain SQLite is given the
+//! 3. What a random number or the time decides is compared with what the database has: plain SQLite is given the
 //!    value. What is documented to differ is one table ([`excuses`]).
 //! 4. A history that fails is made smaller ([`shrink`]) and kept; those of one cause are reported
 //!    once ([`findings`]).

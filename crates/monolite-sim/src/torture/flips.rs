@@ -33,8 +33,8 @@ use self::damage::Damage;
 use self::sample::{Image, Pages, Sample, copy_image};
 use self::trial::{Judge, Verdict, When};
 use super::{Finding, Outcome, Setting};
-use crate::chance::case_seed;
 use crate::child::{Roles, say, variable};
+use crate::random::case_seed;
 
 mod damage;
 mod sample;

@@ -117,7 +117,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs what chance draws, `amount` times.
+/// Runs what is drawn at random, `amount` times.
 fn draw(setting: &Setting<'_>, amount: u64, outcome: &mut Outcome) -> Result<()> {
     let mut next = 0;
     while next < amount && !setting.watch.is_stopped() {

@@ -31,7 +31,7 @@ use monolite::{Database, Options};
 
 use super::survivors::{Wrong, compare, create, examine, fast_directory, perform};
 use super::{Check, Finding, Outcome, Setting};
-use crate::chance;
+use crate::random;
 use crate::storage::{Disk, Fault, Image, Left, Operation, Plan, RealSyncs, Times};
 use scenario::{ALL, Scenario, Start};
 use stage::{Played, play};
@@ -301,7 +301,7 @@ impl Case<'_> {
         if let Err(wrong) = self.examine_real_files(&played, plan) {
             see(wrong, Some(real));
         }
-        let mut rng = Rng::with_seed(chance::case_seed(self.seed, plan.at));
+        let mut rng = Rng::with_seed(random::case_seed(self.seed, plan.at));
         for moment in &played.moments {
             for left in moment.lefts(&mut rng) {
                 let image = moment.crash.image(left, &mut rng);

@@ -405,12 +405,7 @@ impl Open {
 
     /// Runs a statement on a session that has everything before it, and leaves the session; in the
     /// writer, if it changes something and cannot do so there.
-    fn run_behind<R>(
-        &self,
-        state: &mut State,
-        request: Request,
-        mut reader: R,
-    ) -> Result<(Done, R)>
+    fn run_behind<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
     where
         R: Reader + Send + 'static,
     {
@@ -772,7 +767,7 @@ fn not_repeatable(conflict: &Error) -> Error {
     let message = format!(
         "nothing was changed by others, and yet a statement answered otherwise when it was run \
          again: its answer hangs on something that cannot be repeated, such as a rowid that SQLite \
-         draws by chance because the largest one is taken; give the value yourself, do not ask for \
+         draws at random because the largest one is taken; give the value yourself, do not ask for \
          it, or use Database::write ({conflict})"
     );
     Error::new(ErrorKind::Invalid, message)

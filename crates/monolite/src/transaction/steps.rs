@@ -2,7 +2,7 @@
 //! each: enough to do it again and to tell whether it would see the same.
 //!
 //! # Algorithm
-//! A [`Step`] is a statement with its parameters, the time and the chance it found, and a digest of
+//! A [`Step`] is a statement with its parameters, the time and the random values it found, and a digest of
 //! what it answered: rows, number of changed rows, error. [`Steps::replay`] runs the steps on
 //! another connection, in the same surroundings, and compares the digests. When all are equal, the
 //! transaction has just executed there with the very answers upon which the application acted.
@@ -218,7 +218,7 @@ impl Observer {
 }
 
 /// The name of a column without the number by which SQLite has made it unique in a subquery: after
-/// the third it is drawn by chance.
+/// the third it is drawn at random.
 fn without_number(name: &str) -> &str {
     match name.trim_end_matches(|end: char| end.is_ascii_digit()).strip_suffix(':') {
         Some(rest) if !name.ends_with(':') => rest,

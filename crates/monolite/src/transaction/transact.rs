@@ -155,11 +155,11 @@ where
 
 fn rest(attempt: u32) -> Duration {
     let bound = FIRST_REST.saturating_mul(1 << attempt.min(16)).min(MAX_REST);
-    bound.mul_f64(chance())
+    bound.mul_f64(random_part())
 }
 
 /// A number from 0 to 1.
-fn chance() -> f64 {
+fn random_part() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0) as f64 / u64::MAX as f64
 }

@@ -8,8 +8,8 @@ use std::thread;
 use monolite::{Database, Error, Options, Write};
 
 use crate::patience::{Driven, poll_once};
-use monolite_sim::chance::Dice;
 use monolite_sim::markers;
+use monolite_sim::random::SeededRng;
 
 /// What a caller knows of its transactions.
 #[derive(Default)]
@@ -63,7 +63,7 @@ fn caller(db: &Database, ids: std::ops::Range<i64>, mut rng: fastrand::Rng) -> K
 }
 
 fn dropped_futures_leave_whole_transactions(queue: usize) {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Options::new().queue_capacity(queue).open(&path).unwrap();
@@ -71,7 +71,7 @@ fn dropped_futures_leave_whole_transactions(queue: usize) {
     let all: Vec<Known> = thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|number| {
-                let (db, rng) = (&db, dice.fork());
+                let (db, rng) = (&db, rng.fork());
                 scope.spawn(move || caller(db, number * 1_000..number * 1_000 + 200, rng))
             })
             .collect();
@@ -97,11 +97,11 @@ fn dropped_futures_leave_whole_transactions_in_a_long_queue() {
 fn a_dropped_read_disturbs_nobody() {
     let db = Options::new().readers(2).queue_capacity(1).open(":memory:").unwrap();
     markers::create(&db).unwrap();
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     for id in 1..200 {
         let mut read =
             db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get::<_, i64>(0)));
-        for _ in 0..dice.u8(..3) {
+        for _ in 0..rng.u8(..3) {
             if poll_once(&mut read).is_ready() {
                 break;
             }

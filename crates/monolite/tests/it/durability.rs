@@ -13,8 +13,8 @@ use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 use tempfile::TempDir;
 
 use crate::patience::{Driven, Gate, ends, eventually};
-use monolite_sim::chance::Dice;
 use monolite_sim::markers;
+use monolite_sim::random::SeededRng;
 use monolite_sim::storage::{Call, Disk, Fault, Left, Operation, RealSyncs, wal_beside};
 
 /// A database over a disk that can lose its power.
@@ -93,9 +93,9 @@ impl Machine {
     }
 
     /// Cuts the power, and opens what is left in another place.
-    fn after_a_cut(&self, left: Left, dice: &mut Dice, name: &str) -> BTreeSet<i64> {
+    fn after_a_cut(&self, left: Left, rng: &mut SeededRng, name: &str) -> BTreeSet<i64> {
         let path = self.directory.path().join(name);
-        self.disk.capture().image(left, dice).write_to(&path).unwrap();
+        self.disk.capture().image(left, rng).write_to(&path).unwrap();
         let db = Database::open(&path).unwrap();
         db.close().unwrap();
         markers::in_file(&path).unwrap()
@@ -104,7 +104,7 @@ impl Machine {
 
 /// Cuts the power again and again under load; the first loss is an error.
 fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let options = Options::new().durability(durability).wal_limit_bytes(8 << 20);
     let machine = machine(options);
     let (next, stop) = (AtomicI64::new(1), AtomicBool::new(false));
@@ -123,11 +123,11 @@ fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
         }
         let mut verdict = Ok(());
         for round in 0..rounds {
-            let enough = next.load(Ordering::SeqCst) + dice.i64(1..60);
+            let enough = next.load(Ordering::SeqCst) + rng.i64(1..60);
             eventually("more writes", || next.load(Ordering::SeqCst) > enough);
             let before: BTreeSet<i64> = acknowledged.lock().unwrap().clone();
-            let left = Left::random(&mut dice);
-            let found = machine.after_a_cut(left, &mut dice, &format!("after-{round}"));
+            let left = Left::random(&mut rng);
+            let found = machine.after_a_cut(left, &mut rng, &format!("after-{round}"));
             verdict = markers::check_all_there(&before, &found);
             if verdict.is_err() {
                 break;

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::thread;
 
 use monolite::{Error, Options};
-use monolite_sim::chance::Dice;
 use monolite_sim::checkers::serial::{self, Op, Record};
 use monolite_sim::clock::HandClock;
 use monolite_sim::load::{Load, play};
+use monolite_sim::random::SeededRng;
 use monolite_sim::schedule::{Ending, Plan, SCHEMA, TIME_LIMIT, Told, sql};
 
 use crate::patience::{Gate, as_one_batch};
 
 fn holds_for(mut load: Load) {
-    let dice = Dice::new();
-    load.seed = dice.seed();
+    let rng = SeededRng::new();
+    load.seed = rng.seed();
     let directory = tempfile::tempdir().unwrap();
     let played = play(&load, &directory.path().join("db")).unwrap();
     assert_eq!(played.complaints, [""; 0]);

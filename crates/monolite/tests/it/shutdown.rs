@@ -12,9 +12,9 @@ use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::child::spawn;
 use crate::patience::{Gate, PATIENCE, ends, eventually};
-use monolite_sim::chance::Dice;
 use monolite_sim::child::{await_parent, say, variable};
 use monolite_sim::markers;
+use monolite_sim::random::SeededRng;
 
 fn assert_stock_file(path: &Path) {
     for end in ["-wal", "-shm", "-journal"] {
@@ -52,14 +52,14 @@ fn write_until_closed(db: &Database, next: &AtomicI64) -> Answers {
 
 #[test]
 fn closing_under_load_acknowledges_or_refuses_every_write() {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     for queue in [2, 64, 16_384] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         let db = Options::new().queue_capacity(queue).open(&path).unwrap();
         markers::create(&db).unwrap();
         let next = AtomicI64::new(0);
-        let enough = dice.i64(50..500);
+        let enough = rng.i64(50..500);
         let (acknowledged, refused) = thread::scope(|scope| {
             let clients: Vec<_> =
                 (0..6).map(|_| scope.spawn(|| write_until_closed(&db, &next))).collect();

@@ -1,4 +1,4 @@
-//! What misbehaving closures do: acts drawn by chance, which may hold further acts.
+//! What misbehaving closures do: acts drawn at random, which may hold further acts.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -386,16 +386,16 @@ impl Driver {
         }
     }
 
-    /// What chance gave the engine for each of the steps, where it had to do with it.
+    /// The random number that the engine had for each of the steps, where it had to do with it.
     ///
     /// # Errors
     /// When the database cannot be read.
     pub(super) fn drawn(&self, steps: &[Step]) -> Result<Vec<Option<Datum>>, Stop> {
         let mut drawn =
-            vec![None; if steps.iter().any(|it| it.chance.is_some()) { steps.len() } else { 0 }];
+            vec![None; if steps.iter().any(|it| it.random.is_some()) { steps.len() } else { 0 }];
         for (value, step) in drawn.iter_mut().zip(steps) {
-            let Some(chance) = &step.chance else { continue };
-            let look = |tx: &Tx<'_>| verdict::look(tx, chance, &step.parameters);
+            let Some(random) = &step.random else { continue };
+            let look = |tx: &Tx<'_>| verdict::look(tx, random, &step.parameters);
             *value =
                 self.db().read(look).wait().map_err(|error| Difference::engine("read", &error))?;
         }

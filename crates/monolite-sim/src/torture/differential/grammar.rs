@@ -12,12 +12,12 @@
 //! # Not here
 //! Which client runs a statement, and when: [`super::source`].
 
-mod chance;
 mod changes;
 mod definitions;
 mod expressions;
 mod failures;
 mod queries;
+mod random;
 mod reports;
 mod tables;
 mod values;
@@ -28,7 +28,7 @@ mod tests;
 
 use fastrand::Rng;
 
-use super::record::{Chance, How, Judged, Parameters, Step};
+use super::record::{How, Judged, Parameters, RandomValue, Step};
 use super::schema::{Column, Kind, Schema, Table};
 pub(super) use values::Domain;
 
@@ -50,8 +50,8 @@ pub(super) enum Topic {
     Report,
     /// What must fail.
     Failure,
-    /// Rowids and values that are left to chance, and times.
-    Chance,
+    /// Rowids and values that are left to a random number, and times.
+    Random,
 }
 
 impl Topic {
@@ -64,7 +64,7 @@ impl Topic {
         Topic::VirtualTable,
         Topic::Report,
         Topic::Failure,
-        Topic::Chance,
+        Topic::Random,
     ];
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Template {
     style: Style,
     pub(super) how: How,
     judged: Judged,
-    chance: Option<Box<Chance>>,
+    random: Option<Box<RandomValue>>,
     /// Changes how many of the parameters are bound.
     surplus: isize,
     /// The productions that wrote it.
@@ -116,7 +116,7 @@ struct Draft<'d> {
     depth: u32,
     how: How,
     judged: Judged,
-    chance: Option<Box<Chance>>,
+    random: Option<Box<RandomValue>>,
     surplus: isize,
     forms: Vec<&'static str>,
 }
@@ -139,7 +139,7 @@ pub(super) fn statement(rng: &mut Rng, schema: &Schema, topic: Topic) -> Templat
         Topic::VirtualTable => draft.virtual_table(),
         Topic::Report => draft.report(),
         Topic::Failure => draft.failure(),
-        Topic::Chance => draft.chance(),
+        Topic::Random => draft.random(),
     }
     draft.finish()
 }
@@ -201,7 +201,7 @@ impl Template {
             how: self.how,
             is_handled: true,
             judged: self.judged,
-            chance: self.chance.clone(),
+            random: self.random.clone(),
         }
     }
 }
@@ -218,7 +218,7 @@ impl<'d> Draft<'d> {
             depth: 0,
             how: How::Execute,
             judged: Judged::Whole,
-            chance: None,
+            random: None,
             surplus: 0,
             forms: Vec::new(),
         }
@@ -231,7 +231,7 @@ impl<'d> Draft<'d> {
             style: self.style,
             how: self.how,
             judged: self.judged,
-            chance: self.chance,
+            random: self.random,
             surplus: self.surplus,
             #[cfg(test)]
             forms: self.forms,

@@ -69,7 +69,7 @@ pub(super) enum Flow {
     Interactive,
 }
 
-/// Steps, what the application was told, and what chance gave the engine.
+/// Steps, what the application was told, and what random number was given to the engine.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) steps: &'a [Step],
@@ -100,12 +100,12 @@ pub(super) struct Replay {
     /// It asked for figures about the connection.
     pub(super) has_figures: bool,
     /// It had to do with what the oracle cannot know.
-    pub(super) has_chance: bool,
+    pub(super) has_random: bool,
 }
 
 impl Replay {
     pub(super) fn is_uncertain(&self) -> bool {
-        self.has_figures || self.has_chance
+        self.has_figures || self.has_random
     }
 }
 
@@ -229,7 +229,7 @@ impl Oracle {
         let mut replay = Replay::default();
         let before = state(plain, asked.steps)?;
         let (mut has_own_change, mut has_analyzed) = (false, false);
-        // Behind what chance gave to the engine alone, nothing can be known.
+        // Behind what random number was given to to the engine alone, nothing can be known.
         let mut is_blind = false;
         for (at, step) in asked.steps.iter().enumerate() {
             let Some(told) = asked.told.get(at) else { break };
@@ -237,14 +237,14 @@ impl Oracle {
             let has_drawn = told.failed.is_none();
             let drawn = asked.drawn.get(at).and_then(Option::as_ref).filter(|_| has_drawn);
             is_blind |=
-                has_drawn && drawn.is_none() && step.chance.is_some() && decides(plain, step);
+                has_drawn && drawn.is_none() && step.random.is_some() && decides(plain, step);
             let expected = (!replay.is_over).then(|| self.ask(plain, step, drawn));
             replay.is_over |= plain.is_autocommit();
             if !replay.is_over && may_define(step) {
                 self.reload_inside(plain, flow);
             }
             replay.has_figures |= matches!(step.judged, Judged::Figures | Judged::Connection);
-            replay.has_chance |= step.judged == Judged::Success || step.chance.is_some();
+            replay.has_random |= step.judged == Judged::Success || step.random.is_some();
             let is_same = match &expected {
                 _ if is_blind => true,
                 _ if flow == Flow::Interactive && is_report(step, told) => true,
@@ -458,25 +458,25 @@ fn is_analyze(steps: &[Step]) -> bool {
     steps.iter().all(|step| step.sql.starts_with("ANALYZE"))
 }
 
-/// Whether chance decides what a step does.
+/// Whether a random number decides what a step does.
 fn decides(plain: &Connection, step: &Step) -> bool {
-    match step.chance.as_ref().and_then(|chance| chance.only_when.as_ref()) {
-        None => step.chance.is_some(),
+    match step.random.as_ref().and_then(|random| random.only_when.as_ref()) {
+        None => step.random.is_some(),
         Some(query) => plain.query_row(query, [], |row| row.get(0)).unwrap_or(false),
     }
 }
 
-/// The step that takes the value which chance gave the engine, if chance decides.
+/// The step that takes the value which the engine drew, if it drew one.
 fn with_value(plain: &Connection, step: &Step, value: &Datum) -> Option<Step> {
     if decides(plain, step) { appended(step, value) } else { None }
 }
 
 fn appended(step: &Step, value: &Datum) -> Option<Step> {
-    let chance = step.chance.as_ref()?;
+    let random = step.random.as_ref()?;
     let Parameters::Positional(mut values) = step.parameters.clone() else { return None };
     values.push(value.clone());
     let parameters = Parameters::Positional(values);
-    Some(Step { sql: chance.with_value.clone(), parameters, chance: None, ..step.clone() })
+    Some(Step { sql: random.with_value.clone(), parameters, random: None, ..step.clone() })
 }
 
 /// Whether an answer tells of the connection that gave it, which a commit does not compare.

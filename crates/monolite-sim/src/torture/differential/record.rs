@@ -140,7 +140,7 @@ pub(super) struct Step {
     /// A closure goes on when it fails; it gives up otherwise.
     pub(super) is_handled: bool,
     pub(super) judged: Judged,
-    pub(super) chance: Option<Box<Chance>>,
+    pub(super) random: Option<Box<RandomValue>>,
 }
 
 /// The call.
@@ -179,10 +179,10 @@ pub(super) enum Judged {
     Refused,
 }
 
-/// How plain SQLite does what the engine has left to chance or time.
+/// How plain SQLite does what the engine has left to a random number or time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Chance {
-    /// A query of one boolean: whether chance decides at all.
+pub(super) struct RandomValue {
+    /// A query of one boolean: whether a random number decides at all.
     pub(super) only_when: Option<String>,
     /// The query, with the parameters of the step, that finds the value in the database.
     pub(super) look: String,
@@ -238,7 +238,7 @@ impl Step {
             how,
             is_handled: true,
             judged: Judged::Whole,
-            chance: None,
+            random: None,
         }
     }
 

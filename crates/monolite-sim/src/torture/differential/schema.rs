@@ -34,8 +34,8 @@ pub(super) enum Kind {
     Text,
     /// R-tree.
     Boxes,
-    /// Whose rows are left to chance or time; it has productions of its own.
-    Chance,
+    /// Whose rows are left to a random number or time; it has productions of its own.
+    RandomValue,
 }
 
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ fn kind_of(kind: &str, name: &str, sql: &str) -> Kind {
         "view" => Kind::View,
         _ if sql.contains("fts5") && sql.starts_with("CREATE VIRTUAL") => Kind::Text,
         _ if sql.starts_with("CREATE VIRTUAL") => Kind::Boxes,
-        _ if name.starts_with('c') => Kind::Chance,
+        _ if name.starts_with('c') => Kind::RandomValue,
         _ if sql.contains("WITHOUT ROWID") => Kind::Keyed,
         _ => Kind::Rows,
     }

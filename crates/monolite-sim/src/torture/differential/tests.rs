@@ -9,8 +9,8 @@ use super::source::Source;
 use super::stage::Stage;
 use super::text::text;
 use super::*;
-use crate::chance::{Dice, case_seed};
 use crate::child::Program;
+use crate::random::{SeededRng, case_seed};
 use monolite::{Database, Error, ErrorKind, Tx};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn a_failing_history_shrinks_to_what_it_takes() {
 
 #[test]
 fn a_saved_history_is_the_same_again() {
-    let mut source = Source::new(Dice::new().seed(), 300, false);
+    let mut source = Source::new(SeededRng::new().seed(), 300, false);
     let setup = source.setup();
     let schema = Arc::default();
     let ops = std::iter::from_fn(|| source.next(&schema, [true; driver::SLOTS])).collect();
@@ -94,7 +94,7 @@ fn a_hang_is_noticed_and_the_next_history_runs() {
 fn each_control_is_noticed() {
     let program = Program::this_test(SERVER).unwrap();
     let mut stage = Stage::new(&program).unwrap();
-    let seed = Dice::new().seed();
+    let seed = SeededRng::new().seed();
     for (flaw, name) in CONTROLS {
         let seeds = |number| case_seed(seed, number);
         let noticed = notices(&mut stage, flaw, seeds, &|| false).unwrap();

@@ -6,17 +6,17 @@ use std::sync::atomic::AtomicBool;
 use fastrand::Rng;
 
 use super::{Setting, Shape, replay};
-use crate::chance::Dice;
 use crate::child::Program;
+use crate::random::SeededRng;
 use crate::schedule::{Ending, Mix, Schedule};
 use crate::torture::{Check, Watch};
 
 fn with_setting(claim: impl FnOnce(&Setting<'_>)) {
     let (scratch, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
-    let dice = Dice::new();
+    let rng = SeededRng::new();
     claim(&Setting {
         check: Check::History,
-        seed: dice.seed(),
+        seed: rng.seed(),
         scratch: scratch.path().to_owned(),
         evidence: Path::new("torture-evidence"),
         program: &Program::this().unwrap(),

@@ -108,7 +108,7 @@ fn statistics_of_a_transaction_that_failed_plan_for_nobody() {
 }
 
 #[test]
-fn a_rowid_drawn_by_chance_is_told_as_it_is_or_not_at_all() {
+fn a_rowid_drawn_at_random_is_told_as_it_is_or_not_at_all() {
     let (_directory, _, db) = database(Options::new());
     write(&db, "INSERT INTO a VALUES (9223372036854775807, 'last')");
     let insert = "INSERT INTO a(v) VALUES ('mine')";
@@ -118,7 +118,7 @@ fn a_rowid_drawn_by_chance_is_told_as_it_is_or_not_at_all() {
     tx.last_insert_rowid().wait().unwrap();
     let refused = tx.commit().wait().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "nobody else was there: {refused}");
-    assert!(refused.to_string().contains("draws by chance"), "{refused}");
+    assert!(refused.to_string().contains("draws at random"), "{refused}");
     let told = db.transact_blocking(|tx| {
         tx.execute(insert, ()).wait()?;
         tx.last_insert_rowid().wait()
@@ -322,7 +322,7 @@ fn figures_behind_a_change_of_full_text_search_are_those_of_sqlite() {
 }
 
 #[test]
-fn what_the_application_does_with_a_row_has_its_own_time_and_chance() {
+fn what_the_application_does_with_a_row_has_its_own_time_and_random_values() {
     let (_directory, _, db) = database(Options::new());
     let (_other_directory, _, other) = database(Options::new());
     write(&db, "INSERT INTO a VALUES (7, 7), (8, 8)");
@@ -340,7 +340,7 @@ fn what_the_application_does_with_a_row_has_its_own_time_and_chance() {
     for lag in seen.wait().unwrap() {
         assert!(lag < 15.0, "{lag} ms");
     }
-    // Somebody changes a neighbour of what it read, so it is asked again: with the same chance.
+    // Somebody changes a neighbour of what it read, so it is asked again: with the same random values.
     write(&db, "UPDATE a SET id = id + 0");
     tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
     tx.commit().wait().unwrap();
@@ -452,7 +452,7 @@ fn a_value_whose_drop_panics_hurts_nobody() {
 }
 
 #[test]
-fn a_name_that_sqlite_makes_unique_by_chance_is_no_conflict() {
+fn a_name_that_sqlite_makes_unique_at_random_is_no_conflict() {
     let (_directory, _, db) = database(Options::new());
     let tx = db.transaction().unwrap();
     tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();

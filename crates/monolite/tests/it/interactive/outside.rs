@@ -6,7 +6,7 @@ use monolite::Options;
 use super::{ADD, accounts};
 
 #[test]
-fn time_and_chance_are_at_commit_what_the_application_saw() {
+fn time_and_random_values_are_at_commit_what_the_application_saw() {
     let (_directory, db) = accounts(Options::new());
     db.write(|tx| {
         tx.execute_batch(

@@ -7,7 +7,7 @@ use super::super::answer::Said;
 use super::super::asking::{changes_rows, changes_schema};
 use super::super::difference::{Class, Difference, Stop};
 use super::super::oracle::{Asked, Claim, Flaw, Flow, Replay, Wrong};
-use super::super::record::{Call, Chance, Datum, Ending, How, Parameters, Step, Write};
+use super::super::record::{Call, Datum, Ending, How, Parameters, RandomValue, Step, Write};
 use super::{Answered, Driver, Ended, Steps, outcome_of};
 
 /// Judges a transaction that was submitted.
@@ -77,7 +77,7 @@ fn is_outgrown(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<bool, E
     Ok(is_outgrown)
 }
 
-/// Whether a transaction was refused that saw what chance decides, or a number in which the tables
+/// Whether a transaction was refused that saw what a random number decides, or a number in which the tables
 /// of virtual tables are, so that it has to be told.
 fn cannot_come_again(
     driver: &Driver,
@@ -85,10 +85,10 @@ fn cannot_come_again(
     replay: &Replay,
     ended: &Ended,
 ) -> Result<bool, Error> {
-    let may_be_told = is_invalid(ended) || was_over(ended) && replay.has_chance;
+    let may_be_told = is_invalid(ended) || was_over(ended) && replay.has_random;
     let asks = steps.iter().any(|step| step.sql.contains("total_changes"));
-    if !may_be_told || replay.has_chance || !asks {
-        return Ok(may_be_told && replay.has_chance);
+    if !may_be_told || replay.has_random || !asks {
+        return Ok(may_be_told && replay.has_random);
     }
     let virtual_tables = "SELECT count(*) FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%'";
     Ok(driver.oracle.plain().query_row(virtual_tables, [], |row| row.get::<_, i64>(0))? > 0)
@@ -265,7 +265,7 @@ pub(super) fn judge_conflict(
     match replay.wrong {
         // The guide says that these may conflict with nothing at all.
         _ if replay.has_figures => Ok(()),
-        _ if is_alone && replay.has_chance => Ok(()),
+        _ if is_alone && replay.has_random => Ok(()),
         Some(wrong) if is_alone && !is_uncertain => {
             Err(Difference::answer(Class::Unexplained, way, &left.steps, &wrong).into())
         }
@@ -293,7 +293,7 @@ fn behind(left: &Steps) -> String {
         () if failed(ErrorKind::Invalid) => "a statement that failed",
         () if asked("EXPLAIN") => "a plan",
         () if asked("ANALYZE") => "statistics",
-        () if left.steps.iter().any(|step| step.chance.is_some()) => "chance",
+        () if left.steps.iter().any(|step| step.random.is_some()) => "random",
         () if failed(ErrorKind::Constraint) => "a constraint",
         () if asked("VIRTUAL") => "a virtual table",
         () => "rows",
@@ -373,12 +373,12 @@ fn drawn_by(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<Vec<Option
 /// The value that the database has.
 pub(super) fn look(
     tx: &Tx<'_>,
-    chance: &Chance,
+    random: &RandomValue,
     parameters: &Parameters,
 ) -> Result<Option<Datum>, Error> {
     use monolite::rusqlite::types::Value;
     let Parameters::Positional(values) = parameters else { return Ok(None) };
-    let found = tx.query_row(&chance.look, params_from_iter(values), |row| row.get::<_, Value>(0));
+    let found = tx.query_row(&random.look, params_from_iter(values), |row| row.get::<_, Value>(0));
     Ok(found.optional()?.map(|value| match value {
         Value::Null => Datum::Null,
         Value::Integer(value) => Datum::Integer(value),

@@ -165,7 +165,7 @@ impl<'d> Draft<'d> {
                     let _ = draft.column();
                 });
                 // Not a large one: what an expression makes of it may become a rowid, beyond
-                // which chance decides.
+                // which a random number decides.
                 self.put(" = 0.5 + 0.25");
             }
         }

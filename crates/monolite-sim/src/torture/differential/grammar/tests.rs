@@ -6,13 +6,13 @@ use std::sync::Arc;
 use monolite::rusqlite::Connection;
 
 use super::*;
-use crate::chance::Dice;
+use crate::random::SeededRng;
 use crate::torture::differential::asking::ask_plain;
 use crate::torture::differential::schema::Schema;
 
 /// The files of the productions.
 const SOURCES: [&str; 8] = [
-    include_str!("chance.rs"),
+    include_str!("random.rs"),
     include_str!("changes.rs"),
     include_str!("definitions.rs"),
     include_str!("expressions.rs"),
@@ -72,21 +72,21 @@ fn named() -> BTreeSet<String> {
 fn draw(
     topics: &[Topic],
     draws: usize,
-    dice: &mut Dice,
+    rng: &mut SeededRng,
 ) -> (BTreeSet<String>, BTreeMap<String, String>) {
     let (mut accepted, mut refused) = (BTreeSet::new(), BTreeMap::new());
     for _ in 0..draws / 200 {
         let plain = Connection::open_in_memory().unwrap();
-        let wide = dice.bool();
+        let wide = rng.bool();
         let mut marks = 0;
-        for template in first_tables(dice, wide) {
-            ask_plain(&plain, &template.step(dice, &mut marks)).unwrap();
+        for template in first_tables(rng, wide) {
+            ask_plain(&plain, &template.step(rng, &mut marks)).unwrap();
         }
         let mut schema = Arc::new(Schema::load(&plain).unwrap());
         for _ in 0..200 {
-            let topic = topics[dice.usize(..topics.len())];
-            let template = statement(dice, &schema, topic);
-            let step = template.step(dice, &mut marks);
+            let topic = topics[rng.usize(..topics.len())];
+            let template = statement(rng, &schema, topic);
+            let step = template.step(rng, &mut marks);
             let forms = template.forms.iter().map(|form| (*form).to_owned());
             match ask_plain(&plain, &step) {
                 Ok(_) => accepted.extend(forms),
@@ -105,13 +105,13 @@ fn draw(
 
 #[test]
 fn every_form_is_reached_and_accepted() {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let topics: Vec<_> = Topic::ALL.into_iter().filter(|it| *it != Topic::Failure).collect();
     let mut missing = named();
     missing.retain(|form| !REFUSED.contains(&form.as_str()));
     let mut refused = BTreeMap::new();
     for _ in 0..32 {
-        let (accepted, others) = draw(&topics, 60_000, &mut dice);
+        let (accepted, others) = draw(&topics, 60_000, &mut rng);
         missing.retain(|form| !accepted.contains(form));
         refused.extend(others);
         if missing.is_empty() {
@@ -124,17 +124,16 @@ fn every_form_is_reached_and_accepted() {
 
 #[test]
 fn most_statements_are_accepted() {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let (mut good, mut all) = (0, 0);
     let plain = Connection::open_in_memory().unwrap();
-    for template in first_tables(&mut dice, true) {
-        ask_plain(&plain, &template.step(&mut dice, &mut 0)).unwrap();
+    for template in first_tables(&mut rng, true) {
+        ask_plain(&plain, &template.step(&mut rng, &mut 0)).unwrap();
     }
     for _ in 0..4_000 {
         let schema = Schema::load(&plain).unwrap();
-        let topic =
-            [Topic::Query, Topic::Change, Topic::Choice, Topic::Definition][dice.usize(..4)];
-        let step = statement(&mut dice, &schema, topic).step(&mut dice, &mut 0);
+        let topic = [Topic::Query, Topic::Change, Topic::Choice, Topic::Definition][rng.usize(..4)];
+        let step = statement(&mut rng, &schema, topic).step(&mut rng, &mut 0);
         let answer = ask_plain(&plain, &step);
         let is_good = answer.as_ref().map_or_else(
             |error| error.is_no_rows() || error.kind() == monolite::ErrorKind::Constraint,
@@ -161,11 +160,11 @@ fn what_must_fail_fails() {
 
 #[test]
 fn what_must_fail_is_reached() {
-    let mut dice = Dice::new();
+    let mut rng = SeededRng::new();
     let schema = Schema::default();
     let mut reached = BTreeSet::new();
     for _ in 0..20_000 {
-        reached.extend(statement(&mut dice, &schema, Topic::Failure).forms);
+        reached.extend(statement(&mut rng, &schema, Topic::Failure).forms);
     }
     let lists = [failures::BROKEN, failures::AT_RUN_TIME];
     let missing: Vec<_> =

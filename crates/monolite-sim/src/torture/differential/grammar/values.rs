@@ -49,7 +49,7 @@ const MATCHES: [&str; 10] = [
 ];
 /// What full-text search is fed with.
 pub(super) const WORDS: [&str; 6] = ["red", "green", "blue", "grey", "red blue", "blue sky red"];
-/// Large ones, none of them so large that chance would decide about the rowids beyond it.
+/// Large ones, none of them so large that a random number would decide about the rowids beyond it.
 const LARGE: [i64; 5] =
     [9_000_000_000_000_000_000, -9_000_000_000_000_000_000, 1 << 40, 4_294_967_296, -2_147_483_649];
 

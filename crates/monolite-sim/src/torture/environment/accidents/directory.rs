@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "the copies are of two moments, and can be damaged when taken together",
         instead: "as above",
-        trial: Trial::Untried("chance decides"),
+        trial: Trial::Untried("it is not the same each time"),
     },
     Row {
         accident: "the file copied",

@@ -1,10 +1,10 @@
-//! Owns the productions in which chance or time decides: rowids beyond the largest, `random()`,
+//! Owns the productions in which a random number or the time decides: rowids beyond the largest, `random()`,
 //! `datetime('now')`. They keep to tables of their own, in which each row has a mark by which it is
 //! found, so that plain SQLite can be given the value that the engine has drawn.
 
 use super::values::Domain;
 use super::{Draft, Style};
-use crate::torture::differential::record::{Chance, How, Judged};
+use crate::torture::differential::record::{How, Judged, RandomValue};
 use crate::torture::differential::schema::Kind;
 
 const VALUES: &[&str] = &[
@@ -18,11 +18,11 @@ const VALUES: &[&str] = &[
 ];
 
 impl<'d> Draft<'d> {
-    pub(super) fn chance(&mut self) {
+    pub(super) fn random(&mut self) {
         self.style = Style::Numbered;
-        let tables = self.schema.of_kind(Kind::Chance);
+        let tables = self.schema.of_kind(Kind::RandomValue);
         if tables.is_empty() || self.one_in(12) {
-            return self.chance_alone();
+            return self.random_alone();
         }
         let table = self.pick(&tables).name.clone();
         let key = if table == "c1" { "id" } else { "rowid" };
@@ -61,9 +61,9 @@ impl<'d> Draft<'d> {
         }
     }
 
-    /// Chance that is only told.
-    fn chance_alone(&mut self) {
-        self.form("chance in a query");
+    /// RandomValue that is only told.
+    fn random_alone(&mut self) {
+        self.form("random numbers in a query");
         self.how = How::All;
         self.judged = Judged::Success;
         self.put("SELECT ");
@@ -92,7 +92,7 @@ impl<'d> Draft<'d> {
         self.drawn(table, key, with_value, Some(only_when));
     }
 
-    /// In a table where chance never decides about a rowid.
+    /// In a table where no random number decides about a rowid.
     fn drawn_value(&mut self, table: &str) {
         self.form("a value is drawn");
         let is_default = self.one_in(3);
@@ -134,6 +134,6 @@ impl<'d> Draft<'d> {
             self.query_returns_rows();
         }
         let look = format!("SELECT {column} FROM {table} WHERE mark = ?1");
-        self.chance = Some(Box::new(Chance { only_when, look, with_value }));
+        self.random = Some(Box::new(RandomValue { only_when, look, with_value }));
     }
 }

@@ -1,4 +1,4 @@
-//! Chance with a seed: every case of a check draws from a generator of its own, whose seed is told
+//! Random numbers with a seed: every case of a check draws from a generator of its own, whose seed is told
 //! when the case fails and which alone repeats it.
 
 use std::ops::{Deref, DerefMut};
@@ -16,31 +16,31 @@ pub fn case_seed(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The environment variable that sets the seed of a test's [`Dice`].
+/// The environment variable that sets the seed of a test's [`SeededRng`].
 const SEED: &str = "MONOLITE_SEED";
 
 /// A generator for a test: its seed is printed when the test fails, and set by `MONOLITE_SEED`.
 #[derive(Debug)]
-pub struct Dice {
+pub struct SeededRng {
     seed: u64,
     rng: fastrand::Rng,
 }
 
-impl Dice {
+impl SeededRng {
     /// With the seed of the environment, or any other.
     ///
     /// # Panics
     /// When `MONOLITE_SEED` is no number.
-    pub fn new() -> Dice {
-        Dice::seeded(match std::env::var(SEED) {
+    pub fn new() -> SeededRng {
+        SeededRng::seeded(match std::env::var(SEED) {
             Ok(text) => text.parse().expect("MONOLITE_SEED is a number"),
             Err(_) => fastrand::u64(..),
         })
     }
 
     /// With this seed.
-    pub fn seeded(seed: u64) -> Dice {
-        Dice { seed, rng: fastrand::Rng::with_seed(seed) }
+    pub fn seeded(seed: u64) -> SeededRng {
+        SeededRng { seed, rng: fastrand::Rng::with_seed(seed) }
     }
 
     /// What makes it do the same again.
@@ -49,13 +49,13 @@ impl Dice {
     }
 }
 
-impl Default for Dice {
-    fn default() -> Dice {
-        Dice::new()
+impl Default for SeededRng {
+    fn default() -> SeededRng {
+        SeededRng::new()
     }
 }
 
-impl Deref for Dice {
+impl Deref for SeededRng {
     type Target = fastrand::Rng;
 
     fn deref(&self) -> &fastrand::Rng {
@@ -63,13 +63,13 @@ impl Deref for Dice {
     }
 }
 
-impl DerefMut for Dice {
+impl DerefMut for SeededRng {
     fn deref_mut(&mut self) -> &mut fastrand::Rng {
         &mut self.rng
     }
 }
 
-impl Drop for Dice {
+impl Drop for SeededRng {
     #[expect(clippy::print_stderr, reason = "a failing test tells how to repeat it")]
     fn drop(&mut self) {
         if std::thread::panicking() {
