@@ -1,5 +1,5 @@
-//! Random numbers with a seed: every case of a check draws from a generator of its own, whose seed is told
-//! when the case fails and which alone repeats it.
+//! Random numbers with a seed: every case of a check draws from a generator of its own, whose seed
+//! is told when the case fails and which alone repeats it.
 
 use std::ops::{Deref, DerefMut};
 

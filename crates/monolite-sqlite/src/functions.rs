@@ -3,8 +3,8 @@
 //!
 //! # Algorithm
 //! The results are those of SQLite's own functions, byte for byte, for a second argument of up to
-//! [`MAX_PATTERN_BYTES`] bytes; a longer one is an error. `unhex` with two arguments is refused. Each
-//! call counts its work, and is interrupted when the statement has to end ([`Look`]).
+//! [`MAX_PATTERN_BYTES`] bytes; a longer one is an error. `unhex` with two arguments is refused.
+//! Each call counts its work, and is interrupted when the statement has to end ([`Look`]).
 //!
 //! `LIKE` and `GLOB`: [`crate::like`]. `json_patch` is refused by [`crate::untrusted`].
 

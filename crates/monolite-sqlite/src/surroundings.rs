@@ -1,5 +1,5 @@
-//! Owns what SQL takes from outside of the database, time and random values, so that a statement which is
-//! run again is given the same once more.
+//! Owns what SQL takes from outside of the database, time and random values, so that a statement
+//! which is run again is given the same once more.
 //!
 //! # Algorithm
 //! While [`Surroundings::during`] runs, SQLite's clock on this thread stands still (our VFS tells

@@ -65,10 +65,10 @@ impl Database {
     /// without a principal, such as this one has unless it was made here, have one share together,
     /// and may fill the queue.
     ///
-    /// Shares concern writes, and the commits and leases of interactive transactions. Reads have
-    /// threads of their own. Principals whose transactions are short cost no throughput; one that
-    /// is not known yet gets one transaction in a batch before its share is known, so a number for
-    /// each request would make all of them unknown.
+    /// Shares concern writes, and the commits and exclusive turns of interactive transactions.
+    /// Reads have threads of their own. Principals whose transactions are short cost no throughput;
+    /// one that is not known yet gets one transaction in a batch before its share is known, so a
+    /// number for each request would make all of them unknown.
     ///
     /// The shares are those of start-time fair queueing (Goyal, Vin and Cheng, 1996).
     ///
@@ -213,8 +213,8 @@ impl Database {
     ///
     /// `body` is run again when its transaction conflicts with another one, after a short random
     /// rest; after as many conflicts as the option `transaction_attempts` allows it runs once more,
-    /// alone in the writer, for no longer than the option `lease_time_limit`; all other writes wait
-    /// meanwhile. So it ends: with a commit, unless `body` takes longer than that in its last
+    /// alone in the writer, for no longer than the option `exclusive_time_limit`; all other writes
+    /// wait meanwhile. So it ends: with a commit, unless `body` takes longer than that in its last
     /// attempt (`Timeout`). It should change nothing but the database. The transaction is rolled
     /// back when `body` returns an error.
     ///

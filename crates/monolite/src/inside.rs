@@ -51,7 +51,7 @@ impl DatabaseId {
 
     /// Whether the thread is inside of what has the writer: the next write comes after its end.
     pub(crate) fn has_writer(self) -> bool {
-        self.is_inside(Place::Write) || self.is_inside(Place::Lease)
+        self.is_inside(Place::Write) || self.is_inside(Place::Exclusive)
     }
 
     /// Whether the thread is inside of any closure of this database.
@@ -73,7 +73,7 @@ pub(crate) enum Place {
     /// the drop of a closure, a waker.
     Write,
     /// That of an interactive transaction in its last attempt, which has the writer to itself.
-    Lease,
+    Exclusive,
     /// That of a read.
     Read,
     /// The mapping closure of a statement of an interactive transaction.

@@ -72,7 +72,7 @@ pub struct Options {
     pub(crate) transaction_max_statements: usize,
     pub(crate) transaction_max_bytes: usize,
     pub(crate) transaction_attempts: u32,
-    pub(crate) lease_time_limit: Duration,
+    pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) validation: Validation,
     pub(crate) page_checksums: bool,
@@ -114,7 +114,7 @@ impl Default for Options {
             transaction_max_statements: 10_000,
             transaction_max_bytes: 64 << 20,
             transaction_attempts: 10,
-            lease_time_limit: Duration::from_secs(1),
+            exclusive_time_limit: Duration::from_secs(1),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
             validation: Validation::On,
             page_checksums: false,
@@ -291,8 +291,9 @@ impl Options {
         self
     }
 
-    /// How often `transact` tries before it takes a lease of the writer: 1 to 1,000. Default: 10.
-    /// More attempts keep others from waiting for it, see [`Options::lease_time_limit`].
+    /// How often `transact` tries before it takes an exclusive turn in the writer: 1 to 1,000.
+    /// Default: 10. More attempts keep others from waiting for it, see
+    /// [`Options::exclusive_time_limit`].
     #[must_use]
     pub fn transaction_attempts(mut self, attempts: u32) -> Options {
         self.transaction_attempts = attempts;
@@ -303,8 +304,8 @@ impl Options {
     /// and never longer than [`Options::write_time_limit`]. Default: 1 s. All other writes wait
     /// meanwhile.
     #[must_use]
-    pub fn lease_time_limit(mut self, time: Duration) -> Options {
-        self.lease_time_limit = time;
+    pub fn exclusive_time_limit(mut self, time: Duration) -> Options {
+        self.exclusive_time_limit = time;
         self
     }
 
@@ -392,7 +393,7 @@ impl Options {
         within("transaction_max_statements", self.transaction_max_statements, 1, 1_000_000)?;
         within("transaction_max_bytes", self.transaction_max_bytes, 1 << 10, 64 << 30)?;
         within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
-        within("lease_time_limit", self.lease_time_limit, MS, HOUR)?;
+        within("exclusive_time_limit", self.exclusive_time_limit, MS, HOUR)?;
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }

@@ -77,7 +77,7 @@ pub struct Stats {
     /// Interactive transactions that changed nothing, so that their commit cost nothing.
     pub transactions_read_only: u64,
     /// Interactive transactions that had the writer to themselves, after too many conflicts.
-    pub transactions_leased: u64,
+    pub transactions_exclusive: u64,
     /// Attempts of interactive transactions that ended in a conflict.
     pub transaction_conflicts: u64,
     /// Attempts that `transact` began after a conflict.
@@ -214,7 +214,7 @@ pub(crate) struct Recorder {
     pub(crate) transactions_replayed: Count,
     pub(crate) transactions_unchanged: Count,
     pub(crate) transactions_read_only: Count,
-    pub(crate) transactions_leased: Count,
+    pub(crate) transactions_exclusive: Count,
     pub(crate) transaction_conflicts: Count,
     pub(crate) transaction_retries: Count,
     pub(crate) transactions_resumed: Count,
@@ -257,7 +257,7 @@ impl Recorder {
             transactions_replayed: self.transactions_replayed.get(),
             transactions_unchanged: self.transactions_unchanged.get(),
             transactions_read_only: self.transactions_read_only.get(),
-            transactions_leased: self.transactions_leased.get(),
+            transactions_exclusive: self.transactions_exclusive.get(),
             transaction_conflicts: self.transaction_conflicts.get(),
             transaction_retries: self.transaction_retries.get(),
             transactions_resumed: self.transactions_resumed.get(),

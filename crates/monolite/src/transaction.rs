@@ -2,11 +2,10 @@
 //!
 //! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
 //! is done again and compared, [`session`], [`sessions`] and [`pins`] where its statements run,
-//! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`lease`] the last of
+//! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`turn`] the last of
 //! them, [`keys`] the commits that can be repeated.
 
 mod keys;
-mod lease;
 mod limits;
 mod open;
 mod parameters;
@@ -16,6 +15,7 @@ mod session;
 mod sessions;
 mod steps;
 mod transact;
+mod turn;
 
 use std::fmt;
 use std::future::Future;
@@ -35,12 +35,12 @@ use keys::Key;
 use steps::{Action, More, Reader, Request};
 
 pub use keys::Committed;
-pub(crate) use lease::over as lease_is_over;
 pub(crate) use limits::Limits;
 pub(crate) use open::{Open, Transactions};
 pub use parameters::{IntoParameters, Parameters};
 pub(crate) use sessions::{Opener, Sessions};
 pub(crate) use transact::{transact, transact_blocking};
+pub(crate) use turn::over as turn_is_over;
 
 /// A transaction that may live for as long as the application needs, across awaits and threads,
 /// and holds no lock while it does. From [`Database::transaction`](crate::Database::transaction),

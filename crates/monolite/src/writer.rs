@@ -69,7 +69,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::queue::lanes::Spent;
 use crate::stats::Recorder;
-use crate::transaction::lease_is_over;
+use crate::transaction::turn_is_over;
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use failure_rate::FailureRate;
@@ -468,7 +468,7 @@ impl Writer {
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
-                Some(_) => lease_is_over(),
+                Some(_) => turn_is_over(),
                 None => self.late(time),
             });
         } else if is_starved && ran == Ran::Failed {

@@ -131,7 +131,7 @@ pub(super) fn contention(before: &Stats, after: &Stats) -> Contention {
         unchanged: after.transactions_unchanged - before.transactions_unchanged,
         read_only: after.transactions_read_only - before.transactions_read_only,
         resumed: after.transactions_resumed - before.transactions_resumed,
-        leased: after.transactions_leased - before.transactions_leased,
+        exclusive: after.transactions_exclusive - before.transactions_exclusive,
         busy_waits: 0,
     }
 }
@@ -232,7 +232,7 @@ mod tests {
             transactions_replayed: 10 * by,
             transactions_unchanged: 20 * by,
             transactions_read_only: 30 * by,
-            transactions_leased: 40 * by,
+            transactions_exclusive: 40 * by,
             transactions_resumed: 50 * by,
             ..Stats::default()
         };
@@ -241,7 +241,7 @@ mod tests {
             replayed: 20,
             unchanged: 40,
             read_only: 60,
-            leased: 80,
+            exclusive: 80,
             resumed: 100,
             busy_waits: 0,
         };

@@ -28,8 +28,9 @@ pub(crate) enum Carrier {
     Blocking,
     /// `Database::transact`, with each statement awaited.
     Awaited,
-    /// `Database::transact_blocking` whose first attempt conflicts, so that it takes the lease.
-    Lease,
+    /// `Database::transact_blocking` whose first attempt conflicts, so that it takes the exclusive
+    /// turn.
+    Exclusive,
 }
 
 /// What a closure does with a statement's error.
@@ -132,7 +133,7 @@ pub const PATHS: [Path; 23] = [
     grouped(path("shared_grouped", Carrier::Shared, Way::Execute, "the same, 8 statements long")),
     path("transact_blocking", Carrier::Blocking, Way::Execute, "`Database::transact_blocking`"),
     path("transact", Carrier::Awaited, Way::Execute, "`Database::transact`, awaited"),
-    path("lease", Carrier::Lease, Way::Execute, "the last attempt, alone in the writer"),
+    path("exclusive", Carrier::Exclusive, Way::Execute, "the last attempt, alone in the writer"),
 ];
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Shared<'_> {
         let told = Told::by(outcome.map(|ran| ran.map(|saw| Gave { number: Gave::LATER, saw })));
         match plan.ending.judge_interactive(&told, by_hand) {
             Err(_) if matches!(told, Told::Refused(ErrorKind::Timeout, _)) => {
-                // Its snapshot stood in the way of the WAL, or its lease was over.
+                // Its snapshot stood in the way of the WAL, or its turn was over.
                 self.late.fetch_add(1, Ordering::Relaxed);
             }
             Err(complaint) => self.complain(format!("interactive {id}: {complaint}")),

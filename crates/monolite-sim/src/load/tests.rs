@@ -37,7 +37,7 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
     let stats = &played.stats;
     assert!(stats.transactions_unchanged > 10 && stats.transactions_replayed > 100, "{stats:#?}");
     assert!(stats.transaction_conflicts > 10, "{stats:#?}");
-    assert!(stats.transactions_resumed > 10 && stats.transactions_leased > 0, "{stats:#?}");
+    assert!(stats.transactions_resumed > 10 && stats.transactions_exclusive > 0, "{stats:#?}");
 }
 
 #[test]

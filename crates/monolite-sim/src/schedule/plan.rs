@@ -13,7 +13,7 @@ use crate::clock::HandClock;
 
 /// The time limit of a transaction, on a clock that only [`Ending::TimeLimit`] moves.
 ///
-/// The lease of an interactive transaction is bounded by it as well, by the time of the machine.
+/// The turn of an interactive transaction is bounded by it as well, by the time of the machine.
 pub const TIME_LIMIT: Duration = Duration::from_millis(50);
 
 /// How a transaction ends.

@@ -10,8 +10,8 @@
 //! 2. The order of the commits is known, so plain SQLite ([`oracle`]) runs what was committed once
 //!    more, and must answer the same: rows, names, numbers of changes, errors, conflicts. What was
 //!    not committed must have seen a state that there was ([`driver::verdict`]).
-//! 3. What a random number or the time decides is compared with what the database has: plain SQLite is given the
-//!    value. What is documented to differ is one table ([`excuses`]).
+//! 3. What a random number or the time decides is compared with what the database has: plain SQLite
+//!    is given the value. What is documented to differ is one table ([`excuses`]).
 //! 4. A history that fails is made smaller ([`shrink`]) and kept; those of one cause are reported
 //!    once ([`findings`]).
 //! 5. The controls ([`controls`]) run first, each time.
@@ -111,10 +111,10 @@ impl Statements {
 }
 
 fn note(outcome: &mut Outcome, histories: u64, sum: &Counts, groups: &Groups) {
-    let Counts { interactive, conflicts, moved, leased, .. } = sum;
+    let Counts { interactive, conflicts, moved, exclusive, .. } = sum;
     outcome.notes.push(format!(
         "{histories} histories; {interactive} committed transactions were interactive; \
-         {conflicts} conflicts, {moved} moves to a new snapshot, {leased} leases"
+         {conflicts} conflicts, {moved} moves to a new snapshot, {exclusive} exclusive turns"
     ));
     for (signature, count) in groups.counts() {
         outcome.notes.push(format!("{count} times {signature}"));
@@ -149,6 +149,6 @@ impl Counts {
         self.interactive += other.interactive;
         self.conflicts += other.conflicts;
         self.moved += other.moved;
-        self.leased += other.leased;
+        self.exclusive += other.exclusive;
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Limits {
     pub(crate) transaction_time_limit: Duration,
     pub(crate) read_time_limit: Duration,
     pub(crate) transaction_attempts: u32,
-    pub(crate) lease_time_limit: Duration,
+    pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) validation: Validation,
 }
@@ -27,7 +27,7 @@ impl Limits {
             transaction_time_limit: options.transaction_time_limit,
             read_time_limit: options.read_time_limit,
             transaction_attempts: options.transaction_attempts,
-            lease_time_limit: options.lease_time_limit.min(options.write_time_limit),
+            exclusive_time_limit: options.exclusive_time_limit.min(options.write_time_limit),
             idempotency_lifetime: options.idempotency_lifetime,
             validation: options.validation,
         }

@@ -14,7 +14,7 @@
 //!    they have read was changed since the snapshot: their answers are the same. A transaction that
 //!    wrote nothing is at its serial place already, that of its snapshot, and is answered when that
 //!    is on disk.
-//! 5. A transaction with a [`Lease`] has the writer to itself instead: its statements run there,
+//! 5. A transaction with a [`Turn`] has the writer to itself instead: its statements run there,
 //!    and nothing needs to be replayed.
 //!
 //! # Threads and locks
@@ -35,12 +35,12 @@ use monolite_sqlite::rusqlite::Row;
 use monolite_sqlite::vfs::Version;
 
 use super::keys::{Committed, Key};
-use super::lease::{self, Lease};
 use super::limits::Limits;
 use super::savepoints::Savepoints;
 use super::session::{ReadSet, Session};
 use super::sessions::{Cost, Held, Left, Memory, Parked, Sessions, Start};
 use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, perform};
+use super::turn::{self, Turn};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
@@ -75,8 +75,8 @@ pub(crate) struct Open {
     engine: Arc<Transactions>,
     /// Whether `transact` runs it, and runs it again after a conflict.
     is_managed: bool,
-    /// Where awaited statements go when there is a lease.
-    leased: Option<Arc<JobQueue>>,
+    /// Where awaited statements go when there is an exclusive turn.
+    exclusive: Option<Arc<JobQueue>>,
     began: Duration,
     slot: Mutex<Slot>,
     put_back: Condvar,
@@ -112,11 +112,11 @@ struct State {
     sequence: Option<u64>,
     /// What its snapshot shows, where that is known.
     version: Option<Version>,
-    lease: Option<Lease>,
+    turn: Option<Turn>,
 }
 
 impl State {
-    fn new(lease: Option<Lease>) -> State {
+    fn new(turn: Option<Turn>) -> State {
         State {
             over: None,
             steps: Steps::default(),
@@ -128,7 +128,7 @@ impl State {
             seen: 0,
             sequence: None,
             version: None,
-            lease,
+            turn,
         }
     }
 
@@ -192,15 +192,15 @@ impl Open {
     /// As [`Open::begin`].
     pub(crate) fn begin_managed(
         engine: &Arc<Transactions>,
-        lease: Option<Lease>,
+        turn: Option<Turn>,
     ) -> Result<Arc<Open>> {
-        Open::begin_as(engine, true, lease)
+        Open::begin_as(engine, true, turn)
     }
 
     fn begin_as(
         engine: &Arc<Transactions>,
         is_managed: bool,
-        lease: Option<Lease>,
+        turn: Option<Turn>,
     ) -> Result<Arc<Open>> {
         engine.database.check_process()?;
         let most = engine.limits.max_transactions;
@@ -212,13 +212,13 @@ impl Open {
             );
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
-        let leased = lease.as_ref().map(|lease| Arc::clone(lease.awaited()));
-        engine.recorder.transactions_leased.add(u64::from(lease.is_some()));
-        let state = Some(Box::new(State::new(lease)));
+        let exclusive = turn.as_ref().map(|turn| Arc::clone(turn.awaited()));
+        engine.recorder.transactions_exclusive.add(u64::from(turn.is_some()));
+        let state = Some(Box::new(State::new(turn)));
         Ok(Arc::new(Open {
             engine: Arc::clone(engine),
             is_managed,
-            leased,
+            exclusive,
             began: engine.clock.now(),
             slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
             put_back: Condvar::new(),
@@ -233,7 +233,7 @@ impl Open {
 
     /// Where awaited statements go.
     pub(crate) fn awaited(&self) -> &JobQueue {
-        self.leased.as_deref().unwrap_or(&self.engine.threads.queue)
+        self.exclusive.as_deref().unwrap_or(&self.engine.threads.queue)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -383,13 +383,13 @@ impl Open {
     where
         R: Reader + Send + 'static,
     {
-        if let Some(lease) = &state.lease {
+        if let Some(turn) = &state.turn {
             let most_bytes = self.engine.limits.transaction_max_bytes;
             let mut reader = reader;
-            return lease.run(move |tx| {
+            return turn.run(move |tx| {
                 let mut done = perform(tx, request, most_bytes, &mut reader);
                 if done.number.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
-                    done.number = Err(lease::over());
+                    done.number = Err(turn::over());
                 }
                 (done, reader)
             });
@@ -610,9 +610,9 @@ impl Open {
         let read_set = self.read_set(&mut state);
         let ended = "it was committed or rolled back before";
         state.over = Some((ErrorKind::Invalid, ended.into()));
-        if let Some(lease) = state.lease.take() {
+        if let Some(turn) = state.turn.take() {
             let aborted = || Error::aborted("the transaction was committed before");
-            return lease.commit().unwrap_or_else(|| answered(Err(aborted())));
+            return turn.commit().unwrap_or_else(|| answered(Err(aborted())));
         }
         if !state.steps.may_have_changed() && key.is_none() {
             self.engine.recorder.transactions_read_only.add(1);
@@ -686,7 +686,7 @@ impl Open {
         let Some(mut state) = self.slot().state.take() else { return };
         state.end(&Error::new(ErrorKind::Invalid, "it was rolled back before"));
         self.let_go(&mut state);
-        state.lease = None;
+        state.turn = None;
         state.steps = Steps::default();
         let mut slot = self.slot();
         slot.state = Some(state);

@@ -2,13 +2,13 @@
 //! each: enough to do it again and to tell whether it would see the same.
 //!
 //! # Algorithm
-//! A [`Step`] is a statement with its parameters, the time and the random values it found, and a digest of
-//! what it answered: rows, number of changed rows, error. [`Steps::replay`] runs the steps on
-//! another connection, in the same surroundings, and compares the digests. When all are equal, the
-//! transaction has just executed there with the very answers upon which the application acted.
-//! The queries before the first step of another kind can be left out when the pages they read are
-//! known to be unchanged ([`Extent::AfterLeadingReads`]). On what an answer can depend, and why
-//! this is all that is ever left out: `docs/decisions/what-answers-depend-on.md`.
+//! A [`Step`] is a statement with its parameters, the time and the random values it found, and a
+//! digest of what it answered: rows, number of changed rows, error. [`Steps::replay`] runs the
+//! steps on another connection, in the same surroundings, and compares the digests. When all are
+//! equal, the transaction has just executed there with the very answers upon which the application
+//! acted. The queries before the first step of another kind can be left out when the pages they
+//! read are known to be unchanged ([`Extent::AfterLeadingReads`]). On what an answer can depend,
+//! and why this is all that is ever left out: `docs/decisions/what-answers-depend-on.md`.
 //!
 //! # Invariants
 //! - The digest covers everything the application can know from the step: of a query that was read

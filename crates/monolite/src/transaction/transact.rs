@@ -4,8 +4,8 @@
 //! # Algorithm
 //! 1. Run the closure on a new transaction, and commit it.
 //! 2. After a conflict, rest for a random time that grows with the attempts, and do it again.
-//! 3. After as many attempts as the options allow, take a lease of the writer: the closure runs
-//!    alone, so nothing can conflict with it.
+//! 3. After as many attempts as the options allow, take an exclusive turn in the writer: the
+//!    closure runs alone, so nothing can conflict with it.
 //!
 //! The rest is "full jitter" (Brooker, Exponential Backoff And Jitter, 2015): evenly distributed
 //! between nothing and a bound that doubles each time, so that transactions which met once do not
@@ -21,8 +21,8 @@ use std::time::Duration;
 use futures_timer::Delay;
 
 use super::Transaction;
-use super::lease::Lease;
 use super::open::{Open, Transactions};
+use super::turn::Turn;
 use crate::completion::with_thread_waker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::{Inside, Place};
@@ -53,19 +53,19 @@ impl Attempts<'_> {
     /// Begins the next attempt.
     async fn begin(&mut self) -> Result<Arc<Open>> {
         self.number += 1;
-        let lease = if self.is_last() {
-            let limit = self.engine.limits.lease_time_limit;
-            Some(Lease::take(&self.engine.writes, limit).await?)
+        let turn = if self.is_last() {
+            let limit = self.engine.limits.exclusive_time_limit;
+            Some(Turn::take(&self.engine.writes, limit).await?)
         } else {
             None
         };
-        Open::begin_managed(self.engine, lease)
+        Open::begin_managed(self.engine, turn)
     }
 
     /// Says, while what this returns is there, that this thread is in the closure of a transaction
     /// which has the writer to itself, if it has.
     fn enter(&self) -> Option<Inside> {
-        self.is_last().then(|| Inside::enter(self.engine.writes.database(), Place::Lease))
+        self.is_last().then(|| Inside::enter(self.engine.writes.database(), Place::Exclusive))
     }
 
     /// Decides after `result` of the closure, or of the commit that followed it.

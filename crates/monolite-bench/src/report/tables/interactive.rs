@@ -183,7 +183,7 @@ fn contention(record: &TpsRecord, workload: Workload, title: &str) -> Table {
         "replayed",
         "unchanged",
         "read only",
-        "leases",
+        "exclusive",
         "unchanged of these",
         "busy waits",
     ];
@@ -201,7 +201,7 @@ fn contention(record: &TpsRecord, workload: Workload, title: &str) -> Table {
         "resumed: statements before which a transaction moved to a newer snapshot; replayed: \
          commits of which the writer replayed and compared everything; unchanged: those of which \
          it replayed the writes alone, because the page check found what they had read unchanged; \
-         read only: those that changed nothing; leases: transactions that had the writer to \
+         read only: those that changed nothing; exclusive: transactions that had the writer to \
          themselves; busy waits: rests of raw SQLite's busy handler"
             .into(),
     );
@@ -217,7 +217,7 @@ fn contention_row(name: &str, figures: &Measurement) -> Vec<String> {
         found.replayed,
         found.unchanged,
         found.read_only,
-        found.leased,
+        found.exclusive,
     ];
     let mut row = vec![name.to_owned()];
     row.extend(numbers.map(|number| count(number as f64)));
@@ -247,7 +247,7 @@ fn mixed(record: &TpsRecord) -> Table {
         "attempts in conflict",
         "resumed",
         "unchanged",
-        "leases",
+        "exclusive",
         "p50",
         "p99",
         "max",
@@ -258,7 +258,7 @@ fn mixed(record: &TpsRecord) -> Table {
         row.push(percent(figures.repeated()));
         row.push(count(figures.contention.resumed as f64));
         row.push(unchanged(figures));
-        row.push(count(figures.contention.leased as f64));
+        row.push(count(figures.contention.exclusive as f64));
         let latency = &figures.latency;
         row.extend([latency.p50_ns, latency.p99_ns, latency.max_ns].map(nanoseconds));
         table.rows.push(row);

@@ -143,7 +143,7 @@ pub(crate) const LIST: &[Difference] = &[
         monolite: "`Timeout`; the transaction is rolled back alone",
         why: "there is one writer, and nobody shall stop it",
         instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`, \
-                  `lease_time_limit`; shorter transactions",
+                  `exclusive_time_limit`; shorter transactions",
         paths: Paths::All,
         sign: Sign::Refusal(
             |_| true,

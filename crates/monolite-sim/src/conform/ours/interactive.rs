@@ -70,8 +70,8 @@ impl Ours {
     }
 
     /// Its first attempt reads a number that a write changes before the commit, so that it
-    /// conflicts; the second one, which has the lease, puts the number back.
-    pub(super) fn lease(&self, unit: &Arc<Unit>) -> Ran {
+    /// conflicts; the second one, which has the turn, puts the number back.
+    pub(super) fn exclusive(&self, unit: &Arc<Unit>) -> Ran {
         let heard = Heard::default();
         let mut before = None;
         let result = self.db.transact_blocking(|tx| {

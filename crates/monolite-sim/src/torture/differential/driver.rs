@@ -49,7 +49,7 @@ pub(super) struct Counts {
     pub(super) interactive: u64,
     pub(super) conflicts: u64,
     pub(super) moved: u64,
-    pub(super) leased: u64,
+    pub(super) exclusive: u64,
 }
 
 /// How an interactive transaction stands.
@@ -297,7 +297,7 @@ impl Driver {
             if stopped.is_some() {
                 return Err(Error::aborted(GAVE_UP));
             }
-            self.counts.leased += u64::from(tx.attempt() > attempts);
+            self.counts.exclusive += u64::from(tx.attempt() > attempts);
             let first = self.oracle.version();
             let mut attempt = Steps { steps: Vec::new(), told: Vec::new(), first };
             let mut failure = None;

@@ -195,7 +195,7 @@ impl Shared {
             }
             Err(Stopped::OnPurpose) => self.note(begin, Fate::Failed, intent),
             Err(Stopped::Engine(error)) => {
-                // Its snapshot stood in the way of the WAL, or its lease was over.
+                // Its snapshot stood in the way of the WAL, or its turn was over.
                 if error.kind() != ErrorKind::Timeout {
                     self.complain(format!("interactive: {error}"));
                 }

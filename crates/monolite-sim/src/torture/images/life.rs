@@ -5,9 +5,9 @@
 //!    acknowledged goes into a ledger at once.
 //! 2. A client only looks, in durable reads and in interactive transactions that change nothing:
 //!    when it has its answer, what it saw goes into the ledger, too.
-//! 3. Before each call of the disk a random number decides whether a crash is taken. It notes the length of
-//!    the ledger first, so that everything up to there must survive. Calls of a checkpoint and of
-//!    the restart of the WAL are chosen more often than there are any.
+//! 3. Before each call of the disk a random number decides whether a crash is taken. It notes the
+//!    length of the ledger first, so that everything up to there must survive. Calls of a
+//!    checkpoint and of the restart of the WAL are chosen more often than there are any.
 //!
 //! The bad arrangements break one rule each. They leave the engine as it is: what is broken is the
 //! disk, the durability, or the moment at which a client counts a transaction as acknowledged.

@@ -340,7 +340,8 @@ fn what_the_application_does_with_a_row_has_its_own_time_and_random_values() {
     for lag in seen.wait().unwrap() {
         assert!(lag < 15.0, "{lag} ms");
     }
-    // Somebody changes a neighbour of what it read, so it is asked again: with the same random values.
+    // Somebody changes a neighbour of what it read, so it is asked again: with the same random
+    // values.
     write(&db, "UPDATE a SET id = id + 0");
     tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
     tx.commit().wait().unwrap();

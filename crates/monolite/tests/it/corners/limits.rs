@@ -588,15 +588,15 @@ fn a_write_inside_of_the_last_attempt_of_a_transaction_is_told_so() {
         };
         assert_eq!(done.unwrap(), 1);
         assert_eq!(*told.lock().unwrap(), [Ok(1), Err(ErrorKind::Invalid)]);
-        assert!(begin.elapsed() < SLACK, "nobody waited for the end of the lease");
+        assert!(begin.elapsed() < SLACK, "nobody waited for the end of the turn");
     }
     assert_eq!(read(&db, "SELECT v FROM a"), 10 + 2 * 101);
-    assert_eq!(db.stats().transactions_leased, 2);
+    assert_eq!(db.stats().transactions_exclusive, 2);
 }
 
 #[test]
-fn a_lease_that_ran_out_is_counted() {
-    let options = limited().transaction_attempts(1).lease_time_limit(LIMIT / 4);
+fn a_turn_that_ran_out_is_counted() {
+    let options = limited().transaction_attempts(1).exclusive_time_limit(LIMIT / 4);
     let (_directory, _, db) = database(options);
     let failed = db.transact_blocking(|tx| {
         tx.query_row("SELECT v FROM a", (), number).wait()?;
@@ -606,7 +606,7 @@ fn a_lease_that_ran_out_is_counted() {
         tx.execute(ADD, ()).wait()
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
-    assert_eq!(db.stats().transactions_leased, 1);
+    assert_eq!(db.stats().transactions_exclusive, 1);
 }
 
 #[test]
@@ -637,9 +637,9 @@ fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
 }
 
 #[test]
-fn a_statement_of_a_lease_ends_with_the_lease() {
-    let lease = Duration::from_millis(100);
-    let options = Options::new().transaction_attempts(1).lease_time_limit(lease);
+fn a_statement_of_a_turn_ends_with_the_turn() {
+    let turn = Duration::from_millis(100);
+    let options = Options::new().transaction_attempts(1).exclusive_time_limit(turn);
     let (_directory, _, db) = database(options);
     let failed = db.transact_blocking(|tx| {
         tx.query_row("SELECT v FROM a", (), number).wait()?;
@@ -656,9 +656,9 @@ fn a_statement_of_a_lease_ends_with_the_lease() {
             }
         });
         let endless = tx.query_row(ENDLESS, (), number).wait().unwrap_err();
-        assert!(endless.to_string().contains("lease_time_limit"), "{endless}");
+        assert!(endless.to_string().contains("exclusive_time_limit"), "{endless}");
         let waited = neighbour.join().unwrap();
-        assert!(waited < lease * 5, "{waited:?}");
+        assert!(waited < turn * 5, "{waited:?}");
         Err(endless)
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);

@@ -46,13 +46,13 @@ fn the_last_attempt_has_the_writer_to_itself() {
     assert_eq!((result.unwrap(), attempts), (102, 3));
     let settled = || balance(&db, 1) == 1_103;
     crate::patience::eventually("the write that waited is done", settled);
-    assert_eq!(db.stats().transactions_leased, 1);
+    assert_eq!(db.stats().transactions_exclusive, 1);
 }
 
 #[test]
-fn a_lease_is_over_in_time_and_the_others_go_on() {
-    let lease = Duration::from_millis(50);
-    let options = Options::new().transaction_attempts(1).lease_time_limit(lease);
+fn a_turn_is_over_in_time_and_the_others_go_on() {
+    let turn = Duration::from_millis(50);
+    let options = Options::new().transaction_attempts(1).exclusive_time_limit(turn);
     let (_directory, db) = accounts(options);
     let result: Result<(), Error> = db.transact_blocking(|tx| {
         let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
@@ -68,12 +68,12 @@ fn a_lease_is_over_in_time_and_the_others_go_on() {
     });
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    assert!(error.to_string().contains("lease_time_limit"), "{error}");
+    assert!(error.to_string().contains("exclusive_time_limit"), "{error}");
     assert_eq!((balance(&db, 1), balance(&db, 2)), (101, 101));
 }
 
 #[test]
-fn a_leased_transaction_that_fails_is_rolled_back() {
+fn an_exclusive_transaction_that_fails_is_rolled_back() {
     let (_directory, db) = accounts(Options::new().transaction_attempts(1));
     let result: Result<(), Error> = db.transact_blocking(|tx| {
         let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;

@@ -77,8 +77,8 @@ fn is_outgrown(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<bool, E
     Ok(is_outgrown)
 }
 
-/// Whether a transaction was refused that saw what a random number decides, or a number in which the tables
-/// of virtual tables are, so that it has to be told.
+/// Whether a transaction was refused that saw what a random number decides, or a number in which
+/// the tables of virtual tables are, so that it has to be told.
 fn cannot_come_again(
     driver: &Driver,
     steps: &[Step],

@@ -1,6 +1,6 @@
-//! Owns the productions in which a random number or the time decides: rowids beyond the largest, `random()`,
-//! `datetime('now')`. They keep to tables of their own, in which each row has a mark by which it is
-//! found, so that plain SQLite can be given the value that the engine has drawn.
+//! Owns the productions in which a random number or the time decides: rowids beyond the largest,
+//! `random()`, `datetime('now')`. They keep to tables of their own, in which each row has a mark by
+//! which it is found, so that plain SQLite can be given the value that the engine has drawn.
 
 use super::values::Domain;
 use super::{Draft, Style};

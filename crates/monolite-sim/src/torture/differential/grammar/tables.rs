@@ -227,7 +227,8 @@ impl<'d> Draft<'d> {
     }
 }
 
-/// What a history begins with: ordinary tables, those that are left to a random number, and some rows.
+/// What a history begins with: ordinary tables, those that are left to a random number, and some
+/// rows.
 pub(super) fn first_tables(rng: &mut Rng, is_wide: bool) -> Vec<Template> {
     let mut sqls: Vec<String> = Vec::new();
     let tail = if rng.u8(..6) == 0 { " STRICT" } else { "" };

@@ -1,13 +1,13 @@
-//! Owns the lease of the writer: a transaction that has conflicted too often runs alone, with its
-//! application code awaited in the middle of a batch, for a bounded time.
+//! Owns the exclusive turn in the writer: a transaction that has conflicted too often runs alone,
+//! with its application code awaited in the middle of a batch, for a bounded time.
 //!
 //! # Algorithm
-//! The lease is a closure in the write queue that may run once only. When its turn comes it says
-//! so, and then carries out on the writer's own transaction what it is sent, until it is told to
-//! commit, its owner has gone, or its time is over. The writer does nothing else meanwhile.
+//! The turn is a closure in the write queue that may run once only. When the writer reaches it, it
+//! says so, and then carries out on the writer's own transaction what it is sent, until it is told
+//! to commit, its owner has gone, or its time is over. The writer does nothing else meanwhile.
 //!
 //! # Threads and locks
-//! Awaited statements of the lease are sent from a thread of its own, `monolite-lease`, and not
+//! Awaited statements of the turn are sent from a thread of its own, `monolite-turn`, and not
 //! from a reader thread: those may all be waiting for the writer.
 
 use std::future::poll_fn;
@@ -27,24 +27,24 @@ use crate::work::{self, JobQueue};
 use crate::write::Write;
 use crate::write_queue::WriteQueue;
 
-/// What the owner of a lease tells the writer.
+/// What the owner of an exclusive turn tells the writer.
 enum Order {
     Run(Box<dyn FnOnce(&Tx<'_>) + Send>),
     Commit,
 }
 
 /// The writer, for one transaction.
-pub(crate) struct Lease {
+pub(crate) struct Turn {
     orders: Sender<Order>,
     result: Mutex<Option<Write<Committed>>>,
     /// Awaited statements on their way to the thread that sends them.
     awaited: Arc<JobQueue>,
 }
 
-/// Awaited statements of one lease at the same time; their order is the application's concern.
+/// Awaited statements of one turn at the same time; their order is the application's concern.
 const MAX_AWAITED: usize = 1_024;
 
-/// Tells whoever waits for the lease whether it is there, or will never be.
+/// Tells whoever waits for the turn whether it is there, or will never be.
 struct Grant(Option<Arc<Completion<bool, Error>>>);
 
 impl Grant {
@@ -61,13 +61,13 @@ impl Drop for Grant {
     }
 }
 
-impl Lease {
+impl Turn {
     /// Waits for the writer and takes it for `limit` at most.
     ///
     /// # Errors
     /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a closure of
     /// the same database that has the writer.
-    pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Lease> {
+    pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Turn> {
         if writes.database().has_writer() {
             let message = "a transaction needs the writer to itself inside of a closure, of a \
                            write or of another transaction, that has it";
@@ -86,18 +86,18 @@ impl Lease {
         );
         let result = Write::submit(member, caller, writes);
         if !poll_fn(|context| waiting.poll(context)).await.unwrap_for_caller()? {
-            let never = || Error::new(ErrorKind::Internal, "a lease ended before it began");
+            let never =
+                || Error::new(ErrorKind::Internal, "an exclusive turn ended before it began");
             return Err(result.await.err().unwrap_or_else(never));
         }
         let awaited = Arc::new(JobQueue::new(MAX_AWAITED));
-        let lease =
-            Lease { orders, result: Mutex::new(Some(result)), awaited: Arc::clone(&awaited) };
-        let sender = thread::Builder::new().name("monolite-lease".into());
+        let turn = Turn { orders, result: Mutex::new(Some(result)), awaited: Arc::clone(&awaited) };
+        let sender = thread::Builder::new().name("monolite-turn".into());
         sender.spawn(move || work::serve(&awaited)).map_err(|error| {
-            let message = format!("the thread monolite-lease cannot be started: {error}");
+            let message = format!("the thread monolite-turn cannot be started: {error}");
             Error::new(ErrorKind::Storage, message)
         })?;
-        Ok(lease)
+        Ok(turn)
     }
 
     /// Where awaited statements go.
@@ -108,10 +108,10 @@ impl Lease {
     /// Runs `body` on the writer's transaction and waits for it.
     ///
     /// # Errors
-    /// `Timeout` when the lease is over.
+    /// `Timeout` when the turn is over.
     ///
     /// # Panics
-    /// With the panic of `body`; the lease goes on.
+    /// With the panic of `body`; the turn goes on.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         body: impl FnOnce(&Tx<'_>) -> R + Send + 'static,
@@ -131,13 +131,13 @@ impl Lease {
 
     /// Commits, and hands out the result, once.
     pub(crate) fn commit(&self) -> Option<Write<Committed>> {
-        // When the lease is over, the result says so.
+        // When the turn is over, the result says so.
         let _ = self.orders.send(Order::Commit);
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Drop for Lease {
+impl Drop for Turn {
     fn drop(&mut self) {
         drop(self.awaited.close());
     }
@@ -158,10 +158,10 @@ fn serve(tx: &Tx<'_>, orders: &Receiver<Order>, limit: Duration) -> Result<Commi
     }
 }
 
-/// A lease whose time is over.
+/// An exclusive turn whose time is over.
 pub(crate) fn over() -> Error {
     let message = "the transaction had the writer to itself after too many conflicts, and its \
-                   time is over (option lease_time_limit); do less between its statements, or \
+                   time is over (option exclusive_time_limit); do less between its statements, or \
                    raise the option";
     Error::new(ErrorKind::Timeout, message)
 }
