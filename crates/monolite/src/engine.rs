@@ -43,7 +43,7 @@ use crate::readers::{OpenReader, Reader, Readers};
 use crate::stats::{Recorder, Stats};
 use crate::sync::{Committed, Handover, Syncer};
 use crate::threads::spawn;
-use crate::transaction::{Limits, Opener as SessionOpener, Sessions, Transactions};
+use crate::transaction::{Limits, Pool, PoolOpener, Transactions};
 use crate::wal::WalFile;
 use crate::watchdog::Watchdog;
 use crate::write_queue::WriteQueue;
@@ -98,7 +98,7 @@ impl Parts {
     /// Waits for reads and statements to end, closes their connections, and refuses more.
     fn close_readers(&self) {
         self.reads.readers.close();
-        self.transactions.sessions.close();
+        self.transactions.pool.close();
     }
 }
 
@@ -164,14 +164,14 @@ impl Engine {
         let count = opened.readers.len();
         let connections = (opened.readers, opened.open_reader);
         let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
-        let sessions = sessions(opened.sessions, Arc::clone(&opened.wal), options, &progress);
-        let all: Vec<Arc<dyn SnapshotHolder>> = vec![reads.readers.clone(), sessions.clone()];
+        let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
+        let all: Vec<Arc<dyn SnapshotHolder>> = vec![reads.readers.clone(), pool.clone()];
         let holders = holders(all, options, &progress, &recorder);
         let (control, figures, held) =
             (Arc::clone(&opened.wal), Arc::clone(&recorder), Arc::clone(&holders));
         let checkpoints = Arc::new(Checkpoints::new(control, held, options, figures));
         let threads = threads_for(Work::Statements, count, options);
-        let used = (sessions, threads, &queue);
+        let used = (pool, threads, &queue);
         let transactions = transactions(database, used, options, &progress, &recorder);
         let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
         let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
@@ -494,19 +494,19 @@ fn read_side(
     Arc::new(ReadSide { database, readers: Arc::new(readers), progress, threads })
 }
 
-fn sessions(
-    opener: SessionOpener,
+fn pool(
+    opener: PoolOpener,
     wal: Arc<WalControl>,
     options: &Options,
     progress: &Arc<Progress>,
-) -> Arc<Sessions> {
+) -> Arc<Pool> {
     let bounds = (
         options.transaction_connections,
         options.transaction_snapshot_age,
         options.read_time_limit,
     );
     let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
-    Arc::new(Sessions::new(opener, bounds, clock, progress, wal))
+    Arc::new(Pool::new(opener, bounds, clock, progress, wal))
 }
 
 fn holders(
@@ -521,14 +521,14 @@ fn holders(
 
 fn transactions(
     database: DatabaseId,
-    (sessions, threads, writes): (Arc<Sessions>, Arc<ReadThreads>, &Arc<WriteQueue>),
+    (pool, threads, writes): (Arc<Pool>, Arc<ReadThreads>, &Arc<WriteQueue>),
     options: &Options,
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<Transactions> {
     Arc::new(Transactions {
         database,
-        sessions,
+        pool,
         progress: Arc::clone(progress),
         threads,
         writes: Arc::clone(writes),

@@ -40,7 +40,7 @@ use crate::identity::{canonical, check_wal, io_error};
 use crate::options::{Durability, Options, Sharing};
 use crate::readers::{OpenReader, Reader};
 use crate::registry::Registration;
-use crate::transaction::Opener as SessionOpener;
+use crate::transaction::PoolOpener;
 use crate::untrusted::Untrusted;
 use crate::wal::{WalFile, sync_directory, wal_path};
 
@@ -100,7 +100,7 @@ pub(crate) struct Opened {
     pub(crate) readers: Vec<Reader>,
     /// Opens more of them.
     pub(crate) open_reader: OpenReader,
-    pub(crate) sessions: SessionOpener,
+    pub(crate) pool: PoolOpener,
     pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: Arc<WalFile>,
@@ -155,14 +155,14 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
-    let sessions = session_opener(opener, overlays.as_ref());
+    let pool = pool_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
         writer,
         writer_deadline,
         readers,
         open_reader,
-        sessions,
+        pool,
         checkpointer,
         wal,
         wal_file,
@@ -184,7 +184,7 @@ fn remove_companions((hold, writer): (Option<&Hold>, &Connection)) {
 
 /// What opens the connections of interactive transactions. The first overlay is tested; where they
 /// cannot be, transactions do without.
-fn session_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> SessionOpener {
+fn pool_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> PoolOpener {
     let overlays = overlays.map(|vfs| vfs.name().to_owned());
     let readers = Arc::clone(&opener);
     let works = OnceLock::new();
@@ -207,7 +207,7 @@ fn session_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> SessionOpener 
         Ok((*works.get().unwrap_or(&false)).then_some(Reader { connection, deadline }))
     };
     let reader = move || readers.reader(SESSION_CACHE_KIB);
-    SessionOpener { reader: Arc::new(reader), overlay: Box::new(overlay) }
+    PoolOpener { reader: Arc::new(reader), overlay: Box::new(overlay) }
 }
 
 /// Gives every page of the database at `path` a checksum, see [`Options::add_page_checksums`].

@@ -1,18 +1,18 @@
 //! Owns the handle of an interactive transaction, and the handle of a statement in it.
 //!
 //! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
-//! is done again and compared, [`session`], [`sessions`] and [`pins`] where its statements run,
+//! is done again and compared, [`connection`], [`pool`] and [`pins`] where its statements run,
 //! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`turn`] the last of
 //! them, [`keys`] the commits that can be repeated.
 
+mod connection;
 mod keys;
 mod limits;
 mod open;
 mod parameters;
 mod pins;
+mod pool;
 mod savepoints;
-mod session;
-mod sessions;
 mod steps;
 mod transact;
 mod turn;
@@ -38,7 +38,7 @@ pub use keys::Committed;
 pub(crate) use limits::Limits;
 pub(crate) use open::{Open, Transactions};
 pub use parameters::{IntoParameters, Parameters};
-pub(crate) use sessions::{Opener, Sessions};
+pub(crate) use pool::{Pool, PoolOpener};
 pub(crate) use transact::{transact, transact_blocking};
 pub(crate) use turn::over as turn_is_over;
 

@@ -111,7 +111,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "what leading reads have read is noted again, in place of what was noted before",
-        file: "crates/monolite/src/transaction/session.rs",
+        file: "crates/monolite/src/transaction/connection.rs",
         changes: &[(
             "        let mut leading = self.leading.borrow_mut();
         if let Leading::GoOn = *leading {
@@ -212,7 +212,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "an interactive transaction of untrusted SQL has no budget",
-        file: "crates/monolite/src/transaction/session.rs",
+        file: "crates/monolite/src/transaction/connection.rs",
         changes: &[(
             "        let budget = connection.start_budget();",
             "        let budget = None;",

@@ -2,13 +2,14 @@
 //! ends.
 //!
 //! # Algorithm
-//! 1. A statement takes a session ([`Sessions`]). If that is not the one the transaction left, the
+//! 1. A statement takes a connection ([`Pool`]). If that is not the one the transaction left, the
 //!    steps so far are replayed on it first: the transaction moves to a newer snapshot, on which
 //!    everything it saw still holds, or it learns of its conflict early.
-//! 2. Where the session is no overlay, statements run in the writer from the first write on, behind
-//!    the replayed steps and in a savepoint that is rolled back ([`Open::try_in_writer`]).
-//! 3. What was done and seen becomes a step, and the session is parked. A change that uses no page
-//!    that its transaction has changed needs none of the steps replayed ([`Open::change_without`]).
+//! 2. Where the connection is no overlay, statements run in the writer from the first write on,
+//!    behind the replayed steps and in a savepoint that is rolled back ([`Open::try_in_writer`]).
+//! 3. What was done and seen becomes a step, and the connection is parked. A change that uses no
+//!    page that its transaction has changed needs none of the steps replayed
+//!    ([`Open::change_without`]).
 //! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
 //!    ([`Replay`]). The queries before the first step of another kind are left out if no page that
 //!    they have read was changed since the snapshot: their answers are the same. A transaction that
@@ -23,7 +24,7 @@
 //! slot empty waits, for as long as a statement may take; a statement inside of another one's
 //! mapping closure, on the same thread, is refused.
 //!
-//! [`Sessions`]: super::sessions::Sessions
+//! [`Pool`]: super::pool::Pool
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -34,11 +35,11 @@ use std::time::{Duration, Instant};
 use monolite_sqlite::rusqlite::Row;
 use monolite_sqlite::vfs::Version;
 
+use super::connection::{PooledConnection, ReadSet};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
+use super::pool::{Cost, Held, Left, Memory, Parked, Pool, Start};
 use super::savepoints::Savepoints;
-use super::session::{ReadSet, Session};
-use super::sessions::{Cost, Held, Left, Memory, Parked, Sessions, Start};
 use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, perform};
 use super::turn::{self, Turn};
 use crate::clock::Clock;
@@ -58,7 +59,7 @@ use crate::write_queue::WriteQueue;
 #[derive(Clone)]
 pub(crate) struct Transactions {
     pub(crate) database: DatabaseId,
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) pool: Arc<Pool>,
     pub(crate) progress: Arc<Progress>,
     /// For awaited statements.
     pub(crate) threads: Arc<ReadThreads>,
@@ -132,7 +133,7 @@ impl State {
         }
     }
 
-    /// Where its session is, if it has left it somewhere.
+    /// Where its connection is, if it has left it somewhere.
     fn unpark(&mut self) -> Option<Parked> {
         match std::mem::replace(&mut self.left, Left::Gone(None)) {
             Left::Parked(parked) => Some(parked),
@@ -403,29 +404,29 @@ impl Open {
         self.run_behind(state, request, reader)
     }
 
-    /// Runs a statement on a session that has everything before it, and leaves the session; in the
-    /// writer, if it changes something and cannot do so there.
+    /// Runs a statement on a connection that has everything before it, and leaves the connection;
+    /// in the writer, if it changes something and cannot do so there.
     fn run_behind<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
     where
         R: Reader + Send + 'static,
     {
         let held = self.resume(state)?;
-        let session = held.session();
+        let connection = held.connection();
         let most_bytes = self.engine.limits.transaction_max_bytes;
         let steps = &state.steps;
         let perform = |tx: &Tx<'_>| {
             let only_reads = match request.action {
-                Action::Change | Action::Query => session.only_reads(&request.text),
+                Action::Change | Action::Query => connection.only_reads(&request.text),
                 Action::LastInsertRowid => None,
                 Action::Batch | Action::Savepoint(..) => Some(false),
             };
-            if only_reads == Some(false) && !session.is_overlay() {
-                session.note_not_run();
+            if only_reads == Some(false) && !connection.is_overlay() {
+                connection.note_not_run();
                 return Err(request);
             }
             // One that cannot be prepared is told so here as well as in the writer.
             if only_reads != Some(true) {
-                end_leading_reads(steps, session);
+                end_leading_reads(steps, connection);
             }
             Ok(perform(tx, request, most_bytes, &mut reader))
         };
@@ -441,13 +442,13 @@ impl Open {
         }
     }
 
-    /// Leaves the session on which a statement was `done` behind all before it.
+    /// Leaves the connection on which a statement was `done` behind all before it.
     fn leave(&self, state: &mut State, held: Held<'_>, done: &Done) {
         let Some(step) = &done.step else { return };
         let steps = &state.steps;
         let is_leading = steps.all_are_queries() && step.is_query();
         if !is_leading {
-            end_leading_reads(steps, held.session());
+            end_leading_reads(steps, held.connection());
         }
         let is_change = step.is_change() && !state.has_dependent_changes;
         let memory = if steps.are_changes() && is_change {
@@ -458,7 +459,7 @@ impl Open {
             // The next statement does all of it again, on the snapshot that it finds.
             Memory::Nothing
         };
-        state.cost.work += held.session().took();
+        state.cost.work += held.connection().took();
         let open = self.engine.open.load(Ordering::Relaxed);
         state.left = held.leave(open, memory, &state.cost);
     }
@@ -473,10 +474,10 @@ impl Open {
         };
         let Left::Wrote(wrote) = wrote else { return Ok(None) };
         let limit = self.statement_limit();
-        let Some(held) = self.engine.sessions.take_without(&wrote, limit)? else {
+        let Some(held) = self.engine.pool.take_without(&wrote, limit)? else {
             return Ok(None);
         };
-        if held.session().only_reads(&request.text) != Some(false) {
+        if held.connection().only_reads(&request.text) != Some(false) {
             return Ok(None);
         }
         // Until it has succeeded.
@@ -486,7 +487,7 @@ impl Open {
         let body = |tx: &Tx<'_>| perform(tx, request.clone(), most_bytes, no_rows);
         let done = held.run(self.statement_limit(), body);
         let Ok(done) = done else { return Ok(None) };
-        let took = held.session().took();
+        let took = held.connection().took();
         let Some(left) = held.leave_without(wrote) else { return Ok(None) };
         state.cost.work += took;
         self.engine.recorder.independent_statements.add(1);
@@ -494,16 +495,16 @@ impl Open {
         Ok(Some(done))
     }
 
-    /// A session on which everything that the transaction did is done.
+    /// A connection on which everything that the transaction did is done.
     fn resume(&self, state: &mut State) -> Result<Held<'_>> {
         let is_first = state.steps.len() == 0;
         let start = if is_first { Start::First } else { Start::Later };
         let limit = self.statement_limit();
-        let held = self.engine.sessions.take(state.unpark(), start, limit)?;
-        let session = held.session();
-        state.seen = session.seen();
-        state.sequence = session.sequence();
-        let before = std::mem::replace(&mut state.version, session.version());
+        let held = self.engine.pool.take(state.unpark(), start, limit)?;
+        let connection = held.connection();
+        state.seen = connection.seen();
+        state.sequence = connection.sequence();
+        let before = std::mem::replace(&mut state.version, connection.version());
         if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
             let validation = self.engine.limits.validation;
@@ -511,7 +512,7 @@ impl Open {
             let replayed = held.run(self.statement_limit(), |tx| {
                 let after_leading_reads = &mut || {
                     if has_leading_reads {
-                        session.end_leading_reads();
+                        connection.end_leading_reads();
                     }
                 };
                 state.steps.replay_and_note(tx, Extent::All, validation, after_leading_reads)
@@ -521,7 +522,7 @@ impl Open {
                 self.count_conflict(&error);
                 if is_same { self.blame(error) } else { error }
             })?;
-            state.cost.note_replay(session.took(), self.engine.clock.now());
+            state.cost.note_replay(connection.took(), self.engine.clock.now());
         }
         Ok(held)
     }
@@ -656,9 +657,9 @@ impl Open {
     fn read_set(&self, state: &mut State) -> Option<ReadSet> {
         let is_useful = state.steps.have_leading_reads() && state.steps.may_have_changed();
         match std::mem::replace(&mut state.left, Left::Gone(None)) {
-            Left::Parked(parked) if is_useful => self.engine.sessions.read_set(parked),
+            Left::Parked(parked) if is_useful => self.engine.pool.read_set(parked),
             Left::Parked(parked) => {
-                self.engine.sessions.give_up(parked);
+                self.engine.pool.give_up(parked);
                 None
             }
             Left::Gone(read_set) => read_set.filter(|_| is_useful),
@@ -695,7 +696,7 @@ impl Open {
 
     fn let_go(&self, state: &mut State) {
         if let Some(parked) = state.unpark() {
-            self.engine.sessions.give_up(parked);
+            self.engine.pool.give_up(parked);
         }
     }
 }
@@ -713,7 +714,7 @@ struct Replay {
 impl Replay {
     /// Does it again and compares; leaves out the leading reads if no page of theirs has changed.
     fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
-        let changes = self.engine.sessions.changes();
+        let changes = self.engine.pool.changes();
         let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
         let extent = if is_unchanged { Extent::AfterLeadingReads } else { Extent::All };
         let replayed = self.steps.replay_in_writer(tx, extent, self.engine.limits.validation);
@@ -746,9 +747,9 @@ impl Drop for Open {
 }
 
 /// Keeps apart what the leading reads have read when a step of another kind follows.
-fn end_leading_reads(steps: &Steps, session: &Session) {
+fn end_leading_reads(steps: &Steps, connection: &PooledConnection) {
     if steps.have_leading_reads() && steps.all_are_queries() {
-        session.end_leading_reads();
+        connection.end_leading_reads();
     }
 }
 

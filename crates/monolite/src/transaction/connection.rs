@@ -21,7 +21,7 @@ use crate::watch::Watch;
 use crate::work;
 
 /// The connection of one transaction at a time.
-pub(crate) struct Session {
+pub(crate) struct PooledConnection {
     reader: Reader,
     is_overlay: bool,
     /// Keeps the snapshot of an overlay.
@@ -77,10 +77,10 @@ impl WriteSet {
         WriteSet { kept, pages }
     }
 
-    /// Adds what was changed on `session`; `None` when that used pages that are in here, or may
+    /// Adds what was changed on `connection`; `None` when that used pages that are in here, or may
     /// have.
-    pub(super) fn with_independent(mut self, session: &Session) -> Option<WriteSet> {
-        let (used, changed) = session.changed()?;
+    pub(super) fn with_independent(mut self, connection: &PooledConnection) -> Option<WriteSet> {
+        let (used, changed) = connection.changed()?;
         if used.pages().iter().any(|pgno| self.pages.binary_search(pgno).is_ok()) {
             return None;
         }
@@ -90,9 +90,9 @@ impl WriteSet {
     }
 }
 
-impl Session {
-    pub(super) fn new(reader: Reader, is_overlay: bool) -> Session {
-        Session {
+impl PooledConnection {
+    pub(super) fn new(reader: Reader, is_overlay: bool) -> PooledConnection {
+        PooledConnection {
             watch: Arc::new(Watch::new(reader.connection.revoker())),
             reader,
             is_overlay,
@@ -147,8 +147,8 @@ impl Session {
         if self.is_overlay { connection.unnoted(prepare) } else { prepare() }
     }
 
-    /// To be called when a statement that [`Session::only_reads`] has prepared is not run here: it
-    /// may have changed what the connection remembers of the schema all the same.
+    /// To be called when a statement that [`PooledConnection::only_reads`] has prepared is not run
+    /// here: it may have changed what the connection remembers of the schema all the same.
     pub(crate) fn note_not_run(&self) {
         self.reader.connection.note_failure();
     }
@@ -235,8 +235,8 @@ impl Session {
         deadline.clear();
         self.took.set(clock.now() - start);
         if connection.signals().is_revoked() {
-            // Whoever ends what is late counts from when the session was taken, which a replay and
-            // a moment without a core come after.
+            // Whoever ends what is late counts from when the connection was taken, which a replay
+            // and a moment without a core come after.
             let time = self.watch.running_for(clock.now()).unwrap_or_else(|| self.took());
             return Err(if time > limit { late(limit) } else { revoked(time) });
         }

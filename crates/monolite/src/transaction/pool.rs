@@ -2,33 +2,35 @@
 //! transactions.
 //!
 //! # Algorithm
-//! 1. A [`Session`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection that sees
-//!    the snapshot and the transaction's own writes, and gives none of them to anybody. Where there
-//!    can be no overlay it is an ordinary reader, which a transaction leaves with its first write.
-//! 2. Between two statements a transaction leaves its session **parked**. If nobody else has needed
-//!    it by the next statement, the transaction goes on where it was.
-//! 3. Otherwise the transaction gets another session and a newer snapshot, and the caller replays
-//!    on it what the transaction did so far. A parked session is therefore nobody's property: it
-//!    can be taken away at any moment, by a transaction that needs one or by the checkpointer.
+//! 1. A [`PooledConnection`] is an **overlay** on a snapshot that a [`Pin`] keeps: a connection
+//!    that sees the snapshot and the transaction's own writes, and gives none of them to anybody.
+//!    Where there can be no overlay it is an ordinary reader, which a transaction leaves with its
+//!    first write.
+//! 2. Between two statements a transaction leaves its connection **parked**. If nobody else has
+//!    needed it by the next statement, the transaction goes on where it was.
+//! 3. Otherwise the transaction gets another connection and a newer snapshot, and the caller
+//!    replays on it what the transaction did so far. A parked connection is therefore nobody's
+//!    property: it can be taken away at any moment, by a transaction that needs one or by the
+//!    checkpointer.
 //! 4. Which one is taken away: the one that was parked first if that is longer ago than the age
 //!    that a snapshot may reach, else the one that was parked last. Transactions that sleep equally
 //!    long come back in the order in which they left, so the one that left last is awaited longest;
 //!    taking the first would take from everybody in turn.
-//! 5. While more transactions are open than there are sessions, nothing is parked: most would be
-//!    taken away, and the few sessions that serve all of them keep warm page caches.
+//! 5. While more transactions are open than there are connections, nothing is parked: most would be
+//!    taken away, and the few connections that serve all of them keep warm page caches.
 //! 6. A transaction that has only changed rows keeps its snapshot then, and the numbers of the
 //!    pages that it changed ([`WriteSet`]). Its next change can run on that snapshot without those
 //!    before it: if it uses none of these pages, it does what it would have done behind them.
 //! 7. A **long** transaction would be replayed for longer and longer before each of its statements.
-//!    So its session is parked whatever the number of transactions, does not count among those that
-//!    there may be (up to as many again), and is taken away last. When it is taken away all the
-//!    same, the replay that follows earns the transaction an undisturbed time of the same length,
-//!    as long as it keeps coming back. So replays take half of the sessions' time at most. A thread
-//!    that waited for a core took long, too, so what is not very long has to take long twice: when
-//!    its statements were run, and when they were replayed.
+//!    So its connection is parked whatever the number of transactions, does not count among those
+//!    that there may be (up to as many again), and is taken away last. When it is taken away all
+//!    the same, the replay that follows earns the transaction an undisturbed time of the same
+//!    length, as long as it keeps coming back. So replays take half of the connections' time at
+//!    most. A thread that waited for a core took long, too, so what is not very long has to take
+//!    long twice: when its statements were run, and when they were replayed.
 //!
 //! # Threads and locks
-//! `pool` is held for a few instructions; nothing is opened, begun or ended under it, but at the
+//! `state` is held for a few instructions; nothing is opened, begun or ended under it, but at the
 //! close.
 
 use std::collections::BTreeMap;
@@ -37,8 +39,8 @@ use std::time::{Duration, Instant};
 
 use monolite_sqlite::vfs::{Changes, WalControl};
 
+use super::connection::{PooledConnection, ReadSet, WriteSet};
 use super::pins::{Pin, Pins};
-use super::session::{ReadSet, Session, WriteSet};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::holders::SnapshotHolder;
@@ -66,8 +68,8 @@ const REST_PARTS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Opens the connections of transactions.
-pub(crate) struct Opener {
-    /// A connection that pins snapshots, or is a session where there are no overlays.
+pub(crate) struct PoolOpener {
+    /// A reader: it pins snapshots, and is in the pool itself where there are no overlays.
     pub(crate) reader: OpenReader,
     /// An overlay; `None` where there can be none.
     pub(crate) overlay: Box<dyn Fn() -> Result<Option<Reader>> + Send + Sync>,
@@ -81,7 +83,7 @@ pub(crate) enum Start {
     On(Arc<Pin>),
 }
 
-/// What is to be remembered of a session that is not parked.
+/// What is to be remembered of a connection that is not parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Nothing,
@@ -91,7 +93,7 @@ pub(crate) enum Memory {
     Changes,
 }
 
-/// What it costs to take a session away from its transaction.
+/// What it costs to take a connection away from its transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     /// Time that the transaction's statements have taken, and would take again.
@@ -118,11 +120,11 @@ impl Cost {
     }
 }
 
-/// A place in the pool that a transaction left its session at.
+/// A place in the pool at which a transaction left its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Parked(u64);
 
-/// What a transaction has of the session of its last statement.
+/// What a transaction has of the connection of its last statement.
 pub(crate) enum Left {
     Parked(Parked),
     /// Nothing but the pages it had read, where they are known.
@@ -132,40 +134,40 @@ pub(crate) enum Left {
 }
 
 struct Waiting {
-    session: Box<Session>,
+    connection: Box<PooledConnection>,
     since: Duration,
     is_long: bool,
     undisturbed_until: Duration,
 }
 
 #[derive(Default)]
-struct Pool {
-    #[expect(clippy::vec_box, reason = "sessions move between here and their users")]
-    vacant: Vec<Box<Session>>,
+struct State {
+    #[expect(clippy::vec_box, reason = "connections move between here and their users")]
+    vacant: Vec<Box<PooledConnection>>,
     parked: BTreeMap<Parked, Waiting>,
     /// How many of those are of long transactions.
     parked_long: usize,
-    /// One for each session that is open.
+    /// One for each connection that is open.
     watches: Vec<Arc<Watch>>,
     opening: usize,
-    /// Sessions that are being closed, outside of the lock.
+    /// Connections that are being closed, outside of the lock.
     closing: usize,
     next: u64,
     closed: bool,
-    /// Threads that sleep until a session is free or gone. (A signal is a system call, also when
+    /// Threads that sleep until a connection is free or gone. (A signal is a system call, also when
     /// nobody waits for it.)
     waiting: usize,
 }
 
-/// What [`Pool::take_away`] found.
+/// What [`State::take_away`] found.
 enum TakenAway {
-    Session(Box<Session>),
+    Connection(Box<PooledConnection>),
     /// Those that are parked are undisturbed until then.
     NotBefore(Duration),
     Nothing,
 }
 
-impl Pool {
+impl State {
     fn park(&mut self, waiting: Waiting) -> Parked {
         let place = Parked(self.next);
         self.next += 1;
@@ -180,7 +182,7 @@ impl Pool {
         Some(waiting)
     }
 
-    /// The parked session that is missed least, see the header.
+    /// The parked connection that is missed least, see the header.
     fn take_away(&mut self, now: Duration, age: Duration) -> TakenAway {
         let Some((first, waiting)) = self.parked.first_key_value() else {
             return TakenAway::Nothing;
@@ -194,7 +196,7 @@ impl Pool {
             short().or_else(disturbable).map(|(place, _)| *place)
         };
         match place.and_then(|place| self.unpark(place)) {
-            Some(waiting) => TakenAway::Session(waiting.session),
+            Some(waiting) => TakenAway::Connection(waiting.connection),
             None => {
                 let ends = self.parked.values().map(|it| it.undisturbed_until);
                 ends.min().map_or(TakenAway::Nothing, TakenAway::NotBefore)
@@ -202,9 +204,9 @@ impl Pool {
         }
     }
 
-    /// How many more sessions there are than `most`. Those do not count that long transactions keep
-    /// while they rest, up to as many again, nor, by the same measure, those whose statement has
-    /// overrun its time.
+    /// How many more connections there are than `most`. Those do not count that long transactions
+    /// keep while they rest, up to as many again, nor, by the same measure, those whose statement
+    /// has overrun its time.
     fn surplus(&self, most: usize, is_overdue: impl Fn(&Watch) -> bool) -> isize {
         let over = (self.watches.len() + self.opening) as isize - most as isize;
         let over = over - self.parked_long.min(most) as isize;
@@ -216,12 +218,12 @@ impl Pool {
     }
 }
 
-/// All sessions of a database.
-pub(crate) struct Sessions {
-    pool: Mutex<Pool>,
+/// All connections of a database.
+pub(crate) struct Pool {
+    state: Mutex<State>,
     freed: Condvar,
     pins: Pins,
-    opener: Opener,
+    opener: PoolOpener,
     most: usize,
     age: Duration,
     /// How long a statement may take.
@@ -231,39 +233,39 @@ pub(crate) struct Sessions {
     changes: Arc<WalControl>,
 }
 
-/// A session in the hands of one statement.
+/// A connection in the hands of one statement.
 pub(crate) struct Held<'s> {
-    sessions: &'s Sessions,
-    session: Option<Box<Session>>,
+    pool: &'s Pool,
+    connection: Option<Box<PooledConnection>>,
     /// Whether the transaction's own snapshot is still open on it.
     pub(crate) is_warm: bool,
 }
 
-impl Sessions {
+impl Pool {
     pub(crate) fn new(
-        opener: Opener,
+        opener: PoolOpener,
         (most, age, time_limit): (usize, Duration, Duration),
         clock: Arc<dyn Clock>,
         progress: Arc<Progress>,
         changes: Arc<WalControl>,
-    ) -> Sessions {
-        let (pool, freed) = (Mutex::default(), Condvar::new());
+    ) -> Pool {
+        let (state, freed) = (Mutex::default(), Condvar::new());
         let open = Arc::clone(&opener.reader);
         let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
         let pins = Pins::new(open, most, time, told);
-        Sessions { pool, freed, pins, opener, most, age, time_limit, clock, progress, changes }
+        Pool { state, freed, pins, opener, most, age, time_limit, clock, progress, changes }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_overdue(&self, watch: &Watch, now: Duration) -> bool {
         watch.is_overdue(now, self.time_limit)
     }
 
-    /// A session for the next statement of a transaction: the one that was parked if it is still
-    /// there, else one with another snapshot. Waits while every session runs a statement, for
+    /// A connection for the next statement of a transaction: the one that was parked if it is still
+    /// there, else one with another snapshot. Waits while every connection runs a statement, for
     /// `limit` at most.
     ///
     /// # Errors
@@ -275,36 +277,36 @@ impl Sessions {
         limit: Duration,
     ) -> Result<Held<'_>> {
         let now = self.clock.now();
-        let mut pool = self.pool();
-        if let Some(waiting) = parked.and_then(|parked| pool.unpark(parked)) {
-            drop(pool);
+        let mut state = self.state();
+        if let Some(waiting) = parked.and_then(|parked| state.unpark(parked)) {
+            drop(state);
             let is_warm = now.saturating_sub(waiting.since) <= self.age;
             if !is_warm {
-                waiting.session.end();
+                waiting.connection.end();
             }
-            return self.hold(waiting.session, is_warm, start);
+            return self.hold(waiting.connection, is_warm, start);
         }
         let give_up = Instant::now() + limit;
         loop {
-            if pool.closed {
+            if state.closed {
                 return Err(closed());
             }
-            if let Some(session) = pool.vacant.pop() {
-                drop(pool);
-                return self.hold(session, false, start);
+            if let Some(connection) = state.vacant.pop() {
+                drop(state);
+                return self.hold(connection, false, start);
             }
             let now = self.clock.now();
-            if pool.surplus(self.most, |watch| self.is_overdue(watch, now)) < 0 {
-                pool.opening += 1;
-                drop(pool);
-                let session = self.open_one()?;
-                return self.hold(session, false, start);
+            if state.surplus(self.most, |watch| self.is_overdue(watch, now)) < 0 {
+                state.opening += 1;
+                drop(state);
+                let connection = self.open_one()?;
+                return self.hold(connection, false, start);
             }
-            let patience = match pool.take_away(now, self.age) {
-                TakenAway::Session(session) => {
-                    drop(pool);
-                    session.end();
-                    return self.hold(session, false, start);
+            let patience = match state.take_away(now, self.age) {
+                TakenAway::Connection(connection) => {
+                    drop(state);
+                    connection.end();
+                    return self.hold(connection, false, start);
                 }
                 TakenAway::NotBefore(moment) => moment.saturating_sub(now).min(LOOK),
                 TakenAway::Nothing => LOOK,
@@ -313,65 +315,70 @@ impl Sessions {
             if left.is_zero() {
                 return Err(none_free(self.most, limit));
             }
-            pool = self.wait(pool, patience.min(left));
+            state = self.wait(state, patience.min(left));
         }
     }
 
-    fn wait<'p>(&self, mut pool: MutexGuard<'p, Pool>, time: Duration) -> MutexGuard<'p, Pool> {
-        pool.waiting += 1;
-        let waited = self.freed.wait_timeout(pool, time);
-        let mut pool = waited.unwrap_or_else(PoisonError::into_inner).0;
-        pool.waiting -= 1;
-        pool
+    fn wait<'p>(&self, mut state: MutexGuard<'p, State>, time: Duration) -> MutexGuard<'p, State> {
+        state.waiting += 1;
+        let waited = self.freed.wait_timeout(state, time);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waiting -= 1;
+        state
     }
 
-    fn signal(&self, pool: MutexGuard<'_, Pool>) {
-        let is_awaited = pool.waiting > 0;
-        drop(pool);
+    fn signal(&self, state: MutexGuard<'_, State>) {
+        let is_awaited = state.waiting > 0;
+        drop(state);
         if is_awaited {
             self.freed.notify_all();
         }
     }
 
-    fn open_one(&self) -> Result<Box<Session>> {
-        let opened = self.open_session();
-        let mut pool = self.pool();
-        pool.opening -= 1;
-        if let Ok(session) = &opened {
-            pool.watches.push(Arc::clone(session.watch()));
+    fn open_one(&self) -> Result<Box<PooledConnection>> {
+        let opened = self.open_connection();
+        let mut state = self.state();
+        state.opening -= 1;
+        if let Ok(connection) = &opened {
+            state.watches.push(Arc::clone(connection.watch()));
         }
-        self.signal(pool);
+        self.signal(state);
         opened
     }
 
-    fn open_session(&self) -> Result<Box<Session>> {
+    fn open_connection(&self) -> Result<Box<PooledConnection>> {
         let overlay = (self.opener.overlay)()?;
         let is_overlay = overlay.is_some();
         let reader = overlay.map_or_else(|| (self.opener.reader)(), Ok)?;
-        Ok(Box::new(Session::new(reader, is_overlay)))
+        Ok(Box::new(PooledConnection::new(reader, is_overlay)))
     }
 
-    fn hold(&self, session: Box<Session>, is_warm: bool, start: Start) -> Result<Held<'_>> {
-        let held = Held { sessions: self, session: Some(session), is_warm };
-        let session = held.session();
+    fn hold(
+        &self,
+        connection: Box<PooledConnection>,
+        is_warm: bool,
+        start: Start,
+    ) -> Result<Held<'_>> {
+        let held = Held { pool: self, connection: Some(connection), is_warm };
+        let connection = held.connection();
         let now = self.clock.now();
-        match (is_warm, session.is_overlay()) {
+        match (is_warm, connection.is_overlay()) {
             (true, _) => {}
-            (false, true) => session.begin_on(match start {
+            (false, true) => connection.begin_on(match start {
                 Start::On(pin) => pin,
                 Start::First => self.pins.pin(true, self.age)?,
                 Start::Later => self.pins.pin(false, self.age)?,
             })?,
-            (false, false) => session.begin(&self.progress, now)?,
+            (false, false) => connection.begin(&self.progress, now)?,
         }
-        session.watch().begin(now);
+        connection.watch().begin(now);
         Ok(held)
     }
 
-    /// A session on the snapshot of `wrote`, without the changes; `None` when that is gone.
+    /// A connection on the snapshot of `wrote`, without the changes; `None` when that is gone.
     ///
     /// # Errors
-    /// As [`Sessions::take`].
+    /// As [`Pool::take`].
     pub(crate) fn take_without(
         &self,
         wrote: &WriteSet,
@@ -386,18 +393,18 @@ impl Sessions {
         self.finish(parked, |_| ());
     }
 
-    /// As [`Sessions::give_up`]; tells which pages the leading reads of the transaction have read.
-    /// `None` when that is not known, because somebody else has taken the session or other things
-    /// than pages were read.
+    /// As [`Pool::give_up`]; tells which pages the leading reads of the transaction have read.
+    /// `None` when that is not known, because somebody else has taken the connection or other
+    /// things than pages were read.
     pub(crate) fn read_set(&self, parked: Parked) -> Option<ReadSet> {
-        self.finish(parked, Session::read_set).flatten()
+        self.finish(parked, PooledConnection::read_set).flatten()
     }
 
-    fn finish<T>(&self, parked: Parked, last: impl FnOnce(&Session) -> T) -> Option<T> {
-        let Waiting { session, .. } = self.pool().unpark(parked)?;
-        let result = last(&session);
-        session.end();
-        self.vacate(session);
+    fn finish<T>(&self, parked: Parked, last: impl FnOnce(&PooledConnection) -> T) -> Option<T> {
+        let Waiting { connection, .. } = self.state().unpark(parked)?;
+        let result = last(&connection);
+        connection.end();
+        self.vacate(connection);
         Some(result)
     }
 
@@ -406,140 +413,140 @@ impl Sessions {
         self.changes.changes()
     }
 
-    fn wrote(&self, session: &Session) -> Left {
-        let changed = session.pin().and_then(|pin| Some((pin, session.changed()?.1)));
+    fn wrote(&self, connection: &PooledConnection) -> Left {
+        let changed = connection.pin().and_then(|pin| Some((pin, connection.changed()?.1)));
         changed.map_or(Left::Gone(None), |(pin, pages)| {
             Left::Wrote(WriteSet::new(self.pins.keep(&pin), pages))
         })
     }
 
-    fn leave(&self, session: Box<Session>, left: Left) -> Left {
-        session.end();
-        self.vacate(session);
+    fn leave(&self, connection: Box<PooledConnection>, left: Left) -> Left {
+        connection.end();
+        self.vacate(connection);
         left
     }
 
-    fn vacate(&self, session: Box<Session>) {
-        let mut pool = self.pool();
+    fn vacate(&self, connection: Box<PooledConnection>) {
+        let mut state = self.state();
         let is_overdue = |watch: &Watch| self.is_overdue(watch, self.clock.now());
-        if !pool.closed && pool.surplus(self.most, is_overdue) > 0 {
-            pool.watches.retain(|watch| !Arc::ptr_eq(watch, session.watch()));
-            pool.closing += 1;
-            drop(pool);
-            drop(session);
-            pool = self.pool();
-            pool.closing -= 1;
+        if !state.closed && state.surplus(self.most, is_overdue) > 0 {
+            state.watches.retain(|watch| !Arc::ptr_eq(watch, connection.watch()));
+            state.closing += 1;
+            drop(state);
+            drop(connection);
+            state = self.state();
+            state.closing -= 1;
         } else {
             // If the pool is closed, whoever does that closes it.
-            pool.vacant.push(session);
+            state.vacant.push(connection);
         }
-        self.signal(pool);
+        self.signal(state);
     }
 
-    fn rested(&self, now: Duration, age: Duration) -> Option<Box<Session>> {
-        let mut pool = self.pool();
-        let (first, waiting) = pool.parked.first_key_value()?;
+    fn rested(&self, now: Duration, age: Duration) -> Option<Box<PooledConnection>> {
+        let mut state = self.state();
+        let (first, waiting) = state.parked.first_key_value()?;
         let place = (now.saturating_sub(waiting.since) >= age).then_some(*first)?;
-        pool.unpark(place).map(|waiting| waiting.session)
+        state.unpark(place).map(|waiting| waiting.connection)
     }
 
     /// Waits for running statements to end, closes all connections, and refuses statements from
     /// then on.
     pub(crate) fn close(&self) {
-        let mut pool = self.pool();
-        pool.closed = true;
+        let mut state = self.state();
+        state.closed = true;
         loop {
-            pool.parked_long = 0;
-            let parked = std::mem::take(&mut pool.parked).into_values().map(|it| it.session);
-            let sessions: Vec<_> = parked.chain(std::mem::take(&mut pool.vacant)).collect();
-            for session in &sessions {
-                session.end();
-                pool.watches.retain(|watch| !Arc::ptr_eq(watch, session.watch()));
+            state.parked_long = 0;
+            let parked = std::mem::take(&mut state.parked).into_values().map(|it| it.connection);
+            let connections: Vec<_> = parked.chain(std::mem::take(&mut state.vacant)).collect();
+            for connection in &connections {
+                connection.end();
+                state.watches.retain(|watch| !Arc::ptr_eq(watch, connection.watch()));
             }
-            drop(sessions);
-            if pool.watches.is_empty() && pool.opening == 0 && pool.closing == 0 {
+            drop(connections);
+            if state.watches.is_empty() && state.opening == 0 && state.closing == 0 {
                 break;
             }
-            pool = self.wait(pool, LOOK);
+            state = self.wait(state, LOOK);
         }
-        self.signal(pool);
+        self.signal(state);
         self.pins.close();
     }
 }
 
 impl Held<'_> {
-    pub(crate) fn session(&self) -> &Session {
-        self.session.as_ref().expect("a session is held until it is parked or dropped")
+    pub(crate) fn connection(&self) -> &PooledConnection {
+        self.connection.as_ref().expect("a connection is held until it is parked or dropped")
     }
 
-    /// As [`Session::run`].
+    /// As [`PooledConnection::run`].
     pub(crate) fn run<T>(&self, limit: Duration, body: impl FnOnce(&Tx<'_>) -> T) -> Result<T> {
-        self.session().run(&*self.sessions.clock, limit, body)
+        self.connection().run(&*self.pool.clock, limit, body)
     }
 
-    /// Leaves the session for a transaction that is one of `open`: with its snapshot, or, when
+    /// Leaves the connection for a transaction that is one of `open`: with its snapshot, or, when
     /// those are too many and it is not a long one, with `memory` of it.
     pub(crate) fn leave(mut self, open: usize, memory: Memory, cost: &Cost) -> Left {
-        let mut session = self.session.take().expect("a session is left once");
-        if session.watch().end() {
-            session.restore_after_revocation();
-            return self.sessions.leave(session, Left::Gone(None));
+        let mut connection = self.connection.take().expect("a connection is left once");
+        if connection.watch().end() {
+            connection.restore_after_revocation();
+            return self.pool.leave(connection, Left::Gone(None));
         }
         let is_long = cost.is_long();
-        if open > self.sessions.most && !is_long {
+        if open > self.pool.most && !is_long {
             let left = match memory {
                 Memory::Nothing => Left::Gone(None),
-                Memory::LeadingReads => Left::Gone(session.read_set()),
-                Memory::Changes => self.sessions.wrote(&session),
+                Memory::LeadingReads => Left::Gone(connection.read_set()),
+                Memory::Changes => self.pool.wrote(&connection),
             };
-            return self.sessions.leave(session, left);
+            return self.pool.leave(connection, left);
         }
-        let since = self.sessions.clock.now();
+        let since = self.pool.clock.now();
         let undisturbed_until = cost.undisturbed_until.min(since + cost.rest);
-        let mut pool = self.sessions.pool();
-        if pool.closed {
-            drop(pool);
-            return self.sessions.leave(session, Left::Gone(None));
+        let mut state = self.pool.state();
+        if state.closed {
+            drop(state);
+            return self.pool.leave(connection, Left::Gone(None));
         }
-        let place = pool.park(Waiting { session, since, is_long, undisturbed_until });
-        self.sessions.signal(pool);
+        let place = state.park(Waiting { connection, since, is_long, undisturbed_until });
+        self.pool.signal(state);
         Left::Parked(place)
     }
 
-    /// Leaves the session after a change that ran without those of `wrote`; `None` when it has used
-    /// pages that they have changed, or may have, so that it has to be done behind them.
+    /// Leaves the connection after a change that ran without those of `wrote`; `None` when it has
+    /// used pages that they have changed, or may have, so that it has to be done behind them.
     pub(crate) fn leave_without(self, wrote: WriteSet) -> Option<Left> {
-        // The session ends with `self`: on it, the changes before are missing.
-        wrote.with_independent(self.session()).map(Left::Wrote)
+        // The connection ends with `self`: on it, the changes before are missing.
+        wrote.with_independent(self.connection()).map(Left::Wrote)
     }
 }
 
 impl Drop for Held<'_> {
-    /// Leaves the session to others, after an error or a panic.
+    /// Leaves the connection to others, after an error or a panic.
     fn drop(&mut self) {
-        let Some(mut session) = self.session.take() else { return };
-        if session.watch().end() {
-            session.restore_after_revocation();
+        let Some(mut connection) = self.connection.take() else { return };
+        if connection.watch().end() {
+            connection.restore_after_revocation();
         }
-        session.end();
-        self.sessions.vacate(session);
+        connection.end();
+        self.pool.vacate(connection);
     }
 }
 
-impl SnapshotHolder for Sessions {
+impl SnapshotHolder for Pool {
     fn release_idle(&self, age: Duration) -> Option<Duration> {
         let now = self.clock.now();
-        while let Some(session) = self.rested(now, age) {
-            session.end();
-            self.vacate(session);
+        while let Some(connection) = self.rested(now, age) {
+            connection.end();
+            self.vacate(connection);
         }
         self.pins.release(age);
         let exposed = self.progress.exposed();
-        self.pool().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
+        self.state().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
     }
 
     fn watches(&self) -> Vec<Arc<Watch>> {
-        self.pool().watches.clone()
+        self.state().watches.clone()
     }
 
     /// They look by themselves, every [`LOOK`].
