@@ -116,7 +116,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Starts the WAL anew and commits until it has `frames`.
+    /// Restarts the WAL and commits until it has `frames`.
     fn fill_wal(&self, frames: i64) -> Result<()> {
         self.writer.checkpoint(CheckpointMode::Truncate)?;
         (0..frames).try_for_each(|number| self.commit(number * 7_919 % ROWS))

@@ -117,7 +117,7 @@ const PROGRESS_INTERVAL: c_int = 1_000;
 pub enum CheckpointMode {
     /// Copies what no reader still needs, waits for nobody.
     Passive,
-    /// Copies everything and makes sure that the next commit starts the WAL anew.
+    /// Copies everything and makes sure that the next commit restarts the WAL.
     Restart,
     /// As `Restart`, and cuts the WAL file to zero bytes.
     Truncate,

@@ -1,8 +1,8 @@
 //! Owns sets of pages: which ones a transaction has read.
 //!
 //! # Algorithm
-//! A [`Recorder`] is a hash table of page numbers with open addressing, at most half full, and a
-//! list of the numbers in it. Most insertions find their page at the first probe: a transaction
+//! A [`PageRecorder`] is a hash table of page numbers with open addressing, at most half full, and
+//! a list of the numbers in it. Most insertions find their page at the first probe: a transaction
 //! fetches the root of a table again and again. Page 1 is never in a set; of it, only the schema
 //! cookie matters to a query, and that is kept beside the pages.
 //!
@@ -45,7 +45,7 @@ const FREE: u32 = 0;
 
 /// Gathers page numbers, up to a limit.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder {
+pub(crate) struct PageRecorder {
     /// A power of two of them, or none before the first start.
     slots: Vec<u32>,
     pages: Vec<u32>,
@@ -53,7 +53,7 @@ pub(crate) struct Recorder {
     is_full: bool,
 }
 
-impl Recorder {
+impl PageRecorder {
     /// Forgets everything, and takes up to `limit` pages from now on.
     pub(crate) fn start(&mut self, limit: usize) {
         if self.slots.is_empty() || self.slots.len() > MAX_KEPT_SLOTS {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_recorder_holds_what_a_set_holds() {
         let mut state = 1_u64;
-        let mut recorder = Recorder::default();
+        let mut recorder = PageRecorder::default();
         for round in 0..200_u64 {
             let mut expected = BTreeSet::new();
             recorder.start(usize::MAX);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn more_pages_than_the_limit_are_no_set_until_the_next_start() {
-        let mut recorder = Recorder::default();
+        let mut recorder = PageRecorder::default();
         recorder.start(100);
         (2..102).for_each(|pgno| recorder.insert(pgno));
         recorder.insert(50);

@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
-use crate::pages::Recorder;
+use crate::pages::PageRecorder;
 use crate::vfs::WalControl;
 use crate::weights::of_pages;
 
@@ -134,7 +134,7 @@ struct Cache {
     /// Where in `pExtra` the [`Note`] is.
     note_at: usize,
     is_recording: bool,
-    recorder: Recorder,
+    recorder: PageRecorder,
     /// Counts the snapshots for which pages were kept.
     epoch: u64,
     /// Number of a commit that the current snapshot contains, with all before it.
@@ -217,7 +217,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
         unpin,
         note_at,
         is_recording: false,
-        recorder: Recorder::default(),
+        recorder: PageRecorder::default(),
         epoch: 0,
         sequence: 0,
         upcoming: None,

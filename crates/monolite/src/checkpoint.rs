@@ -20,8 +20,8 @@
 //! 5. The writer starts no batch without room for one ([`Checkpoints::reserve`]): it waits,
 //!    finishing checkpoints and revoking the readers that prevent it, and refuses with `Overloaded`
 //!    when room does not come. The WAL's limit itself is kept by the VFS, which refuses a commit
-//!    that would cross it; the writer then has the WAL start anew in the same way
-//!    ([`Room::start_anew`]).
+//!    that would cross it; the writer then has the WAL restart in the same way
+//!    ([`Room::restart_wal`]).
 //!
 //! # Threads and locks
 //! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the
@@ -216,9 +216,9 @@ impl Checkpoints {
     /// Waits until the WAL has room for an ordinary batch.
     ///
     /// # Errors
-    /// As [`Room::start_anew`].
+    /// As [`Room::restart_wal`].
     pub(crate) fn reserve(&self, writer: &Connection) -> Result<()> {
-        if self.has_room() { Ok(()) } else { self.start_anew(writer) }
+        if self.has_room() { Ok(()) } else { self.restart_wal(writer) }
     }
 
     /// Whether an eighth of the limit is free.
@@ -228,7 +228,7 @@ impl Checkpoints {
 
     fn no_room(&self) -> Error {
         let message = format!(
-            "the WAL holds {} of at most {} bytes and a reader keeps it from starting anew; end \
+            "the WAL holds {} of at most {} bytes and a reader keeps it from restarting; end \
              long reads, or raise the option wal_limit_bytes",
             self.wal_bytes(),
             self.limit
@@ -238,7 +238,7 @@ impl Checkpoints {
 }
 
 impl Room for Checkpoints {
-    fn start_anew(&self, writer: &Connection) -> Result<()> {
+    fn restart_wal(&self, writer: &Connection) -> Result<()> {
         self.recorder.wal_stalls.add(1);
         let start = self.clock.now();
         let holders = &self.holders;

@@ -9,7 +9,7 @@ use crate::completion::Completion;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::member::{Body, Job, Once, Repeatable};
+use crate::member::{Body, Once, Repeatable, Submission};
 use crate::options::Options;
 use crate::read::{Answer, Read};
 use crate::stats::Stats;
@@ -124,7 +124,7 @@ impl Database {
     ///
     /// # Errors
     /// See [`Write::wait`]; and `Overloaded` when it and the transactions of its commit changed
-    /// more than was left of the WAL. Nothing of it is done, and the WAL has started anew:
+    /// more than was left of the WAL. Nothing of it is done, and the WAL has restarted:
     /// a new closure that does the same probably fits. (One given to `write` is run again instead.)
     pub fn write_once<T, E, F>(&self, body: F) -> Write<T, E>
     where
@@ -150,7 +150,7 @@ impl Database {
         writes.check_room()?;
         let caller = Completion::new();
         let body = Repeatable(body);
-        let member = Box::new(Job::new(body, writes.principal(), Arc::clone(&caller)));
+        let member = Box::new(Submission::new(body, writes.principal(), Arc::clone(&caller)));
         writes.try_push(member)?;
         Ok(Write::in_queue(caller, writes))
     }
@@ -163,7 +163,7 @@ impl Database {
     {
         let caller = Completion::new();
         let writes = &self.handle.writes;
-        let member = Box::new(Job::new(body, writes.principal(), Arc::clone(&caller)));
+        let member = Box::new(Submission::new(body, writes.principal(), Arc::clone(&caller)));
         Write::submit(member, caller, writes)
     }
 

@@ -41,7 +41,7 @@ use crate::read::ReadSide;
 use crate::read_threads::{ReadThreads, Work};
 use crate::readers::{OpenReader, Reader, Readers};
 use crate::stats::{Recorder, Stats};
-use crate::sync::{Committed, Handover, Syncer};
+use crate::sync::{CommittedBatch, Handover, Syncer};
 use crate::threads::spawn;
 use crate::transaction::{Limits, Pool, PoolOpener, Transactions};
 use crate::wal::WalFile;
@@ -595,14 +595,14 @@ impl WriteLoop {
             self.poison(format!("{reason}{files}"));
         }
         let is_last = batch.inbox.is_empty() && self.queue.is_empty();
-        self.hand_over(Committed { number, members }, is_last);
+        self.hand_over(CommittedBatch { number, members }, is_last);
         self.checkpoints.note_growth();
         if self.checkpoints.is_finish_wanted() {
             self.finish_checkpoint(writer);
         }
     }
 
-    fn hand_over(&self, batch: Committed, is_last: bool) {
+    fn hand_over(&self, batch: CommittedBatch, is_last: bool) {
         let is_alone = batch.members.len() == 1 && is_last;
         let left = if is_alone { self.syncer.sync_now(batch) } else { Err(batch) };
         if let Err(batch) = left {

@@ -1,4 +1,4 @@
-//! Owns who can keep the WAL from starting anew: everybody with connections that have snapshots.
+//! Owns who can keep the WAL from restarting: everybody with connections that have snapshots.
 //!
 //! A checkpoint asks them all to give up what nobody uses, and ends what is used for too long. A
 //! new kind of holder implements [`SnapshotHolder`], and is named where the engine is put together.
@@ -69,7 +69,7 @@ impl SnapshotHolders {
 
     /// Revokes snapshots that were taken before `moment`, of reads and statements that have been
     /// going on for longer than `age`: when the WAL has been copied whole since then, they alone
-    /// keep it from starting anew. Later snapshots read the database file.
+    /// keep it from restarting. Later snapshots read the database file.
     pub(crate) fn revoke_taken_before(&self, moment: Duration, age: Duration) {
         self.revoke(age, |watch, began_by| watch.revoke_taken_before(moment, began_by));
     }

@@ -79,7 +79,7 @@ impl<T, E, F: FnOnce(&Tx<'_>) -> Result<T, E> + Send> Body<T, E> for Once<F> {
 }
 
 /// A closure, its outcome and its caller.
-pub(crate) struct Job<B, T, E> {
+pub(crate) struct Submission<B, T, E> {
     /// Taken out by the drop.
     body: Option<B>,
     outcome: Option<Outcome<T, E>>,
@@ -89,13 +89,13 @@ pub(crate) struct Job<B, T, E> {
     caller: Arc<Completion<T, E>>,
 }
 
-impl<B, T, E> Job<B, T, E> {
+impl<B, T, E> Submission<B, T, E> {
     pub(crate) fn new(
         body: B,
         principal: Principal,
         caller: Arc<Completion<T, E>>,
-    ) -> Job<B, T, E> {
-        Job {
+    ) -> Submission<B, T, E> {
+        Submission {
             body: Some(body),
             outcome: None,
             answered: false,
@@ -106,7 +106,7 @@ impl<B, T, E> Job<B, T, E> {
     }
 
     /// With a time limit of its own.
-    pub(crate) fn within(mut self, limit: Duration) -> Job<B, T, E> {
+    pub(crate) fn within(mut self, limit: Duration) -> Submission<B, T, E> {
         self.time_limit = Some(limit);
         self
     }
@@ -118,7 +118,7 @@ impl<B, T, E> Job<B, T, E> {
     }
 }
 
-impl<B, T, E> Member for Job<B, T, E>
+impl<B, T, E> Member for Submission<B, T, E>
 where
     B: Body<T, E>,
     T: Send,
@@ -165,7 +165,7 @@ where
     }
 }
 
-impl<B, T, E> Drop for Job<B, T, E> {
+impl<B, T, E> Drop for Submission<B, T, E> {
     fn drop(&mut self) {
         drop_quietly(self.body.take());
         let outcome = self.outcome.take();

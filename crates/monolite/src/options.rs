@@ -211,7 +211,7 @@ impl Options {
     }
 
     /// Longest time a read, or a statement of an interactive transaction, may take: 1 ms to 24 h.
-    /// Default: 60 s. A long read keeps the WAL from starting anew; when the WAL nears its limit
+    /// Default: 60 s. A long read keeps the WAL from restarting; when the WAL nears its limit
     /// the read is ended earlier. The time of its closure counts; that is looked at every eighth of
     /// the limit (5 to 500 ms). A closure that goes on beyond it holds up nobody else.
     #[must_use]

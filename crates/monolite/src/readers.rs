@@ -55,13 +55,13 @@ pub(crate) struct Reader {
 struct Seat {
     /// `None` before a spare one is used, and once the pool is closed.
     reader: Option<Reader>,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<KeptSnapshot>,
     last_sql: RefCell<String>,
 }
 
 /// The read transaction that is open on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Snapshot {
+struct KeptSnapshot {
     /// Batches that it is known to contain.
     committed: u64,
     /// [`Readers::renewals`] when it was taken.
@@ -314,7 +314,7 @@ impl Seat {
         now: Duration,
     ) -> Result<()> {
         let renewals = readers.renewals.load(Ordering::Acquire);
-        let current = Snapshot { committed: readers.progress.committed(), renewals };
+        let current = KeptSnapshot { committed: readers.progress.committed(), renewals };
         let is_latest =
             self.snapshot == Some(current) && readers.progress.exposed() <= current.committed;
         if readers.keep_snapshots && is_latest {
@@ -426,7 +426,7 @@ fn none_free(ordinary: usize, limit: Duration) -> Error {
 
 fn revoked(age: Duration) -> Error {
     let message = format!(
-        "the read was ended after {age:.1?}: its snapshot kept the WAL from starting anew near its \
+        "the read was ended after {age:.1?}: its snapshot kept the WAL from restarting near its \
          limit; read in smaller pieces or raise the option wal_limit_bytes"
     );
     Error::new(ErrorKind::Timeout, message)

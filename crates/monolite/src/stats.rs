@@ -44,7 +44,7 @@ pub struct Stats {
     pub reads: u64,
     /// Reads that used the snapshot of the read before, because nothing was committed in between.
     pub reads_on_kept_snapshot: u64,
-    /// Readers whose snapshot was ended because it kept the WAL from starting anew.
+    /// Readers whose snapshot was ended because it kept the WAL from restarting.
     pub revoked_readers: u64,
     /// Write transactions waiting in the queue now.
     pub queue_depth: u64,
@@ -63,7 +63,7 @@ pub struct Stats {
     pub is_tracking_pages: bool,
     /// Checkpoint passes in the background.
     pub checkpoint_passes: u64,
-    /// Checkpoints that were completed, after which the WAL starts anew.
+    /// Checkpoints that were completed, after which the WAL restarts.
     pub checkpoints_completed: u64,
     /// Times writes had to wait because the WAL was at its limit.
     pub wal_stalls: u64,

@@ -38,14 +38,14 @@ use crate::write_queue::WriteQueue;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A batch that is committed and not yet answered.
-pub(crate) struct Committed {
+pub(crate) struct CommittedBatch {
     pub(crate) number: u64,
     pub(crate) members: Vec<Entry>,
 }
 
 #[derive(Default)]
 struct State {
-    batches: VecDeque<Committed>,
+    batches: VecDeque<CommittedBatch>,
     closed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Handover {
     }
 
     /// Leaves a batch; waits first while too many are unanswered.
-    pub(crate) fn push(&self, batch: Committed) {
+    pub(crate) fn push(&self, batch: CommittedBatch) {
         let mut state = self.state();
         while self.unanswered() >= self.capacity {
             state = self.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Handover {
         self.arrived.notify_one();
     }
 
-    fn take_all(&self) -> Option<VecDeque<Committed>> {
+    fn take_all(&self) -> Option<VecDeque<CommittedBatch>> {
         let mut state = self.state();
         while state.batches.is_empty() {
             if state.closed {
@@ -143,7 +143,7 @@ impl Syncer {
 
     /// Syncs and answers `batch` on the calling thread, the writer's, if every batch before it has
     /// been answered; gives it back otherwise.
-    pub(crate) fn sync_now(&self, batch: Committed) -> Result<(), Committed> {
+    pub(crate) fn sync_now(&self, batch: CommittedBatch) -> Result<(), CommittedBatch> {
         if self.handover.unanswered() > 0 {
             return Err(batch);
         }
@@ -189,7 +189,7 @@ impl Syncer {
         self.wal.check()
     }
 
-    fn answer(&self, batch: Committed, is_durable: bool) {
+    fn answer(&self, batch: CommittedBatch, is_durable: bool) {
         for mut entry in batch.members {
             if !is_durable && let Err(error) = self.progress.check_poison() {
                 entry.overrule(error);

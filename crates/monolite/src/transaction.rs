@@ -32,7 +32,7 @@ use crate::inside::Place;
 use crate::work::Work;
 use crate::write::Write;
 use keys::Key;
-use steps::{Action, More, Reader, Request};
+use steps::{Action, More, Request, RowReader};
 
 pub use keys::Committed;
 pub(crate) use limits::Limits;
@@ -264,7 +264,7 @@ impl Transaction {
         finish: impl FnOnce(i64, R) -> Result<T> + Send + 'static,
     ) -> Execution<'_, T>
     where
-        R: Reader + Send + 'static,
+        R: RowReader + Send + 'static,
         T: Send + 'static,
     {
         let body = move |open: &Open| {
@@ -300,7 +300,7 @@ fn no_rows() -> Error {
 /// Expects no rows.
 struct NoRows;
 
-impl Reader for NoRows {
+impl RowReader for NoRows {
     fn row(&mut self, _: &Row<'_>) -> Result<More> {
         Ok(More::Wanted)
     }
@@ -313,7 +313,7 @@ struct FirstRow<T, F> {
     only: bool,
 }
 
-impl<T, F: FnOnce(&Row<'_>) -> rusqlite::Result<T>> Reader for FirstRow<T, F> {
+impl<T, F: FnOnce(&Row<'_>) -> rusqlite::Result<T>> RowReader for FirstRow<T, F> {
     fn row(&mut self, row: &Row<'_>) -> Result<More> {
         let Some(map) = self.map.take() else {
             return Err(rusqlite::Error::QueryReturnedMoreThanOneRow.into());
@@ -328,7 +328,7 @@ struct AllRows<T, F> {
     values: Vec<T>,
 }
 
-impl<T, F: FnMut(&Row<'_>) -> rusqlite::Result<T>> Reader for AllRows<T, F> {
+impl<T, F: FnMut(&Row<'_>) -> rusqlite::Result<T>> RowReader for AllRows<T, F> {
     fn row(&mut self, row: &Row<'_>) -> Result<More> {
         self.values.push((self.map)(row)?);
         Ok(More::Wanted)

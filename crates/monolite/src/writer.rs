@@ -21,7 +21,7 @@
 //! 7. A closure that may run **once only** gets its savepoint, and the batch is committed right
 //!    after it, so that no later neighbour can undo it.
 //! 8. `COMMIT` without a sync. Should it fail, the batch is rolled back and run one by one.
-//! 9. A commit for which the **WAL had too little room left** is rolled back, the WAL starts anew
+//! 9. A commit for which the **WAL had too little room left** is rolled back, the WAL restarts
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
 //!    a transaction that an empty WAL cannot hold is `Invalid`. A closure that runs once cannot run
 //!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL.
@@ -137,10 +137,10 @@ pub(crate) trait Room {
     /// # Errors
     /// `Overloaded` when readers prevent it for too long, even after their snapshots were revoked;
     /// those of a checkpoint, of which a failed sync poisons the database.
-    fn start_anew(&self, writer: &Connection) -> Result<()>;
+    fn restart_wal(&self, writer: &Connection) -> Result<()>;
 }
 
-/// Runs of one member for which the WAL may start anew. The second finds it empty, unless another
+/// Runs of one member for which the WAL may restart. The second finds it empty, unless another
 /// process wrote to it in between.
 const MAX_RUNS_ALONE: u32 = 3;
 
@@ -547,7 +547,7 @@ impl Writer {
                 Uncommitted::Failed(error) => error.of_commit(),
             });
         }
-        if lacks_room && let Err(error) = self.make_room(|writer| room.start_anew(writer)) {
+        if lacks_room && let Err(error) = self.make_room(|writer| room.restart_wal(writer)) {
             refuse(&mut done, &error);
             return done;
         }
@@ -634,7 +634,7 @@ impl Writer {
             self.abandon();
             match committed {
                 Err(Uncommitted::Full(LimitHit::NoRoomLeft)) => {
-                    self.make_room(|writer| room.start_anew(writer))?;
+                    self.make_room(|writer| room.restart_wal(writer))?;
                     continue;
                 }
                 Err(Uncommitted::Full(_)) => entry.overrule(self.too_large()),

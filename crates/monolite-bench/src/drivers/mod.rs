@@ -134,7 +134,7 @@ pub struct Round {
     pub latencies: Latencies,
     /// WAL at its largest, warm-up included.
     pub wal_bytes_max: u64,
-    /// Times that a checkpoint was completed and the WAL began anew, warm-up included.
+    /// Times that a checkpoint was completed and the WAL restarted, warm-up included.
     pub checkpoints: u64,
     /// What else is to be known of the round.
     pub note: Option<String>,

@@ -156,7 +156,7 @@ pub struct Measurement {
     pub retries: u64,
     /// WAL at its largest, where there is one to look at.
     pub wal_bytes_max: u64,
-    /// Checkpoints in all rounds after which the WAL began anew, where they can be counted.
+    /// Checkpoints in all rounds after which the WAL restarted, where they can be counted.
     pub checkpoints: u64,
     /// How transactions got in each other's way otherwise, in all rounds.
     #[serde(default, skip_serializing_if = "Contention::is_none")]

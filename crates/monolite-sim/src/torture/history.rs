@@ -256,7 +256,7 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
     };
     let durability = if rng.u8(..6) == 0 { Durability::Buffered } else { Durability::Synced };
     let sharing = if rng.u8(..6) == 0 { Sharing::Shared } else { Sharing::Exclusive };
-    // The smallest WAL there may be, so that it starts anew while clients are at work.
+    // The smallest WAL there may be, so that it restarts while clients are at work.
     let options = Options::new()
         .queue_capacity(queue)
         .max_batch(max_batch)

@@ -89,7 +89,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let rate = outcome.attempted as f64 / start.elapsed().as_secs_f64();
     outcome.notes.push(format!("{rate:.0} images a second"));
     outcome.notes.push(format!("about {crashes_in_recovery} of them crashed again in recovery"));
-    outcome.notes.push(format!("the WAL started anew {wal_starts} times"));
+    outcome.notes.push(format!("the WAL restarted {wal_starts} times"));
     controls(setting, &mut outcome, directory.path())?;
     Ok(outcome)
 }

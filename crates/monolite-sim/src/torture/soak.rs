@@ -42,7 +42,7 @@ const SAYS: &str = "SAYS";
 const SHARING: &str = "SHARING";
 const LIVES: &str = "LIVES";
 
-/// Small, so that the WAL starts anew many times a minute.
+/// Small, so that the WAL restarts many times a minute.
 const WAL_LIMIT_BYTES: u64 = 32 << 20;
 
 /// More than the caches, the queue and the work of a child can need.

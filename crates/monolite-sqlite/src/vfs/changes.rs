@@ -26,7 +26,7 @@
 //!
 //! # Not here
 //! - Writes of other processes: the record is of use only where there are none.
-//! - Checkpoints and starting the WAL anew move pages and change none. `VACUUM` writes frames.
+//! - Checkpoints and restarting the WAL move pages and change none. `VACUUM` writes frames.
 //! - A commit that was reported as failed although its frames are in the file (see `Gather`) is
 //!   undone for this process; only a recovery after its end could find it.
 //! - Overlays: their file takes no lock of the files below, and writes none.

@@ -9,9 +9,9 @@ use super::recent::RecentFrames;
 /// Why the limit refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitHit {
-    /// Earlier commits had left too little room: the transaction may fit when the WAL starts anew.
+    /// Earlier commits had left too little room: the transaction may fit when the WAL restarts.
     NoRoomLeft,
-    /// The WAL had started anew with this transaction, which is larger than the limit.
+    /// The WAL had restarted with this transaction, which is larger than the limit.
     TooLarge,
 }
 

@@ -67,8 +67,8 @@ pub struct Gather<F> {
     held_at: u64,
     /// The end of everything this transaction has written: below it, nothing new is gathered.
     append_point: u64,
-    /// Whether the WAL started anew with this transaction.
-    starts_anew: bool,
+    /// Whether the WAL restarted with this transaction.
+    restarts: bool,
     /// The count of write lock releases under which the three above are valid.
     releases: Option<u64>,
     /// From the WAL header, or else the first frame seen. Fixed for as long as a WAL file is open.
@@ -103,7 +103,7 @@ impl<F: File> Gather<F> {
             held: Vec::new(),
             held_at: 0,
             append_point: 0,
-            starts_anew: false,
+            restarts: false,
             releases: None,
             page_bytes: None,
             commit_page_at: None,
@@ -137,7 +137,7 @@ impl<F: File> Gather<F> {
             }
             self.held.clear();
             self.append_point = 0;
-            self.starts_anew = false;
+            self.restarts = false;
             self.commit_page_at = None;
             self.changed.clear();
         }
@@ -192,7 +192,7 @@ impl<F: File> Gather<F> {
         self.write_through(lower, data, 0)?;
         self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
         self.append_point = WAL_HEADER_BYTES;
-        self.starts_anew = self.releases.is_some();
+        self.restarts = self.releases.is_some();
         self.control.note_commit_end(WAL_HEADER_BYTES);
         Ok(())
     }
@@ -242,7 +242,7 @@ impl<F: File> Gather<F> {
             return self.write_wal_header(lower, data);
         }
         if at + data.len() as u64 > self.control.limit_bytes() {
-            let hit = if self.starts_anew { LimitHit::TooLarge } else { LimitHit::NoRoomLeft };
+            let hit = if self.restarts { LimitHit::TooLarge } else { LimitHit::NoRoomLeft };
             self.control.note_limit_hit(hit);
             return Err(IoError::FULL);
         }

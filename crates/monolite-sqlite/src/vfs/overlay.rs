@@ -266,7 +266,7 @@ impl File for Database {
         if region.address.is_null() { Err(IoError::SHM_MAP) } else { Ok(region) }
     }
 
-    /// The locks to recover, to copy frames and to start the WAL anew are refused: with them SQLite
+    /// The locks to recover, to copy frames and to restart the WAL are refused: with them SQLite
     /// would change the live regions.
     fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
         if lock.shared_read_slot().is_some() {

@@ -93,7 +93,7 @@ pub struct Snapshot {
 }
 
 /// What a snapshot shows. Two are equal only if no commit lies between them; when the WAL has
-/// started anew, they are different without one.
+/// restarted, they are different without one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Version(Header);
 

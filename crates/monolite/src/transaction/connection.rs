@@ -257,7 +257,7 @@ impl PooledConnection {
 
 fn revoked(age: Duration) -> Error {
     let message = format!(
-        "the statement was ended after {age:.1?}: its snapshot kept the WAL from starting anew \
+        "the statement was ended after {age:.1?}: its snapshot kept the WAL from restarting \
          near its limit; read in smaller pieces or raise the option wal_limit_bytes"
     );
     Error::new(ErrorKind::Timeout, message)

@@ -40,13 +40,13 @@ use super::keys::{Committed, Key};
 use super::limits::Limits;
 use super::pool::{Cost, Held, Left, Memory, Parked, Pool, Start};
 use super::savepoints::Savepoints;
-use super::steps::{Action, Done, Extent, More, Reader, Request, Steps, perform};
+use super::steps::{Action, Done, Extent, More, Request, RowReader, Steps, perform};
 use super::turn::{self, Turn};
 use crate::clock::Clock;
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::{DatabaseId, Inside, Place};
-use crate::member::{Body, Job, Once, Repeatable};
+use crate::member::{Body, Once, Repeatable, Submission};
 use crate::progress::Progress;
 use crate::read_threads::ReadThreads;
 use crate::stats::Recorder;
@@ -347,7 +347,7 @@ impl Open {
     /// rowid, and the reader back.
     pub(crate) fn execute<R>(&self, mut request: Request, reader: R) -> Result<(i64, R)>
     where
-        R: Reader + Send + 'static,
+        R: RowReader + Send + 'static,
     {
         let mut state = self.take()?;
         let _inside = Inside::enter(self.engine.database, Place::Statement);
@@ -382,7 +382,7 @@ impl Open {
 
     fn dispatch<R>(&self, state: &mut State, request: Request, reader: R) -> Result<(Done, R)>
     where
-        R: Reader + Send + 'static,
+        R: RowReader + Send + 'static,
     {
         if let Some(turn) = &state.turn {
             let most_bytes = self.engine.limits.transaction_max_bytes;
@@ -408,7 +408,7 @@ impl Open {
     /// in the writer, if it changes something and cannot do so there.
     fn run_behind<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
     where
-        R: Reader + Send + 'static,
+        R: RowReader + Send + 'static,
     {
         let held = self.resume(state)?;
         let connection = held.connection();
@@ -558,7 +558,7 @@ impl Open {
         mut reader: R,
     ) -> Result<(Done, R)>
     where
-        R: Reader + Send + 'static,
+        R: RowReader + Send + 'static,
     {
         state.is_in_writer = true;
         let steps = std::mem::take(&mut state.steps);
@@ -587,7 +587,8 @@ impl Open {
         T: Send + 'static,
     {
         let caller = Completion::new();
-        let member = Box::new(Job::new(body, self.engine.writes.principal(), Arc::clone(&caller)));
+        let member =
+            Box::new(Submission::new(body, self.engine.writes.principal(), Arc::clone(&caller)));
         Write::submit(member, caller, &self.engine.writes)
     }
 

@@ -227,7 +227,7 @@ fn without_number(name: &str) -> &str {
 }
 
 /// Reads the rows of a query for the application, as long as it wants more.
-pub(crate) trait Reader {
+pub(crate) trait RowReader {
     /// # Errors
     /// The application's own, such as a column of another type than it expects; no more rows are
     /// read then.
@@ -241,7 +241,7 @@ pub(crate) enum More {
     Enough,
 }
 
-impl<F: FnMut(&Row<'_>) -> Result<More>> Reader for F {
+impl<F: FnMut(&Row<'_>) -> Result<More>> RowReader for F {
     fn row(&mut self, row: &Row<'_>) -> Result<More> {
         self(row)
     }
@@ -260,7 +260,7 @@ pub(crate) fn perform(
     tx: &Tx<'_>,
     request: Request,
     most_bytes: usize,
-    reader: &mut dyn Reader,
+    reader: &mut dyn RowReader,
 ) -> Done {
     let surroundings = Surroundings::now();
     let mut observer = Observer::new(&request.action);

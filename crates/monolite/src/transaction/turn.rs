@@ -21,7 +21,7 @@ use super::keys::Committed;
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
-use crate::member::{Job as Member, Once};
+use crate::member::{Once, Submission};
 use crate::tx::Tx;
 use crate::work::{self, JobQueue};
 use crate::write::Write;
@@ -82,7 +82,8 @@ impl Turn {
         };
         let caller = Completion::new();
         let member = Box::new(
-            Member::new(Once(Some(body)), writes.principal(), Arc::clone(&caller)).within(limit),
+            Submission::new(Once(Some(body)), writes.principal(), Arc::clone(&caller))
+                .within(limit),
         );
         let result = Write::submit(member, caller, writes);
         if !poll_fn(|context| waiting.poll(context)).await.unwrap_for_caller()? {

@@ -18,7 +18,7 @@ use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, Files};
 use crate::in_flight::{Held, InFlight};
-use crate::member::{Job, Once, Repeatable};
+use crate::member::{Once, Repeatable, Submission};
 use crate::options::Options;
 use crate::stats::Recorder;
 use crate::tx::Tx;
@@ -39,14 +39,14 @@ impl HandClock {
     }
 }
 
-/// A WAL that starts anew when it is asked to, or that a reader sits on.
+/// A WAL that restarts when it is asked to, or that a reader sits on.
 #[derive(Default)]
 struct BenchRoom {
     is_blocked: bool,
 }
 
 impl Room for BenchRoom {
-    fn start_anew(&self, writer: &Connection) -> Result<()> {
+    fn restart_wal(&self, writer: &Connection) -> Result<()> {
         if self.is_blocked {
             return Err(no_room_left());
         }
@@ -102,7 +102,7 @@ impl Bench {
         F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let caller = Completion::new();
-        let job = Job::new(Repeatable(body), None, Arc::clone(&caller));
+        let job = Submission::new(Repeatable(body), None, Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }
@@ -113,7 +113,7 @@ impl Bench {
         F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let caller = Completion::new();
-        let job = Job::new(Once(Some(body)), None, Arc::clone(&caller));
+        let job = Submission::new(Once(Some(body)), None, Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }

@@ -137,7 +137,7 @@ fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
         verdict
     })?;
     let checkpoints = machine.db.stats().checkpoints_completed;
-    assert!(checkpoints > 0, "the WAL never started anew under the cuts");
+    assert!(checkpoints > 0, "the WAL never restarted under the cuts");
     Ok(())
 }
 

@@ -189,7 +189,7 @@ fn a_transaction_larger_than_the_wal_fails_alone() {
     assert_eq!(markers::in_file(&path).unwrap(), [1, 3, 4].into());
 }
 
-/// Fills 70 % of the WAL while a reader keeps it from starting anew, then runs `large` beside a
+/// Fills 70 % of the WAL while a reader keeps it from restarting, then runs `large` beside a
 /// small write; the reader is ended. Returns what `large` returned.
 fn in_a_wal_with_little_room<T>(db: &Database, large: impl FnOnce() -> T) -> T {
     let gate = Gate::default();

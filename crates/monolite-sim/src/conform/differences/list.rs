@@ -344,7 +344,7 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "stays the same to the end of the transaction",
         monolite: "may be exchanged between two statements for a newer one, on which every answer \
                    that was given would be given again",
-        why: "a transaction that waits for its client must not keep the WAL from starting anew",
+        why: "a transaction that waits for its client must not keep the WAL from restarting",
         instead: "nothing: what was read is what is true at the commit",
         paths: Paths::Interactive,
         sign: Sign::Observed(Observation::Moved),

@@ -30,7 +30,7 @@ use crate::blocking::block_on_within;
 use crate::storage::{Call, Crash, Disk, Fault, Operation, RealSyncs};
 use crate::torture::survivors::{create, perform, perform_large};
 
-/// The smallest that is allowed, so that the WAL starts anew often.
+/// The smallest that is allowed, so that the WAL restarts often.
 const WAL_LIMIT_BYTES: u64 = 8 << 20;
 
 /// Longer than any closure waits for the examiners.
@@ -86,7 +86,7 @@ pub(super) struct Taken {
 /// What came of it.
 pub(super) struct Lived {
     pub(super) acknowledged: u64,
-    /// How often the WAL was copied whole and started anew.
+    /// How often the WAL was copied whole and restarted.
     pub(super) wal_starts: u64,
     pub(super) complaints: Vec<String>,
 }

@@ -239,7 +239,7 @@ fn grow_wal(rig: &Rig, frames: u32) {
 }
 
 #[test]
-fn a_snapshot_stays_while_the_wal_grows_is_copied_and_starts_anew() {
+fn a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts() {
     let rig = Rig::new();
     let overlay = rig.overlay();
     for round in 0..3 {
@@ -269,7 +269,7 @@ fn a_snapshot_stays_while_the_wal_grows_is_copied_and_starts_anew() {
         assert!(!rig.checkpoint(CheckpointMode::Restart).blocked, "the overlay is not");
         rig.write("UPDATE account SET balance = balance + 0");
         let snapshot = renew(&guard);
-        assert!(snapshot.header.last_frame() < 100, "the WAL has started anew");
+        assert!(snapshot.header.last_frame() < 100, "the WAL has restarted");
         overlay.begin_on(&snapshot).unwrap();
         assert_eq!(balance(&overlay, 2), Some(1002));
         overlay.rollback().unwrap();
@@ -300,7 +300,7 @@ fn a_guard_that_ignores_the_wal_has_overlays_that_ignore_it() {
     assert!(!snapshot.uses_wal() && snapshot.header.last_frame() > 0);
     overlay.begin_on(&snapshot).unwrap();
     run(&overlay, "UPDATE account SET balance = 1 WHERE id = 1").unwrap();
-    // The writer starts the WAL anew over the frames that the snapshot has no need of.
+    // The writer restarts the WAL over the frames that the snapshot has no need of.
     rig.write("UPDATE account SET balance = 9; INSERT INTO parent VALUES (3, 'three')");
     grow_wal(&rig, 500);
     assert_eq!((balance(&overlay, 1), balance(&overlay, 2)), (Some(1), Some(200)));
@@ -515,10 +515,10 @@ fn notices(test: fn(), rule: Rule) -> bool {
 fn each_broken_rule_is_noticed() {
     for (rule, test) in [
         (Rule::BothHeaders, the_self_test_passes_with_and_without_frames as fn()),
-        (Rule::SnapshotHeader, a_snapshot_stays_while_the_wal_grows_is_copied_and_starts_anew),
-        (Rule::NothingCopied, a_snapshot_stays_while_the_wal_grows_is_copied_and_starts_anew),
+        (Rule::SnapshotHeader, a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts),
+        (Rule::NothingCopied, a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts),
         (Rule::IgnoreWalOnFirstSlot, a_guard_that_ignores_the_wal_has_overlays_that_ignore_it),
-        (Rule::Generations, a_snapshot_stays_while_the_wal_grows_is_copied_and_starts_anew),
+        (Rule::Generations, a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts),
         (Rule::NewFrames, an_overlay_sees_its_own_writes_and_nobody_else_does),
         (Rule::Fence, an_overlay_writes_nothing_even_when_told_to),
         (Rule::Pin, what_the_guard_no_longer_pins_is_refused),

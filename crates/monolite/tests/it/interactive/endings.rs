@@ -143,7 +143,7 @@ fn closing_the_database_ends_what_is_open() {
 }
 
 #[test]
-fn an_open_transaction_does_not_keep_the_wal_from_starting_anew() {
+fn an_open_transaction_does_not_keep_the_wal_from_restarting() {
     let limit = 8 << 20;
     let (_directory, db) = accounts(Options::new().wal_limit_bytes(limit));
     db.write(|tx| tx.execute_batch("CREATE TABLE bulk(x)")).wait().unwrap();

@@ -153,7 +153,7 @@ fn an_independent_change_stays_on_the_snapshot_of_the_first() {
 }
 
 #[test]
-fn a_resting_transaction_does_not_keep_the_wal_from_starting_anew() {
+fn a_resting_transaction_does_not_keep_the_wal_from_restarting() {
     let options = Options::new().transaction_connections(1).wal_limit_bytes(8 << 20);
     let (_directory, db) = accounts(options);
     let _idle = db.transaction().unwrap();

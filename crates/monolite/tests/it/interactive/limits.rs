@@ -83,7 +83,7 @@ fn options_out_of_range_are_refused_by_name() {
     refused(Options::new().exclusive_time_limit(std::time::Duration::ZERO), "exclusive_time_limit");
 }
 
-/// The writer waited inside of SQLite, for five seconds each time the WAL was to start anew, until
+/// The writer waited inside of SQLite, for five seconds each time the WAL was to restart, until
 /// a resting transaction would let go of its snapshot.
 #[test]
 fn a_resting_transaction_of_a_shared_database_holds_no_writer_up() {

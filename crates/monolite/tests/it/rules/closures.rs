@@ -196,7 +196,7 @@ fn a_write_statement_forgotten_half_way_harms_nobody() {
 }
 
 #[test]
-fn a_query_forgotten_half_way_in_a_write_lets_the_wal_start_anew() {
+fn a_query_forgotten_half_way_in_a_write_lets_the_wal_restart() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::new().wal_limit_bytes(8 << 20);
     let db = options.open(directory.path().join("db")).unwrap();

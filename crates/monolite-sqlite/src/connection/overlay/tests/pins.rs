@@ -1,4 +1,4 @@
-//! Guards that are revoked at any moment, while the WAL starts anew over what they pinned: an
+//! Guards that are revoked at any moment, while the WAL restarts over what they pinned: an
 //! overlay shows their snapshot or fails.
 
 use std::sync::Mutex;

@@ -4,7 +4,7 @@
 //!
 //! # Algorithm
 //! Some snapshots are each pinned by two readers, of which one keeps pages. While the writer
-//! commits random batches, and checkpoints and starts the WAL anew where it can, an overlay that
+//! commits random batches, and checkpoints and restarts the WAL where it can, an overlay that
 //! keeps pages goes from one snapshot to another, newer or older, and every query is compared with
 //! the reader that keeps none. Now and then the overlay changes something of its own, and rolls it
 //! back.
@@ -53,7 +53,7 @@ fn compare(seed: u64, steps: u64, compared: &mut Compared) -> Result<(), String>
     let mut last = 0;
     for step in 0..steps {
         if run.random.below(20) == 0 {
-            // So that the WAL can start anew.
+            // So that the WAL can restart.
             pinned.iter().for_each(Pinned::release);
             run.foreign_commits();
             pinned.iter().for_each(Pinned::renew);

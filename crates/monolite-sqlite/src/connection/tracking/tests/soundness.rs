@@ -7,7 +7,7 @@
 //! 2. Each step reads with a few random queries on one snapshot of a reader, as a transaction
 //!    would; or on an overlay, where it changes something, too, and reads again. Between the steps
 //!    of the transaction and after it the writer commits random batches, with checkpoints and a WAL
-//!    that starts anew between those, and then begins one more batch.
+//!    that restarts between those, and then begins one more batch.
 //! 3. In that batch the pages that were read are checked. If none has changed, the transaction is
 //!    run by the writer and must read the same rows.
 //! 4. Some batches are committed and copied into the file. Every page of the file as it was that
