@@ -1,4 +1,4 @@
-//! Owns what other threads may see of a connection's snapshot, and the end that they can put to it.
+//! Owns what other threads may see of a connection's snapshot, and how they can end it.
 //!
 //! # Algorithm
 //! The use of the snapshot that is under way is one atomic word: when it began, and whether it is

@@ -1,5 +1,5 @@
 //! Owns work that runs on the caller's thread when it is waited for, and on a reader thread when it
-//! is awaited; and the end that its caller puts to it by going away.
+//! is awaited; and how it ends when its caller goes away.
 //!
 //! # Algorithm
 //! Awaited work is a [`Job`] in a queue. Its caller has a [`Cancel`] in common with it. While the

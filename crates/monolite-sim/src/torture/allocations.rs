@@ -73,7 +73,7 @@ pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
             noticed += one(setting, outcome, scenario, mode)?;
         }
     }
-    let how = format!("{noticed} transactions were refused for want of memory");
+    let how = format!("{noticed} transactions were refused because memory was short");
     outcome.control("allocations fail and somebody notices", noticed > 0, how);
     Ok(())
 }

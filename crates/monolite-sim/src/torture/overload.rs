@@ -102,7 +102,7 @@ pub(super) fn run(setting: &Setting<'_>, seconds: u64) -> Result<Outcome> {
     let kills = cgroup.as_ref().map_or(0, |it| it.0.kills());
     let Some(figures) = figures else {
         if !setting.watch.is_stopped() {
-            let how = if kills > 0 { "was killed for want of memory" } else { "ended early" };
+            let how = if kills > 0 { "was killed as memory ran out" } else { "ended early" };
             outcome.anomalies += 1;
             finding(setting, seconds, &mut outcome, format!("the loaded process {how}"))?;
         }

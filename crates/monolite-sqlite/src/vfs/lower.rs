@@ -70,7 +70,7 @@ fn check(code: c_int) -> Result {
     }
 }
 
-/// Whether the last call of the system failed for want of room that a limit has taken: of the size
+/// Whether the last call of the system failed because a limit left no room: of the size
 /// of files, or of a user's share of the disk. SQLite calls these I/O errors.
 fn no_room() -> bool {
     let error = io::Error::last_os_error();

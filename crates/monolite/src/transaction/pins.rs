@@ -2,15 +2,15 @@
 //! and shared by all transactions that can use it.
 //!
 //! # Algorithm
-//! The latest pin is kept, and given to everybody whom it suits; otherwise a new one is taken. A
-//! transaction's first statement has to see all that was committed before. A later one may see an
-//! older state, as if the transaction had kept its snapshot, which is why no pin is older than one
-//! that was handed out before it. So a snapshot is taken once for each commit at most, and not for
-//! each statement, and overlays that go on with the snapshot they had find their page cache as they
-//! left it.
-//! A pin ends with the last transaction that uses it, once it is not the latest any more. A
-//! transaction that rests between two statements may keep one ([`Kept`]) until it is taken away:
-//! for its age, for a checkpoint, or because too many others are kept, each by a connection.
+//! The latest pin is kept, and given to everybody for whom it is new enough; otherwise a new one is
+//! taken. A transaction's first statement has to see all that was committed before. A later one may
+//! see an older state, as if the transaction had kept its snapshot, which is why no pin is older
+//! than one that was handed out before it. So a snapshot is taken once for each commit at most, and
+//! not for each statement, and overlays that go on with the snapshot they had find their page cache
+//! as they left it. A pin ends with the last transaction that uses it, once it is not the latest
+//! any more. A transaction that rests between two statements may keep one ([`Kept`]) until it is
+//! taken away: for its age, for a checkpoint, or because too many others are kept, each by a
+//! connection.
 //!
 //! # Threads and locks
 //! `latest` is held while a snapshot is taken, some microseconds: whoever else needs one waits for

@@ -111,7 +111,7 @@ impl Cgroup {
         self.figure("memory.stat", name)
     }
 
-    /// How many of its processes the kernel killed for want of memory.
+    /// How many of its processes the kernel killed as memory ran out.
     pub(super) fn kills(&self) -> u64 {
         let file = match self.version {
             Version::One => "memory.oom_control",
