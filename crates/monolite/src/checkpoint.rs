@@ -34,7 +34,7 @@ use std::time::Duration;
 use monolite_sqlite::vfs::{WalControl, sync_database};
 use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holders::{Pinned, SnapshotHolders};
 use crate::options::Options;
@@ -200,7 +200,7 @@ impl Checkpoints {
             if pinned.is_some_and(|pinned| pinned.oldest > SHORT) {
                 break;
             }
-            std::thread::sleep(READER_POLL);
+            clock::rest(READER_POLL);
             done = writer.checkpoint(CheckpointMode::Restart)?;
         }
         Ok(done)
@@ -259,7 +259,7 @@ impl Room for Checkpoints {
             if now - start > self.patience {
                 return Err(self.no_room());
             }
-            std::thread::sleep(Duration::from_millis(1));
+            clock::rest(Duration::from_millis(1));
         }
     }
 }
@@ -337,6 +337,6 @@ impl Checkpointer {
         } else if bytes >= limit / 2 && oldest >= GRACE {
             holders.revoke_outdated(GRACE);
         }
-        std::thread::sleep(RETRY);
+        clock::rest(RETRY);
     }
 }

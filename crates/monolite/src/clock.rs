@@ -1,8 +1,14 @@
-//! Owns the engine's sense of time, so that a simulator can bring its own.
+//! Owns the engine's sense of time: the [`Clock`], so that a simulator can bring its own, and the
+//! one place where a thread looks at real time or rests in it.
+//!
+//! Limits on work are the clock's. Real time is for threads that wait for one another: a clock that
+//! is moved by hand moves while they sleep. Clippy refuses `Instant::now` and `thread::sleep`
+//! everywhere else in this crate.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Where the engine's time comes from.
@@ -17,13 +23,52 @@ pub struct SystemClock(Instant);
 
 impl Default for SystemClock {
     fn default() -> SystemClock {
-        SystemClock(Instant::now())
+        SystemClock(real_now())
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Duration {
-        self.0.elapsed()
+        real_now() - self.0
+    }
+}
+
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "this is the place"))]
+fn real_now() -> Instant {
+    Instant::now()
+}
+
+/// Lets the calling thread rest.
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "this is the place"))]
+pub(crate) fn rest(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Real time since a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Stopwatch {
+        Stopwatch(real_now())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        real_now() - self.0
+    }
+}
+
+/// The real time that somebody is still ready to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience(Instant);
+
+impl Patience {
+    pub(crate) fn of(time: Duration) -> Patience {
+        Patience(real_now() + time)
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        self.0.saturating_duration_since(real_now())
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::clock;
 use crate::error::Error;
 
 /// Drops under way at the same time.
@@ -94,7 +95,7 @@ fn serve() {
         if state.call == Call::Called {
             state.call = Call::Gathers;
             drop(state);
-            thread::sleep(GATHERING);
+            clock::rest(GATHERING);
             state = self::state();
             state.call = Call::None;
         }

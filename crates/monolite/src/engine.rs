@@ -22,12 +22,13 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
 
 use crate::checkpoint::{Checkpointer, Checkpoints};
+use crate::clock::Stopwatch;
 use crate::entry::Entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Files, Opened};
@@ -299,14 +300,14 @@ impl Engine {
 
     fn wait_for_end(&self) -> Result<()> {
         let mut stage = self.life.stage();
-        let mut last_free = Instant::now();
+        let mut stuck = Stopwatch::start();
         loop {
             if let Stage::Closed(result) = &*stage {
                 return result.as_ref().map_err(Error::repeated).copied();
             }
             if !self.parts.watchdog.is_stuck() {
-                last_free = Instant::now();
-            } else if last_free.elapsed() > LAST_PATIENCE {
+                stuck = Stopwatch::start();
+            } else if stuck.elapsed() > LAST_PATIENCE {
                 return Err(closing_is_stuck());
             }
             let waited = self.life.closed.wait_timeout(stage, LOOK);

@@ -16,8 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::vfs::{
@@ -33,7 +32,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use crate::clock::Deadline;
+use crate::clock::{self, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::identity::{canonical, check_wal, io_error};
@@ -352,14 +351,14 @@ impl Opener {
     }
 
     fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {
-        let give_up = Instant::now() + patience;
+        let patience = Patience::of(patience);
         loop {
             match self.try_writer(hold) {
                 Err(error) if error.kind() == ErrorKind::Overloaded => {
-                    if Instant::now() >= give_up {
+                    if patience.left().is_zero() {
                         return Err(self.held(hold, &error));
                     }
-                    thread::sleep(RETRY);
+                    clock::rest(RETRY);
                 }
                 result => return result.map_err(|error| self.name(error)),
             }

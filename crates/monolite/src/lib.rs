@@ -40,6 +40,7 @@
 //! isolated stands in the header of `writer.rs`.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "time comes from `clock`"))]
 
 // In the order in which a reader may want them: the API, a transaction's way down, what is below.
 mod database;

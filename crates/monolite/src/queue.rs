@@ -27,8 +27,9 @@ pub(crate) mod lanes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::Stopwatch;
 use lanes::{Lanes, Queued, Spent, Ticket};
 
 /// How long the consumer spins at most: a sleep and its wake-up, 30 to 40 µs each, on the machines
@@ -204,7 +205,7 @@ impl<T: Queued> Queue<T> {
                 continue;
             }
             state.consumer_sleeps += 1;
-            let start = Instant::now();
+            let start = Stopwatch::start();
             let (woken, timed_out) = self.sleep(state, patience);
             state = woken;
             state.consumer_sleeps -= 1;
@@ -243,7 +244,7 @@ impl<T: Queued> Queue<T> {
     fn spin<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> (MutexGuard<'a, State<T>>, bool) {
         let before = self.events.load(Ordering::Acquire);
         drop(state);
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let saw_something = loop {
             if self.events.load(Ordering::Acquire) != before {
                 break true;
@@ -316,7 +317,7 @@ fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
         // Around the moment at which a spin ends.
         let pause =
             SPIN - Duration::from_micros(8) + Duration::from_nanos(u64::from(item % 16_000));
-        let start = Instant::now();
+        let start = Stopwatch::start();
         while start.elapsed() < pause {}
         assert!(queue.push(item).is_ok());
         let answer = was_taken.recv_timeout(Duration::from_secs(20));
@@ -362,7 +363,7 @@ fn consumers_that_sleep_are_all_found_by_items_that_wait_for_each_other() {
         for round in 0..300 {
             if round % 3 == 0 {
                 // Long enough for all to be asleep.
-                std::thread::sleep(SPIN * 4);
+                crate::clock::rest(SPIN * 4);
             }
             let mut ends = Vec::new();
             for _ in 0..CONSUMERS {

@@ -185,20 +185,19 @@ fn not_served(work: Work, patience: Duration) -> Error {
 mod tests {
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Instant;
 
     use super::*;
-    use crate::clock::SystemClock;
+    use crate::clock::{self, Stopwatch, SystemClock};
     use crate::work::Job;
 
-    struct Task<F>(F, Instant, mpsc::Sender<ErrorKind>);
+    struct Task<F>(F, Stopwatch, mpsc::Sender<ErrorKind>);
 
     impl<F: FnOnce() + Send> Job for Task<F> {
         fn run(self: Box<Self>, _busy_since: &Arc<AtomicU64>) {
             (self.0)();
         }
 
-        fn queued(&self) -> Instant {
+        fn queued(&self) -> Stopwatch {
             self.1
         }
 
@@ -225,7 +224,7 @@ mod tests {
             }
             says.send(pool.is_own(thread::current().id())).unwrap();
         };
-        let task = Task(task, Instant::now(), mpsc::channel().0);
+        let task = Task(task, Stopwatch::start(), mpsc::channel().0);
         assert!(threads.queue.enter(Box::new(task)).is_ok());
         threads.close();
         assert!(threads.join());
@@ -236,8 +235,8 @@ mod tests {
     fn work_that_has_waited_too_long_is_refused() {
         let threads = threads(Duration::from_millis(50));
         let (says, told) = mpsc::channel();
-        let hangs = Task(|| thread::sleep(Duration::from_millis(100)), Instant::now(), says);
-        let late = Task(|| panic!("it is run"), Instant::now(), hangs.2.clone());
+        let hangs = Task(|| clock::rest(Duration::from_millis(100)), Stopwatch::start(), says);
+        let late = Task(|| panic!("it is run"), Stopwatch::start(), hangs.2.clone());
         assert!(threads.queue.enter(Box::new(hangs)).is_ok());
         assert!(threads.queue.enter(Box::new(late)).is_ok());
         assert_eq!(told.recv().unwrap(), ErrorKind::Timeout);

@@ -25,11 +25,11 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monolite_sqlite::Connection;
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holders::SnapshotHolder;
 use crate::inside::{DatabaseId, Inside, Place};
@@ -197,7 +197,7 @@ impl Readers {
         if let Some(turn) = self.try_turn() {
             return Ok(turn);
         }
-        let give_up = Instant::now() + self.time_limit;
+        let patience = Patience::of(self.time_limit);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let turn = loop {
@@ -207,7 +207,7 @@ impl Readers {
             if let Some(turn) = self.try_turn().or_else(|| self.try_spare()) {
                 break Ok(turn);
             }
-            let left = give_up.saturating_duration_since(Instant::now());
+            let left = patience.left();
             if left.is_zero() {
                 break Err(none_free(self.ordinary, self.time_limit));
             }

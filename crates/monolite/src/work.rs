@@ -13,8 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
+use crate::clock::Stopwatch;
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,7 +29,7 @@ pub(crate) trait Job: Send {
     fn run(self: Box<Self>, busy_since: &Arc<AtomicU64>);
 
     /// When it was handed over.
-    fn queued(&self) -> Instant;
+    fn queued(&self) -> Stopwatch;
 
     /// Tells its caller `error` instead of running it.
     fn refuse(self: Box<Self>, error: Error);
@@ -173,7 +173,7 @@ impl<F, T, E> Work<F, T, E> {
                 body: Some(bind(body)),
                 caller: told.0,
                 cancel: told.1,
-                queued: Instant::now(),
+                queued: Stopwatch::start(),
             });
             let waits = match queue.enter(job) {
                 Ok(Entered::In) => None,
@@ -215,7 +215,7 @@ struct Awaited<B, T, E: From<Error>> {
     body: Option<B>,
     caller: Arc<Completion<T, E>>,
     cancel: Arc<Cancel>,
-    queued: Instant,
+    queued: Stopwatch,
 }
 
 impl<B, T, E> Job for Awaited<B, T, E>
@@ -239,7 +239,7 @@ where
         });
     }
 
-    fn queued(&self) -> Instant {
+    fn queued(&self) -> Stopwatch {
         self.queued
     }
 

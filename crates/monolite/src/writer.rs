@@ -54,13 +54,13 @@ mod tests;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{LimitHit, WalControl};
 use monolite_sqlite::{Connection, Savepoint};
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::entry::{Again, Entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::in_flight::{Batch, Closure, Collected, Held};
@@ -275,11 +275,11 @@ impl Writer {
     /// lock for a moment, to read what was published again, and can lose the core while it holds
     /// it; that is waited for, up to [`READER_MOMENT`].
     fn begin(&self) -> rusqlite::Result<()> {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         loop {
             match self.connection.begin_immediate() {
                 Err(error) if is_busy(&error) && start.elapsed() < READER_MOMENT => {
-                    std::thread::sleep(Duration::from_micros(50));
+                    clock::rest(Duration::from_micros(50));
                 }
                 begun => return begun,
             }

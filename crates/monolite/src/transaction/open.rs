@@ -15,7 +15,7 @@
 //!    they have read was changed since the snapshot: their answers are the same. A transaction that
 //!    wrote nothing is at its serial place already, that of its snapshot, and is answered when that
 //!    is on disk.
-//! 5. A transaction with a [`Turn`] has the writer to itself instead: its statements run there,
+//! 5. A transaction with a [`ExclusiveTurn`] has the writer to itself instead: its statements run there,
 //!    and nothing needs to be replayed.
 //!
 //! # Threads and locks
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Row;
 use monolite_sqlite::vfs::Version;
@@ -41,8 +41,8 @@ use super::limits::Limits;
 use super::pool::{Cost, Held, Left, Memory, Parked, Pool, Start};
 use super::savepoints::Savepoints;
 use super::steps::{Action, Done, Extent, More, Request, RowReader, Steps, perform};
-use super::turn::{self, Turn};
-use crate::clock::Clock;
+use super::turn::{self, ExclusiveTurn};
+use crate::clock::{Clock, Patience};
 use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::{DatabaseId, Inside, Place};
@@ -113,11 +113,11 @@ struct State {
     sequence: Option<u64>,
     /// What its snapshot shows, where that is known.
     version: Option<Version>,
-    turn: Option<Turn>,
+    turn: Option<ExclusiveTurn>,
 }
 
 impl State {
-    fn new(turn: Option<Turn>) -> State {
+    fn new(turn: Option<ExclusiveTurn>) -> State {
         State {
             over: None,
             steps: Steps::default(),
@@ -193,7 +193,7 @@ impl Open {
     /// As [`Open::begin`].
     pub(crate) fn begin_managed(
         engine: &Arc<Transactions>,
-        turn: Option<Turn>,
+        turn: Option<ExclusiveTurn>,
     ) -> Result<Arc<Open>> {
         Open::begin_as(engine, true, turn)
     }
@@ -201,7 +201,7 @@ impl Open {
     fn begin_as(
         engine: &Arc<Transactions>,
         is_managed: bool,
-        turn: Option<Turn>,
+        turn: Option<ExclusiveTurn>,
     ) -> Result<Arc<Open>> {
         engine.database.check_process()?;
         let most = engine.limits.max_transactions;
@@ -250,7 +250,7 @@ impl Open {
         self.engine.database.check_process()?;
         let mut slot = self.slot();
         let limit = self.engine.limits.read_time_limit;
-        let mut give_up = None;
+        let mut patience = None;
         loop {
             if let Some(state) = slot.state.take() {
                 slot.user = Some(thread::current().id());
@@ -259,8 +259,7 @@ impl Open {
             if slot.user == Some(thread::current().id()) {
                 return Err(inside_itself());
             }
-            let now = Instant::now();
-            let left = give_up.get_or_insert(now + limit).saturating_duration_since(now);
+            let left = patience.get_or_insert_with(|| Patience::of(limit)).left();
             if left.is_zero() {
                 return Err(busy(limit));
             }

@@ -35,13 +35,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monolite_sqlite::vfs::{Changes, WalControl};
 
 use super::connection::{PooledConnection, ReadSet, WriteSet};
 use super::pins::{Pin, Pins};
-use crate::clock::Clock;
+use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holders::SnapshotHolder;
 use crate::progress::Progress;
@@ -286,7 +286,7 @@ impl Pool {
             }
             return self.hold(waiting.connection, is_warm, start);
         }
-        let give_up = Instant::now() + limit;
+        let patience = Patience::of(limit);
         loop {
             if state.closed {
                 return Err(closed());
@@ -302,7 +302,7 @@ impl Pool {
                 let connection = self.open_one()?;
                 return self.hold(connection, false, start);
             }
-            let patience = match state.take_away(now, self.age) {
+            let pause = match state.take_away(now, self.age) {
                 TakenAway::Connection(connection) => {
                     drop(state);
                     connection.end();
@@ -311,11 +311,11 @@ impl Pool {
                 TakenAway::NotBefore(moment) => moment.saturating_sub(now).min(LOOK),
                 TakenAway::Nothing => LOOK,
             };
-            let left = give_up.saturating_duration_since(Instant::now());
+            let left = patience.left();
             if left.is_zero() {
                 return Err(none_free(self.most, limit));
             }
-            state = self.wait(state, patience.min(left));
+            state = self.wait(state, pause.min(left));
         }
     }
 

@@ -22,7 +22,8 @@ use futures_timer::Delay;
 
 use super::Transaction;
 use super::open::{Open, Transactions};
-use super::turn::Turn;
+use super::turn::ExclusiveTurn;
+use crate::clock;
 use crate::completion::with_thread_waker;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::{Inside, Place};
@@ -55,7 +56,7 @@ impl Attempts<'_> {
         self.number += 1;
         let turn = if self.is_last() {
             let limit = self.engine.limits.exclusive_time_limit;
-            Some(Turn::take(&self.engine.writes, limit).await?)
+            Some(ExclusiveTurn::take(&self.engine.writes, limit).await?)
         } else {
             None
         };
@@ -147,7 +148,7 @@ where
             Next::AfterRest(time) => {
                 engine.recorder.transaction_retries.add(1);
                 drop(open);
-                thread::sleep(time);
+                clock::rest(time);
             }
         }
     }

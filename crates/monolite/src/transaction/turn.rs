@@ -15,9 +15,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::keys::Committed;
+use crate::clock::Patience;
 use crate::completion::{Completion, Outcome};
 use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +35,7 @@ enum Order {
 }
 
 /// The writer, for one transaction.
-pub(crate) struct Turn {
+pub(crate) struct ExclusiveTurn {
     orders: Sender<Order>,
     result: Mutex<Option<Write<Committed>>>,
     /// Awaited statements on their way to the thread that sends them.
@@ -61,13 +62,13 @@ impl Drop for Grant {
     }
 }
 
-impl Turn {
+impl ExclusiveTurn {
     /// Waits for the writer and takes it for `limit` at most.
     ///
     /// # Errors
     /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a closure of
     /// the same database that has the writer.
-    pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<Turn> {
+    pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<ExclusiveTurn> {
         if writes.database().has_writer() {
             let message = "a transaction needs the writer to itself inside of a closure, of a \
                            write or of another transaction, that has it";
@@ -92,7 +93,11 @@ impl Turn {
             return Err(result.await.err().unwrap_or_else(never));
         }
         let awaited = Arc::new(JobQueue::new(MAX_AWAITED));
-        let turn = Turn { orders, result: Mutex::new(Some(result)), awaited: Arc::clone(&awaited) };
+        let turn = ExclusiveTurn {
+            orders,
+            result: Mutex::new(Some(result)),
+            awaited: Arc::clone(&awaited),
+        };
         let sender = thread::Builder::new().name("monolite-turn".into());
         sender.spawn(move || work::serve(&awaited)).map_err(|error| {
             let message = format!("the thread monolite-turn cannot be started: {error}");
@@ -138,7 +143,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ExclusiveTurn {
     fn drop(&mut self) {
         drop(self.awaited.close());
     }
@@ -146,9 +151,9 @@ impl Drop for Turn {
 
 /// The writer's side.
 fn serve(tx: &Tx<'_>, orders: &Receiver<Order>, limit: Duration) -> Result<Committed> {
-    let end = Instant::now() + limit;
+    let patience = Patience::of(limit);
     loop {
-        match orders.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        match orders.recv_timeout(patience.left()) {
             Ok(Order::Run(body)) => body(tx),
             Ok(Order::Commit) => return Ok(Committed::default()),
             Err(RecvTimeoutError::Timeout) => return Err(over()),
