@@ -56,7 +56,7 @@ use crate::signals::{Signals, Traits};
 use crate::stack::Stack;
 use crate::statements::{Own, Prepared};
 use crate::untrusted::{self, Untrusted};
-use crate::vfs::WalControl;
+use crate::vfs::{CommitSequence, WalControl};
 
 /// What a connection is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ pub struct Connection {
     control: Option<Arc<WalControl>>,
     keeps_pages: bool,
     /// The number of a commit that the open transaction sees, with all before it.
-    sequence: Cell<u64>,
+    sequence: Cell<CommitSequence>,
 }
 
 impl Connection {
@@ -278,7 +278,7 @@ impl Connection {
             control: settings.control.clone().filter(|_| role.only_reads()),
             // They would count as memory that the last transaction has left behind.
             keeps_pages: !is_untrusted,
-            sequence: Cell::new(0),
+            sequence: Cell::new(CommitSequence::UNKNOWN),
         };
         connection.watch_progress()?;
         Ok(connection)
@@ -412,7 +412,7 @@ impl Connection {
 
     /// Keeps the pages in the cache that were not changed, if the connection may do so. The next
     /// snapshot has to contain all commits up to `sequence`.
-    pub(crate) fn keep_pages(&self, sequence: u64) {
+    pub(crate) fn keep_pages(&self, sequence: CommitSequence) {
         // A snapshot that is open already may be older.
         if self.raw().transaction_state(Some(MAIN_DB)) != Ok(TransactionState::None) {
             return;
@@ -425,9 +425,8 @@ impl Connection {
         }
     }
 
-    /// The number of a commit that the open transaction sees, with all before it; 0 when that is
-    /// not known.
-    pub(crate) fn sequence(&self) -> u64 {
+    /// The number of a commit that the open transaction sees, with all before it.
+    pub(crate) fn sequence(&self) -> CommitSequence {
         self.sequence.get()
     }
 

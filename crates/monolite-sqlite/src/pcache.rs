@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
 use crate::pages::PageRecorder;
-use crate::vfs::WalControl;
+use crate::vfs::{CommitSequence, WalControl};
 use crate::weights::of_pages;
 
 /// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
@@ -56,7 +56,7 @@ struct Note {
     /// [`Cache::epoch`] when it was last fetched.
     epoch: u64,
     /// The newest [`Cache::sequence`] of the snapshots that have this content.
-    sequence: u64,
+    sequence: CommitSequence,
     is_pinned: bool,
 }
 
@@ -138,9 +138,9 @@ struct Cache {
     /// Counts the snapshots for which pages were kept.
     epoch: u64,
     /// Number of a commit that the current snapshot contains, with all before it.
-    sequence: u64,
+    sequence: CommitSequence,
     /// That of the next snapshot, from when pages may be kept until the next call decides.
-    upcoming: Option<u64>,
+    upcoming: Option<CommitSequence>,
     control: Option<Arc<WalControl>>,
 }
 
@@ -219,7 +219,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
         is_recording: false,
         recorder: PageRecorder::default(),
         epoch: 0,
-        sequence: 0,
+        sequence: CommitSequence::UNKNOWN,
         upcoming: None,
         control: None,
     };
@@ -368,7 +368,11 @@ impl<'c> MainCache<'c> {
     /// Keeps the pages that no commit has changed when the next transaction begins. Its snapshot
     /// has to contain every commit up to number `sequence` of the record in `control`, which has to
     /// have every commit to this database. To be called before the transaction's first statement.
-    pub(crate) fn keep_until_changed(&mut self, control: &Arc<WalControl>, sequence: u64) {
+    pub(crate) fn keep_until_changed(
+        &mut self,
+        control: &Arc<WalControl>,
+        sequence: CommitSequence,
+    ) {
         let cache = self.cache();
         cache.upcoming = Some(sequence);
         cache.control.get_or_insert_with(|| Arc::clone(control));

@@ -49,7 +49,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use changes::Changes;
+pub use changes::{Changes, CommitSequence};
 pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
 };

@@ -1,6 +1,13 @@
 //! Owns how far the engine has come: which batch is being committed, which is visible, which is on
 //! disk, and whether it stopped for good.
 //!
+//! # Positions
+//! There are two, and a type for each. A [`BatchNumber`] counts what the writer has begun to
+//! commit, also what came to nothing: acknowledgements and waits are in these. A [`CommitSequence`]
+//! counts what SQLite has committed, as the VFS sees it: what a page's last change was is in these.
+//! A batch is one commit, none when it came to nothing, or several when its members had to be
+//! committed one by one; nobody compares one to the other.
+//!
 //! # Invariants
 //! - Batches are numbered 1, 2, 3 … in commit order; `durable <= committed <= committing`.
 //! - A batch is in `exposed` before any of its changes can be seen, which is before `committed`
@@ -11,6 +18,8 @@
 //!
 //! # Threads and locks
 //! The lock is held for a few instructions; who waits for a batch is told without it.
+//!
+//! [`CommitSequence`]: monolite_sqlite::vfs::CommitSequence
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +27,38 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// The number of a batch; 0, the default, is before all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BatchNumber(u64);
+
+impl BatchNumber {
+    /// After all of them.
+    pub(crate) const MAX: BatchNumber = BatchNumber(u64::MAX);
+}
+
+/// A [`BatchNumber`] that several threads use.
+#[derive(Debug, Default)]
+pub(crate) struct AtomicBatchNumber(AtomicU64);
+
+impl AtomicBatchNumber {
+    pub(crate) fn new(number: BatchNumber) -> AtomicBatchNumber {
+        AtomicBatchNumber(AtomicU64::new(number.0))
+    }
+
+    pub(crate) fn load(&self, ordering: Ordering) -> BatchNumber {
+        BatchNumber(self.0.load(ordering))
+    }
+
+    pub(crate) fn store(&self, number: BatchNumber, ordering: Ordering) {
+        self.0.store(number.0, ordering);
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Progress {
-    committing: AtomicU64,
-    exposed: AtomicU64,
-    committed: AtomicU64,
+    committing: AtomicBatchNumber,
+    exposed: AtomicBatchNumber,
+    committed: AtomicBatchNumber,
     durable: Mutex<Durable>,
     advanced: Condvar,
     poison: OnceLock<String>,
@@ -31,8 +67,8 @@ pub(crate) struct Progress {
 /// How far the disk is, and who wants to be told.
 #[derive(Default)]
 struct Durable {
-    number: u64,
-    waiting: Vec<(u64, Tell)>,
+    number: BatchNumber,
+    waiting: Vec<(BatchNumber, Tell)>,
 }
 
 type Tell = Box<dyn FnOnce(Result<()>) + Send>;
@@ -45,8 +81,8 @@ impl fmt::Debug for Durable {
 
 impl Progress {
     /// Numbers the batch that is about to commit.
-    pub(crate) fn start_commit(&self) -> u64 {
-        self.committing.fetch_add(1, Ordering::AcqRel) + 1
+    pub(crate) fn start_commit(&self) -> BatchNumber {
+        BatchNumber(self.committing.0.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     /// A part of the batch that is being committed is about to be visible to new snapshots.
@@ -55,17 +91,17 @@ impl Progress {
     }
 
     /// A snapshot that somebody has may contain parts of these batches, and of no later one.
-    pub(crate) fn exposed(&self) -> u64 {
+    pub(crate) fn exposed(&self) -> BatchNumber {
         self.exposed.load(Ordering::Acquire)
     }
 
     /// Batch `number` is visible to new snapshots, or was rolled back.
-    pub(crate) fn finish_commit(&self, number: u64) {
+    pub(crate) fn finish_commit(&self, number: BatchNumber) {
         self.committed.store(number, Ordering::Release);
     }
 
     /// A snapshot taken after this call contains at least these batches.
-    pub(crate) fn committed(&self) -> u64 {
+    pub(crate) fn committed(&self) -> BatchNumber {
         self.committed.load(Ordering::Acquire)
     }
 
@@ -76,7 +112,7 @@ impl Progress {
     /// Everything up to batch `number` is as durable as the options ask for. That of an earlier
     /// batch may be told later: the writer syncs a lonely member itself, while a batch that has
     /// come to nothing, with nobody to be answered, is still on its way to the thread that syncs.
-    pub(crate) fn finish_sync(&self, number: u64) {
+    pub(crate) fn finish_sync(&self, number: BatchNumber) {
         let mut durable = self.durable();
         durable.number = durable.number.max(number);
         let (told, waiting) = durable.waiting.drain(..).partition(|(of, _)| *of <= number);
@@ -90,7 +126,7 @@ impl Progress {
     ///
     /// # Errors
     /// `Poisoned` when that will not happen.
-    pub(crate) fn wait_durable(&self, number: u64) -> Result<()> {
+    pub(crate) fn wait_durable(&self, number: BatchNumber) -> Result<()> {
         let mut durable = self.durable();
         while durable.number < number {
             self.check_poison()?;
@@ -101,7 +137,11 @@ impl Progress {
 
     /// Calls `told` when batch `number` is durable, now or later on another thread, or with
     /// `Poisoned` when that will not happen.
-    pub(crate) fn when_durable(&self, number: u64, told: impl FnOnce(Result<()>) + Send + 'static) {
+    pub(crate) fn when_durable(
+        &self,
+        number: BatchNumber,
+        told: impl FnOnce(Result<()>) + Send + 'static,
+    ) {
         let mut durable = self.durable();
         let verdict = if durable.number >= number { Ok(()) } else { self.check_poison() };
         if durable.number < number && verdict.is_ok() {
@@ -133,7 +173,7 @@ impl Progress {
     }
 }
 
-fn tell(waiting: Vec<(u64, Tell)>, verdict: impl Fn() -> Result<()>) {
+fn tell(waiting: Vec<(BatchNumber, Tell)>, verdict: impl Fn() -> Result<()>) {
     waiting.into_iter().for_each(|(_, tell)| tell(verdict()));
 }
 
@@ -148,13 +188,13 @@ fn poisoned(reason: &str) -> Error {
 #[test]
 fn an_earlier_batch_takes_nothing_back() {
     let progress = Progress::default();
-    progress.finish_sync(2);
-    progress.finish_sync(1);
+    progress.finish_sync(BatchNumber(2));
+    progress.finish_sync(BatchNumber(1));
     // For ever, were it not durable.
-    progress.wait_durable(2).unwrap();
+    progress.wait_durable(BatchNumber(2)).unwrap();
     let told = std::sync::Arc::new(AtomicU64::new(0));
     let count = std::sync::Arc::clone(&told);
-    progress.when_durable(2, move |durable| {
+    progress.when_durable(BatchNumber(2), move |durable| {
         durable.unwrap();
         count.fetch_add(1, Ordering::Relaxed);
     });

@@ -33,7 +33,7 @@ use crate::clock::{Clock, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::holders::SnapshotHolder;
 use crate::inside::{DatabaseId, Inside, Place};
-use crate::progress::Progress;
+use crate::progress::{BatchNumber, Progress};
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use crate::watch::Watch;
@@ -63,7 +63,7 @@ struct Seat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KeptSnapshot {
     /// Batches that it is known to contain.
-    committed: u64,
+    committed: BatchNumber,
     /// [`Readers::renewals`] when it was taken.
     renewals: u64,
 }

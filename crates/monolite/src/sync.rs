@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::options::Durability;
-use crate::progress::Progress;
+use crate::progress::{BatchNumber, Progress};
 use crate::stats::Recorder;
 use crate::wal::WalFile;
 use crate::write_queue::WriteQueue;
@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// A batch that is committed and not yet answered.
 pub(crate) struct CommittedBatch {
-    pub(crate) number: u64,
+    pub(crate) number: BatchNumber,
     pub(crate) members: Vec<Entry>,
 }
 
@@ -131,7 +131,7 @@ impl Syncer {
     /// Runs until the handover is closed and empty.
     pub(crate) fn run(&self) {
         while let Some(batches) = self.handover.take_all() {
-            let last = batches.back().map_or(0, |batch| batch.number);
+            let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
             let is_durable = self.sync_up_to(last);
             for batch in batches {
                 let members = batch.members.len();
@@ -152,7 +152,7 @@ impl Syncer {
         Ok(())
     }
 
-    fn sync_up_to(&self, number: u64) -> bool {
+    fn sync_up_to(&self, number: BatchNumber) -> bool {
         let is_durable = self.sync().is_ok();
         if is_durable {
             self.progress.finish_sync(number);

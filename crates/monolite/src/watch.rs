@@ -11,14 +11,15 @@ use std::time::Duration;
 use monolite_sqlite::{Revocation, Revoker};
 
 use crate::clock::nanos;
+use crate::progress::{AtomicBatchNumber, BatchNumber};
 
 /// One connection's snapshot as others see it; on cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct Watch {
     /// The use under way, see [`State`]; 0 while idle.
     state: AtomicU64,
-    /// Batches its snapshot contains; `u64::MAX` without one.
-    snapshot: AtomicU64,
+    /// The latest batch that its snapshot is known to contain; [`BatchNumber::MAX`] without one.
+    snapshot: AtomicBatchNumber,
     /// When that snapshot was taken, in nanoseconds of the clock.
     taken: AtomicU64,
     revoker: Revoker,
@@ -62,21 +63,21 @@ impl Watch {
     pub(crate) fn new(revoker: Revoker) -> Watch {
         Watch {
             state: AtomicU64::new(IDLE),
-            snapshot: AtomicU64::new(u64::MAX),
+            snapshot: AtomicBatchNumber::new(BatchNumber::MAX),
             taken: AtomicU64::new(0),
             revoker,
         }
     }
 
     /// A snapshot was taken `now` that contains the batches up to `committed`.
-    pub(crate) fn take_snapshot(&self, committed: u64, now: Duration) {
+    pub(crate) fn take_snapshot(&self, committed: BatchNumber, now: Duration) {
         self.taken.store(nanos(now), Ordering::Release);
         self.snapshot.store(committed, Ordering::Release);
     }
 
     /// The snapshot is gone.
     pub(crate) fn end_snapshot(&self) {
-        self.snapshot.store(u64::MAX, Ordering::Release);
+        self.snapshot.store(BatchNumber::MAX, Ordering::Release);
     }
 
     /// A use of the snapshot begins.
@@ -109,7 +110,7 @@ impl Watch {
 
     /// How long the use under way has been going on, if its snapshot lacks some of the batches up
     /// to `latest`.
-    pub(crate) fn outdated_for(&self, latest: u64, now: Duration) -> Option<Duration> {
+    pub(crate) fn outdated_for(&self, latest: BatchNumber, now: Duration) -> Option<Duration> {
         let time = self.running_for(now)?;
         (self.snapshot.load(Ordering::Acquire) < latest).then_some(time)
     }
@@ -140,7 +141,7 @@ impl Watch {
 
     /// Revokes a snapshot that lacks some of the batches up to `latest` and is in a use that
     /// began before `began_by`; tells whether it did.
-    pub(crate) fn revoke_outdated(&self, latest: u64, began_by: Duration) -> bool {
+    pub(crate) fn revoke_outdated(&self, latest: BatchNumber, began_by: Duration) -> bool {
         self.revoke_if(began_by, || self.snapshot.load(Ordering::Acquire) < latest)
     }
 
@@ -159,7 +160,7 @@ impl Watch {
     /// One that was ended while its user was inside of SQLite may still have its snapshot, and is
     /// ended again.
     fn end_by(&self, running: State, end: impl Fn(&Revoker) -> Revocation) -> bool {
-        let has_snapshot = || self.snapshot.load(Ordering::Acquire) != u64::MAX;
+        let has_snapshot = || self.snapshot.load(Ordering::Acquire) != BatchNumber::MAX;
         match running.stage {
             Stage::Running => {}
             Stage::Revoked if has_snapshot() => {}

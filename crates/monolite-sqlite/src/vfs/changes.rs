@@ -53,6 +53,16 @@ use crate::pages::PageSet;
 /// for changed with a probability of 8 × 4,000 / 2^20 = 3 %; with 2^16 slots it would be 39 %.
 const SLOTS: usize = 1 << 20;
 
+/// The number of a commit of SQLite, as this process has seen them in its WAL: 1, 2, 3 … in their
+/// order. [`CommitSequence::UNKNOWN`] is before all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitSequence(u64);
+
+impl CommitSequence {
+    /// Of a snapshot of which nobody knows what it contains: every commit may be later.
+    pub const UNKNOWN: CommitSequence = CommitSequence(0);
+}
+
 /// Which commit of this process changed which page last.
 pub struct Changes {
     slots: Box<[AtomicU64]>,
@@ -92,20 +102,20 @@ impl Changes {
 
     /// The number of the newest commit that every snapshot taken from now on has. To be read before
     /// the snapshot is taken.
-    pub fn sequence(&self) -> u64 {
-        self.published.load(Ordering::Acquire)
+    pub fn sequence(&self) -> CommitSequence {
+        CommitSequence(self.published.load(Ordering::Acquire))
     }
 
     /// Whether a commit later than `sequence` may have changed page `pgno`.
-    pub fn changed_since(&self, pgno: u32, sequence: u64) -> bool {
-        self.slot(pgno).load(Ordering::Acquire) > sequence
+    pub fn changed_since(&self, pgno: u32, sequence: CommitSequence) -> bool {
+        CommitSequence(self.slot(pgno).load(Ordering::Acquire)) > sequence
     }
 
     /// Whether a commit later than `sequence` may have changed one of `pages`. The schema cookie is
     /// not looked at: compare it by [`Connection::batch_changed`].
     ///
     /// [`Connection::batch_changed`]: crate::Connection::batch_changed
-    pub fn any_changed_since(&self, pages: &PageSet, sequence: u64) -> bool {
+    pub fn any_changed_since(&self, pages: &PageSet, sequence: CommitSequence) -> bool {
         pages.pages().iter().any(|pgno| self.changed_since(*pgno, sequence))
     }
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use rusqlite::ffi;
 
-use super::{Result, ShmLock, ShmRegion, ShmRequest};
+use super::{CommitSequence, Result, ShmLock, ShmRegion, ShmRequest};
 use crate::vfs::IoError;
 
 /// The words of a `WalIndexHdr`, see <https://sqlite.org/walformat.html>.
@@ -88,8 +88,8 @@ pub struct Snapshot {
     releases: Arc<AtomicU64>,
     /// That count while the lock is held.
     held_at: u64,
-    /// The number of a commit that it contains, with all before it; 0 when that is not known.
-    pub(crate) sequence: u64,
+    /// The number of a commit that it contains, with all before it.
+    pub(crate) sequence: CommitSequence,
 }
 
 /// What a snapshot shows. Two are equal only if no commit lies between them; when the WAL has
@@ -113,9 +113,9 @@ impl Snapshot {
         self.releases.load(SeqCst) == self.held_at
     }
 
-    /// [`Changes::sequence`](super::Changes::sequence) before it was taken; 0 when its connection
-    /// knows of no record of changes.
-    pub fn sequence(&self) -> u64 {
+    /// [`Changes::sequence`](super::Changes::sequence) before it was taken; unknown when its
+    /// connection knows of no record of changes.
+    pub fn sequence(&self) -> CommitSequence {
         self.sequence
     }
 
@@ -211,7 +211,7 @@ impl Tracker {
             index: index.as_ptr().addr(),
             releases: Arc::clone(&self.releases),
             held_at: self.releases.load(Relaxed),
-            sequence: 0,
+            sequence: CommitSequence::UNKNOWN,
         })
     }
 

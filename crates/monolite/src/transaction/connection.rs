@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Statement;
-use monolite_sqlite::vfs::{Changes, Version};
+use monolite_sqlite::vfs::{Changes, CommitSequence, Version};
 use monolite_sqlite::{PageSet, Traits};
 
 use super::pins::{Kept, Pin};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::Progress;
+use crate::progress::{BatchNumber, Progress};
 use crate::readers::Reader;
 use crate::tx::Tx;
 use crate::untrusted::starved;
@@ -30,7 +30,7 @@ pub(crate) struct PooledConnection {
     last_sql: RefCell<String>,
     leading: RefCell<Leading>,
     /// The latest batch that its snapshot may contain.
-    seen: Cell<u64>,
+    seen: Cell<BatchNumber>,
     /// How long the latest run took.
     took: Cell<Duration>,
 }
@@ -52,7 +52,7 @@ const MAX_PAGES: usize = 4_096;
 /// The pages that the leading reads of a transaction hang on, and the state they were in.
 pub(crate) struct ReadSet {
     pages: PageSet,
-    sequence: u64,
+    sequence: CommitSequence,
 }
 
 impl ReadSet {
@@ -99,14 +99,14 @@ impl PooledConnection {
             pin: RefCell::default(),
             last_sql: RefCell::default(),
             leading: RefCell::default(),
-            seen: Cell::new(0),
+            seen: Cell::default(),
             took: Cell::default(),
         }
     }
 
     /// The number of the latest commit of this process that its snapshot is known to contain;
     /// `None` when that is not known.
-    pub(crate) fn sequence(&self) -> Option<u64> {
+    pub(crate) fn sequence(&self) -> Option<CommitSequence> {
         self.pin.borrow().as_ref().map(|pin| pin.snapshot.sequence())
     }
 
@@ -154,7 +154,7 @@ impl PooledConnection {
     }
 
     /// The latest batch that its snapshot may contain.
-    pub(crate) fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> BatchNumber {
         self.seen.get()
     }
 

@@ -15,8 +15,8 @@
 //!    they have read was changed since the snapshot: their answers are the same. A transaction that
 //!    wrote nothing is at its serial place already, that of its snapshot, and is answered when that
 //!    is on disk.
-//! 5. A transaction with a [`ExclusiveTurn`] has the writer to itself instead: its statements run there,
-//!    and nothing needs to be replayed.
+//! 5. A transaction with a [`ExclusiveTurn`] has the writer to itself instead: its statements run
+//!    there, and nothing needs to be replayed.
 //!
 //! # Threads and locks
 //! A statement takes the transaction's state out of its slot and puts it back, so statements of one
@@ -33,7 +33,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Row;
-use monolite_sqlite::vfs::Version;
+use monolite_sqlite::vfs::{CommitSequence, Version};
 
 use super::connection::{PooledConnection, ReadSet};
 use super::keys::{Committed, Key};
@@ -47,7 +47,7 @@ use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inside::{DatabaseId, Inside, Place};
 use crate::member::{Body, Once, Repeatable, Submission};
-use crate::progress::Progress;
+use crate::progress::{BatchNumber, Progress};
 use crate::read_threads::ReadThreads;
 use crate::stats::Recorder;
 use crate::tx::Tx;
@@ -108,9 +108,9 @@ struct State {
     left: Left,
     cost: Cost,
     /// The latest batch that its snapshot may contain.
-    seen: u64,
+    seen: BatchNumber,
     /// The latest commit that its snapshot contains, where that is known.
-    sequence: Option<u64>,
+    sequence: Option<CommitSequence>,
     /// What its snapshot shows, where that is known.
     version: Option<Version>,
     turn: Option<ExclusiveTurn>,
@@ -126,7 +126,7 @@ impl State {
             has_dependent_changes: false,
             left: Left::Gone(None),
             cost: Cost::default(),
-            seen: 0,
+            seen: BatchNumber::default(),
             sequence: None,
             version: None,
             turn,
@@ -641,7 +641,7 @@ impl Open {
 
     /// The answer of a transaction that changed nothing: what it saw may still be on its way to the
     /// disk.
-    fn answer_when_durable(&self, seen: u64) -> Write<Committed> {
+    fn answer_when_durable(&self, seen: BatchNumber) -> Write<Committed> {
         let caller = Completion::new();
         let told = Arc::clone(&caller);
         self.engine.progress.when_durable(seen, move |durable| {
@@ -706,7 +706,7 @@ struct Replay {
     steps: Steps,
     read_set: Option<ReadSet>,
     /// The latest commit that the snapshot of a transaction contains which nobody runs again.
-    sequence: Option<u64>,
+    sequence: Option<CommitSequence>,
     engine: Arc<Transactions>,
     is_counted: bool,
 }

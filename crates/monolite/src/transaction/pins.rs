@@ -24,16 +24,16 @@ use monolite_sqlite::vfs::Snapshot;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::Progress;
+use crate::progress::{BatchNumber, Progress};
 use crate::readers::{OpenReader, Reader};
 
 /// A snapshot that stays until this is dropped.
 pub(crate) struct Pin {
     pub(crate) snapshot: Snapshot,
     /// Batches that it contains.
-    pub(crate) committed: u64,
+    pub(crate) committed: BatchNumber,
     /// The latest batch that it may contain.
-    pub(crate) seen: u64,
+    pub(crate) seen: BatchNumber,
     pub(crate) taken: Duration,
     /// The connection in whose read transaction it is; taken out by the drop.
     reader: Mutex<Option<Reader>>,

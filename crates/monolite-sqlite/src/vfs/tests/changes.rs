@@ -8,7 +8,7 @@ use super::*;
 #[derive(Default)]
 struct Watch {
     /// Sequence before the commit that is under way, and the pages it must change.
-    expected: Mutex<Option<(u64, Vec<u32>)>>,
+    expected: Mutex<Option<(CommitSequence, Vec<u32>)>>,
     commits: AtomicU64,
     fail: AtomicBool,
 }
@@ -78,7 +78,7 @@ impl WatchedRig {
         self.rig.control.changes()
     }
 
-    fn changed(&self, since: u64) -> BTreeSet<u32> {
+    fn changed(&self, since: CommitSequence) -> BTreeSet<u32> {
         (1..100).filter(|pgno| self.changes().changed_since(*pgno, since)).collect()
     }
 }

@@ -50,7 +50,7 @@ fn compare(seed: u64, steps: u64, compared: &mut Compared) -> Result<(), String>
     let overlay = run.rig.open_keeping(Role::Overlay);
     let pinned = [(); 3].map(|()| Pinned::new(&run.rig));
     pinned.iter().for_each(Pinned::renew);
-    let mut last = 0;
+    let mut last = crate::vfs::CommitSequence::UNKNOWN;
     for step in 0..steps {
         if run.random.below(20) == 0 {
             // So that the WAL can restart.

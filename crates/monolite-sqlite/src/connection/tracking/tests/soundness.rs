@@ -150,7 +150,7 @@ pub(super) struct Run {
 
 /// What a transaction read: at which sequence it began, its steps with their rows, its pages.
 struct Read {
-    sequence: u64,
+    sequence: crate::vfs::CommitSequence,
     steps: Vec<(Step, Vec<String>)>,
     pages: PageSet,
 }
