@@ -1,4 +1,4 @@
-//! Every case holds on this machine, and a case that finds something says so.
+//! A case that finds something says so.
 
 use std::sync::atomic::AtomicBool;
 
@@ -47,11 +47,4 @@ fn a_case_that_loses_something_is_a_finding_with_evidence() {
         assert!(outcome.findings[0].evidence.as_ref().unwrap().join("db").exists());
         assert!(!outcome.is_kept());
     });
-}
-
-#[test]
-fn every_case_holds() {
-    let outcome = with_setting(run).unwrap();
-    assert!(outcome.is_kept(), "{outcome:#?}");
-    assert!(outcome.acknowledged > 0 && outcome.attempted > CASES.len() as u64);
 }

@@ -1,4 +1,4 @@
-//! The engine passes a small amount of each kind of case, and all controls are noticed.
+//! A small amount of each kind of case passes, and what is kept can be replayed.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -21,16 +21,6 @@ fn with_setting(claim: impl FnOnce(&Setting<'_>)) {
         evidence: Path::new("torture-evidence"),
         program: &Program::this().unwrap(),
         watch: Watch { tell: &|_| {}, stop: &stop },
-    });
-}
-
-#[test]
-fn the_engine_passes_and_every_control_is_noticed() {
-    with_setting(|setting| {
-        let outcome = super::run(setting, 2_000).unwrap();
-        assert!(outcome.is_kept(), "{outcome:#?}");
-        assert!(outcome.attempted >= 2_000 && outcome.acknowledged > 500, "{outcome:#?}");
-        assert_eq!(outcome.controls.len(), 9);
     });
 }
 

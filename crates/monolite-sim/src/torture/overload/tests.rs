@@ -1,38 +1,6 @@
-//! The judging notices each broken promise; a short overload of the real engine keeps them all.
-
-use std::sync::atomic::AtomicBool;
+//! The judging notices each broken promise.
 
 use super::*;
-use crate::child::{Program, play};
-use crate::torture::{Check, Watch};
-
-/// Does nothing in an ordinary test run.
-#[test]
-fn plays_the_role_it_was_started_for() {
-    play(ROLES);
-}
-
-#[test]
-fn the_engine_keeps_its_promises_under_overload() {
-    let directory = tempfile::tempdir().unwrap();
-    let name = "torture::overload::tests::plays_the_role_it_was_started_for";
-    let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
-    let setting = Setting {
-        check: Check::Overload,
-        seed: 1,
-        scratch: directory.path().to_owned(),
-        evidence: &directory.path().join("evidence"),
-        program: &program,
-        watch: Watch { tell: &|_| {}, stop: &stop },
-    };
-    let outcome = run(&setting, 4).unwrap();
-    assert!(outcome.controls.iter().all(|control| control.detected), "{outcome:#?}");
-    assert!(outcome.acknowledged > 0 && outcome.lost + outcome.partial == 0, "{outcome:#?}");
-    // A test beside others says nothing about speed: that is what the check itself is for.
-    let is_speed = |what: &str| what.contains("goodput") || what.contains("latency");
-    let others: Vec<_> = outcome.findings.iter().filter(|it| !is_speed(&it.what)).collect();
-    assert!(others.is_empty(), "{outcome:#?}");
-}
 
 fn good() -> Figures {
     Figures {
