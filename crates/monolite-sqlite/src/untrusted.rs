@@ -119,15 +119,17 @@ pub(crate) fn refusal(
 }
 
 /// Whether a statement with `action` changes, by itself, the tables that SQLite keeps for itself:
-/// `DROP` deletes what they say of a table or index, and `ALTER TABLE … RENAME` renames it there.
-/// SQLite asks for this action before those.
-pub(crate) fn changes_statistics_itself(action: &AuthAction<'_>) -> bool {
+/// `DROP` deletes what they say of a table or index, and the rows of a table or view, for which it
+/// asks as for a `DELETE`, and `ALTER TABLE … RENAME` renames it there. SQLite asks for this action
+/// before those.
+pub(crate) fn changes_tables_itself(action: &AuthAction<'_>) -> bool {
     matches!(
         action,
         AuthAction::AlterTable { .. }
             | AuthAction::DropTable { .. }
             | AuthAction::DropVtable { .. }
             | AuthAction::DropIndex { .. }
+            | AuthAction::DropView { .. }
     )
 }
 

@@ -34,14 +34,14 @@ use std::time::Duration;
 use monolite_sqlite::vfs::{WalControl, sync_database};
 use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
+use crate::call::write_queue::WriteQueue;
 use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::holders::{Pinned, SnapshotHolders};
 use crate::options::Options;
 use crate::progress::Progress;
+use crate::read::holders::{Pinned, SnapshotHolders};
 use crate::stats::Recorder;
-use crate::write_queue::WriteQueue;
-use crate::writer::Room;
+use crate::write::writer::Room;
 
 /// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second,
 /// and a page that is written again and again is copied once for some hundred thousand

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::completion::Completion;
+use crate::call::completion::Completion;
+use crate::call::member::{Body, Once, Repeatable, Submission};
+use crate::call::write::Write;
+use crate::call::write_queue::WriteQueue;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files;
-use crate::member::{Body, Once, Repeatable, Submission};
+use crate::files::open as files;
 use crate::options::Options;
-use crate::read::{Answer, Read};
+use crate::read::handle::{Answer, Read};
 use crate::stats::Stats;
 use crate::transaction::{Open, Transaction, Transactions, transact, transact_blocking};
 use crate::tx::Tx;
-use crate::write::Write;
-use crate::write_queue::WriteQueue;
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
 ///

@@ -2,10 +2,10 @@
 //!
 //! # Threads and locks
 //! - `monolite-write` runs [`Writer::step`] over what the queue holds.
-//! - `monolite-sync` syncs the WAL and answers ([`crate::sync`]).
+//! - `monolite-sync` syncs the WAL and answers ([`crate::write::sync`]).
 //! - `monolite-checkpoint` copies the WAL into the database ([`crate::checkpoint`]).
 //! - `monolite-read-N` serve awaited reads, `monolite-tx-N` awaited statements of interactive
-//!   transactions ([`crate::read_threads`]).
+//!   transactions ([`crate::read::threads`]).
 //! - `monolite-watch` looks whether closures come back ([`crate::watchdog`]).
 //! - `monolite-close` waits for all of them to end.
 //!
@@ -27,28 +27,28 @@ use std::time::Duration;
 use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
 
+use crate::call::entry::Entry;
+use crate::call::in_flight::{Held, InFlight};
+use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::call::queue::Taken;
+use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::clock::Stopwatch;
-use crate::entry::Entry;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{Files, Opened};
-use crate::holders::{SnapshotHolder, SnapshotHolders};
-use crate::in_flight::{Held, InFlight};
-use crate::inside::{DatabaseId, Inside, Place};
+use crate::files::open::{Files, Opened};
+use crate::files::wal::WalFile;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::queue::Taken;
-use crate::read::ReadSide;
-use crate::read_threads::{ReadThreads, Work};
-use crate::readers::{OpenReader, Reader, Readers};
+use crate::read::handle::ReadSide;
+use crate::read::holders::{SnapshotHolder, SnapshotHolders};
+use crate::read::readers::{OpenReader, Reader, Readers};
+use crate::read::threads::{ReadThreads, Work};
 use crate::stats::{Recorder, Stats};
-use crate::sync::{CommittedBatch, Handover, Syncer};
 use crate::threads::spawn;
 use crate::transaction::{Limits, Pool, PoolOpener, Transactions};
-use crate::wal::WalFile;
 use crate::watchdog::Watchdog;
-use crate::write_queue::WriteQueue;
-use crate::writer::Writer;
+use crate::write::sync::{CommittedBatch, Handover, Syncer};
+use crate::write::writer::Writer;
 
 /// How often a close looks whether it waits for a closure that does not come back.
 const LOOK: Duration = Duration::from_millis(20);

@@ -37,12 +37,13 @@
 //! runtime is needed or assumed.
 //!
 //! A transaction's life is told in `ARCHITECTURE.md`; the algorithm that makes batches fast and
-//! isolated stands in the header of `writer.rs`.
+//! isolated stands in the header of `write/writer.rs`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "time comes from `clock`"))]
 
-// In the order in which a reader may want them: the API, a transaction's way down, what is below.
+// In the order in which a reader may want them: the API, what puts all together, the rooms, of
+// which none uses one that stands before it, and what is below.
 mod database;
 mod error;
 mod options;
@@ -50,48 +51,34 @@ mod stats;
 mod tx;
 mod untrusted;
 
-mod read;
-mod readers;
-mod transaction;
-mod watch;
-mod work;
-mod write;
+mod engine;
+mod watchdog;
 
 mod checkpoint;
-mod completion;
-mod discards;
-mod engine;
-mod entry;
+mod write;
+
 mod files;
-mod in_flight;
-mod member;
-mod queue;
-mod read_threads;
-mod sync;
-mod watchdog;
-mod write_queue;
-mod writer;
+
+mod transaction;
+
+mod read;
+
+mod call;
 
 mod clock;
-mod hold;
-mod holders;
-mod identity;
-mod inside;
 mod progress;
-mod registry;
 mod threads;
-mod wal;
 
+pub use call::write::Write;
 pub use clock::{Clock, SystemClock};
 pub use database::Database;
 pub use error::{Error, ErrorKind, OptionalExtension, Result};
 pub use options::{Durability, Options, Sharing};
-pub use read::Read;
+pub use read::handle::Read;
 pub use stats::{SlowTransaction, Stats, Summary};
 pub use transaction::{Committed, Execution, IntoParameters, Parameters, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
-pub use write::Write;
 
 pub use monolite_sqlite::{rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};

@@ -26,11 +26,11 @@ use std::task::{Context, Poll};
 use monolite_sqlite::{UserSavepoint, rusqlite};
 use rusqlite::Row;
 
-use crate::completion::Outcome;
+use crate::call::completion::Outcome;
+use crate::call::inside::Place;
+use crate::call::work::Work;
+use crate::call::write::Write;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::Place;
-use crate::work::Work;
-use crate::write::Write;
 use keys::Key;
 use steps::{Action, More, Request, RowReader};
 

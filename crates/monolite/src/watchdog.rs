@@ -17,14 +17,14 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::call::in_flight::InFlight;
+use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::holders::SnapshotHolders;
-use crate::in_flight::InFlight;
 use crate::options::Options;
-use crate::read_threads::ReadThreads;
+use crate::read::holders::SnapshotHolders;
+use crate::read::threads::ReadThreads;
 use crate::stats::Recorder;
-use crate::write_queue::WriteQueue;
 
 /// Part of a limit after which the thread looks again.
 const LOOKS: u32 = 8;

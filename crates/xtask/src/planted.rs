@@ -35,7 +35,7 @@ struct Bug {
 const BUGS: [Bug; 21] = [
     Bug {
         name: "acknowledge before the sync",
-        file: "crates/monolite/src/sync.rs",
+        file: "crates/monolite/src/write/sync.rs",
         changes: &[
             (
                 "            let is_durable = self.sync_up_to(last);\n            \
@@ -57,7 +57,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "skip the autocommit check after a member",
-        file: "crates/monolite/src/writer.rs",
+        file: "crates/monolite/src/write/writer.rs",
         changes: &[(
             "            !self.connection.is_in_transaction() && \
              self.rules.keep(Rule::LostTransactionIsNoticed);",
@@ -74,7 +74,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "use a descriptor again after a failed sync",
-        file: "crates/monolite/src/sync.rs",
+        file: "crates/monolite/src/write/sync.rs",
         changes: &[(
             "        let result = self.wal.sync();",
             "        let result = self.wal.sync().or_else(|_| self.wal.sync());",
@@ -196,7 +196,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "a drop or a waker that panics takes a thread of the engine with it",
-        file: "crates/monolite/src/discards.rs",
+        file: "crates/monolite/src/call/discards.rs",
         changes: &[(
             "    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         // Its drop could panic as well.
@@ -220,7 +220,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "the hold is taken after recovery",
-        file: "crates/monolite/src/files.rs",
+        file: "crates/monolite/src/files/open.rs",
         changes: &[
             (
                 "    vfs.lock_also(move || locked.lock());\n",
@@ -238,7 +238,7 @@ const BUGS: [Bug; 21] = [
     },
     Bug {
         name: "the registry compares paths instead of identity",
-        file: "crates/monolite/src/registry.rs",
+        file: "crates/monolite/src/files/registry.rs",
         changes: &[(
             "        let Some(used) = open.iter().find(|used| used.file == file) else {",
             "        let Some(used) = open.iter().find(|used| used.path == path) else {",

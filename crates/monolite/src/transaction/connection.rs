@@ -11,14 +11,14 @@ use monolite_sqlite::vfs::{Changes, CommitSequence, Version};
 use monolite_sqlite::{PageSet, Traits};
 
 use super::pins::{Kept, Pin};
+use crate::call::watch::Watch;
+use crate::call::work;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
-use crate::readers::Reader;
+use crate::read::readers::Reader;
 use crate::tx::Tx;
 use crate::untrusted::starved;
-use crate::watch::Watch;
-use crate::work;
 
 /// The connection of one transaction at a time.
 pub(crate) struct PooledConnection {

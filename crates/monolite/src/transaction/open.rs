@@ -42,18 +42,18 @@ use super::pool::{Cost, Held, Left, Memory, Parked, Pool, Start};
 use super::savepoints::Savepoints;
 use super::steps::{Action, Done, Extent, More, Request, RowReader, Steps, perform};
 use super::turn::{self, ExclusiveTurn};
+use crate::call::completion::{Completion, Outcome};
+use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::call::member::{Body, Once, Repeatable, Submission};
+use crate::call::work::JobQueue;
+use crate::call::write::Write;
+use crate::call::write_queue::WriteQueue;
 use crate::clock::{Clock, Patience};
-use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::{DatabaseId, Inside, Place};
-use crate::member::{Body, Once, Repeatable, Submission};
 use crate::progress::{BatchNumber, Progress};
-use crate::read_threads::ReadThreads;
+use crate::read::threads::ReadThreads;
 use crate::stats::Recorder;
 use crate::tx::Tx;
-use crate::work::JobQueue;
-use crate::write::Write;
-use crate::write_queue::WriteQueue;
 
 /// What interactive transactions need of the engine.
 #[derive(Clone)]

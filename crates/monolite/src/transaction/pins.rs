@@ -25,7 +25,7 @@ use monolite_sqlite::vfs::Snapshot;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
-use crate::readers::{OpenReader, Reader};
+use crate::read::readers::{OpenReader, Reader};
 
 /// A snapshot that stays until this is dropped.
 pub(crate) struct Pin {

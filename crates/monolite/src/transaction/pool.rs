@@ -41,13 +41,13 @@ use monolite_sqlite::vfs::{Changes, WalControl};
 
 use super::connection::{PooledConnection, ReadSet, WriteSet};
 use super::pins::{Pin, Pins};
+use crate::call::watch::Watch;
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
-use crate::holders::SnapshotHolder;
 use crate::progress::Progress;
-use crate::readers::{OpenReader, Reader};
+use crate::read::holders::SnapshotHolder;
+use crate::read::readers::{OpenReader, Reader};
 use crate::tx::Tx;
-use crate::watch::Watch;
 
 /// Time that the statements of a transaction take together, from which on it is a long one: to
 /// replay it costs ten times what it costs to take a new snapshot.

@@ -23,10 +23,10 @@ use futures_timer::Delay;
 use super::Transaction;
 use super::open::{Open, Transactions};
 use super::turn::ExclusiveTurn;
+use crate::call::completion::with_thread_waker;
+use crate::call::inside::{Inside, Place};
 use crate::clock;
-use crate::completion::with_thread_waker;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::{Inside, Place};
 
 /// Bound of the first rest: a few times what a commit takes.
 const FIRST_REST: Duration = Duration::from_micros(500);

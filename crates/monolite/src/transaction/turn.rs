@@ -18,15 +18,15 @@ use std::thread;
 use std::time::Duration;
 
 use super::keys::Committed;
+use crate::call::completion::{Completion, Outcome};
+use crate::call::discards::drop_quietly;
+use crate::call::member::{Once, Submission};
+use crate::call::work::{self, JobQueue};
+use crate::call::write::Write;
+use crate::call::write_queue::WriteQueue;
 use crate::clock::Patience;
-use crate::completion::{Completion, Outcome};
-use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
-use crate::member::{Once, Submission};
 use crate::tx::Tx;
-use crate::work::{self, JobQueue};
-use crate::write::Write;
-use crate::write_queue::WriteQueue;
 
 /// What the owner of an exclusive turn tells the writer.
 enum Order {

@@ -557,6 +557,38 @@ fn a_statement_ends_before_a_sort_of_long_rows_that_would_make_it_late() {
     assert_eq!(foreseen(limit * 4, &sorted(5_000, 10_000)), Some(Ok(Value::Integer(1))));
 }
 
+/// SQLite can empty a table in one instruction, which looks at no clock: a table of 8 GB was late
+/// by seconds.
+#[test]
+fn all_rows_of_a_table_are_deleted_one_by_one_and_a_drop_drops() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    let at_once = |sql: &'static str| {
+        let opcodes = db.write(move |tx| {
+            let mut told = tx.prepare_cached(sql)?;
+            let opcodes = told.query_map((), |row| row.get::<_, String>("opcode"))?;
+            Ok::<_, Error>(opcodes.collect::<rusqlite::Result<Vec<_>>>()?)
+        });
+        opcodes.wait().unwrap().iter().any(|opcode| opcode == "Clear")
+    };
+    run(
+        &db,
+        "CREATE TRIGGER emptied AFTER UPDATE ON t BEGIN DELETE FROM other; END;
+              CREATE TABLE other(y UNIQUE); CREATE VIEW shown AS SELECT * FROM t;
+              CREATE TABLE child(of REFERENCES t(id)); INSERT INTO t VALUES (1, 1), (2, 2)",
+    )
+    .unwrap();
+    for sql in ["EXPLAIN DELETE FROM t", "EXPLAIN DELETE FROM other", "EXPLAIN UPDATE t SET x = 0"]
+    {
+        assert!(!at_once(sql), "{sql}");
+    }
+    let deleted = db.write(|tx| tx.execute("DELETE FROM t", ())).wait();
+    assert_eq!(deleted.unwrap(), 2);
+    run(&db, "DROP VIEW shown; DROP TABLE t; DROP TABLE other; DROP TABLE child").unwrap();
+    let left = "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND \
+                name NOT LIKE 'monolite_%'";
+    assert_eq!(value(&db, left).unwrap(), Value::Integer(0));
+}
+
 #[test]
 fn a_module_that_was_named_may_be_used() {
     let Some(db) = open(Untrusted::new().module("fts5")) else { return };

@@ -87,7 +87,8 @@ pub(super) const ROWS: &[Row] = &[
         fate: Fate::Detected,
         says: "renamed",
         what: "writes and `close` fail with `Poisoned`",
-        instead: "open it at its new path",
+        instead: "open it at its new path. With two commands the WAL may have been given another \
+                  name in between, which the error says: put it beside the new path first",
         trial: Trial::File(FileTrial::of(acts::rename_all).afterwards(acts::use_moved)),
     },
     Row {

@@ -25,8 +25,8 @@
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
 //!    a transaction that an empty WAL cannot hold is `Invalid`. A closure that runs once cannot run
 //!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL.
-//! 10. A batch that was **taken** while a closure did not return ([`crate::in_flight`]) is rolled
-//!     back, and that closure has overrun its time.
+//! 10. A batch that was **taken** while a closure did not return ([`crate::call::in_flight`]) is
+//!     rolled back, and that closure has overrun its time.
 //!
 //! Members that are to run again go back to the front of the inbox, marked with how
 //! ([`Again`]); the same step, or the next one, finds them there.
@@ -60,14 +60,14 @@ use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{LimitHit, WalControl};
 use monolite_sqlite::{Connection, Savepoint};
 
+use crate::call::entry::{Again, Entry};
+use crate::call::in_flight::{Batch, Closure, Collected, Held};
+use crate::call::member::Ran;
+use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
-use crate::entry::{Again, Entry};
 use crate::error::{Error, ErrorKind, Result};
-use crate::in_flight::{Batch, Closure, Collected, Held};
-use crate::member::Ran;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::queue::lanes::Spent;
 use crate::stats::Recorder;
 use crate::transaction::turn_is_over;
 use crate::tx::Tx;

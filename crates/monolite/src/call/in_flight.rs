@@ -20,7 +20,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::entry::Entry;
+use crate::call::entry::Entry;
 
 /// What the writer has in its hands beside the member that runs.
 #[derive(Default)]

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use crate::call::completion::{Completion, Outcome};
+use crate::call::discards::drop_quietly;
+use crate::call::queue::lanes::{Queued, Ticket};
+use crate::call::queue::{Entered, Queue, Taken};
+use crate::call::watch::Watch;
 use crate::clock::Stopwatch;
-use crate::completion::{Completion, Outcome};
-use crate::discards::drop_quietly;
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::lanes::{Queued, Ticket};
-use crate::queue::{Entered, Queue, Taken};
-use crate::watch::Watch;
 
 /// Work for a reader thread. Dropped before it was run, it tells its caller that the database is
 /// closed.

@@ -13,12 +13,12 @@ use monolite_sqlite::{CheckpointMode, Connection};
 
 use super::rules::Rule;
 use super::{Entry, Room, Writer, no_room_left};
+use crate::call::completion::{Completion, Outcome};
+use crate::call::in_flight::{Held, InFlight};
+use crate::call::member::{Once, Repeatable, Submission};
 use crate::clock::{Clock, SystemClock};
-use crate::completion::{Completion, Outcome};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{self, Files};
-use crate::in_flight::{Held, InFlight};
-use crate::member::{Once, Repeatable, Submission};
+use crate::files::open::{self, Files};
 use crate::options::Options;
 use crate::stats::Recorder;
 use crate::tx::Tx;
@@ -75,7 +75,7 @@ impl Bench {
     fn with_clock(broken: Option<Rule>, clock: Arc<dyn Clock>, hand: Arc<HandClock>) -> Bench {
         let options =
             Options::new().clock(clock).readers(1).write_time_limit(Duration::from_millis(100));
-        let opened = files::open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
+        let opened = open::open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let recorder = Arc::new(Recorder::default());
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, progress) = (Arc::clone(&recorder), Arc::default());

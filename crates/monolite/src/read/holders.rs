@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::call::watch::Watch;
 use crate::clock::Clock;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::stats::Recorder;
-use crate::watch::Watch;
 
 /// Somebody whose snapshots can keep the WAL.
 pub(crate) trait SnapshotHolder: Send + Sync {

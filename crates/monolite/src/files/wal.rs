@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use monolite_sqlite::holds_lock;
 use monolite_sqlite::vfs::{Storage, WalControl};
 
-use crate::identity::{EMPTY, Watched};
+use crate::files::identity::{EMPTY, Watched};
 
 /// Names under which WALs are kept that have lost their database, at most.
 const MAX_KEPT: u32 = 1_000;

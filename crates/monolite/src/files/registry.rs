@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use monolite_sqlite::forks;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::{FileId, io_error};
+use crate::files::identity::{FileId, io_error};
 
 static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 

@@ -1,7 +1,7 @@
 //! Owns a member in the writer's hands: what is known of its runs, and how it is to run again.
 
+use crate::call::member::Member;
 use crate::error::Error;
-use crate::member::Member;
 
 /// How a member is to run that has run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

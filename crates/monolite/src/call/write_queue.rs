@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::call::inside::DatabaseId;
+use crate::call::member::Member;
+use crate::call::queue::lanes::Principal;
+use crate::call::queue::{Entered, Queue, Rejected};
 use crate::error::{Error, ErrorKind, Result};
-use crate::inside::DatabaseId;
-use crate::member::Member;
 use crate::progress::Progress;
-use crate::queue::lanes::Principal;
-use crate::queue::{Entered, Queue, Rejected};
 
 /// The queue of the writer, as one principal uses it.
 #[derive(Clone)]

@@ -25,14 +25,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::call::entry::Entry;
+use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
-use crate::entry::Entry;
 use crate::error::Error;
+use crate::files::wal::WalFile;
 use crate::options::Durability;
 use crate::progress::{BatchNumber, Progress};
 use crate::stats::Recorder;
-use crate::wal::WalFile;
-use crate::write_queue::WriteQueue;
 
 /// How often the files are looked at where nothing is synced.
 const LOOK: Duration = Duration::from_millis(10);

@@ -29,15 +29,15 @@ use std::time::Duration;
 
 use monolite_sqlite::Connection;
 
+use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::call::watch::Watch;
+use crate::call::work;
 use crate::clock::{Clock, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
-use crate::holders::SnapshotHolder;
-use crate::inside::{DatabaseId, Inside, Place};
 use crate::progress::{BatchNumber, Progress};
+use crate::read::holders::SnapshotHolder;
 use crate::tx::Tx;
 use crate::untrusted::starved;
-use crate::watch::Watch;
-use crate::work;
 
 /// Spare connections for each ordinary one: beyond that, something is wrong that more connections
 /// do not mend.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use crate::discards::{drop_elsewhere, quietly};
+use crate::call::discards::{drop_elsewhere, quietly};
 use crate::error::Error;
 
 /// How a closure's run ended, as its caller will see it.

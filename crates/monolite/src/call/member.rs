@@ -13,10 +13,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::completion::{Completion, Outcome};
-use crate::discards::drop_quietly;
+use crate::call::completion::{Completion, Outcome};
+use crate::call::discards::drop_quietly;
+use crate::call::queue::lanes::{Principal, Queued};
 use crate::error::{Error, ErrorKind};
-use crate::queue::lanes::{Principal, Queued};
 use crate::tx::Tx;
 
 /// How one run of a closure ended.

@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
+use crate::call::queue::Taken;
+use crate::call::work::{JobQueue, LONG_AGO};
 use crate::clock::{Clock, nanos};
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::Taken;
 use crate::threads::spawn;
-use crate::work::{JobQueue, LONG_AGO};
 
 /// Lost threads that are replaced, for each reader: beyond that, something is wrong that more
 /// threads do not mend.
@@ -187,8 +187,8 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::call::work::Job;
     use crate::clock::{self, Stopwatch, SystemClock};
-    use crate::work::Job;
 
     struct Task<F>(F, Stopwatch, mpsc::Sender<ErrorKind>);
 

@@ -1,0 +1,523 @@
+//! Owns the opening of a database's files: the path, who else has it, recovery, and the
+//! connections in the order in which they must be opened.
+//!
+//! # Algorithm
+//! 1. Make the path absolute and canonical (SQLite would read `file:…` as a URI, and two names of
+//!    one file would have two WALs); refuse a second opening in this process and hard links.
+//! 2. Open the writer, waiting for another process to let go of the file if that was asked for. If
+//!    nobody else may use the database, the `-shm` file is locked as soon as it is, and before
+//!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
+//! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
+//!    unreadable for its header is an error, as recovery takes it for an empty one.
+//! 4. Checkpoint what was recovered, so that it is on disk before anyone reads it.
+//! 5. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use monolite_sqlite::rusqlite::{self, ffi};
+use monolite_sqlite::vfs::{
+    ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Storage, Vfs,
+    WalControl,
+};
+use monolite_sqlite::wal::{Leftover, leftover};
+use monolite_sqlite::{
+    CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
+    sees_pages, test_overlay,
+};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+use crate::clock::{self, Deadline, Patience};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::hold::Hold;
+use crate::files::identity::{canonical, check_wal, io_error};
+use crate::files::registry::Registration;
+use crate::files::wal::{WalFile, sync_directory, wal_path};
+use crate::options::{Durability, Options, Sharing};
+use crate::read::readers::{OpenReader, Reader};
+use crate::transaction::PoolOpener;
+use crate::untrusted::Untrusted;
+
+/// The name that asks for a database which is gone when it is closed.
+const MEMORY: &str = ":memory:";
+
+/// How often a file that another process holds is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// How long a shared database waits for another process's lock within one statement.
+const SHARED_BUSY: Duration = Duration::from_secs(5);
+
+/// Page cache of the checkpointer, which reads pages from the WAL past any cache.
+const CHECKPOINTER_CACHE_KIB: u64 = 256;
+
+/// Page cache of a connection for interactive transactions. It holds the inner pages of the
+/// tables in use, and what a few statements need; changed pages are held beside it.
+const SESSION_CACHE_KIB: u64 = 2_048;
+
+/// What must outlive every connection, in the order of its end.
+pub(crate) struct Files {
+    /// Let go of before the writer, see [`Files::let_go`].
+    hold: Option<Arc<Hold>>,
+    vfs: Vfs,
+    overlays: Option<Vfs>,
+    registration: Registration,
+    temporary: Option<TempDir>,
+}
+
+impl Files {
+    /// Gives up the second lock. Called while the writer is open, which keeps the first.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.remove();
+        }
+    }
+
+    /// Ends the use of the files, behind the last connection.
+    ///
+    /// # Errors
+    /// `Invalid` when a connection could not be closed, as statements are left on it that nobody
+    /// can drop any more: SQLite keeps the files open, and so their locks.
+    pub(crate) fn close(self) -> Result<()> {
+        let is_open =
+            self.vfs.has_open_files() || self.overlays.as_ref().is_some_and(Vfs::has_open_files);
+        if is_open && self.temporary.is_none() {
+            return Err(self.registration.keep());
+        }
+        Ok(())
+    }
+}
+
+/// Everything the engine starts with.
+pub(crate) struct Opened {
+    pub(crate) writer: Connection,
+    pub(crate) writer_deadline: Arc<Deadline>,
+    pub(crate) readers: Vec<Reader>,
+    /// Opens more of them.
+    pub(crate) open_reader: OpenReader,
+    pub(crate) pool: PoolOpener,
+    pub(crate) checkpointer: Connection,
+    pub(crate) wal: Arc<WalControl>,
+    pub(crate) wal_file: Arc<WalFile>,
+    pub(crate) durability: Durability,
+    pub(crate) is_exclusive: bool,
+    pub(crate) is_tracking_pages: bool,
+    pub(crate) wal_frames_discarded: u64,
+    pub(crate) files: Files,
+}
+
+/// Opens the database at `path`, waiting up to `patience` for another process that holds it.
+pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result<Opened> {
+    check_sqlite(options)?;
+    let temporary = (path == Path::new(MEMORY)).then(temporary_directory).transpose()?;
+    let path = match &temporary {
+        Some(directory) => directory.path().join("memory.db"),
+        None => canonical(path)?,
+    };
+    check_access(&path)?;
+    check_wal(&path, &wal_path(&path))?;
+    let mut registration = Registration::new(&path)?;
+    let is_exclusive = options.sharing == Sharing::Exclusive;
+    let (wal, lower) = match options.sharing {
+        Sharing::Exclusive => {
+            (WalControl::keeping_frames(options.wal_limit_bytes), Lower::UnixExcl)
+        }
+        Sharing::Shared => (WalControl::new(options.wal_limit_bytes), Lower::Unix),
+    };
+    let wal = Arc::new(wal);
+    let purpose = if options.page_checksums { ChecksumUse::Verify } else { ChecksumUse::Keep };
+    let checksums = Arc::new(PageChecksums::new(purpose));
+    let storage = storage_of(options, &wal, &checksums);
+    let vfs = Vfs::register(lower, Arc::clone(&storage))?;
+    let is_alone = is_exclusive && temporary.is_none();
+    let hold = is_alone.then(|| hold_with(&vfs, &path));
+    let overlays = is_exclusive.then(|| vfs.register_overlays(Arc::clone(&storage))).transpose()?;
+    let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
+    let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
+        opener.writer(hold.as_deref(), patience)?;
+    let lacks_checksums =
+        options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
+    let refusal = if lacks_checksums { Some(no_checksums(&path)) } else { names_refused(&writer) };
+    if let Some(refusal) = refusal {
+        remove_companions((hold.as_deref(), &writer));
+        return Err(refusal);
+    }
+    registration.is_database();
+    let cleaned = (hold.as_deref(), &writer);
+    let Beside { wal_file, readers, checkpointer } =
+        opener.open_beside(storage, &wal).inspect_err(|_| remove_companions(cleaned))?;
+    let opener = Arc::new(opener);
+    let more = Arc::clone(&opener);
+    let cache_kib = options.reader_cache_bytes >> 10;
+    let open_reader = Arc::new(move || more.reader(cache_kib));
+    let pool = pool_opener(opener, overlays.as_ref());
+    let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
+    Ok(Opened {
+        writer,
+        writer_deadline,
+        readers,
+        open_reader,
+        pool,
+        checkpointer,
+        wal,
+        wal_file,
+        durability,
+        is_exclusive,
+        is_tracking_pages: is_exclusive && sees_pages(),
+        wal_frames_discarded,
+        files: Files { hold, vfs, overlays, registration, temporary },
+    })
+}
+
+/// Has a database that is not opened after all leave nothing beside its file, behind which
+/// everything is in it.
+fn remove_companions((hold, writer): (Option<&Hold>, &Connection)) {
+    hold.into_iter().for_each(Hold::remove);
+    // Files that stay do no harm.
+    let _ = writer.remove_wal_on_close();
+}
+
+/// What opens the connections of interactive transactions. The first overlay is tested; where they
+/// cannot be, transactions do without.
+fn pool_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> PoolOpener {
+    let overlays = overlays.map(|vfs| vfs.name().to_owned());
+    let readers = Arc::clone(&opener);
+    let works = OnceLock::new();
+    let overlay = move || {
+        let Some(vfs) = overlays.as_ref().filter(|_| *works.get().unwrap_or(&true)) else {
+            return Ok(None);
+        };
+        let opened = opener.open_with(vfs, Role::Overlay, SESSION_CACHE_KIB);
+        let (connection, deadline) = opened.map_err(|error| opener.name(error))?;
+        if works.get().is_none() {
+            let guard = opener.reader(SESSION_CACHE_KIB)?;
+            match test_overlay(&guard.connection, &connection) {
+                // A moment's shortage is not to cost speed for good.
+                Err(unfit) if unfit.may_pass() => {
+                    return Err(Error::new(ErrorKind::Storage, unfit.to_string()));
+                }
+                tested => works.set(tested.is_ok()).unwrap_or_default(),
+            }
+        }
+        Ok((*works.get().unwrap_or(&false)).then_some(Reader { connection, deadline }))
+    };
+    let reader = move || readers.reader(SESSION_CACHE_KIB);
+    PoolOpener { reader: Arc::new(reader), overlay: Box::new(overlay) }
+}
+
+/// Gives every page of the database at `path` a checksum, see [`Options::add_page_checksums`].
+pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
+    initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
+    fs::metadata(path).map_err(|error| io_error(path, &error))?;
+    let path = canonical(path)?;
+    check_access(&path)?;
+    check_wal(&path, &wal_path(&path))?;
+    let _registration = Registration::new(&path)?;
+    // All SQL is the engine's own.
+    let options = &Options { untrusted: None, ..options.clone() };
+    let checksums = Arc::new(PageChecksums::new(ChecksumUse::Stamp));
+    // The WAL is only read here.
+    let wal = Arc::default();
+    let storage = storage_of(options, &wal, &checksums);
+    let vfs = Vfs::register(Lower::UnixExcl, Arc::clone(&storage))?;
+    let hold = hold_with(&vfs, &path);
+    let opener = Opener::new(options, &path, &vfs, &wal, true);
+    let Recovered { connection, .. } = opener.writer(Some(&hold), Duration::ZERO)?;
+    let rewritten = connection.rewrite(RESERVED_BYTES);
+    hold.remove();
+    drop(connection);
+    rewritten.map_err(|error| opener.name(error.into()))?;
+    sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
+}
+
+/// Whether SQLite is one that the engine, and the profile for untrusted SQL, can rely on.
+fn check_sqlite(options: &Options) -> Result<()> {
+    let refused = |refusal| Error::new(ErrorKind::Invalid, refusal);
+    initialize().map_err(refused)?;
+    if options.untrusted.is_some() { accept_untrusted().map_err(refused) } else { Ok(()) }
+}
+
+/// Why a file is refused that has something by a name of the engine's.
+fn names_refused(connection: &Connection) -> Option<Error> {
+    let refused = connection.check_names().map_err(Error::from).err()?;
+    // A schema that cannot be read is told to whoever reads it.
+    let text = format!("{refused}: rename it with plain SQLite before it is opened here");
+    (refused.kind() == ErrorKind::Invalid).then(|| Error::new(ErrorKind::Invalid, text))
+}
+
+/// The engine's storage, what a user has put around it, and checksums around all.
+fn storage_of(
+    options: &Options,
+    wal: &Arc<WalControl>,
+    checksums: &Arc<PageChecksums>,
+) -> Arc<dyn Storage> {
+    let direct = Direct::new(Arc::clone(wal));
+    let inner = match &options.storage {
+        Some(decorate) => decorate.0(direct),
+        None => Arc::new(direct),
+    };
+    Arc::new(Checksummed::new(inner, Arc::clone(checksums)))
+}
+
+/// A writer connection behind which everything is in the database file.
+struct Recovered {
+    connection: Connection,
+    deadline: Arc<Deadline>,
+    wal_frames_discarded: u64,
+}
+
+/// What there is beside the writer.
+struct Beside {
+    wal_file: Arc<WalFile>,
+    readers: Vec<Reader>,
+    checkpointer: Connection,
+}
+
+/// Opens connections of one database, at any time of its life.
+struct Opener {
+    options: Options,
+    path: PathBuf,
+    /// The name of the VFS.
+    vfs: String,
+    /// What records all changes, if only this process makes any.
+    control: Option<Arc<WalControl>>,
+    sync: bool,
+    /// The files that the writer has open, once it has.
+    files: OnceLock<Arc<WalFile>>,
+}
+
+impl Opener {
+    fn new(options: &Options, path: &Path, vfs: &Vfs, wal: &Arc<WalControl>, sync: bool) -> Opener {
+        let is_exclusive = options.sharing == Sharing::Exclusive;
+        let control = is_exclusive.then(|| Arc::clone(wal));
+        let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
+        Opener { options, path, vfs, control, sync, files: OnceLock::new() }
+    }
+
+    /// Has every other connection be one of these files.
+    fn watch(&self, files: &Arc<WalFile>) {
+        let _ = self.files.set(Arc::clone(files));
+    }
+
+    /// Sees whether a connection that is opened now, or was just now, is one of the writer's files.
+    fn check_files(&self) -> Result<()> {
+        let seen = self.files.get().map_or(Ok(()), |files| files.check_for_connection());
+        seen.map_err(|error| Error::new(ErrorKind::Storage, error.to_string()))
+    }
+
+    fn open(&self, role: Role, cache_kib: u64) -> Result<(Connection, Arc<Deadline>)> {
+        self.open_with(&self.vfs, role, cache_kib)
+    }
+
+    fn open_with(
+        &self,
+        vfs: &str,
+        role: Role,
+        cache_kib: u64,
+    ) -> Result<(Connection, Arc<Deadline>)> {
+        self.opened(vfs, cache_kib, |settings| Connection::open(&self.path, role, settings))
+    }
+
+    /// What `open` opens, and the deadline of what is run on it.
+    fn opened(
+        &self,
+        vfs: &str,
+        cache_kib: u64,
+        open: impl FnOnce(&Settings) -> rusqlite::Result<Connection>,
+    ) -> Result<(Connection, Arc<Deadline>)> {
+        let deadline = Deadline::new(Arc::clone(&self.options.clock));
+        let watched = Arc::clone(&deadline);
+        let settings = Settings {
+            vfs: vfs.to_owned(),
+            cache_kib,
+            busy_timeout: match self.options.sharing {
+                Sharing::Exclusive => Duration::ZERO,
+                Sharing::Shared => SHARED_BUSY,
+            },
+            sync: self.sync,
+            reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
+            overdue: Arc::new(move |more| watched.is_past(more)),
+            untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
+            control: self.control.clone(),
+        };
+        self.check_files()?;
+        let connection = open(&settings)?;
+        self.check_files()?;
+        Ok((connection, deadline))
+    }
+
+    fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {
+        let patience = Patience::of(patience);
+        loop {
+            match self.try_writer(hold) {
+                Err(error) if error.kind() == ErrorKind::Overloaded => {
+                    if patience.left().is_zero() {
+                        return Err(self.held(hold, &error));
+                    }
+                    clock::rest(RETRY);
+                }
+                result => return result.map_err(|error| self.name(error)),
+            }
+        }
+    }
+
+    fn try_writer(&self, hold: Option<&Hold>) -> Result<Recovered> {
+        let cache_kib = self.options.writer_cache_bytes >> 10;
+        let tidy = || hold.into_iter().for_each(Hold::undo);
+        let open = |settings: &Settings| Connection::open_writer(&self.path, settings, tidy);
+        let opened = self.opened(&self.vfs, cache_kib, open);
+        let (connection, deadline) = opened.map_err(|error| not_opened(hold, error))?;
+        let recovered = self.recover(&connection);
+        match recovered {
+            Ok(wal_frames_discarded) => {
+                Ok(Recovered { connection, deadline, wal_frames_discarded })
+            }
+            Err(error) => {
+                connection.give_up(tidy);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has what recovery found in the database file; returns how many frames it left out.
+    fn recover(&self, writer: &Connection) -> Result<u64> {
+        let wal_frames_discarded = self.discarded_frames(writer)?;
+        // What a crash left in the WAL may not be on disk yet, and is about to be readable.
+        writer.checkpoint(CheckpointMode::Truncate)?;
+        Ok(wal_frames_discarded)
+    }
+
+    /// How many frames of the WAL recovery did not take, before the WAL is emptied.
+    ///
+    /// The write lock keeps other processes from writing meanwhile; when one has written just
+    /// before, it has the WAL in use and there was nothing to recover.
+    fn discarded_frames(&self, writer: &Connection) -> Result<u64> {
+        let accepted = writer.checkpoint(CheckpointMode::Passive)?.wal_frames;
+        writer.begin_immediate()?;
+        let leftover = File::open(wal_path(&self.path)).and_then(|wal| leftover(&wal, accepted));
+        writer.rollback()?;
+        let is_settled = writer.checkpoint(CheckpointMode::Passive)?.wal_frames == accepted;
+        match leftover.map_err(|error| io_error(&self.path, &error))? {
+            _ if !is_settled => Ok(0),
+            Leftover::Frames(discarded) => Ok(discarded),
+            Leftover::DamagedHeader => Err(damaged_wal(&self.path)),
+        }
+    }
+
+    /// Opens what there is beside the writer.
+    fn open_beside(&self, storage: Arc<dyn Storage>, wal: &Arc<WalControl>) -> Result<Beside> {
+        let fail = |error: io::Error| io_error(&self.path, &error);
+        let is_exclusive = self.options.sharing == Sharing::Exclusive;
+        sync_directory(&self.path, storage.as_ref()).map_err(fail)?;
+        let wal_file = WalFile::open(&self.path, storage, Arc::clone(wal), is_exclusive);
+        let wal_file = Arc::new(wal_file.map_err(fail)?);
+        self.watch(&wal_file);
+        let cache_kib = self.options.reader_cache_bytes >> 10;
+        let readers = (0..self.options.readers).map(|_| self.reader(cache_kib));
+        let readers = readers.collect::<Result<_>>()?;
+        let (checkpointer, _) =
+            self.open(Role::Checkpointer, CHECKPOINTER_CACHE_KIB).map_err(|e| self.name(e))?;
+        Ok(Beside { wal_file, readers, checkpointer })
+    }
+
+    fn reader(&self, cache_kib: u64) -> Result<Reader> {
+        let opened = self.open(Role::Reader, cache_kib);
+        let (connection, deadline) = opened.map_err(|error| self.name(error))?;
+        Ok(Reader { connection, deadline })
+    }
+
+    fn name(&self, error: Error) -> Error {
+        let path = self.path.display();
+        if error.extended_code() == Some(ffi::SQLITE_READONLY) {
+            let message = format!(
+                "{path} cannot be opened: a file beside it must be readable and writable and is \
+                 not: {path}-wal or {path}-shm (see their owner, permissions and attributes)"
+            );
+            return Error::new(ErrorKind::Storage, message);
+        }
+        error.context(format!("{path} cannot be opened"))
+    }
+
+    fn held(&self, hold: Option<&Hold>, error: &Error) -> Error {
+        let of_second = || hold.and_then(|hold| lock_holder(hold.path()));
+        let holder = lock_holder(&self.path).or_else(of_second);
+        let holder = holder.unwrap_or_else(|| "another process".into());
+        let message = format!(
+            "{} is held by {holder} ({error}); close it there, or use Options::open_wait to wait \
+             for it",
+            self.path.display()
+        );
+        Error::new(ErrorKind::Overloaded, message)
+    }
+}
+
+/// The error of an open, with what kept the second file from being locked, if that did.
+fn not_opened(hold: Option<&Hold>, error: Error) -> Error {
+    match hold.and_then(|hold| Some((hold.path(), hold.take_failure()?))) {
+        Some((path, failure)) => error.context(format!("{}: {failure}", path.display())),
+        None => error,
+    }
+}
+
+/// What is locked beside the database at `path`, before anything of it is read.
+fn hold_with(vfs: &Vfs, path: &Path) -> Arc<Hold> {
+    let hold = Arc::new(Hold::new(path));
+    let locked = Arc::clone(&hold);
+    vfs.lock_also(move || locked.lock());
+    hold
+}
+
+/// A directory in memory where the system has one.
+fn temporary_directory() -> Result<TempDir> {
+    let shared_memory = Path::new("/dev/shm");
+    let made = tempfile::Builder::new().prefix("monolite-").tempdir_in(shared_memory);
+    made.or_else(|_| TempDir::with_prefix("monolite-"))
+        .map_err(|error| io_error(Path::new(MEMORY), &error))
+}
+
+/// Sees whether the files can be read and written: SQLite's own errors do not say what is missing.
+fn check_access(path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    for (place, wanted, why) in [
+        (path, Access::READ_OK | Access::WRITE_OK, ""),
+        (directory, Access::WRITE_OK | Access::EXEC_OK, ", as the WAL is created there"),
+    ] {
+        // What else may go wrong, SQLite finds.
+        if let Err(error @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) =
+            accessat(CWD, place, wanted, AtFlags::EACCESS)
+        {
+            let message = format!(
+                "{} cannot be opened: {} must be readable and writable{why}: {error}",
+                path.display(),
+                place.display()
+            );
+            return Err(Error::new(ErrorKind::Storage, message));
+        }
+    }
+    Ok(())
+}
+
+fn no_checksums(path: &Path) -> Error {
+    let message = format!(
+        "{} has no page checksums, which the option page_checksums is to verify; add them with \
+         Options::add_page_checksums, or open it without the option; if it should have them, its \
+         beginning is damaged, and a backup is needed",
+        path.display()
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn damaged_wal(path: &Path) -> Error {
+    let wal = wal_path(path);
+    let message = format!(
+        "the header of {} is damaged, and what was committed since the last checkpoint cannot be \
+         read; restore a backup, or move that file away to open the database as of the last \
+         checkpoint",
+        wal.display()
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}

@@ -1,0 +1,123 @@
+//! Owns the handle of a read: run on the caller's thread by [`Read::wait`], or handed to a reader
+//! thread when it is awaited.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::call::completion::Outcome;
+use crate::call::inside::{DatabaseId, Place};
+use crate::call::work::Work;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use crate::read::readers::Readers;
+use crate::read::threads::ReadThreads;
+use crate::tx::Tx;
+
+/// When the result of a read may be returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// As soon as it is there.
+    AtOnce,
+    /// When everything it may have seen is on disk.
+    OnceDurable,
+}
+
+/// What a read needs of the engine.
+pub(crate) struct ReadSide {
+    pub(crate) database: DatabaseId,
+    pub(crate) readers: Arc<Readers>,
+    pub(crate) progress: Arc<Progress>,
+    /// For awaited reads.
+    pub(crate) threads: Arc<ReadThreads>,
+}
+
+/// A read that has not run yet: call [`Read::wait`], or await it.
+///
+/// # Cancellation
+/// Dropping an awaited read ends it: it is not run if it has not begun, and if it has, its next
+/// statement, or the next step of the one that runs, fails. Its closure goes on until it returns.
+#[must_use = "a read does nothing until it is waited for or awaited"]
+pub struct Read<'d, F, T, E = Error> {
+    side: &'d Arc<ReadSide>,
+    answer: Answer,
+    work: Work<F, T, E>,
+}
+
+// No field is ever pinned: a poll moves the closure out.
+impl<F, T, E> Unpin for Read<'_, F, T, E> {}
+
+impl<'d, F, T, E> Read<'d, F, T, E>
+where
+    F: FnOnce(&Tx<'_>) -> Result<T, E>,
+    E: From<Error>,
+{
+    pub(crate) fn new(side: &'d Arc<ReadSide>, answer: Answer, body: F) -> Read<'d, F, T, E> {
+        Read { side, answer, work: Work::new(body) }
+    }
+
+    /// Runs the read on the calling thread and returns its result.
+    ///
+    /// Blocks while every reader connection is in use.
+    ///
+    /// # Errors
+    /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout` when the
+    /// read, its closure's own time included, took longer than the option `read_time_limit`, or no
+    /// connection was free for as long; `Closed`; `Poisoned` (a durable read only); `Invalid` when
+    /// reads of one thread are nested deeper than there are readers.
+    ///
+    /// # Panics
+    /// With the closure's panic; and when the read was polled before.
+    pub fn wait(mut self) -> Result<T, E> {
+        perform(self.side, self.answer, self.work.take("read"))
+    }
+}
+
+fn perform<T, E, F>(side: &ReadSide, answer: Answer, body: F) -> Result<T, E>
+where
+    F: FnOnce(&Tx<'_>) -> Result<T, E>,
+    E: From<Error>,
+{
+    if answer == Answer::OnceDurable && side.database.is_inside(Place::Write) {
+        let message = "a durable read was waited for inside of a write closure, whose own batch it \
+                       would wait for; use the closure's transaction, or read()";
+        return Err(Error::new(ErrorKind::Invalid, message).into());
+    }
+    let result = side.readers.run(body);
+    if answer == Answer::OnceDurable {
+        side.progress.wait_durable(side.progress.exposed())?;
+    }
+    result
+}
+
+impl<F, T, E> Future for Read<'_, F, T, E>
+where
+    F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (side, answer) = (self.side, self.answer);
+        side.database.check_process()?;
+        // The reader threads may all be waiting for the writer.
+        if side.database.is_inside(Place::Write)
+            && let Some(body) = self.work.take_new()
+        {
+            return Poll::Ready(perform(side, answer, body));
+        }
+        let bind = |body| {
+            let side = Arc::clone(side);
+            move || perform(&side, answer, body)
+        };
+        self.work.poll(&side.threads.queue, context, bind).map(Outcome::unwrap_for_caller)
+    }
+}
+
+impl<F, T, E> Drop for Read<'_, F, T, E> {
+    fn drop(&mut self) {
+        self.work.leave(&self.side.threads.queue);
+    }
+}
