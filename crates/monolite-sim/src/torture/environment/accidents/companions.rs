@@ -160,6 +160,36 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::File(FileTrial::of(acts::write_over_frame)),
     },
     Row {
+        accident: "a hole in the middle of the WAL (`fallocate -p`), or pages of it written over",
+        when: &[When::Load],
+        fate: Fate::Lost,
+        says: "malformed",
+        what: "writes and `close` succeed, as nothing is read back that was not needed; what was \
+               copied from there is damaged, and who reads it later is told",
+        instead: "restore a backup; `page_checksums` names the pages",
+        trial: Trial::Untried("it is not the same each time"),
+    },
+    Row {
+        accident: "an older WAL of the same database put beside it",
+        when: &[When::Closed],
+        fate: Fate::Unseen,
+        says: "",
+        what: "it is replayed: pages are again what they were then. A WAL does not tell to which \
+               state of a file it belongs",
+        instead: "never put a `-wal` file beside a database that was closed",
+        trial: Trial::Untried("tried by hand: 1,938 of 2,968 rows were left"),
+    },
+    Row {
+        accident: "a rollback journal of another database put beside it (`db-journal`)",
+        when: &[When::Closed],
+        fate: Fate::Unseen,
+        says: "",
+        what: "SQLite rolls it back into the file, as after a crash in its other mode: a journal \
+               does not tell to which file it belongs. One that is no journal does no harm",
+        instead: "remove it before",
+        trial: Trial::Untried("tried by hand: the tables were those of the other one"),
+    },
+    Row {
         accident: "`chmod 000` of the WAL",
         when: WHILE_OPEN,
         fate: Fate::Survived,
