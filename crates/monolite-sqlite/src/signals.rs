@@ -323,10 +323,9 @@ impl Signals {
     /// [`Authorization::Ignore`]): it empties a whole table in a single instruction, which looks at
     /// no clock. A `DROP` would silently do nothing.
     fn deletes_row_by_row(&self, action: &AuthAction<'_>) -> bool {
+        let AuthAction::Delete { table_name } = action else { return false };
         let is_drop = self.is_sqlites_way.load(Ordering::Relaxed);
-        self.modules.is_some()
-            && !is_drop
-            && matches!(action, AuthAction::Delete { table_name } if !names::begins(table_name, "sqlite_"))
+        self.modules.is_some() && !is_drop && !names::begins(table_name, "sqlite_")
     }
 
     pub(crate) fn authorize(
