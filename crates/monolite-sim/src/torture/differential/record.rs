@@ -140,6 +140,7 @@ pub(super) struct Step {
     /// A closure goes on when it fails; it gives up otherwise.
     pub(super) is_handled: bool,
     pub(super) judged: Judged,
+    #[serde(alias = "chance")]
     pub(super) random: Option<Box<RandomValue>>,
 }
 
