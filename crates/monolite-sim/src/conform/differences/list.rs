@@ -217,7 +217,9 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "tells about the statements that the connection ran before",
         monolite: "tells about whatever ran on the connection at hand: of another transaction, or \
                    nothing. In an interactive transaction, asking before it has changed anything \
-                   may end in `Conflict`",
+                   may end in `Conflict`. What full-text search writes for itself at a savepoint \
+                   or behind a change of the schema is left out; SQLite counts it, and tells of \
+                   no rowid then",
         why: "a transaction gets some connection, and shares it with others",
         instead: "ask in the transaction that has changed something, behind the change; \
                   `RETURNING`; the number that `execute` gives",
