@@ -9,7 +9,7 @@ check:
 	@./scripts/setup test
 	$(XTASK) check
 
-# Whether it works here: formatting, tidy checks, all tests, a short torture.
+# Whether it works here: formatting, tidy checks, all tests.
 test:
 	@./scripts/setup test
 	$(XTASK) test

@@ -80,10 +80,6 @@ pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
     run.step("test", |tally| tests(root, Tests::All, tally));
-    run.step("torture", |tally| {
-        tally.skipped += torture::run(root, Amounts::Test)?;
-        Ok(())
-    });
     run.report()
 }
 

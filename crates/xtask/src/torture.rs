@@ -1,7 +1,7 @@
 //! The torture that every change, and every release, must survive: `monolite torture` with the
-//! amounts of the tests, of the gate or of a release, on the disk under `target`.
+//! amounts of the gate or of a release, on the disk under `target`.
 //!
-//! For tests and gate the program is built as the tests are: its debug assertions are on.
+//! For the gate the program is built as the tests are: its debug assertions are on.
 
 use std::fs;
 use std::path::Path;
@@ -15,26 +15,9 @@ use crate::command::cargo_path;
 /// How much of each check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amounts {
-    Test,
     Gate,
     Release,
 }
-
-/// What the tests ask for, always the same: in under a minute, what no test of one part can show.
-const TEST: [&str; 12] = [
-    "--kills",
-    "10",
-    "--cuts",
-    "2",
-    "--images",
-    "200",
-    "--history",
-    "2000",
-    "--soak",
-    "4s",
-    "--seed",
-    "20261123",
-];
 
 /// What the gate asks for.
 const GATE: [&str; 20] = [
@@ -93,7 +76,6 @@ const RELEASE: [&str; 23] = [
 /// Runs it, prints a line for each check, and returns how much was skipped.
 pub(crate) fn run(root: &Path, amounts: Amounts) -> anyhow::Result<u64> {
     match amounts {
-        Amounts::Test => torture(root, &[], &TEST),
         Amounts::Gate => Ok(torture(root, &[], &GATE)? + torture(root, &[], &STATEMENTS)?),
         Amounts::Release => torture(root, &["--release"], &RELEASE),
     }
