@@ -283,6 +283,8 @@ impl Signals {
     /// A statement is prepared, and runs from now on.
     #[inline]
     pub fn start_run(&self) {
+        // A kept statement may be prepared again behind a `DROP` that was prepared last.
+        self.is_sqlites_way.store(false, Ordering::Relaxed);
         weights::forget_values();
         self.is_running.store(true, Ordering::Relaxed);
     }

@@ -597,6 +597,9 @@ fn a_module_that_was_named_may_be_used() {
     assert_eq!(found.unwrap(), Value::Integer(1));
     let shadow = run(&db, "DELETE FROM f_data").unwrap_err();
     assert_eq!(shadow.kind(), ErrorKind::Invalid, "{shadow}");
+    run(&db, "DELETE FROM f; DROP TABLE f").unwrap();
+    let left = value(&db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'f%'");
+    assert_eq!(left.unwrap(), Value::Integer(0));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) enum Flow {
     Interactive,
 }
 
-/// Steps, what the application was told, and what random number was given to the engine.
+/// Steps, what the application was told, and which random numbers the engine drew.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) steps: &'a [Step],
@@ -229,7 +229,7 @@ impl Oracle {
         let mut replay = Replay::default();
         let before = state(plain, asked.steps)?;
         let (mut has_own_change, mut has_analyzed) = (false, false);
-        // Behind what random number was given to to the engine alone, nothing can be known.
+        // Behind a random number that the engine alone has drawn, nothing can be known.
         let mut is_blind = false;
         for (at, step) in asked.steps.iter().enumerate() {
             let Some(told) = asked.told.get(at) else { break };
