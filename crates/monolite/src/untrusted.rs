@@ -90,7 +90,9 @@ impl Untrusted {
     }
 
     /// What SQLite may allocate for one transaction beyond the page cache of its connection, in
-    /// bytes: 1 MiB to 64 GiB. Default: 64 MiB. The process uses at most all page caches
+    /// bytes: 1 MiB to 64 GiB. Default: 64 MiB. Pages that a transaction has changed stay in memory
+    /// until it is committed, so it can change as many as fit into the page cache and this: with the
+    /// defaults 320 MiB of them in a `write` (about 77,000 pages of 4 KiB). The process uses at most all page caches
     /// ([`Options::writer_cache_bytes`], and [`Options::reader_cache_bytes`] for each reader), and
     /// this for each connection.
     ///
@@ -128,6 +130,8 @@ impl Untrusted {
 /// The failure of a transaction that was refused memory.
 pub(crate) fn starved() -> Error {
     let message = "the transaction needs more memory than the option memory_limit_bytes of \
-                   monolite::Untrusted allows; do less in one transaction or raise the limit";
+                   monolite::Untrusted allows, or changes more pages than fit into that and the \
+                   page cache of its connection (writer_cache_bytes of monolite::Options); do \
+                   less in one transaction or raise the limit";
     Error::new(ErrorKind::Invalid, message)
 }

@@ -1,6 +1,8 @@
 //! Owns what a connection remembers of the schema and the statistics: that it is what the open
 //! transaction has, for every statement that is prepared.
 
+use std::ffi::CStr;
+
 use rusqlite::config::DbConfig;
 use rusqlite::{ErrorCode, MAIN_DB, OptionalExtension as _, Result, Statement, TransactionState};
 
@@ -8,6 +10,9 @@ use super::Connection;
 use crate::names;
 use crate::signals::Traits;
 use crate::statements::Own;
+
+/// The tables by which SQLite plans.
+const STATISTICS: [&CStr; 2] = [c"sqlite_stat1", c"sqlite_stat4"];
 
 impl Connection {
     /// Has SQLite compare the schema in its memory with that of the open transaction, and read it
@@ -22,8 +27,9 @@ impl Connection {
     /// Makes good what statements have left behind that changed the schema or the statistics, also
     /// those that failed. To be called before the next statement is prepared.
     ///
-    /// SQLite tells no other connection of new statistics, and does not take them back in memory
-    /// when the transaction that made them is undone. So they get a new schema version: everybody
+    /// SQLite tells no other connection of new statistics, does not take them back in memory when
+    /// the transaction that made them is undone, and does not give those that are there to a table
+    /// that is new. So they get a new schema version: everybody
     /// reads schema and statistics again. Where nothing has been written, a statement that was
     /// refused or explained can have changed the memory of this connection alone, which forgets it.
     ///
@@ -73,7 +79,7 @@ impl Connection {
                 if traits.has(Traits::ADDS_TO_SCHEMA) {
                     self.check_schema_size()?;
                 }
-                if traits.has(Traits::STATISTICS) {
+                if traits.has(Traits::STATISTICS) || self.may_lack_statistics(traits)? {
                     self.signals.as_engine(|| raise_schema_version(self.raw()))?;
                 }
             } else if traits.has(Traits::STATISTICS) {
@@ -82,6 +88,22 @@ impl Connection {
             self.verify_schema()
         };
         settle().inspect_err(|_| self.signals.add(traits))
+    }
+
+    /// Whether a statement with `traits` may have left a table or an index in memory without the
+    /// statistics that are in the file. SQLite loads them when it reads the whole schema, and not
+    /// for what `CREATE` adds to it, though there may be some already: `ALTER TABLE … RENAME` leaves
+    /// those of the old name, and anybody may write some for a name that is not taken.
+    fn may_lack_statistics(&self, traits: Traits) -> Result<bool> {
+        if !traits.has(Traits::SCHEMA) {
+            return Ok(false);
+        }
+        for table in STATISTICS {
+            if self.raw().table_exists(Some(MAIN_DB), table)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Looks whether nothing but the engine's own definitions names a table of the engine.

@@ -517,6 +517,31 @@ fn a_transaction_beyond_its_memory_fails_alone() {
     assert_eq!(value(&db, "SELECT group_concat(id) FROM t").unwrap(), Value::Text("1,3".into()));
 }
 
+#[test]
+fn a_transaction_changes_as_many_pages_as_fit_into_its_cache_and_its_memory() {
+    for (cache_mib, fits) in [(2, false), (16, true)] {
+        let options = Options::new().writer_cache_bytes(cache_mib << 20);
+        let profile = Untrusted::new().memory_limit_bytes(4 << 20);
+        let Some(db) = open_with(options.write_time_limit(SLACK), profile) else { return };
+        let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+                    INSERT INTO t(x) SELECT zeroblob(3000) FROM n";
+        for _ in 0..4 {
+            run(&db, rows).unwrap();
+        }
+        // Twelve MB.
+        let changed = run(&db, "UPDATE t SET x = randomblob(3000)");
+        match changed {
+            Ok(()) => assert!(fits, "{cache_mib} MiB"),
+            Err(error) => {
+                assert!(!fits, "{cache_mib} MiB: {error}");
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("writer_cache_bytes"), "{error}");
+            }
+        }
+        run(&db, "DROP TABLE t").unwrap();
+    }
+}
+
 /// With a clock that stands still, nothing is late but what is foreseen.
 fn foreseen(limit: Duration, sql: &str) -> Option<Result<Value, ErrorKind>> {
     let options = Options::new().read_time_limit(limit).clock(HandClock::new());

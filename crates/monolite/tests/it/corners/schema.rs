@@ -347,6 +347,36 @@ fn an_index_that_is_tried_in_the_writer_leaves_the_plans_of_others_as_they_were(
 }
 
 #[test]
+fn a_table_that_takes_a_name_with_statistics_is_planned_with_them_by_everybody() {
+    const PLAN: &str = "EXPLAIN QUERY PLAN SELECT * FROM t WHERE a = 1 AND b = 1";
+    each_sharing(|db| {
+        write(
+            db,
+            "CREATE TABLE t(a, b); CREATE INDEX on_a ON t(a); CREATE INDEX on_b ON t(b);
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+             INSERT INTO t SELECT i % 2, i FROM n; ANALYZE;
+             DROP INDEX on_a; DROP INDEX on_b;
+             INSERT INTO sqlite_stat1 VALUES ('t', 'by_a', '2000 1'), ('t', 'by_b', '2000 1000')",
+        );
+        let text = |row: &Row<'_>| row.get::<_, String>(3);
+        let planned = db.write(move |tx| {
+            tx.execute("ALTER TABLE t RENAME TO before", ())?;
+            tx.execute("CREATE TABLE t(a, b)", ())?;
+            tx.execute("CREATE INDEX by_a ON t(a)", ())?;
+            tx.execute("CREATE INDEX by_b ON t(b)", ())?;
+            tx.query_row(PLAN, (), text)
+        });
+        let planned = planned.wait().unwrap();
+        assert!(planned.contains("by_a"), "{planned}");
+        let afterwards = db.write(move |tx| tx.query_row(PLAN, (), text)).wait().unwrap();
+        assert_eq!(afterwards, planned);
+        assert_eq!(db.read(move |tx| tx.query_row(PLAN, (), text)).wait().unwrap(), planned);
+        let tx = db.transaction().unwrap();
+        assert_eq!(tx.query_row(PLAN, (), text).wait().unwrap(), planned);
+    });
+}
+
+#[test]
 fn what_was_not_there_to_be_dropped_may_be_there_now() {
     each_sharing(|db| {
         let drops = [
