@@ -1,7 +1,7 @@
 //! Owns the handle of an interactive transaction, and the handle of a statement in it.
 //!
-//! In reading order: [`open`] is the transaction itself, [`steps`] what it remembers and how that
-//! is done again and compared, [`connection`], [`pool`] and [`pins`] where its statements run,
+//! In reading order: [`state`] is what the transaction is, [`open`] runs and ends it, [`steps`] is
+//! what it remembers and how that is done again and compared, [`connection`], [`pool`] and [`pins`] where its statements run,
 //! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`turn`] the last of
 //! them, [`keys`] the commits that can be repeated.
 
@@ -13,6 +13,7 @@ mod parameters;
 mod pins;
 mod pool;
 mod savepoints;
+mod state;
 mod steps;
 mod transact;
 mod turn;

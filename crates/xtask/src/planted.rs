@@ -126,15 +126,15 @@ const BUGS: [Bug; 21] = [
         name: "new statistics raise no schema version",
         file: "crates/monolite-sqlite/src/connection/schema.rs",
         changes: &[(
-            "                if traits.has(Traits::STATISTICS) {",
-            "                if traits.is_empty() {",
+            "if traits.has(Traits::STATISTICS) || self.may_lack_statistics(traits)? {",
+            "if traits.is_empty() {",
         )],
     },
     Bug {
         name: "queries behind a transaction's own writes are left out at its commit",
         file: "crates/monolite/src/transaction/steps.rs",
         changes: &[(
-            "                _ => extent == Extent::AfterLeadingReads && i < self.leading_reads,",
+            "                _ => extent == Extent::AfterLeadingReads && i < leading_reads,",
             "                _ => extent == Extent::AfterLeadingReads && step.is_query(),",
         )],
     },
@@ -190,8 +190,8 @@ const BUGS: [Bug; 21] = [
         name: "a transaction that only read is answered before what it saw is on disk",
         file: "crates/monolite/src/transaction/open.rs",
         changes: &[(
-            "            return self.answer_when_durable(state.seen);",
-            "            return self.answer_when_durable(0);",
+            "            return self.answer_when_durable(seen);",
+            "            return self.answer_when_durable(seen.min(BatchNumber::default()));",
         )],
     },
     Bug {

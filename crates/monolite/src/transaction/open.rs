@@ -26,24 +26,24 @@
 //!
 //! [`Pool`]: super::pool::Pool
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Row;
-use monolite_sqlite::vfs::{CommitSequence, Version};
+use monolite_sqlite::vfs::CommitSequence;
 
 use super::connection::{PooledConnection, ReadSet};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
-use super::pool::{Cost, Held, Left, Memory, Parked, Pool, Start};
-use super::savepoints::Savepoints;
-use super::steps::{Action, Done, Extent, More, Request, RowReader, Steps, perform};
-use super::turn::{self, ExclusiveTurn};
+use super::pool::{Held, Left, Pool, Start};
+use super::state::{Ending, Place, Snapshot, State};
+use super::steps::{Action, Done, Extent, More, Request, RowReader, Shape, Steps, perform};
+use super::turn::{self, ExclusiveTurn, TurnThread};
 use crate::call::completion::{Completion, Outcome};
-use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
 use crate::call::work::JobQueue;
 use crate::call::write::Write;
@@ -77,15 +77,20 @@ pub(crate) struct Open {
     /// Whether `transact` runs it, and runs it again after a conflict.
     is_managed: bool,
     /// Where awaited statements go when there is an exclusive turn.
-    exclusive: Option<Arc<JobQueue>>,
+    exclusive: Option<TurnThread>,
     began: Duration,
     slot: Mutex<Slot>,
     put_back: Condvar,
-    /// A statement's handle was dropped before the statement was done.
-    is_abandoned: AtomicBool,
-    /// Whether the closure that it was given to has rolled it back.
-    was_rolled_back: AtomicBool,
+    /// What its handles have told.
+    notice: AtomicU8,
 }
+
+/// Nothing.
+const NONE: u8 = 0;
+/// A statement's handle was dropped before the statement was done, or the transaction's own.
+const ABANDONED: u8 = 1;
+/// The closure that it was given to has rolled it back.
+const ROLLED_BACK: u8 = 2;
 
 /// Where the state is when nobody uses it.
 struct Slot {
@@ -94,56 +99,6 @@ struct Slot {
     user: Option<ThreadId>,
     /// Threads that wait for it. (A signal is a system call, also when nobody does.)
     waiting: usize,
-}
-
-struct State {
-    /// Why nothing more can run.
-    over: Option<(ErrorKind, String)>,
-    steps: Steps,
-    savepoints: Savepoints,
-    /// It wrote where there is no overlay.
-    is_in_writer: bool,
-    /// A change of it could not do without those before it.
-    has_dependent_changes: bool,
-    left: Left,
-    cost: Cost,
-    /// The latest batch that its snapshot may contain.
-    seen: BatchNumber,
-    /// The latest commit that its snapshot contains, where that is known.
-    sequence: Option<CommitSequence>,
-    /// What its snapshot shows, where that is known.
-    version: Option<Version>,
-    turn: Option<ExclusiveTurn>,
-}
-
-impl State {
-    fn new(turn: Option<ExclusiveTurn>) -> State {
-        State {
-            over: None,
-            steps: Steps::default(),
-            savepoints: Savepoints::default(),
-            is_in_writer: false,
-            has_dependent_changes: false,
-            left: Left::Gone(None),
-            cost: Cost::default(),
-            seen: BatchNumber::default(),
-            sequence: None,
-            version: None,
-            turn,
-        }
-    }
-
-    /// Where its connection is, if it has left it somewhere.
-    fn unpark(&mut self) -> Option<Parked> {
-        match std::mem::replace(&mut self.left, Left::Gone(None)) {
-            Left::Parked(parked) => Some(parked),
-            Left::Gone(_) | Left::Wrote(_) => None,
-        }
-    }
-
-    fn end(&mut self, error: &Error) {
-        self.over.get_or_insert_with(|| (error.kind(), error.to_string()));
-    }
 }
 
 /// The state in the hands of one statement.
@@ -170,7 +125,8 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         if thread::panicking() {
-            state.end(&Error::aborted("a closure of an earlier statement panicked"));
+            self.open
+                .end(&mut state, &Error::aborted("a closure of an earlier statement panicked"));
         }
         let mut slot = self.open.slot();
         (slot.state, slot.user) = (Some(state), None);
@@ -193,7 +149,7 @@ impl Open {
     /// As [`Open::begin`].
     pub(crate) fn begin_managed(
         engine: &Arc<Transactions>,
-        turn: Option<ExclusiveTurn>,
+        turn: Option<(ExclusiveTurn, TurnThread)>,
     ) -> Result<Arc<Open>> {
         Open::begin_as(engine, true, turn)
     }
@@ -201,7 +157,7 @@ impl Open {
     fn begin_as(
         engine: &Arc<Transactions>,
         is_managed: bool,
-        turn: Option<ExclusiveTurn>,
+        turn: Option<(ExclusiveTurn, TurnThread)>,
     ) -> Result<Arc<Open>> {
         engine.database.check_process()?;
         let most = engine.limits.max_transactions;
@@ -213,7 +169,7 @@ impl Open {
             );
             return Err(Error::new(ErrorKind::Overloaded, message));
         }
-        let exclusive = turn.as_ref().map(|turn| Arc::clone(turn.awaited()));
+        let (turn, exclusive) = turn.unzip();
         engine.recorder.transactions_exclusive.add(u64::from(turn.is_some()));
         let state = Some(Box::new(State::new(turn)));
         Ok(Arc::new(Open {
@@ -223,8 +179,7 @@ impl Open {
             began: engine.clock.now(),
             slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
             put_back: Condvar::new(),
-            is_abandoned: AtomicBool::new(false),
-            was_rolled_back: AtomicBool::new(false),
+            notice: AtomicU8::new(NONE),
         }))
     }
 
@@ -234,7 +189,7 @@ impl Open {
 
     /// Where awaited statements go.
     pub(crate) fn awaited(&self) -> &JobQueue {
-        self.exclusive.as_deref().unwrap_or(&self.engine.threads.queue)
+        self.exclusive.as_ref().map_or(&self.engine.threads.queue, TurnThread::queue)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -281,21 +236,25 @@ impl Open {
 
     /// Nobody will know whether a statement was done, so nothing may follow it.
     pub(crate) fn abandon(&self) {
-        self.is_abandoned.store(true, Ordering::Release);
+        self.notice.fetch_max(ABANDONED, Ordering::Release);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.notice.load(Ordering::Acquire) >= ABANDONED
     }
 
     /// Why the transaction is over, if it is.
     pub(crate) fn over(&self) -> Option<ErrorKind> {
-        if self.is_abandoned.load(Ordering::Acquire) {
+        if self.is_abandoned() {
             return Some(ErrorKind::Aborted);
         }
-        self.slot().state.as_ref()?.over.as_ref().map(|(kind, _)| *kind)
+        self.slot().state.as_ref()?.ending().map(Ending::kind)
     }
 
     fn check(&self, state: &mut State) -> Result<()> {
-        if self.is_abandoned.load(Ordering::Acquire) {
+        if self.is_abandoned() {
             // Also where its statement was ended for that, and has said so in its own words.
-            state.over = Some((ErrorKind::Aborted, abandoned().to_string()));
+            self.let_go(state.finish(&abandoned()));
         }
         let limit = self.engine.limits.transaction_time_limit;
         if self.age() > limit {
@@ -303,15 +262,20 @@ impl Open {
                 "the transaction has been open for longer than {limit:.1?} (option \
                  transaction_time_limit)"
             );
-            state.end(&Error::new(ErrorKind::Timeout, message));
+            self.end(state, &Error::new(ErrorKind::Timeout, message));
         }
-        match &state.over {
-            None => Ok(()),
-            Some((kind, why)) => {
-                let error = Error::new(*kind, format!("the transaction is over: {why}"));
-                self.let_go(state);
-                Err(error)
-            }
+        state.ending().map_or(Ok(()), |ending| Err(ending.error()))
+    }
+
+    fn end(&self, state: &mut State, error: &Error) {
+        if let Some(left) = state.end(error) {
+            self.let_go(left);
+        }
+    }
+
+    fn let_go(&self, place: Place) {
+        if let Place::Pool(Left::Parked(parked)) = place {
+            self.engine.pool.give_up(parked);
         }
     }
 
@@ -349,7 +313,7 @@ impl Open {
         R: RowReader + Send + 'static,
     {
         let mut state = self.take()?;
-        let _inside = Inside::enter(self.engine.database, Place::Statement);
+        let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
         self.check(&mut state)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
@@ -362,13 +326,13 @@ impl Open {
         let (done, reader) = match self.dispatch(&mut state, request, reader) {
             Ok(done) => done,
             Err(error) => {
-                state.end(&error);
+                self.end(&mut state, &error);
                 return Err(error);
             }
         };
         let Some(step) = done.step else {
             let error = done.number.err().unwrap_or_else(|| Error::aborted("nothing was done"));
-            state.end(&error);
+            self.end(&mut state, &error);
             return Err(error);
         };
         state.steps.push(step);
@@ -383,24 +347,34 @@ impl Open {
     where
         R: RowReader + Send + 'static,
     {
-        if let Some(turn) = &state.turn {
-            let most_bytes = self.engine.limits.transaction_max_bytes;
-            let mut reader = reader;
-            return turn.run(move |tx| {
-                let mut done = perform(tx, request, most_bytes, &mut reader);
-                if done.number.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
-                    done.number = Err(turn::over());
-                }
-                (done, reader)
-            });
+        match state.place() {
+            Place::Exclusive(turn) => self.run_exclusively(turn, request, reader),
+            Place::Writer => self.try_in_writer(state, request, reader),
+            Place::Over(ending) => Err(ending.error()),
+            Place::Pool(_) => match self.change_without(state, &request)? {
+                Some(done) => Ok((done, reader)),
+                None => self.run_behind(state, request, reader),
+            },
         }
-        if state.is_in_writer {
-            return self.try_in_writer(state, request, reader);
-        }
-        if let Some(done) = self.change_without(state, &request)? {
-            return Ok((done, reader));
-        }
-        self.run_behind(state, request, reader)
+    }
+
+    fn run_exclusively<R>(
+        &self,
+        turn: &ExclusiveTurn,
+        request: Request,
+        mut reader: R,
+    ) -> Result<(Done, R)>
+    where
+        R: RowReader + Send + 'static,
+    {
+        let most_bytes = self.engine.limits.transaction_max_bytes;
+        turn.run(move |tx| {
+            let mut done = perform(tx, request, most_bytes, &mut reader);
+            if done.number.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+                done.number = Err(turn::over());
+            }
+            (done, reader)
+        })
     }
 
     /// Runs a statement on a connection that has everything before it, and leaves the connection;
@@ -444,53 +418,42 @@ impl Open {
     /// Leaves the connection on which a statement was `done` behind all before it.
     fn leave(&self, state: &mut State, held: Held<'_>, done: &Done) {
         let Some(step) = &done.step else { return };
-        let steps = &state.steps;
-        let is_leading = steps.all_are_queries() && step.is_query();
-        if !is_leading {
-            end_leading_reads(steps, held.connection());
+        if state.steps.shape_with(step) != Shape::Queries {
+            end_leading_reads(&state.steps, held.connection());
         }
-        let is_change = step.is_change() && !state.has_dependent_changes;
-        let memory = if steps.are_changes() && is_change {
-            Memory::Changes
-        } else if steps.have_leading_reads() && !is_leading {
-            Memory::LeadingReads
-        } else {
-            // The next statement does all of it again, on the snapshot that it finds.
-            Memory::Nothing
-        };
         state.cost.work += held.connection().took();
         let open = self.engine.open.load(Ordering::Relaxed);
-        state.left = held.leave(open, memory, &state.cost);
+        let left = held.leave(open, state.memory_after(step), &state.cost);
+        state.leave(left);
     }
 
     /// Runs a statement that changes rows on the snapshot of those before it, but without them.
     /// `None`, and nothing is done, when it could tell the difference, because it uses pages that
     /// they have changed; when it was not run to its end; or when the snapshot is gone.
     fn change_without(&self, state: &mut State, request: &Request) -> Result<Option<Done>> {
-        let wrote = match (&mut state.left, &request.action) {
-            (left @ Left::Wrote(_), Action::Change) => std::mem::replace(left, Left::Gone(None)),
-            _ => return Ok(None),
-        };
-        let Left::Wrote(wrote) = wrote else { return Ok(None) };
-        let limit = self.statement_limit();
-        let Some(held) = self.engine.pool.take_without(&wrote, limit)? else {
+        if !matches!(request.action, Action::Change) {
+            return Ok(None);
+        }
+        let Some(kept) = state.take_kept() else { return Ok(None) };
+        let Some(held) = self.engine.pool.take_without(&kept, self.statement_limit())? else {
             return Ok(None);
         };
         if held.connection().only_reads(&request.text) != Some(false) {
             return Ok(None);
         }
-        // Until it has succeeded.
-        state.has_dependent_changes = true;
         let no_rows = &mut |_: &Row<'_>| Ok(More::Enough);
         let most_bytes = self.engine.limits.transaction_max_bytes;
         let body = |tx: &Tx<'_>| perform(tx, request.clone(), most_bytes, no_rows);
         let done = held.run(self.statement_limit(), body);
-        let Ok(done) = done else { return Ok(None) };
         let took = held.connection().took();
-        let Some(left) = held.leave_without(wrote) else { return Ok(None) };
+        let done = done.ok().and_then(|done| Some((done, held.leave_without(kept)?)));
+        let Some((done, left)) = done else {
+            state.steps.note_dependent_change();
+            return Ok(None);
+        };
         state.cost.work += took;
         self.engine.recorder.independent_statements.add(1);
-        (state.left, state.has_dependent_changes) = (left, false);
+        state.leave(left);
         Ok(Some(done))
     }
 
@@ -499,11 +462,13 @@ impl Open {
         let is_first = state.steps.len() == 0;
         let start = if is_first { Start::First } else { Start::Later };
         let limit = self.statement_limit();
-        let held = self.engine.pool.take(state.unpark(), start, limit)?;
+        let parked = match state.take_left() {
+            Left::Parked(parked) => Some(parked),
+            Left::Gone(_) | Left::Wrote(_) => None,
+        };
+        let held = self.engine.pool.take(parked, start, limit)?;
         let connection = held.connection();
-        state.seen = connection.seen();
-        state.sequence = connection.sequence();
-        let before = std::mem::replace(&mut state.version, connection.version());
+        let before = std::mem::replace(&mut state.snapshot, Snapshot::of(connection));
         if !held.is_warm && !is_first {
             self.engine.recorder.transactions_resumed.add(1);
             let validation = self.engine.limits.validation;
@@ -516,7 +481,7 @@ impl Open {
                 };
                 state.steps.replay_and_note(tx, Extent::All, validation, after_leading_reads)
             })?;
-            let is_same = before.is_some() && before == state.version;
+            let is_same = before.is_same_as(&state.snapshot);
             replayed.map_err(|error| {
                 self.count_conflict(&error);
                 if is_same { self.blame(error) } else { error }
@@ -559,7 +524,7 @@ impl Open {
     where
         R: RowReader + Send + 'static,
     {
-        state.is_in_writer = true;
+        state.move_to_writer();
         let steps = std::mem::take(&mut state.steps);
         let most_bytes = self.engine.limits.transaction_max_bytes;
         let validation = self.engine.limits.validation;
@@ -594,13 +559,13 @@ impl Open {
     /// Ends the transaction: hands what it did to the writer. With a key, nothing is done when the
     /// key was committed before.
     pub(crate) fn commit(&self, key: Option<Key>) -> Write<Committed> {
-        if self.was_rolled_back.load(Ordering::Acquire) {
+        if self.notice.load(Ordering::Acquire) == ROLLED_BACK {
             return answered(Err(rolled_back_in_closure()));
         }
         if let Some(error) = key.as_ref().and_then(|key| key.check().err()) {
             return answered(Err(error));
         }
-        if self.is_abandoned.load(Ordering::Acquire) {
+        if self.is_abandoned() {
             return answered(Err(abandoned()));
         }
         let checked = self.take().and_then(|mut state| self.check(&mut state).map(|()| state));
@@ -608,21 +573,22 @@ impl Open {
             Ok(state) => state,
             Err(error) => return answered(Err(error)),
         };
-        let read_set = self.read_set(&mut state);
-        let ended = "it was committed or rolled back before";
-        state.over = Some((ErrorKind::Invalid, ended.into()));
-        if let Some(turn) = state.turn.take() {
-            let aborted = || Error::aborted("the transaction was committed before");
-            return turn.commit().unwrap_or_else(|| answered(Err(aborted())));
-        }
+        let ended = Error::new(ErrorKind::Invalid, "it was committed or rolled back before");
+        let left = match state.finish(&ended) {
+            Place::Exclusive(turn) => return self.commit_exclusively(&turn),
+            Place::Pool(left) => left,
+            Place::Writer | Place::Over(_) => Left::Gone(None),
+        };
+        let read_set = self.read_set(&state.steps, left);
         if !state.steps.may_have_changed() && key.is_none() {
             self.engine.recorder.transactions_read_only.add(1);
-            return self.answer_when_durable(state.seen);
+            let seen = state.snapshot.seen;
+            return self.answer_when_durable(seen);
         }
         let mut replay = Replay {
             steps: std::mem::take(&mut state.steps),
             read_set,
-            sequence: state.sequence.filter(|_| !self.is_managed),
+            sequence: state.snapshot.sequence.filter(|_| !self.is_managed),
             engine: Arc::clone(&self.engine),
             is_counted: false,
         };
@@ -653,10 +619,24 @@ impl Open {
         Write::past(caller)
     }
 
+    fn commit_exclusively(&self, turn: &ExclusiveTurn) -> Write<Committed> {
+        let result = turn.commit();
+        self.end_exclusive_thread();
+        result.unwrap_or_else(|| {
+            answered(Err(Error::aborted("the transaction was committed before")))
+        })
+    }
+
+    fn end_exclusive_thread(&self) {
+        if let Some(thread) = &self.exclusive {
+            thread.end();
+        }
+    }
+
     /// Ends the snapshot, and tells which pages were read if that spares the writer reading them.
-    fn read_set(&self, state: &mut State) -> Option<ReadSet> {
-        let is_useful = state.steps.have_leading_reads() && state.steps.may_have_changed();
-        match std::mem::replace(&mut state.left, Left::Gone(None)) {
+    fn read_set(&self, steps: &Steps, left: Left) -> Option<ReadSet> {
+        let is_useful = steps.have_leading_reads() && steps.may_have_changed();
+        match left {
             Left::Parked(parked) if is_useful => self.engine.pool.read_set(parked),
             Left::Parked(parked) => {
                 self.engine.pool.give_up(parked);
@@ -670,13 +650,14 @@ impl Open {
     /// Remembers why the transaction, which was handed to the writer, came to nothing.
     pub(crate) fn note_end(&self, error: &Error) {
         if let Some(state) = &mut self.slot().state {
-            state.over = Some((error.kind(), error.to_string()));
+            // Its commit has taken what was left.
+            state.finish(error);
         }
     }
 
     /// As [`Open::roll_back`], on behalf of a closure whose result is still to come.
     pub(crate) fn roll_back_in_closure(&self) {
-        self.was_rolled_back.store(true, Ordering::Release);
+        self.notice.fetch_max(ROLLED_BACK, Ordering::Release);
         self.roll_back();
     }
 
@@ -685,19 +666,12 @@ impl Open {
     pub(crate) fn roll_back(&self) {
         self.abandon();
         let Some(mut state) = self.slot().state.take() else { return };
-        state.end(&Error::new(ErrorKind::Invalid, "it was rolled back before"));
-        self.let_go(&mut state);
-        state.turn = None;
+        self.end(&mut state, &Error::new(ErrorKind::Invalid, "it was rolled back before"));
+        self.end_exclusive_thread();
         state.steps = Steps::default();
         let mut slot = self.slot();
         slot.state = Some(state);
         self.signal(slot);
-    }
-
-    fn let_go(&self, state: &mut State) {
-        if let Some(parked) = state.unpark() {
-            self.engine.pool.give_up(parked);
-        }
     }
 }
 
@@ -748,7 +722,7 @@ impl Drop for Open {
 
 /// Keeps apart what the leading reads have read when a step of another kind follows.
 fn end_leading_reads(steps: &Steps, connection: &PooledConnection) {
-    if steps.have_leading_reads() && steps.all_are_queries() {
+    if steps.shape() == Shape::Queries {
         connection.end_leading_reads();
     }
 }

@@ -43,6 +43,7 @@ pub(crate) struct Pin {
 }
 
 /// A pin that stays for resting transactions as long as nobody takes it away.
+#[derive(Default)]
 pub(crate) struct Kept(Mutex<Option<Arc<Pin>>>);
 
 impl Kept {

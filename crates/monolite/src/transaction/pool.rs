@@ -122,7 +122,7 @@ impl Cost {
 
 /// A place in the pool at which a transaction left its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Parked(u64);
+pub(crate) struct Parked(pub(super) u64);
 
 /// What a transaction has of the connection of its last statement.
 pub(crate) enum Left {

@@ -85,7 +85,7 @@ pub(crate) enum Extent {
 
 /// What a step can have done, and what its answer tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nature {
+pub(super) enum Nature {
     /// A query that was answered: nothing was changed, and the answer is a function of the pages
     /// that were read, the schema, the statistics, and what is given again.
     Query,
@@ -389,16 +389,38 @@ fn tells_of_data(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Invalid)
 }
 
+/// What the steps of a transaction are, taken together: on it hangs what need not be done again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// There is none.
+    #[default]
+    Empty,
+    /// Queries that were answered.
+    Queries,
+    /// Single statements that change rows and show none, of which each can do without those before
+    /// it, as far as that was tried.
+    Changes,
+    /// Anything else.
+    Mixed,
+}
+
+impl Shape {
+    /// With `step` behind it.
+    fn with(self, step: &Step) -> Shape {
+        match self {
+            Shape::Empty | Shape::Queries if step.is_query() => Shape::Queries,
+            Shape::Empty | Shape::Changes if step.is_change() => Shape::Changes,
+            _ => Shape::Mixed,
+        }
+    }
+}
+
 /// The steps of a transaction in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps {
     steps: Vec<Step>,
     bytes: usize,
-    /// How many queries there are before the first step of another kind.
-    leading_reads: usize,
-    changes: usize,
-    may_have_changed: bool,
-    has_savepoints: bool,
+    shape: Shape,
 }
 
 impl Steps {
@@ -412,31 +434,37 @@ impl Steps {
 
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
-        self.leading_reads += usize::from(self.all_are_queries() && step.is_query());
-        self.changes += usize::from(step.is_change());
-        self.may_have_changed |= step.nature == Nature::Change;
-        self.has_savepoints |= matches!(step.request.action, Action::Savepoint(..));
+        self.shape = self.shape.with(&step);
         self.steps.push(step);
     }
 
-    /// Whether each is a query that was answered.
-    pub(crate) fn all_are_queries(&self) -> bool {
-        self.leading_reads == self.steps.len()
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
     }
 
-    /// Whether there are queries that can be left out when no page that they read has changed.
+    /// What the steps will be when `step` follows them.
+    pub(crate) fn shape_with(&self, step: &Step) -> Shape {
+        self.shape.with(step)
+    }
+
+    /// A change cannot do without those before it.
+    pub(crate) fn note_dependent_change(&mut self) {
+        self.shape = Shape::Mixed;
+    }
+
+    /// Whether there are queries that can be left out when no page that they read has changed:
+    /// those before the first step of another kind.
     pub(crate) fn have_leading_reads(&self) -> bool {
-        self.leading_reads > 0
+        self.steps.first().is_some_and(Step::is_query)
     }
 
     /// Whether one may have changed something.
     pub(crate) fn may_have_changed(&self) -> bool {
-        self.may_have_changed
+        self.steps.iter().any(|step| step.nature == Nature::Change)
     }
 
-    /// Whether each is one statement that changes rows and shows none.
-    pub(crate) fn are_changes(&self) -> bool {
-        self.changes == self.steps.len()
+    fn have_savepoints(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.request.action, Action::Savepoint(..)))
     }
 
     /// Does again what `extent` says, and compares.
@@ -460,7 +488,7 @@ impl Steps {
         validation: Validation,
     ) -> Result<()> {
         let replay = || self.replay(tx, extent, validation);
-        if self.has_savepoints { tx.closing_user_savepoints(replay) } else { replay() }
+        if self.have_savepoints() { tx.closing_user_savepoints(replay) } else { replay() }
     }
 
     /// As [`Steps::replay`]; calls `after_leading_reads` when they are done and others follow.
@@ -471,13 +499,14 @@ impl Steps {
         validation: Validation,
         after_leading_reads: &mut dyn FnMut(),
     ) -> Result<()> {
+        let leading_reads = self.steps.iter().take_while(|step| step.is_query()).count();
         for (i, step) in self.steps.iter().enumerate() {
-            if i == self.leading_reads {
+            if i == leading_reads {
                 after_leading_reads();
             }
             let is_left_out = match step.nature {
                 Nature::Report { counts } => !counts,
-                _ => extent == Extent::AfterLeadingReads && i < self.leading_reads,
+                _ => extent == Extent::AfterLeadingReads && i < leading_reads,
             };
             if is_left_out {
                 continue;
@@ -529,9 +558,5 @@ fn too_much(most_bytes: usize) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-#[test]
-fn only_the_number_that_makes_a_name_unique_is_left_out() {
-    for (name, rest) in [("x:1", "x"), ("x:", "x:"), ("x1", "x1"), ("1", "1"), ("a:b:27", "a:b")] {
-        assert_eq!(without_number(name), rest);
-    }
-}
+#[cfg(test)]
+pub(super) mod tests;

@@ -38,8 +38,38 @@ enum Order {
 pub(crate) struct ExclusiveTurn {
     orders: Sender<Order>,
     result: Mutex<Option<Write<Committed>>>,
-    /// Awaited statements on their way to the thread that sends them.
-    awaited: Arc<JobQueue>,
+}
+
+/// The thread that sends the awaited statements of one turn; it ends with this.
+pub(crate) struct TurnThread(Arc<JobQueue>);
+
+impl TurnThread {
+    fn start() -> Result<TurnThread> {
+        let queue = Arc::new(JobQueue::new(MAX_AWAITED));
+        let awaited = Arc::clone(&queue);
+        let thread = thread::Builder::new().name("monolite-turn".into());
+        thread.spawn(move || work::serve(&awaited)).map_err(|error| {
+            let message = format!("the thread monolite-turn cannot be started: {error}");
+            Error::new(ErrorKind::Storage, message)
+        })?;
+        Ok(TurnThread(queue))
+    }
+
+    /// Where awaited statements go.
+    pub(crate) fn queue(&self) -> &JobQueue {
+        &self.0
+    }
+
+    /// Refuses what comes from now on, and lets the thread end.
+    pub(crate) fn end(&self) {
+        drop(self.0.close());
+    }
+}
+
+impl Drop for TurnThread {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 /// Awaited statements of one turn at the same time; their order is the application's concern.
@@ -68,7 +98,10 @@ impl ExclusiveTurn {
     /// # Errors
     /// `Closed`, `Poisoned`, `Overloaded` (see [`Write::wait`]); `Invalid` inside of a closure of
     /// the same database that has the writer.
-    pub(crate) async fn take(writes: &Arc<WriteQueue>, limit: Duration) -> Result<ExclusiveTurn> {
+    pub(crate) async fn take(
+        writes: &Arc<WriteQueue>,
+        limit: Duration,
+    ) -> Result<(ExclusiveTurn, TurnThread)> {
         if writes.database().has_writer() {
             let message = "a transaction needs the writer to itself inside of a closure, of a \
                            write or of another transaction, that has it";
@@ -92,23 +125,7 @@ impl ExclusiveTurn {
                 || Error::new(ErrorKind::Internal, "an exclusive turn ended before it began");
             return Err(result.await.err().unwrap_or_else(never));
         }
-        let awaited = Arc::new(JobQueue::new(MAX_AWAITED));
-        let turn = ExclusiveTurn {
-            orders,
-            result: Mutex::new(Some(result)),
-            awaited: Arc::clone(&awaited),
-        };
-        let sender = thread::Builder::new().name("monolite-turn".into());
-        sender.spawn(move || work::serve(&awaited)).map_err(|error| {
-            let message = format!("the thread monolite-turn cannot be started: {error}");
-            Error::new(ErrorKind::Storage, message)
-        })?;
-        Ok(turn)
-    }
-
-    /// Where awaited statements go.
-    pub(crate) fn awaited(&self) -> &Arc<JobQueue> {
-        &self.awaited
+        Ok((ExclusiveTurn { orders, result: Mutex::new(Some(result)) }, TurnThread::start()?))
     }
 
     /// Runs `body` on the writer's transaction and waits for it.
@@ -140,12 +157,6 @@ impl ExclusiveTurn {
         // When the turn is over, the result says so.
         let _ = self.orders.send(Order::Commit);
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Drop for ExclusiveTurn {
-    fn drop(&mut self) {
-        drop(self.awaited.close());
     }
 }
 
