@@ -53,7 +53,7 @@ pub use changes::{Changes, CommitSequence};
 pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
 };
-pub use control::{LimitHit, WalControl};
+pub use control::{LimitHit, WalControl, WalPosition};
 pub use gather::{Gather, MAX_HELD_BYTES};
 pub use lower::{
     Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use monolite_sqlite::vfs::{WalControl, sync_database};
+use monolite_sqlite::vfs::{WalControl, WalPosition, sync_database};
 use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
 use crate::call::write_queue::WriteQueue;
@@ -133,6 +133,11 @@ impl Checkpoints {
     pub(crate) fn wal_bytes(&self) -> u64 {
         let bytes = self.wal.wal_bytes();
         if bytes == self.restartable_at.load(Ordering::Relaxed) { 0 } else { bytes }
+    }
+
+    /// Where the latest commit is. To be asked on the writer's thread.
+    pub(crate) fn position(&self) -> WalPosition {
+        self.wal.position()
     }
 
     /// Wakes the checkpointer when the WAL has grown enough. Called after each batch.

@@ -47,7 +47,8 @@ use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
 use crate::transaction::{Limits, Pool, PoolOpener, Transactions};
 use crate::watchdog::Watchdog;
-use crate::write::sync::{CommittedBatch, Handover, Syncer};
+use crate::write::answers::{Answers, CommittedBatch};
+use crate::write::sync::{Handover, Syncer};
 use crate::write::writer::Writer;
 
 /// How often a close looks whether it waits for a closure that does not come back.
@@ -63,7 +64,7 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(crate) struct Engine {
     database: DatabaseId,
     parts: Parts,
-    handover: Arc<Handover>,
+    answers: Arc<Answers>,
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
     wal_frames_discarded: u64,
@@ -161,7 +162,7 @@ impl Engine {
         let recorder = Arc::new(Recorder::default());
         let capacity = options.queue_capacity;
         let queue = Arc::new(WriteQueue::new(database, capacity, Arc::clone(&progress)));
-        let handover = Arc::new(Handover::new(capacity));
+        let answers = Arc::new(Answers::new(capacity, Arc::clone(&progress)));
         let count = opened.readers.len();
         let connections = (opened.readers, opened.open_reader);
         let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
@@ -178,7 +179,8 @@ impl Engine {
         let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
         let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
         let syncer = Arc::new(Syncer {
-            handover: Arc::clone(&handover),
+            handover: Handover::default(),
+            answers: Arc::clone(&answers),
             wal: Arc::clone(&opened.wal_file),
             looked: AtomicU64::new(0),
             durability: opened.durability,
@@ -215,7 +217,7 @@ impl Engine {
         let running = Running::start(bodies, &parts, opened.wal_file, opened.files)?;
         Ok(Engine {
             database,
-            handover,
+            answers,
             recorder,
             wal: opened.wal,
             wal_frames_discarded: opened.wal_frames_discarded,
@@ -245,7 +247,7 @@ impl Engine {
             reads_on_kept_snapshot: kept,
             open_transactions: self.parts.transactions.open.load(Ordering::Relaxed) as u64,
             queue_depth: self.parts.queue.len() as u64,
-            unsynced_transactions: self.handover.unanswered(),
+            unsynced_transactions: self.answers.unanswered(),
             wal_bytes: self.parts.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
             wal_frames_discarded: self.wal_frames_discarded,
@@ -596,18 +598,12 @@ impl WriteLoop {
             self.poison(format!("{reason}{files}"));
         }
         let is_last = batch.inbox.is_empty() && self.queue.is_empty();
-        self.hand_over(CommittedBatch { number, members }, is_last);
+        let is_alone = members.len() == 1 && is_last;
+        let position = checkpoints.position();
+        self.syncer.finish(CommittedBatch { number, position, members }, is_alone);
         self.checkpoints.note_growth();
         if self.checkpoints.is_finish_wanted() {
             self.finish_checkpoint(writer);
-        }
-    }
-
-    fn hand_over(&self, batch: CommittedBatch, is_last: bool) {
-        let is_alone = batch.members.len() == 1 && is_last;
-        let left = if is_alone { self.syncer.sync_now(batch) } else { Err(batch) };
-        if let Err(batch) = left {
-            self.syncer.handover.push(batch);
         }
     }
 

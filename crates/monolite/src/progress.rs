@@ -2,11 +2,13 @@
 //! disk, and whether it stopped for good.
 //!
 //! # Positions
-//! There are two, and a type for each. A [`BatchNumber`] counts what the writer has begun to
+//! There are three, and a type for each. A [`BatchNumber`] counts what the writer has begun to
 //! commit, also what came to nothing: acknowledgements and waits are in these. A [`CommitSequence`]
 //! counts what SQLite has committed, as the VFS sees it: what a page's last change was is in these.
 //! A batch is one commit, none when it came to nothing, or several when its members had to be
-//! committed one by one; nobody compares one to the other.
+//! committed one by one; nobody compares one to the other. A [`WalPosition`] is where in the WAL
+//! the latest commit ends; of two batches the later one is at a later place, or at the same if it
+//! came to nothing.
 //!
 //! # Invariants
 //! - Batches are numbered 1, 2, 3 … in commit order; `durable <= committed <= committing`.
@@ -20,6 +22,7 @@
 //! The lock is held for a few instructions; who waits for a batch is told without it.
 //!
 //! [`CommitSequence`]: monolite_sqlite::vfs::CommitSequence
+//! [`WalPosition`]: monolite_sqlite::vfs::WalPosition
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

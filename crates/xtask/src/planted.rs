@@ -39,19 +39,15 @@ const BUGS: [Bug; 21] = [
         changes: &[
             (
                 "            let is_durable = self.sync_up_to(last);\n            \
-                 for batch in batches {",
-                "            let is_durable = true;\n            for batch in batches {",
-            ),
-            (
-                "                self.handover.note_answered(members);\n            }\n",
-                "                self.handover.note_answered(members);\n            }\n            \
+                 batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));\n",
+                "            batches.into_iter().for_each(|batch| self.answers.give(batch, true));\n\
                  self.sync_up_to(last);\n",
             ),
             (
-                "        let is_durable = self.sync_up_to(batch.number);\n        \
-                 self.answer(batch, is_durable);\n",
-                "        let number = batch.number;\n        self.answer(batch, true);\n        \
-                 self.sync_up_to(number);\n",
+                "            let is_durable = self.sync_up_to(batch.number);\n            \
+                 self.answers.give(batch, is_durable);\n",
+                "            let number = batch.number;\n            \
+                 self.answers.give(batch, true);\n            self.sync_up_to(number);\n",
             ),
         ],
     },

@@ -17,6 +17,15 @@ pub enum LimitHit {
 
 const NO_HIT: u8 = u8::MAX;
 
+/// The place of a commit in the WAL; places are in the order of the commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WalPosition {
+    /// Goes up whenever the WAL begins anew or is cut, as far as this process sees that.
+    pub generation: u64,
+    /// Where the commit's last frame ends, in bytes from the beginning of the file.
+    pub offset: u64,
+}
+
 /// The WAL's limit and figures, shared by the engine and every WAL file of a database.
 ///
 /// All figures are in bytes. Those of the WAL are hints between threads and order nothing else
@@ -28,6 +37,8 @@ pub struct WalControl {
     /// What [`LimitHit`] says, or [`NO_HIT`].
     limit_hit: AtomicU8,
     wal_bytes: AtomicU64,
+    /// See [`WalPosition::generation`].
+    generation: AtomicU64,
     wal_bytes_max: AtomicU64,
     database_bytes: AtomicU64,
     changes: Changes,
@@ -47,6 +58,7 @@ impl WalControl {
             limit_bytes: AtomicU64::new(limit_bytes),
             limit_hit: AtomicU8::new(NO_HIT),
             wal_bytes: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
             database_bytes: AtomicU64::new(0),
             changes: Changes::default(),
@@ -88,6 +100,11 @@ impl WalControl {
         self.wal_bytes.load(Relaxed)
     }
 
+    /// Where the latest commit of this process ends. To be asked on the thread that commits.
+    pub fn position(&self) -> WalPosition {
+        WalPosition { generation: self.generation.load(Relaxed), offset: self.wal_bytes() }
+    }
+
     /// The largest size the WAL file has had.
     pub fn wal_bytes_max(&self) -> u64 {
         self.wal_bytes_max.load(Relaxed)
@@ -118,12 +135,23 @@ impl WalControl {
         self.limit_hit.store(hit as u8, Relaxed);
     }
 
+    pub(super) fn note_restart(&self, end_of_header: u64) {
+        self.generation.fetch_add(1, Relaxed);
+        self.wal_bytes.store(end_of_header, Relaxed);
+    }
+
     pub(super) fn note_commit_end(&self, end: u64) {
+        if end < self.wal_bytes() {
+            // Another process has had it restart.
+            self.generation.fetch_add(1, Relaxed);
+        }
         self.wal_bytes.store(end, Relaxed);
     }
 
     pub(super) fn note_truncate(&self, size: u64) {
-        self.wal_bytes.fetch_min(size, Relaxed);
+        if self.wal_bytes.fetch_min(size, Relaxed) > size {
+            self.generation.fetch_add(1, Relaxed);
+        }
     }
 
     pub(super) fn note_database_end(&self, end: u64) {
@@ -139,4 +167,26 @@ impl WalControl {
             self.wal_bytes_max.fetch_max(end, Relaxed);
         }
     }
+}
+
+#[test]
+fn a_later_commit_is_at_a_later_place() {
+    let control = WalControl::default();
+    let mut places = vec![control.position()];
+    let mut next = |note: &dyn Fn(&WalControl)| {
+        note(&control);
+        places.push(control.position());
+    };
+    next(&|it| it.note_restart(32));
+    next(&|it| it.note_commit_end(4_152));
+    next(&|it| it.note_commit_end(8_272));
+    next(&|it| it.note_restart(32));
+    next(&|it| it.note_commit_end(4_152));
+    // By another process, and unseen by this one.
+    next(&|it| it.note_commit_end(4_100));
+    next(&|it| it.note_truncate(0));
+    next(&|it| it.note_commit_end(4_152));
+    assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+    control.note_truncate(8_272);
+    assert_eq!(control.position(), places[8], "nothing was cut");
 }

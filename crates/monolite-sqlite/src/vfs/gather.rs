@@ -193,7 +193,7 @@ impl<F: File> Gather<F> {
         self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
         self.append_point = WAL_HEADER_BYTES;
         self.restarts = self.releases.is_some();
-        self.control.note_commit_end(WAL_HEADER_BYTES);
+        self.control.note_restart(WAL_HEADER_BYTES);
         Ok(())
     }
 

@@ -1,21 +1,20 @@
-//! Owns the thread that puts committed batches on disk and answers their members.
+//! Owns the thread that puts committed batches on disk, and says when they are.
 //!
 //! # Algorithm
 //! 1. Wait for committed batches; take all there are.
 //! 2. One `fdatasync` of the WAL covers every one of them: they were committed before it began.
 //! 3. Check that the WAL and the database are still the files at their paths. With
 //!    [`Durability::Buffered`] that is all, and done every [`LOOK`].
-//! 4. Publish how far the disk is, then answer the members in commit order.
+//! 4. Publish how far the disk is, then have the members answered ([`Answers`]).
 //!
-//! Meanwhile the writer runs and commits the next batches. It waits only when more members are
-//! unanswered than the queue may hold, so a slow disk bounds memory, too.
+//! Meanwhile the writer runs and commits the next batches.
 //!
 //! A single member with nobody before or behind it has nothing to overlap with: the writer syncs it
-//! itself ([`Syncer::sync_now`]), which spares a hand-over between threads (30 to 40 µs, a tenth of
+//! itself ([`Syncer::finish`]), which spares a hand-over between threads (30 to 40 µs, a tenth of
 //! the latency of a lonely write).
 //!
 //! # Invariants
-//! - Batches are answered in commit order: `sync_now` is refused while any is unanswered.
+//! - Batches are answered in commit order: none is synced by the writer while any is unanswered.
 //! - Nobody is answered `Ok` unless a sync that began after its commit succeeded.
 //! - After a failed sync there is no other: Linux reports a lost page once and then calls it clean.
 
@@ -25,7 +24,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::call::entry::Entry;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -33,15 +31,10 @@ use crate::files::wal::WalFile;
 use crate::options::Durability;
 use crate::progress::{BatchNumber, Progress};
 use crate::stats::Recorder;
+use crate::write::answers::{Answers, CommittedBatch};
 
 /// How often the files are looked at where nothing is synced.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// A batch that is committed and not yet answered.
-pub(crate) struct CommittedBatch {
-    pub(crate) number: BatchNumber,
-    pub(crate) members: Vec<Entry>,
-}
 
 #[derive(Default)]
 struct State {
@@ -50,43 +43,19 @@ struct State {
 }
 
 /// Where the writer leaves committed batches for the sync thread.
+#[derive(Default)]
 pub(crate) struct Handover {
     state: Mutex<State>,
     arrived: Condvar,
-    answered: Condvar,
-    unanswered: AtomicU64,
-    capacity: u64,
 }
 
 impl Handover {
-    pub(crate) fn new(capacity: usize) -> Handover {
-        Handover {
-            state: Mutex::default(),
-            arrived: Condvar::new(),
-            answered: Condvar::new(),
-            unanswered: AtomicU64::new(0),
-            capacity: capacity as u64,
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Members committed and not answered.
-    pub(crate) fn unanswered(&self) -> u64 {
-        self.unanswered.load(Ordering::Relaxed)
-    }
-
-    /// Leaves a batch; waits first while too many are unanswered.
-    pub(crate) fn push(&self, batch: CommittedBatch) {
-        let mut state = self.state();
-        while self.unanswered() >= self.capacity {
-            state = self.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.unanswered.fetch_add(batch.members.len() as u64, Ordering::Relaxed);
-        state.batches.push_back(batch);
-        drop(state);
+    fn push(&self, batch: CommittedBatch) {
+        self.state().batches.push_back(batch);
         self.arrived.notify_one();
     }
 
@@ -106,17 +75,12 @@ impl Handover {
         }
         Some(std::mem::take(&mut state.batches))
     }
-
-    fn note_answered(&self, members: usize) {
-        self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
-        drop(self.state());
-        self.answered.notify_one();
-    }
 }
 
 /// What the sync thread works with.
 pub(crate) struct Syncer {
-    pub(crate) handover: Arc<Handover>,
+    pub(crate) handover: Handover,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) wal: Arc<WalFile>,
     /// When the files were looked at last, without a sync; nanoseconds of the clock.
     pub(crate) looked: AtomicU64,
@@ -133,23 +97,21 @@ impl Syncer {
         while let Some(batches) = self.handover.take_all() {
             let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
             let is_durable = self.sync_up_to(last);
-            for batch in batches {
-                let members = batch.members.len();
-                self.answer(batch, is_durable);
-                self.handover.note_answered(members);
-            }
+            batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));
         }
     }
 
-    /// Syncs and answers `batch` on the calling thread, the writer's, if every batch before it has
-    /// been answered; gives it back otherwise.
-    pub(crate) fn sync_now(&self, batch: CommittedBatch) -> Result<(), CommittedBatch> {
-        if self.handover.unanswered() > 0 {
-            return Err(batch);
+    /// Has `batch` synced and answered: on the calling thread, the writer's, if it `is_alone` and
+    /// every batch before it has been answered, else on the sync thread.
+    pub(crate) fn finish(&self, batch: CommittedBatch, is_alone: bool) {
+        let is_alone = is_alone && self.answers.unanswered() == 0;
+        self.answers.owe(batch.members.len());
+        if is_alone {
+            let is_durable = self.sync_up_to(batch.number);
+            self.answers.give(batch, is_durable);
+        } else {
+            self.handover.push(batch);
         }
-        let is_durable = self.sync_up_to(batch.number);
-        self.answer(batch, is_durable);
-        Ok(())
     }
 
     fn sync_up_to(&self, number: BatchNumber) -> bool {
@@ -187,14 +149,5 @@ impl Syncer {
         }
         self.looked.store(now, Ordering::Relaxed);
         self.wal.check()
-    }
-
-    fn answer(&self, batch: CommittedBatch, is_durable: bool) {
-        for mut entry in batch.members {
-            if !is_durable && let Err(error) = self.progress.check_poison() {
-                entry.overrule(error);
-            }
-            entry.answer();
-        }
     }
 }

@@ -1,0 +1,93 @@
+//! Who is answered when, and with what.
+
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::*;
+use crate::call::completion::Completion;
+use crate::call::member::{Once, Submission};
+use crate::call::queue::lanes::Principal;
+use crate::error::{Error, ErrorKind};
+
+type Caller = Arc<Completion<(), Error>>;
+
+fn batch(progress: &Progress, members: usize, offset: u64) -> (CommittedBatch, Vec<Caller>) {
+    let callers: Vec<Caller> = (0..members).map(|_| Completion::new()).collect();
+    let entry = |caller: &Caller| {
+        let body = Once(Some(|_: &crate::tx::Tx<'_>| Ok::<_, Error>(())));
+        Entry::new(Box::new(Submission::new(body, Principal::default(), Arc::clone(caller))))
+    };
+    let members = callers.iter().map(entry).collect();
+    let position = WalPosition { generation: 0, offset };
+    (CommittedBatch { number: progress.start_commit(), position, members }, callers)
+}
+
+fn answers(capacity: usize) -> (Arc<Progress>, Answers) {
+    let progress = Arc::new(Progress::default());
+    (Arc::clone(&progress), Answers::new(capacity, progress))
+}
+
+#[test]
+fn members_count_until_they_are_answered() {
+    let (progress, answers) = answers(10);
+    let (first, _) = batch(&progress, 2, 100);
+    let (second, _) = batch(&progress, 3, 200);
+    answers.owe(2);
+    answers.owe(3);
+    assert_eq!(answers.unanswered(), 5);
+    answers.give(first, true);
+    assert_eq!(answers.unanswered(), 3);
+    answers.give(second, true);
+    assert_eq!(answers.unanswered(), 0);
+}
+
+#[test]
+fn the_writer_goes_on_when_there_is_room_again() {
+    let (progress, answers) = answers(2);
+    let (first, _) = batch(&progress, 2, 100);
+    answers.owe(2);
+    let (tell, told) = channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            answers.owe(2);
+            tell.send(answers.unanswered()).unwrap();
+        });
+        answers.give(first, true);
+        // Never both batches at once.
+        assert_eq!(told.recv().unwrap(), 2);
+    });
+}
+
+#[test]
+fn nobody_is_told_ok_whose_batch_is_lost() {
+    let (progress, answers) = answers(10);
+    let (lost, callers) = batch(&progress, 2, 100);
+    answers.owe(2);
+    progress.poison("of a test".into());
+    answers.give(lost, false);
+    for caller in callers {
+        let error = caller.wait().unwrap_for_caller().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "is answered behind")]
+fn an_answer_out_of_order_is_a_defect() {
+    let (progress, answers) = answers(10);
+    let (first, _) = batch(&progress, 1, 100);
+    let (second, _) = batch(&progress, 1, 200);
+    answers.owe(2);
+    answers.give(second, true);
+    answers.give(first, true);
+}
+
+#[test]
+fn a_batch_that_has_come_to_nothing_may_be_late() {
+    let (progress, answers) = answers(10);
+    let (nothing, _) = batch(&progress, 0, 100);
+    let (second, _) = batch(&progress, 1, 200);
+    answers.owe(1);
+    answers.give(second, true);
+    answers.give(nothing, true);
+}
