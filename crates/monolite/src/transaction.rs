@@ -1,9 +1,9 @@
 //! Owns the handle of an interactive transaction, and the handle of a statement in it.
 //!
 //! In reading order: [`state`] is what the transaction is, [`open`] runs and ends it, [`steps`] is
-//! what it remembers and how that is done again and compared, [`connection`], [`pool`] and [`pins`] where its statements run,
-//! [`savepoints`] the names of its savepoints, [`transact`] the retries, [`turn`] the last of
-//! them, [`keys`] the commits that can be repeated.
+//! what it remembers and how that is done again and compared, [`connection`], [`pool`] and [`pins`]
+//! where its statements run, [`savepoints`] the names of its savepoints, [`transact`] the retries,
+//! [`turn`] the last of them, [`keys`] the commits that can be repeated.
 
 mod connection;
 mod keys;

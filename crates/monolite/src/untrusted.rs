@@ -91,10 +91,10 @@ impl Untrusted {
 
     /// What SQLite may allocate for one transaction beyond the page cache of its connection, in
     /// bytes: 1 MiB to 64 GiB. Default: 64 MiB. Pages that a transaction has changed stay in memory
-    /// until it is committed, so it can change as many as fit into the page cache and this: with the
-    /// defaults 320 MiB of them in a `write` (about 77,000 pages of 4 KiB). The process uses at most all page caches
-    /// ([`Options::writer_cache_bytes`], and [`Options::reader_cache_bytes`] for each reader), and
-    /// this for each connection.
+    /// until it is committed, so it can change as many as fit into the page cache and this: some
+    /// 77,000 pages of 4 KiB in a `write`, with the defaults. The process uses at most all page
+    /// caches ([`Options::writer_cache_bytes`], and [`Options::reader_cache_bytes`] for each
+    /// reader), and this for each connection.
     ///
     /// [`Options::reader_cache_bytes`]: crate::Options::reader_cache_bytes
     /// [`Options::writer_cache_bytes`]: crate::Options::writer_cache_bytes

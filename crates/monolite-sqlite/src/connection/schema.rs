@@ -92,8 +92,8 @@ impl Connection {
 
     /// Whether a statement with `traits` may have left a table or an index in memory without the
     /// statistics that are in the file. SQLite loads them when it reads the whole schema, and not
-    /// for what `CREATE` adds to it, though there may be some already: `ALTER TABLE … RENAME` leaves
-    /// those of the old name, and anybody may write some for a name that is not taken.
+    /// for what `CREATE` adds to it, though there may be some already: `ALTER TABLE … RENAME`
+    /// leaves those of the old name, and anybody may write some for a name that is not taken.
     fn may_lack_statistics(&self, traits: Traits) -> Result<bool> {
         if !traits.has(Traits::SCHEMA) {
             return Ok(false);

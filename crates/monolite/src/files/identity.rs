@@ -133,8 +133,12 @@ const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 fn check_companions(path: &Path, known: &Path) -> Result<()> {
     for ending in COMPANIONS {
         let file = with_ending(known, ending);
-        let is_there = fs::symlink_metadata(&file).is_ok();
-        if is_there && !fs::metadata(&file).is_ok_and(|meta| meta.is_file()) {
+        // Whoever closes the database may delete it meanwhile: it is looked at once.
+        let is_fit = fs::symlink_metadata(&file).map_or(true, |meta| {
+            let leads_to_file = || fs::metadata(&file).is_ok_and(|meta| meta.is_file());
+            meta.is_file() || (meta.is_symlink() && leads_to_file())
+        });
+        if !is_fit {
             let message = format!(
                 "{} cannot be opened: {}, where SQLite keeps a file beside it, is no regular file; \
                  move it away",
@@ -160,7 +164,8 @@ fn check_companions(path: &Path, known: &Path) -> Result<()> {
     Ok(())
 }
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+/// The name of the file beside `path` that ends so.
+pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)

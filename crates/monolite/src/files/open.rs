@@ -28,14 +28,14 @@ use monolite_sqlite::{
     CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
     sees_pages, test_overlay,
 };
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::clock::{self, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
-use crate::files::identity::{canonical, check_wal, io_error};
+use crate::files::identity::{canonical, check_wal, io_error, with_ending};
 use crate::files::registry::Registration;
 use crate::files::wal::{WalFile, sync_directory, wal_path};
 use crate::options::{Durability, Options, Sharing};
@@ -57,7 +57,7 @@ const CHECKPOINTER_CACHE_KIB: u64 = 256;
 
 /// Page cache of a connection for interactive transactions. It holds the inner pages of the
 /// tables in use, and what a few statements need; changed pages are held beside it.
-const SESSION_CACHE_KIB: u64 = 2_048;
+const POOLED_CACHE_KIB: u64 = 2_048;
 
 /// What must outlive every connection, in the order of its end.
 pub(crate) struct Files {
@@ -191,10 +191,10 @@ fn pool_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> PoolOpener {
         let Some(vfs) = overlays.as_ref().filter(|_| *works.get().unwrap_or(&true)) else {
             return Ok(None);
         };
-        let opened = opener.open_with(vfs, Role::Overlay, SESSION_CACHE_KIB);
+        let opened = opener.open_with(vfs, Role::Overlay, POOLED_CACHE_KIB);
         let (connection, deadline) = opened.map_err(|error| opener.name(error))?;
         if works.get().is_none() {
-            let guard = opener.reader(SESSION_CACHE_KIB)?;
+            let guard = opener.reader(POOLED_CACHE_KIB)?;
             match test_overlay(&guard.connection, &connection) {
                 // A moment's shortage is not to cost speed for good.
                 Err(unfit) if unfit.may_pass() => {
@@ -205,7 +205,7 @@ fn pool_opener(opener: Arc<Opener>, overlays: Option<&Vfs>) -> PoolOpener {
         }
         Ok((*works.get().unwrap_or(&false)).then_some(Reader { connection, deadline }))
     };
-    let reader = move || readers.reader(SESSION_CACHE_KIB);
+    let reader = move || readers.reader(POOLED_CACHE_KIB);
     PoolOpener { reader: Arc::new(reader), overlay: Box::new(overlay) }
 }
 
@@ -432,6 +432,9 @@ impl Opener {
 
     fn name(&self, error: Error) -> Error {
         let path = self.path.display();
+        if let Some(obstacle) = obstacle(&self.path) {
+            return error.context(format!("{path} cannot be opened: {obstacle}"));
+        }
         if error.extended_code() == Some(ffi::SQLITE_READONLY) {
             let message = format!(
                 "{path} cannot be opened: a file beside it must be readable and writable and is \
@@ -490,8 +493,9 @@ fn check_access(path: &Path) -> Result<()> {
         if let Err(error @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) =
             accessat(CWD, place, wanted, AtFlags::EACCESS)
         {
+            let odd = obstacle(path).map_or_else(String::new, |obstacle| format!(" ({obstacle})"));
             let message = format!(
-                "{} cannot be opened: {} must be readable and writable{why}: {error}",
+                "{} cannot be opened: {} must be readable and writable{why}: {error}{odd}",
                 path.display(),
                 place.display()
             );
@@ -499,6 +503,32 @@ fn check_access(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is odd about the files of the database at `path`, of which SQLite's errors say nothing.
+fn obstacle(path: &Path) -> Option<String> {
+    ["", "-wal", "-shm"].into_iter().find_map(|ending| {
+        let file = with_ending(path, ending);
+        let name = file.display();
+        // Its own name is canonical.
+        if fs::symlink_metadata(&file).is_ok_and(|meta| meta.is_symlink()) {
+            return Some(format!(
+                "{name} is a symbolic link, which SQLite does not follow there; put the file in \
+                 its place"
+            ));
+        }
+        // Not by a descriptor: closing one would drop SQLite's locks.
+        let seen = statx(CWD, &file, AtFlags::empty(), StatxFlags::empty()).ok()?;
+        let has = |attribute| seen.stx_attributes.contains(attribute);
+        let (word, letter) = if has(StatxAttributes::IMMUTABLE) {
+            ("immutable", 'i')
+        } else if has(StatxAttributes::APPEND) {
+            ("append-only", 'a')
+        } else {
+            return None;
+        };
+        Some(format!("{name} is {word}; make it writable with chattr -{letter}"))
+    })
 }
 
 fn no_checksums(path: &Path) -> Error {

@@ -45,6 +45,34 @@ fn kept(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn an_opening_that_fails_names_what_is_odd_about_the_files() {
+    let (directory, path, db) = one_row(Options::new());
+    db.close().unwrap();
+    let (wal, elsewhere) = (wal_beside(&path), directory.path().join("elsewhere"));
+    let said = || Database::open(&path).unwrap_err().to_string();
+    fs::write(&elsewhere, b"").unwrap();
+    let _ = fs::remove_file(&wal);
+    std::os::unix::fs::symlink(&elsewhere, &wal).unwrap();
+    let told = said();
+    assert!(told.contains("is a symbolic link"), "{told}");
+    fs::remove_file(&wal).unwrap();
+    let chattr = |change: &str| {
+        let done = std::process::Command::new("chattr").arg(change).arg(&path).status();
+        done.is_ok_and(|status| status.success())
+    };
+    for (attribute, word) in [('i', "immutable"), ('a', "append-only")] {
+        if !chattr(&format!("+{attribute}")) {
+            say_skipped("attributes of a file", "chattr cannot set them here").unwrap();
+            continue;
+        }
+        let told = said();
+        assert!(chattr(&format!("-{attribute}")));
+        assert!(told.contains(word) && told.contains("chattr"), "{told}");
+    }
+    Database::open(&path).unwrap();
+}
+
+#[test]
 fn a_file_that_is_mounted_twice_is_open_once() {
     let (directory, path, db) = one_row(Options::new());
     let again = match Mount::again(directory.path()) {
