@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use monolite_bench::tps;
-use monolite_sim::conform;
+use monolite_torture::conform;
 use std::path::PathBuf;
 
 /// One SQLite file, made the equal of a production database server.

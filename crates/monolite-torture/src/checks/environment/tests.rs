@@ -1,0 +1,51 @@
+//! A case that finds something says so.
+
+use std::sync::atomic::AtomicBool;
+
+use monolite_testkit::child::{Program, play};
+
+use super::*;
+use crate::{Check, Watch};
+
+/// Does nothing in an ordinary test run.
+#[test]
+fn plays_the_role_it_was_started_for() {
+    play(crate::checks::ROLES);
+}
+
+pub(super) fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
+    let directory = tempfile::tempdir().unwrap();
+    let name = "checks::environment::tests::plays_the_role_it_was_started_for";
+    let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
+    let scratch = directory.path().join("scratch");
+    fs::create_dir_all(&scratch).unwrap();
+    work(&Setting {
+        check: Check::Environment,
+        seed: 1,
+        scratch,
+        evidence: &directory.path().join("evidence"),
+        program: &program,
+        watch: Watch { tell: &|_| {}, stop: &stop },
+    })
+}
+
+#[test]
+fn a_case_that_loses_something_is_a_finding_with_evidence() {
+    with_setting(|setting| {
+        let mut outcome = Outcome::new(Check::Environment);
+        let lossy: Run = |case| {
+            let path = case.directory().join("db");
+            let db = monolite::Database::open(&path)?;
+            marks::create(&db)?;
+            db.write(|tx| marks::put(tx, 1, &[])).wait()?;
+            db.close()?;
+            case.verify(&path, &BTreeSet::from([1, 2]))
+        };
+        run_one(setting, "lossy", &lossy, &mut outcome).unwrap();
+        let erring: Run = |_| anyhow::bail!("no such thing");
+        run_one(setting, "erring", &erring, &mut outcome).unwrap();
+        assert_eq!((outcome.lost, outcome.anomalies, outcome.findings.len()), (1, 1, 2));
+        assert!(outcome.findings[0].evidence.as_ref().unwrap().join("db").exists());
+        assert!(!outcome.is_kept());
+    });
+}
