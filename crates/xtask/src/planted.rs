@@ -126,7 +126,8 @@ const BUGS: [Bug; 21] = [
         name: "new statistics raise no schema version",
         file: "crates/monolite-sqlite/src/connection/schema.rs",
         changes: &[(
-            "                if traits.has(Traits::STATISTICS) {",
+            "                if traits.has(Traits::STATISTICS) || \
+             self.may_lack_statistics(traits)? {",
             "                if traits.is_empty() {",
         )],
     },
