@@ -1,13 +1,58 @@
-//! What a check is given, and how it says how far it is.
+//! What a check is, what it is given, and how it says how far it is.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-use monolite_testkit::child::Program;
+use monolite_testkit::child::{Program, Roles};
 use monolite_testkit::random;
 
-use crate::Check;
+use crate::outcome::Outcome;
+
+/// One way to hurt the engine. It is a file in `checks`, and a line of [`CHECKS`](crate::CHECKS).
+#[derive(Debug)]
+pub struct Check {
+    /// Its name, which is also that of its option on the command line.
+    pub name: &'static str,
+    /// What it does, for the help of the command line. N is its amount.
+    pub about: &'static str,
+    /// What its amount counts.
+    pub unit: &'static str,
+    /// How its amount is said.
+    pub amount: Amount,
+    /// The amount of a run in which no check is named: all of them together take some 15 minutes on
+    /// 2 cores.
+    pub modest: u64,
+    /// How many units it does when it is given this amount.
+    pub(crate) total: fn(u64) -> u64,
+    /// Does it, and runs the known-bad arrangements that it must notice.
+    pub(crate) run: fn(&Setting<'_>, u64) -> Result<Outcome>,
+    /// What its children do.
+    pub(crate) roles: Roles<'static>,
+}
+
+/// How the amount of a check is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// Not at all: it has one.
+    None,
+    /// As a number that is at least one.
+    Number,
+    /// As a number that may be zero, for there are cases beside these; or not at all, which is the
+    /// modest one.
+    NumberIfSaid,
+    /// As a time.
+    Time,
+    /// As a time, or not at all, which is the modest one.
+    TimeIfSaid,
+}
+
+impl Check {
+    /// What has come of it when nothing has been tried yet.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome { check: self.name.into(), unit: self.unit.into(), ..Outcome::default() }
+    }
+}
 
 /// What a long run tells while it runs.
 #[derive(Debug)]
@@ -15,7 +60,7 @@ pub enum Event<'a> {
     /// A check begins that will do `total` units of work.
     Begins {
         /// The check.
-        check: Check,
+        check: &'static Check,
         /// How much it will do.
         total: u64,
     },
@@ -53,7 +98,7 @@ impl Watch<'_> {
 
 /// What a check is given.
 pub struct Setting<'a> {
-    pub(crate) check: Check,
+    pub(crate) check: &'static Check,
     pub(crate) seed: u64,
     pub(crate) scratch: PathBuf,
     pub(crate) evidence: &'a Path,
@@ -79,7 +124,7 @@ impl Setting<'_> {
     /// # Errors
     /// When it cannot be created.
     pub fn evidence(&self, case_seed: u64) -> Result<PathBuf> {
-        let directory = self.evidence.join(format!("{}-{case_seed}", self.check.name()));
+        let directory = self.evidence.join(format!("{}-{case_seed}", self.check.name));
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         Ok(directory)
@@ -87,9 +132,9 @@ impl Setting<'_> {
 
     /// The one command that repeats `amount` cases from the case with this seed.
     pub fn reproduce(&self, amount: u64, case_seed: u64) -> String {
-        let name = self.check.name();
-        match self.check {
-            Check::Environment => format!("monolite torture --{name} --seed {case_seed}"),
+        let name = self.check.name;
+        match self.check.amount {
+            Amount::None => format!("monolite torture --{name} --seed {case_seed}"),
             _ => format!("monolite torture --{name} {amount} --seed {case_seed}"),
         }
     }

@@ -27,8 +27,8 @@ mod run;
 pub mod conform;
 pub mod fuzz;
 
-pub use check::{Event, Setting, Watch};
-pub use checks::Check;
+pub use check::{Amount, Check, Event, Setting, Watch};
+pub use checks::CHECKS;
 pub use monolite_testkit::child::Program;
 pub use outcome::{Control, Finding, Outcome, Verdict};
 pub use run::{Plan, accidents_page, play_role, replay, run, sqlite_version};

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Check;
-
 /// Findings that are kept in full; a broken engine may fail every case.
 const FINDINGS_KEPT: usize = 20;
 
@@ -62,11 +60,6 @@ pub struct Finding {
 }
 
 impl Outcome {
-    /// Nothing has been tried yet.
-    pub fn new(check: Check) -> Outcome {
-        Outcome { check: check.name().into(), unit: check.unit().into(), ..Outcome::default() }
-    }
-
     /// Remembers a finding. Counting it as lost, partial or anomaly is the check's business.
     pub fn found(&mut self, finding: Finding) {
         if self.findings.len() < FINDINGS_KEPT {
@@ -126,9 +119,9 @@ impl Verdict {
 
 #[test]
 fn a_control_that_goes_unnoticed_breaks_the_verdict() {
-    let mut outcome = Outcome { attempted: 1, ..Outcome::new(Check::Kills) };
+    let mut outcome = Outcome { attempted: 1, ..Outcome::default() };
     assert_eq!(Verdict::over(&[outcome.clone()]), Verdict::Kept);
     outcome.control("acknowledges before the sync", false, "40 cuts");
     assert_eq!(Verdict::over(&[outcome]), Verdict::Broken);
-    assert_eq!(Verdict::over(&[Outcome::new(Check::Cuts)]), Verdict::Nothing);
+    assert_eq!(Verdict::over(&[Outcome::default()]), Verdict::Nothing);
 }

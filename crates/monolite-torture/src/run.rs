@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use monolite_testkit::child::{self, Program};
 
-use crate::check::{Event, Setting, Watch};
-use crate::checks::{self, Check, ROLES};
+use crate::check::{Check, Event, Setting, Watch};
+use crate::checks::{self, CHECKS};
 use crate::outcome::{Finding, Outcome};
 
 #[cfg(test)]
@@ -16,7 +16,8 @@ mod tests;
 /// Plays the part of a child and does not return, when this program was started as one. Programs
 /// that run checks begin with this.
 pub fn play_role() {
-    child::play(ROLES);
+    let roles: Vec<_> = CHECKS.iter().flat_map(|check| check.roles.iter().copied()).collect();
+    child::play(&roles);
 }
 
 /// What is to be done.
@@ -29,7 +30,7 @@ pub struct Plan {
     /// The run's seed.
     pub seed: u64,
     /// The checks to run, each with its amount in its [`Check::unit`].
-    pub checks: Vec<(Check, u64)>,
+    pub checks: Vec<(&'static Check, u64)>,
     /// How children are started.
     pub program: Program,
 }
@@ -72,17 +73,17 @@ pub fn run(plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>> {
         bail!("{} is no directory; create it on the disk to test", plan.dir.display());
     }
     let mut outcomes = Vec::new();
-    for (check, amount) in &plan.checks {
+    for &(check, amount) in &plan.checks {
         if watch.is_stopped() {
             break;
         }
-        (watch.tell)(Event::Begins { check: *check, total: check.total(*amount) });
+        (watch.tell)(Event::Begins { check, total: (check.total)(amount) });
         let scratch = tempfile::Builder::new()
-            .prefix(&format!("torture-{}-", check.name()))
+            .prefix(&format!("torture-{}-", check.name))
             .tempdir_in(&plan.dir)
             .with_context(|| format!("cannot create a directory in {}", plan.dir.display()))?;
         let setting = Setting {
-            check: *check,
+            check,
             seed: plan.seed,
             scratch: scratch.path().to_owned(),
             evidence: &plan.evidence,
@@ -90,18 +91,18 @@ pub fn run(plan: &Plan, watch: Watch<'_>) -> Result<Vec<Outcome>> {
             watch,
         };
         let start = Instant::now();
-        let mut outcome = check.run(&setting, *amount).unwrap_or_else(|error| {
-            let mut outcome = Outcome::new(*check);
+        let mut outcome = (check.run)(&setting, amount).unwrap_or_else(|error| {
+            let mut outcome = check.outcome();
             outcome.found(Finding {
                 what: format!("the check itself failed: {error:#}"),
                 evidence: None,
-                reproduce: setting.reproduce(*amount, plan.seed),
+                reproduce: setting.reproduce(amount, plan.seed),
             });
             outcome
         });
         outcome.seconds = start.elapsed().as_secs_f64();
         if let Some(why) = outcome.why_broken() {
-            watch.note(&format!("{}: broken: {why}", check.name()));
+            watch.note(&format!("{}: broken: {why}", check.name));
         }
         outcomes.push(outcome);
     }

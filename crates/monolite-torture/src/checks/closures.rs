@@ -20,17 +20,27 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use monolite_testkit::child::Heard;
 
-use crate::{Check, Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 
 mod act;
 mod round;
 #[cfg(test)]
 mod tests;
 
-pub(super) use round::play;
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "closures",
+    about: "Run N rounds of closures that block, nest, panic, close and sleep, beside honest work",
+    unit: "rounds",
+    amount: Amount::Number,
+    modest: 60,
+    total: |amount| amount,
+    run,
+    roles: &[(ROLE, round::play)],
+};
 
 /// The children's role.
-pub(super) const ROLE: &str = "closures";
+const ROLE: &str = "closures";
 
 // What the environment tells a child.
 const DIRECTORY: &str = "DIRECTORY";
@@ -59,8 +69,8 @@ struct Said {
     longest_ms: u64,
 }
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(Check::Closures);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     for (number, (arrangement, name, sign)) in CONTROLS.into_iter().enumerate() {
         if setting.watch.is_stopped() {
             break;

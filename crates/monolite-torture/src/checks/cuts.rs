@@ -23,7 +23,19 @@ use monolite_testkit::mounts::{Disk, FileSystem};
 
 use super::writing::{self, Arrangement, Look, NUMBERS, Orders};
 use super::wrong::{Wrong, keep};
-use crate::{Check, Outcome, Setting};
+use crate::{Amount, Check, Outcome, Setting};
+
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "cuts",
+    about: "Cut the power of real file systems N times, ext4 and xfs in turn; needs root",
+    unit: "power cuts",
+    amount: Amount::Number,
+    modest: 40,
+    total: |amount| amount,
+    run,
+    roles: &[(writing::ROLE, writing::play)],
+};
 
 /// Cuts of one file system; then a new one is made.
 const CUTS_A_DISK: u64 = 50;
@@ -34,8 +46,8 @@ const LARGE_BYTES: u64 = 24 << 20;
 /// Cuts within which a broken arrangement has to be noticed.
 const CONTROL_CUTS: u64 = 20;
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let outcome = Mutex::new(Outcome::new(Check::Cuts));
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let outcome = Mutex::new(CHECK.outcome());
     thread::scope(|scope| {
         let shares = [(FileSystem::Ext4, amount.div_ceil(2)), (FileSystem::Xfs, amount / 2)];
         let lanes = shares.map(|(kind, cuts)| {

@@ -47,7 +47,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use monolite::rusqlite::{self, Connection};
 
-use crate::{Check, Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 use driver::Counts;
 use findings::Groups;
 use grammar::Topic;
@@ -55,7 +55,17 @@ use oracle::Flaw;
 use record::History;
 use stage::Stage;
 
-pub(super) use cases::{ROLE, serve};
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "differential",
+    about: "Compare N statements of every form, run in every way, with plain SQLite",
+    unit: "statements",
+    amount: Amount::Number,
+    modest: 2_000_000,
+    total: |amount| amount,
+    run,
+    roles: &[(cases::ROLE, cases::serve)],
+};
 
 /// Different findings after which the check ends.
 const ENOUGH: usize = 20;
@@ -63,8 +73,8 @@ const ENOUGH: usize = 20;
 /// The most statements of a case.
 const LENGTH: u64 = 600;
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(Check::Differential);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     let mut stage = Stage::new(setting.program)?;
     controls::run(setting, &mut stage, &mut outcome)?;
     let (mut sum, mut groups, mut histories) = (Counts::default(), Groups::default(), 0);
@@ -128,7 +138,7 @@ fn note(outcome: &mut Outcome, histories: u64, sum: &Counts, groups: &Groups) {
 pub(crate) fn replay(path: &Path) -> Result<Option<Outcome>> {
     let Some(history) = History::load(path)? else { return Ok(None) };
     let ran = stage::run_here(path)?;
-    let mut outcome = Outcome::new(Check::Differential);
+    let mut outcome = CHECK.outcome();
     outcome.attempted = ran.counts.statements.max(1);
     outcome.acknowledged = ran.counts.committed;
     if let Some(difference) = ran.difference {

@@ -12,9 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use monolite_testkit::child::Roles;
 
-use crate::{Finding, Outcome, Setting};
+use super::allocations;
+use crate::{Amount, Check, Finding, Outcome, Setting};
 use marks::Found;
 
 mod accidents;
@@ -27,14 +27,25 @@ mod marks;
 mod neighbours;
 mod time;
 
-/// The roles of its children.
-pub(super) const ROLES: Roles<'static> = &[
-    accidents::ROLE,
-    ("environment writer", lost_files::write_until_refused),
-    ("environment plain SQLite", neighbours::use_plain_sqlite),
-    ("environment second opening", neighbours::open_again),
-    ("environment clock", time::write_while_the_clock_jumps),
-];
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "environment",
+    about: "Have every accident of docs/accidents.md; fill disks, fail syncs and \
+            allocations, turn the clock",
+    unit: "cases",
+    amount: Amount::None,
+    modest: 1,
+    total: |_| total(),
+    run: |setting, _| run(setting),
+    roles: &[
+        accidents::ROLE,
+        ("environment writer", lost_files::write_until_refused),
+        ("environment plain SQLite", neighbours::use_plain_sqlite),
+        ("environment second opening", neighbours::open_again),
+        ("environment clock", time::write_while_the_clock_jumps),
+        (allocations::ROLE, allocations::play),
+    ],
+};
 
 /// Files of a case that found something are kept up to this size.
 const KEPT_BYTES: u64 = 64 << 20;
@@ -130,13 +141,13 @@ impl Case<'_> {
 }
 
 /// How many cases there are.
-pub(super) fn total() -> u64 {
+fn total() -> u64 {
     CASES.len() as u64 + accidents::total()
 }
 
 /// Runs all cases.
-pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
-    let mut outcome = Outcome::new(crate::Check::Environment);
+fn run(setting: &Setting<'_>) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     accidents::run(setting, &mut outcome)?;
     for (name, case) in &CASES {
         if setting.watch.is_stopped() {
@@ -148,7 +159,7 @@ pub(super) fn run(setting: &Setting<'_>) -> Result<Outcome> {
         setting.watch.done(1);
     }
     if !setting.watch.is_stopped() {
-        super::allocations::run(setting, &mut outcome)?;
+        allocations::run(setting, &mut outcome)?;
     }
     Ok(outcome)
 }

@@ -27,14 +27,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use monolite_testkit::child::{Roles, say, variable};
+use monolite_testkit::child::{say, variable};
 use monolite_testkit::random::case_seed;
 use tempfile::TempDir;
 
 use self::damage::Damage;
 use self::sample::{Image, Pages, Sample, copy_image};
 use self::trial::{Judge, Verdict, When};
-use crate::{Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 
 mod damage;
 mod sample;
@@ -42,8 +42,20 @@ mod sample;
 mod tests;
 mod trial;
 
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "flips",
+    about: "Flip N single bits in database and WAL files",
+    unit: "bit flips",
+    amount: Amount::Number,
+    modest: 500,
+    total: |amount| amount,
+    run,
+    roles: &[(ROLE, run_cases)],
+};
+
 /// The role of its children.
-pub(super) const ROLES: Roles<'static> = &[("flips", run_cases)];
+const ROLE: &str = "flips";
 
 /// Cases that one child runs: starting it costs as much as some of them.
 const CHUNK: u64 = 250;
@@ -59,8 +71,8 @@ const CONTROL_CHUNK: u64 = 10;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Flips `amount` single bits, and does other damage in some cases more.
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(crate::Check::Flips);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     let files = Files::make(setting.scratch(), Pages::Checked)?;
     let series = Series { setting, files: &files, pages: Pages::Checked, judge: Judge::Fair };
     let tally = series.run(cases_with(setting, amount));
@@ -247,7 +259,7 @@ impl Series<'_> {
                 ("PAGES", if self.pages == Pages::Checked { "checked" } else { "unchecked" }),
                 ("JUDGE", if self.judge == Judge::Fair { "fair" } else { "deaf" }),
             ];
-            let mut child = program.spawn(ROLES[0].0, &variables)?;
+            let mut child = program.spawn(ROLE, &variables)?;
             let mut last = String::new();
             while next < end && !watch.is_stopped() {
                 let Some(line) = child.next_line() else { break };

@@ -35,7 +35,19 @@ use monolite_testkit::schedule::{Ending, Engine, Mix, Ran, Schedule, count_lost,
 use monolite_testkit::storage::remove;
 use serde::Serialize;
 
-use crate::{Check, Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
+
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "history",
+    about: "Check N transactions against a serial model, with faults on",
+    unit: "transactions",
+    amount: Amount::Number,
+    modest: 200_000,
+    total: |amount| amount,
+    run,
+    roles: &[],
+};
 
 /// Transactions of a case that runs a schedule: enough to fill a few dozen batches.
 const SCHEDULE_LENGTH: u64 = 400;
@@ -109,8 +121,8 @@ impl Shape {
     }
 }
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(Check::History);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     controls::run(setting, &mut outcome)?;
     let (mut counts, mut interactive, mut unchanged) = ([0; 5], 0, 0);
     for number in 0.. {
@@ -159,7 +171,7 @@ pub(crate) fn replay(path: &Path) -> Result<Outcome> {
     let schedule = Schedule::load(path)?;
     let scratch = tempfile::tempdir().context("cannot create a directory")?;
     let ran = execute(&schedule, &mut Engine::new(scratch.path(), &schedule)?);
-    let mut outcome = Outcome::new(Check::History);
+    let mut outcome = CHECK.outcome();
     let directory = path.parent().unwrap_or(path).to_owned();
     let reproduce = format!("monolite torture --replay {}", path.display());
     let case = Case::of(ran, Kept { directory, reproduce });

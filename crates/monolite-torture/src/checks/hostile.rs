@@ -29,14 +29,23 @@ use std::fs::File;
 use std::io::Write as _;
 
 use anyhow::Result;
-use monolite_testkit::child::{Program, Roles};
+use monolite_testkit::child::Program;
 use tempfile::TempDir;
 
-use crate::{Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 
-/// The roles of its children.
-pub(super) const ROLES: Roles<'static> =
-    &[(victim::ROLE, victim::play), (crowd::ROLE, crowd::play)];
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "hostile",
+    about: "Run SQL from somebody who means harm: the named cases, and N that are drawn at \
+            random (an hour: some 20000)",
+    unit: "cases",
+    amount: Amount::NumberIfSaid,
+    modest: 300,
+    total,
+    run,
+    roles: &[(victim::ROLE, victim::play), (crowd::ROLE, crowd::play)],
+};
 
 /// Who runs the SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +112,12 @@ struct Escape {
 }
 
 /// How many cases there are, in all ways, when so many are drawn.
-pub(super) fn total(drawn: u64) -> u64 {
+fn total(drawn: u64) -> u64 {
     (cases::all().len() * Way::ALL.len()) as u64 + drawn
 }
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(setting.check);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     draw(setting, amount, &mut outcome)?;
     tell_all(setting, &mut outcome)?;
     if !setting.watch.is_stopped() {

@@ -25,8 +25,20 @@ use monolite::{Database, Options};
 use monolite_testkit::storage::{Disk, Image, Left, Place, RealSyncs};
 
 use super::survivors::{Wrong, compare, examine, fast_directory};
-use crate::{Check, Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 use life::{Arrangement, Life, Taken};
+
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "images",
+    about: "Open N crash images made from unsynced writes: dropped, reordered, torn",
+    unit: "crash images",
+    amount: Amount::Number,
+    modest: 2_000,
+    total: |amount| amount,
+    run,
+    roles: &[],
+};
 
 /// Images of one database's life: with more its tables would grow and each image would cost more.
 const IMAGES_PER_LIFE: u64 = 150;
@@ -67,8 +79,8 @@ struct Examined {
     complaints: Vec<String>,
 }
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(Check::Images);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     let directory = fast_directory(setting)?;
     let start = std::time::Instant::now();
     let (mut crashes_in_recovery, mut wal_starts) = (0, 0);

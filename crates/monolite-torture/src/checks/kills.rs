@@ -21,7 +21,19 @@ use monolite_testkit::child::Child;
 
 use super::writing::{self, Arrangement, Look, NUMBERS, Orders};
 use super::wrong::{Wrong, keep};
-use crate::{Check, Outcome, Setting};
+use crate::{Amount, Check, Outcome, Setting};
+
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "kills",
+    about: "Kill the process with SIGKILL N times under load",
+    unit: "SIGKILLs",
+    amount: Amount::Number,
+    modest: 500,
+    total: |amount| amount,
+    run,
+    roles: &[(writing::ROLE, writing::play)],
+};
 
 /// Cycles on one file; many make its check slow.
 const CYCLES_A_FILE: u64 = 20;
@@ -32,8 +44,8 @@ const AT_ONCE: usize = 6;
 /// Cycles within which a child that acknowledges too early has to be noticed.
 const CONTROL_CYCLES: u64 = 200;
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let outcome = Mutex::new(Outcome::new(Check::Kills));
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let outcome = Mutex::new(CHECK.outcome());
     control(setting, &outcome)?;
     let next = AtomicU64::new(0);
     let moments = Moments::default();

@@ -25,18 +25,26 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use monolite_testkit::child::{Child, Roles};
+use monolite_testkit::child::Child;
 
 use self::cgroup::Temporary;
 use self::load::{Figures, TIMES};
-use crate::{Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 
 mod cgroup;
 mod load;
 
-/// The roles of its children.
-pub(super) const ROLES: Roles<'static> =
-    &[("overload", load::measure), ("overload without a bound", load::flood)];
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "overload",
+    about: "Offer ten times the load it can take, in limited memory, for a time, as 20s",
+    unit: "seconds",
+    amount: Amount::TimeIfSaid,
+    modest: 20,
+    total: |amount| amount,
+    run,
+    roles: &[("overload", load::measure), ("overload without a bound", load::flood)],
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -89,8 +97,8 @@ const MAX_OFFER_NS: u64 = 100_000;
 const NOT_OFFERED: &str = "not offered ";
 
 /// Runs for about `seconds` and a few more for the control.
-pub(super) fn run(setting: &Setting<'_>, seconds: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(crate::Check::Overload);
+fn run(setting: &Setting<'_>, seconds: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     let cgroup = match Temporary::new(LIMIT) {
         Ok(cgroup) => Some(cgroup),
         Err(error) => {

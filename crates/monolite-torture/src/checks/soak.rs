@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, anyhow};
 use monolite_testkit::child::{Child, Ended, Heard};
 
 use super::wrong::{Wrong, keep};
-use crate::{Outcome, Setting};
+use crate::{Amount, Check, Outcome, Setting};
 
 mod client;
 mod ledger;
@@ -28,12 +28,23 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-pub(super) use client::play;
 use ledger::Ledger;
 use process::Usage;
 
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "soak",
+    about: "Run mixed load with kills and schema changes for a time, as 90s, 30m or 2h",
+    unit: "seconds",
+    amount: Amount::Time,
+    modest: 30,
+    total: |amount| amount,
+    run,
+    roles: &[(ROLE, client::play)],
+};
+
 /// The role of the children.
-pub(super) const ROLE: &str = "soak";
+const ROLE: &str = "soak";
 
 // What the environment tells a child.
 const FILE: &str = "FILE";
@@ -57,8 +68,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Rounds within which a child that acknowledges too early has to be noticed.
 const CONTROL_ROUNDS: u64 = 30;
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = Outcome::new(crate::Check::Soak);
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let mut outcome = CHECK.outcome();
     control(setting, &mut outcome)?;
     let start = Instant::now();
     let end = start + Duration::from_secs(amount);

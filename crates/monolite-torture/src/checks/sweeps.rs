@@ -32,9 +32,21 @@ use monolite_testkit::random;
 use monolite_testkit::storage::{Disk, Fault, Image, Left, Operation, Plan, RealSyncs, Times};
 
 use super::survivors::{Wrong, compare, create, examine, fast_directory, perform};
-use crate::{Check, Finding, Outcome, Setting};
+use crate::{Amount, Check, Finding, Outcome, Setting};
 use scenario::{ALL, Scenario, Start};
 use stage::{Played, play};
+
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "sweeps",
+    about: "Fail every single I/O of N scenarios, once and for good",
+    unit: "scenarios",
+    amount: Amount::Number,
+    modest: 12,
+    total: |amount| amount,
+    run,
+    roles: &[],
+};
 
 /// Scenarios that are swept at the same time.
 const WORKERS: usize = 2;
@@ -73,9 +85,9 @@ struct Seen {
     calls: Vec<String>,
 }
 
-pub(super) fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let directory = fast_directory(setting)?;
-    let outcome = Mutex::new(Outcome::new(Check::Sweeps));
+    let outcome = Mutex::new(CHECK.outcome());
     let (next, plays) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use monolite_testkit::child::{self, Program};
 
 use super::*;
-use crate::{Check, Watch};
+use crate::Watch;
 
 /// Does nothing in an ordinary test run.
 #[test]
@@ -19,14 +19,14 @@ fn the_engine_survives_every_failing_allocation() {
     let name = "checks::allocations::tests::plays_the_role_it_was_started_for";
     let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
     let setting = Setting {
-        check: Check::Environment,
+        check: &crate::checks::environment::CHECK,
         seed: 1,
         scratch: directory.path().to_owned(),
         evidence: &directory.path().join("evidence"),
         program: &program,
         watch: Watch { tell: &|_| {}, stop: &stop },
     };
-    let mut outcome = Outcome::new(Check::Environment);
+    let mut outcome = crate::checks::environment::CHECK.outcome();
     for (scenario, mode) in [("batch", MODES[1]), ("read", MODES[1])] {
         assert!(one(&setting, &mut outcome, scenario, mode).unwrap() > 0, "nobody noticed");
     }

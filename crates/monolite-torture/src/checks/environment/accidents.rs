@@ -130,7 +130,7 @@ enum Trial {
     /// By the case of the environment check with this name.
     Case(&'static str),
     /// By another check.
-    Check(Check),
+    Check(&'static Check),
     /// Nothing here can try it, for this reason.
     Untried(&'static str),
 }

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use monolite_testkit::child::{Program, play};
+use monolite_testkit::child::Program;
 
 use super::*;
-use crate::{Check, Watch};
+use crate::Watch;
 
 /// Does nothing in an ordinary test run.
 #[test]
 fn plays_the_role_it_was_started_for() {
-    play(crate::checks::ROLES);
+    crate::play_role();
 }
 
 pub(super) fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
@@ -20,7 +20,7 @@ pub(super) fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
     let scratch = directory.path().join("scratch");
     fs::create_dir_all(&scratch).unwrap();
     work(&Setting {
-        check: Check::Environment,
+        check: &CHECK,
         seed: 1,
         scratch,
         evidence: &directory.path().join("evidence"),
@@ -32,7 +32,7 @@ pub(super) fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
 #[test]
 fn a_case_that_loses_something_is_a_finding_with_evidence() {
     with_setting(|setting| {
-        let mut outcome = Outcome::new(Check::Environment);
+        let mut outcome = CHECK.outcome();
         let lossy: Run = |case| {
             let path = case.directory().join("db");
             let db = monolite::Database::open(&path)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use monolite_testkit::child::{Program, play};
 
 use super::*;
-use crate::{Check, Plan, Watch};
+use crate::{Plan, Watch};
 
 /// Does nothing in an ordinary test run.
 #[test]
@@ -15,7 +15,7 @@ fn plays_the_role_it_was_started_for() {
     if std::env::var_os("SAMPLE").is_some() {
         say("");
     }
-    play(ROLES);
+    play(CHECK.roles);
 }
 
 /// What came of some cases, up to the first that was answered wrongly.
@@ -73,7 +73,7 @@ fn a_run_in_child_processes_keeps_the_promise() {
         dir: directory.path().to_owned(),
         evidence: directory.path().join("evidence"),
         seed: 1,
-        checks: vec![(Check::Flips, 40)],
+        checks: vec![(&CHECK, 40)],
         program: Program::this_test(name).unwrap(),
     };
     let watch = Watch { tell: &|_| {}, stop: &AtomicBool::new(false) };

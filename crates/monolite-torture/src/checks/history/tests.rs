@@ -8,14 +8,14 @@ use monolite_testkit::child::Program;
 use monolite_testkit::random::SeededRng;
 use monolite_testkit::schedule::{Ending, Mix, Schedule};
 
-use super::{Setting, Shape, replay};
-use crate::{Check, Watch};
+use super::{CHECK, Setting, Shape, replay};
+use crate::Watch;
 
 fn with_setting(claim: impl FnOnce(&Setting<'_>)) {
     let (scratch, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
     let rng = SeededRng::new();
     claim(&Setting {
-        check: Check::History,
+        check: &CHECK,
         seed: rng.seed(),
         scratch: scratch.path().to_owned(),
         evidence: Path::new("torture-evidence"),

@@ -7,7 +7,7 @@ use super::*;
 /// Does nothing in an ordinary test run.
 #[test]
 fn plays_the_role_it_was_started_for() {
-    child::play(ROLES);
+    child::play(CHECK.roles);
 }
 
 fn program() -> Program {

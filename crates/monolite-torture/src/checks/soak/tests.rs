@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use monolite_testkit::child::Program;
 
 use super::*;
-use crate::{Check, Watch};
+use crate::Watch;
 
 /// What a lane of its own finds wrong and counts, when `act` uses it.
 fn on_a_lane(
@@ -15,7 +15,7 @@ fn on_a_lane(
     let directory = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     let setting = Setting {
-        check: Check::Soak,
+        check: &CHECK,
         seed: 1,
         scratch: directory.path().to_owned(),
         evidence: &directory.path().join("evidence"),

@@ -14,7 +14,7 @@ use monolite_testkit::mounts::{Disk, FileSystem, Mount};
 use super::scene::actor::Actor;
 use super::scene::{Place, Scene};
 use super::{Fate, Row, Trial, When};
-use crate::Check;
+use crate::checks::{cuts, flips, images, overload, sweeps};
 
 /// How long a disk stands still.
 const STILL: Duration = Duration::from_millis(300);
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "who needed it fails with `Storage`, `CommitUnknown` or `Poisoned`",
         instead: "mend the disk, and open it again",
-        trial: Trial::Check(Check::Sweeps),
+        trial: Trial::Check(&sweeps::CHECK),
     },
     Row {
         accident: "the disk stands still (`fsfreeze`, a network disk that is away)",
@@ -106,7 +106,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "with `Synced` everything acknowledged is there; with `Buffered` the last moments \
                are gone",
         instead: "nothing",
-        trial: Trial::Check(Check::Cuts),
+        trial: Trial::Check(&cuts::CHECK),
     },
     Row {
         accident: "power is cut, and the disk has torn or reordered what was not synced",
@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "as above",
         instead: "nothing",
-        trial: Trial::Check(Check::Images),
+        trial: Trial::Check(&images::CHECK),
     },
     Row {
         accident: "a snapshot of the disk or the machine is taken, and restored",
@@ -124,7 +124,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "as after a power cut at that moment, if both files are in the same snapshot",
         instead: "nothing",
-        trial: Trial::Check(Check::Cuts),
+        trial: Trial::Check(&cuts::CHECK),
     },
     Row {
         accident: "power is cut under a disk that says \"synced\" and lies",
@@ -143,7 +143,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "who needs the page fails with `Corrupt`; no answer comes from it",
         instead: "restore a backup",
-        trial: Trial::Check(Check::Flips),
+        trial: Trial::Check(&flips::CHECK),
     },
     Row {
         accident: "a bit flips on the disk, without `page_checksums`",
@@ -179,7 +179,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "what is too much is refused with `Overloaded`",
         instead: "try later, slower",
-        trial: Trial::Check(Check::Overload),
+        trial: Trial::Check(&overload::CHECK),
     },
     Row {
         accident: "the file is on a network file system (NFS, SMB), used from two machines",

@@ -58,7 +58,7 @@ fn write_row(page: &mut String, row: &Row) {
     let tried = match row.trial {
         Trial::File(_) | Trial::Scene(_) => String::new(),
         Trial::Case(name) => format!(" (tried as “{name}”)"),
-        Trial::Check(check) => format!(" (tried by `--{}`)", check.name()),
+        Trial::Check(check) => format!(" (tried by `--{}`)", check.name),
         Trial::Untried(why) => format!(" (not tried: {why})"),
     };
     let times = times.join(", ");

@@ -11,7 +11,7 @@ use monolite::Options;
 use super::scene::Scene;
 use super::scene::actor::{Actor, Lives};
 use super::{Fate, Row, Trial, When};
-use crate::Check;
+use crate::checks::{closures, environment, kills, overload};
 
 /// How many lines of a load are heard before something happens to it.
 const HEARD: u32 = 100;
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "as after any other",
         instead: "nothing",
-        trial: Trial::Check(Check::Kills),
+        trial: Trial::Check(&kills::CHECK),
     },
     Row {
         accident: "stopped for seconds (SIGSTOP, a laptop that sleeps, a machine that is moved)",
@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "the others go on, or are told why not, within the limits of time",
         instead: "see `Database::close`",
-        trial: Trial::Check(Check::Closures),
+        trial: Trial::Check(&closures::CHECK),
     },
 ];
 
@@ -214,7 +214,7 @@ pub(super) const LIMITS: &[Row] = &[
         says: "",
         what: "caches and queues are bounded; if the kernel kills it all the same, it is `kill -9`",
         instead: "smaller caches",
-        trial: Trial::Check(Check::Overload),
+        trial: Trial::Check(&overload::CHECK),
     },
     Row {
         accident: "an allocation of SQLite fails, any",
@@ -223,7 +223,7 @@ pub(super) const LIMITS: &[Row] = &[
         says: "",
         what: "who needed it fails with `Storage`; nobody else does",
         instead: "free some memory",
-        trial: Trial::Check(Check::Environment),
+        trial: Trial::Check(&environment::CHECK),
     },
 ];
 

@@ -37,7 +37,7 @@ fn a_row_that_says_another_fate_or_another_word_is_noticed() {
             Row { says: "something else", ..copy_of(&database::ROWS[0]) },
         ];
         for row in rows {
-            let mut outcome = Outcome::new(Check::Environment);
+            let mut outcome = crate::checks::environment::CHECK.outcome();
             run_one(setting, "wrong", &|case| attempt(&row, When::Open, case), &mut outcome)
                 .unwrap();
             assert_eq!((outcome.anomalies, outcome.findings.len()), (1, 1), "{outcome:#?}");
