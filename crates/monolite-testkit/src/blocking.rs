@@ -1,7 +1,8 @@
-//! Owns how a future is waited for on the calling thread.
+//! Owns how the calling thread waits: for a future, and for a mutex that another thread may have
+//! poisoned.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -32,4 +33,9 @@ pub fn block_on_within<F: Future>(future: F, patience: Duration) -> Option<F::Ou
             Poll::Pending => thread::park_timeout(patience),
         }
     }
+}
+
+/// Locks, also what a thread has left by a panic: what it was about is told elsewhere.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,4 +20,5 @@ pub mod markers;
 pub mod mounts;
 pub mod random;
 pub mod schedule;
+pub mod scratch;
 pub mod storage;

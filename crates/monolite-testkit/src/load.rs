@@ -26,7 +26,7 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::{Database, Error, ErrorKind, Options, Stats, Tx, Write};
 
-use crate::blocking::block_on;
+use crate::blocking::{block_on, locked};
 use crate::checkers::serial::{Contents, Op, Record};
 use crate::clock::HandClock;
 use crate::schedule::{Gave, Plan, SCHEMA, Stopped, TIME_LIMIT, Told, find_numbers, sql};
@@ -156,11 +156,11 @@ pub fn play(load: &Load, path: &Path) -> Result<Played> {
 
 impl Shared<'_> {
     fn note(&self, record: Record) {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        locked(&self.history).push(record);
     }
 
     fn complain(&self, complaint: String) {
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(complaint);
+        locked(&self.complaints).push(complaint);
     }
 
     fn floor(&self) -> i64 {

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use monolite::Options;
 use monolite::vfs::FileKind;
@@ -36,6 +36,7 @@ mod tests;
 pub use crash::{Crash, Image, Left, Place, remove, wal_beside};
 pub use fault::{Call, Fault, Hook, Operation, Plan, Times};
 
+use crate::blocking::locked;
 use crash::NAMES;
 use inode::{Inode, What};
 
@@ -243,9 +244,4 @@ impl Disk {
 struct Asked {
     call: Call,
     fault: Option<Fault>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics in the middle of a change to what these mutexes guard.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

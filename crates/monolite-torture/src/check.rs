@@ -109,6 +109,27 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
+    /// One for a test, whose directories are removed behind it.
+    #[cfg(test)]
+    pub(crate) fn with<R>(
+        check: &'static Check,
+        seed: u64,
+        program: &Program,
+        test: impl FnOnce(&Setting<'_>) -> R,
+    ) -> R {
+        let directory = tempfile::tempdir().unwrap();
+        let scratch = directory.path().join("scratch");
+        std::fs::create_dir_all(&scratch).unwrap();
+        test(&Setting {
+            check,
+            seed,
+            scratch,
+            evidence: &directory.path().join("evidence"),
+            program,
+            watch: Watch { tell: &|_| {}, stop: &AtomicBool::new(false) },
+        })
+    }
+
     /// An empty directory of this check's own on the disk under test.
     pub fn scratch(&self) -> &Path {
         &self.scratch

@@ -1,6 +1,6 @@
 //! The checks: the table of them, a module for each, and what several of them use: `writing` is
-//! load from a process that is killed or cut off, `survivors` looks at what an image of a disk still
-//! has, `wrong` books what a file has lost.
+//! load from a process that is killed or cut off, `survivors` looks at what an image of a disk has
+//! left, `wrong` books what a file has lost.
 
 use crate::check::Check;
 

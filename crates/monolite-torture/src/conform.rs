@@ -43,6 +43,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use monolite_testkit::blocking::locked;
 
 use lockstep::{Found, Lockstep, Outcome};
 use ours::Ours;
@@ -126,7 +127,7 @@ pub fn run(plan: &Plan, watch: &Watch<'_>) -> Result<Report> {
                 let (script, line, path) = (&script.name, found.line, path.name);
                 (watch.tell)(Event::Note(&format!("{script}:{line}: differs on {path}")));
             }
-            report.lock().unwrap_or_else(PoisonError::into_inner).add(script, path, outcome);
+            locked(&report).add(script, path, outcome);
             (watch.tell)(Event::Done(done.fetch_add(1, Ordering::Relaxed) + 1));
         }
     };

@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, bail};
 use monolite::{Database, Error, ErrorKind, Options, Tx, Write, rusqlite};
 use monolite_sqlite::allocations::{self, Failing};
 use monolite_testkit::child::{say, variable};
-use tempfile::TempDir;
+use monolite_testkit::scratch::in_memory;
 
 use crate::{Finding, Outcome, Setting};
 
@@ -80,7 +80,7 @@ pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
 
 /// Runs one scenario in a child; returns how many transactions failed.
 fn one(setting: &Setting<'_>, outcome: &mut Outcome, scenario: &str, mode: &str) -> Result<u64> {
-    let directory = directory(setting)?;
+    let directory = in_memory(setting.scratch()).context("no scratch directory")?;
     let text = directory.path().to_string_lossy();
     let variables = [(DIRECTORY, &*text), (SCENARIO, scenario), (MODE, mode)];
     let mut child = setting.program.spawn(ROLE, &variables)?;
@@ -115,14 +115,6 @@ fn one(setting: &Setting<'_>, outcome: &mut Outcome, scenario: &str, mode: &str)
         keep_files(directory.path(), &evidence)?;
     }
     Ok(noticed)
-}
-
-/// In memory where the system has such a place: the disk plays no part, and its syncs take longer
-/// than all else.
-fn directory(setting: &Setting<'_>) -> Result<TempDir> {
-    TempDir::new_in("/dev/shm")
-        .or_else(|_| TempDir::new_in(setting.scratch()))
-        .context("cannot create a directory for a database")
 }
 
 /// Keeps what was seen. The files are kept only of a child that died: others go on.

@@ -122,7 +122,7 @@ fn control(
             return Ok(());
         }
         let noticed = match case.cut_once()?.0 {
-            Err(Wrong::Lost(what)) => format!("cut {cut}: {what}"),
+            Err(Wrong::Lost(_, what)) => format!("cut {cut}: {what}"),
             _ if cut == CONTROL_CUTS => format!("not within {CONTROL_CUTS} cuts"),
             _ => continue,
         };
@@ -252,7 +252,7 @@ impl<'s> Case<'s> {
         if !self.file.exists() {
             let count = self.acknowledged.len();
             let gone = format!("the file is gone, and {count} acknowledged with it");
-            return if count == 0 { Ok(()) } else { Err(Wrong::Lost(gone)) };
+            return if count == 0 { Ok(()) } else { Err(Wrong::Lost(1, gone)) };
         }
         if self.rng.u8(..4) == 0 {
             let opened = Database::open(&self.file).and_then(|db| db.close());

@@ -27,8 +27,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use monolite_testkit::blocking::locked;
 use monolite_testkit::child::{say, variable};
 use monolite_testkit::random::case_seed;
+use monolite_testkit::scratch::in_memory;
 use tempfile::TempDir;
 
 use self::damage::Damage;
@@ -153,11 +155,7 @@ struct Files {
 impl Files {
     /// In memory where the system has such a directory, or else in `scratch`.
     fn make(scratch: &Path, pages: Pages) -> Result<Files> {
-        let memory = tempfile::Builder::new().prefix("torture-flips-").tempdir_in("/dev/shm");
-        let directory = match memory {
-            Ok(directory) => directory,
-            Err(_) => tempfile::tempdir_in(scratch)?,
-        };
+        let directory = in_memory(scratch)?;
         let sample = Sample::make(directory.path(), pages)?;
         fs::write(Files::description(directory.path()), serde_json::to_vec(&sample)?)?;
         Ok(Files { directory, sample })
@@ -292,10 +290,6 @@ impl Series<'_> {
         }
         locked(tally).count(self.setting.case_seed(number), said);
     }
-}
-
-fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
-    tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// In a child: runs a range of cases and says what came of each.

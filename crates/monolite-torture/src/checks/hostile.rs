@@ -30,7 +30,7 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use monolite_testkit::child::Program;
-use tempfile::TempDir;
+use monolite_testkit::scratch::in_memory;
 
 use crate::{Amount, Check, Finding, Outcome, Setting};
 
@@ -220,7 +220,7 @@ fn attempt(
     let (mut escapes, mut next) = (Vec::new(), 0);
     while next < numbers.len() {
         let list: Vec<_> = numbers[next..].iter().map(u64::to_string).collect();
-        let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
+        let directory = in_memory(&std::env::temp_dir())?;
         let path = directory.path().to_string_lossy();
         let list = list.join(",");
         let mut variables = vec![(victim::DIRECTORY, &*path), (victim::CASES, list.as_str())];

@@ -22,9 +22,11 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::{Database, Options};
+use monolite_testkit::blocking::locked;
 use monolite_testkit::storage::{Disk, Image, Left, Place, RealSyncs};
 
-use super::survivors::{Wrong, compare, examine, fast_directory};
+use super::survivors::{compare, examine, fast_directory};
+use super::wrong::Wrong;
 use crate::{Amount, Check, Finding, Outcome, Setting};
 use life::{Arrangement, Life, Taken};
 
@@ -115,11 +117,7 @@ fn note(setting: &Setting<'_>, outcome: &mut Outcome, seed: u64, examined: Exami
         outcome.found(Finding { what: complaint, evidence: None, reproduce });
     }
     for (number, Seen { wrong, image, left, calls }) in examined.seen.into_iter().enumerate() {
-        match &wrong {
-            Wrong::Lost(count, _) => outcome.lost += count,
-            Wrong::Partial(_) => outcome.partial += 1,
-            Wrong::Other(_) => outcome.anomalies += 1,
-        }
+        wrong.count(outcome);
         if outcome.findings.len() >= 5 {
             continue;
         }
@@ -278,8 +276,4 @@ fn crash_again(image: &Image, path: &Path, rng: &mut Rng) -> (Result<(), Wrong>,
     let closed =
         closed.map_err(|error| Wrong::Other(format!("Monolite cannot open the image: {error}")));
     (closed, crash.image(Left::random(rng), rng))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,15 +6,16 @@
 //! zero, so that one that was not undone shows.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use monolite::rusqlite::config::DbConfig;
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Error, Tx};
 use monolite_testkit::markers;
+use monolite_testkit::scratch::in_memory;
 
+use super::wrong::Wrong;
 use crate::Setting;
 
 /// Accounts, numbered from 0.
@@ -52,36 +53,6 @@ pub(super) fn perform_large(tx: &Tx<'_>, id: i64, bytes: usize) -> Result<(), Er
     let filling = vec![id.rem_euclid(251) as u8; bytes];
     tx.execute("INSERT OR REPLACE INTO large VALUES (?1, ?2)", (id.rem_euclid(2), filling))?;
     Ok(())
-}
-
-/// What is wrong with a database after a crash.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// Acknowledged transactions are gone: how many, and which.
-    Lost(u64, String),
-    /// A transaction is there in part.
-    Partial(String),
-    /// Anything else.
-    Other(String),
-}
-
-impl Wrong {
-    /// The same, in other words.
-    pub(super) fn with(self, text: String) -> Wrong {
-        match self {
-            Wrong::Lost(count, _) => Wrong::Lost(count, text),
-            Wrong::Partial(_) => Wrong::Partial(text),
-            Wrong::Other(_) => Wrong::Other(text),
-        }
-    }
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wrong::Lost(_, text) | Wrong::Partial(text) | Wrong::Other(text) => f.write_str(text),
-        }
-    }
 }
 
 /// Opens the files at `path` with plain SQLite and says which transactions are there.
@@ -158,9 +129,7 @@ pub(super) fn compare<'a>(
 /// A directory in memory where the system has one, else on the disk under test: the disk of these
 /// checks is simulated, so a slow one would only make them slow.
 pub(super) fn fast_directory(setting: &Setting<'_>) -> Result<tempfile::TempDir> {
-    let shared_memory = PathBuf::from("/dev/shm");
-    let made = tempfile::Builder::new().prefix("monolite-torture-").tempdir_in(shared_memory);
-    made.or_else(|_| tempfile::tempdir_in(setting.scratch())).context("no scratch directory")
+    in_memory(setting.scratch()).context("no scratch directory")
 }
 
 #[test]

@@ -21,17 +21,19 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use fastrand::Rng;
 use monolite::{Database, Options};
+use monolite_testkit::blocking::locked;
 use monolite_testkit::random;
 use monolite_testkit::storage::{Disk, Fault, Image, Left, Operation, Plan, RealSyncs, Times};
 
-use super::survivors::{Wrong, compare, create, examine, fast_directory, perform};
+use super::survivors::{compare, create, examine, fast_directory, perform};
+use super::wrong::Wrong;
 use crate::{Amount, Check, Finding, Outcome, Setting};
 use scenario::{ALL, Scenario, Start};
 use stage::{Played, play};
@@ -159,11 +161,7 @@ fn note(
     outcome.attempted += u64::from(!swept.stopped);
     outcome.acknowledged += swept.acknowledged;
     for (number, Seen { plan, wrong, image, calls }) in swept.wrong.into_iter().enumerate() {
-        match &wrong {
-            Wrong::Lost(count, _) => outcome.lost += count,
-            Wrong::Partial(_) => outcome.partial += 1,
-            Wrong::Other(_) => outcome.anomalies += 1,
-        }
+        wrong.count(outcome);
         let what = format!("{}: {}: {wrong}", scenario.name, told(plan));
         let evidence = setting.evidence(seed)?;
         if let Some(image) = image {
@@ -355,8 +353,4 @@ fn check(
             Err(Wrong::Partial(text))
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -221,7 +221,7 @@ pub(super) fn judge(
     let found =
         markers::found_whole(&connection).map_err(|error| Wrong::Partial(format!("{error:#}")))?;
     markers::check_all_there(acknowledged, &found)
-        .map_err(|error| Wrong::Lost(error.to_string()))?;
+        .map_err(|error| Wrong::Lost(1, error.to_string()))?;
     keep_wal(&connection, leaves_wal)
 }
 
@@ -242,7 +242,7 @@ fn a_lost_and_a_partial_transaction_are_noticed() {
     db.close().unwrap();
     let judge = |ids: &[i64]| judge(&file, &ids.iter().copied().collect(), Look::Quick, false);
     assert_eq!(judge(&[1]), Ok(()));
-    assert!(matches!(judge(&[1, 2]), Err(Wrong::Lost(_))));
+    assert!(matches!(judge(&[1, 2]), Err(Wrong::Lost(..))));
     Connection::open(&file).unwrap().execute_batch("DELETE FROM part WHERE number = 2").unwrap();
     assert!(matches!(judge(&[1]), Err(Wrong::Partial(_))));
 }

@@ -1,6 +1,7 @@
 //! What a check finds wrong with a file after the fact, booked into its outcome, and the files kept
 //! for whoever looks into it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -10,8 +11,8 @@ use crate::{Finding, Outcome};
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// Something acknowledged is gone.
-    Lost(String),
+    /// Acknowledged transactions are gone: how many, and which.
+    Lost(u64, String),
     /// A transaction is there in part.
     Partial(String),
     /// Any other broken promise.
@@ -19,15 +20,36 @@ pub(super) enum Wrong {
 }
 
 impl Wrong {
+    /// The same, in other words.
+    pub(super) fn with(self, text: String) -> Wrong {
+        match self {
+            Wrong::Lost(count, _) => Wrong::Lost(count, text),
+            Wrong::Partial(_) => Wrong::Partial(text),
+            Wrong::Other(_) => Wrong::Other(text),
+        }
+    }
+
+    /// Counts it.
+    pub(super) fn count(&self, outcome: &mut Outcome) {
+        match self {
+            Wrong::Lost(count, _) => outcome.lost += count,
+            Wrong::Partial(_) => outcome.partial += 1,
+            Wrong::Other(_) => outcome.anomalies += 1,
+        }
+    }
+
     /// Counts it and remembers it.
     pub(super) fn book(self, outcome: &mut Outcome, evidence: Option<PathBuf>, reproduce: String) {
-        let (count, what) = match self {
-            Wrong::Lost(what) => (&mut outcome.lost, what),
-            Wrong::Partial(what) => (&mut outcome.partial, what),
-            Wrong::Other(what) => (&mut outcome.anomalies, what),
-        };
-        *count += 1;
-        outcome.found(Finding { what, evidence, reproduce });
+        self.count(outcome);
+        outcome.found(Finding { what: self.to_string(), evidence, reproduce });
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Lost(_, text) | Wrong::Partial(text) | Wrong::Other(text) => f.write_str(text),
+        }
     }
 }
 

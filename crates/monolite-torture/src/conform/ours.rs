@@ -10,11 +10,12 @@ mod interactive;
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
+use monolite_testkit::blocking::locked;
 
 use super::content::{Content, Extent, content};
 use super::differences::Observation;
@@ -159,7 +160,7 @@ struct Heard(Arc<Mutex<Vec<Said>>>);
 
 impl Heard {
     fn lock(&self) -> MutexGuard<'_, Vec<Said>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// The closure is started, perhaps again.

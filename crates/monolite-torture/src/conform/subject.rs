@@ -1,10 +1,11 @@
 //! Owns what is compared with plain SQLite: a database that runs transactions and tells what each
 //! statement said.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Result;
+use monolite_testkit::blocking::locked;
 
 use super::content::{Content, Extent};
 use super::differences::Observation;
@@ -71,10 +72,10 @@ impl Heart {
 
     pub(crate) fn tell(&self, line: usize, sql: &Arc<str>) {
         let beat = Beat { at: Instant::now(), line, sql: Arc::clone(sql) };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = beat;
+        *locked(&self.0) = beat;
     }
 
     pub(crate) fn last(&self) -> Beat {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 }

@@ -103,15 +103,14 @@ fn told(result: Result<Vec<Said>, Failed>) -> Told {
     }
 }
 
-/// A transaction that is run as an interactive one.
-fn interact(db: &Database, transaction: &Transaction) -> Result<Vec<Said>, Failed> {
-    let tx = db.transaction()?;
+/// What the statements of a transaction say, up to the one whose error ends it.
+fn each(
+    transaction: &Transaction,
+    mut run: impl FnMut(&Statement) -> Result<String, Error>,
+) -> Result<Vec<Said>, Failed> {
     let mut said = Vec::new();
     for statement in &transaction.statements {
-        if transaction.is_moved {
-            db.transaction()?.query_row("SELECT 1", (), |_| Ok(())).wait()?;
-        }
-        match interactively(&tx, statement) {
+        match run(statement) {
             Ok(text) => said.push(Ok(text)),
             Err(error) => {
                 said.push(Err(error.kind()));
@@ -124,6 +123,18 @@ fn interact(db: &Database, transaction: &Transaction) -> Result<Vec<Said>, Faile
     if transaction.gives_up {
         return Err(Failed(said, Error::aborted("on purpose")));
     }
+    Ok(said)
+}
+
+/// A transaction that is run as an interactive one.
+fn interact(db: &Database, transaction: &Transaction) -> Result<Vec<Said>, Failed> {
+    let tx = db.transaction()?;
+    let said = each(transaction, |statement| {
+        if transaction.is_moved {
+            db.transaction()?.query_row("SELECT 1", (), |_| Ok(())).wait()?;
+        }
+        interactively(&tx, statement)
+    })?;
     match tx.commit().wait() {
         Ok(_) => Ok(said),
         Err(error) => Err(Failed(said, error)),
@@ -150,22 +161,7 @@ fn interactively(tx: &monolite::Transaction, statement: &Statement) -> Result<St
 
 /// The closure of a transaction.
 fn engine(tx: &Tx<'_>, transaction: &Transaction) -> Result<Vec<Said>, Failed> {
-    let mut said = Vec::new();
-    for statement in &transaction.statements {
-        match in_engine(tx, statement) {
-            Ok(text) => said.push(Ok(text)),
-            Err(error) => {
-                said.push(Err(error.kind()));
-                if statement.is_propagated {
-                    return Err(Failed(said, error));
-                }
-            }
-        }
-    }
-    if transaction.gives_up {
-        return Err(Failed(said, Error::aborted("on purpose")));
-    }
-    Ok(said)
+    each(transaction, |statement| in_engine(tx, statement))
 }
 
 fn in_engine(tx: &Tx<'_>, statement: &Statement) -> Result<String, Error> {

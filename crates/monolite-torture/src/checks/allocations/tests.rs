@@ -1,11 +1,9 @@
 //! The engine survives every failing allocation, and the judging notices what it must.
 
-use std::sync::atomic::AtomicBool;
-
 use monolite_testkit::child::{self, Program};
 
 use super::*;
-use crate::Watch;
+use crate::checks::environment::CHECK;
 
 /// Does nothing in an ordinary test run.
 #[test]
@@ -15,21 +13,13 @@ fn plays_the_role_it_was_started_for() {
 
 #[test]
 fn the_engine_survives_every_failing_allocation() {
-    let directory = tempfile::tempdir().unwrap();
     let name = "checks::allocations::tests::plays_the_role_it_was_started_for";
-    let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
-    let setting = Setting {
-        check: &crate::checks::environment::CHECK,
-        seed: 1,
-        scratch: directory.path().to_owned(),
-        evidence: &directory.path().join("evidence"),
-        program: &program,
-        watch: Watch { tell: &|_| {}, stop: &stop },
-    };
-    let mut outcome = crate::checks::environment::CHECK.outcome();
-    for (scenario, mode) in [("batch", MODES[1]), ("read", MODES[1])] {
-        assert!(one(&setting, &mut outcome, scenario, mode).unwrap() > 0, "nobody noticed");
-    }
+    let mut outcome = CHECK.outcome();
+    Setting::with(&CHECK, 1, &Program::this_test(name).unwrap(), |setting| {
+        for (scenario, mode) in [("batch", MODES[1]), ("read", MODES[1])] {
+            assert!(one(setting, &mut outcome, scenario, mode).unwrap() > 0, "nobody noticed");
+        }
+    });
     assert!(outcome.is_kept(), "{outcome:#?}");
     assert!(outcome.attempted > 50, "{outcome:#?}");
     // The last play of "batch" needs fewer allocations than the failing one. The five that do not

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use monolite::{Database, Error, ErrorKind, Transaction, Tx, Write};
-use monolite_testkit::blocking::block_on;
+use monolite_testkit::blocking::{block_on, locked};
 use monolite_testkit::markers;
 use monolite_testkit::schedule::{Interactive, Pace};
 
@@ -214,10 +214,6 @@ impl Scene {
     pub(super) fn broken(&self, what: String) {
         locked(&self.broken).push(what);
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where closures stay until the round lets them go.

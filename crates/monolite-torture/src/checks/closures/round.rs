@@ -12,12 +12,12 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error, ErrorKind, Options};
-use monolite_testkit::blocking::block_on;
+use monolite_testkit::blocking::{block_on, locked};
 use monolite_testkit::child::{say, variable};
 use monolite_testkit::markers;
 use monolite_testkit::schedule::{Interactive, Pace};
 
-use super::act::{Act, Fate, Gate, LIMIT, OnPurpose, Scene, Stage, locked, perform, words};
+use super::act::{Act, Fate, Gate, LIMIT, OnPurpose, Scene, Stage, perform, words};
 use super::{ARRANGEMENT, DIRECTORY, SEED};
 
 /// By how much an answer may be late: the engine's grace, what stands in the queue before it, and a

@@ -1,11 +1,12 @@
 //! Owns how a step is asked of each kind of connection: a closure's, an interactive transaction and
 //! plain SQLite. All three must give the same text.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use monolite::rusqlite::fallible_iterator::FallibleIterator as _;
 use monolite::rusqlite::{self, Batch, Connection, Statement, params_from_iter};
 use monolite::{Error, ToSql, Transaction, Tx};
+use monolite_testkit::blocking::locked;
 
 use super::answer::Rows;
 use super::record::{Datum, How, Parameters, Step};
@@ -95,7 +96,7 @@ fn ask_bound<P: monolite::IntoParameters>(
 }
 
 fn lock(rows: &Mutex<Rows>) -> MutexGuard<'_, Rows> {
-    rows.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(rows)
 }
 
 /// Reads rows until there are `most`; the mapping fails at the one behind them, as an application's

@@ -17,12 +17,13 @@ pub(super) mod verdict;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error, ErrorKind, Transaction, Tx};
+use monolite_testkit::blocking::locked;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Said;
@@ -436,8 +437,7 @@ impl Pending {
                     Err(payload) if payload.downcast_ref() == Some(&PANICKED) => Ended::Panicked,
                     Err(payload) => resume_unwind(payload),
                 };
-                let told =
-                    std::mem::take(&mut *told.lock().unwrap_or_else(PoisonError::into_inner));
+                let told = std::mem::take(&mut *locked(&told));
                 (Answered::Write { write, told }, ended)
             }
             Pending::Commit { slot, key, handle } => {
@@ -475,7 +475,7 @@ fn run_closure(tx: &Tx<'_>, write: &Write, answers: &Mutex<Vec<Said>>) -> Result
             break;
         }
     }
-    *answers.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    *locked(answers) = told;
     if gives_up {
         return Err(Error::aborted(GAVE_UP));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use monolite_testkit::child::{Child, Heard, Program};
+use monolite_testkit::scratch::in_memory;
 use tempfile::TempDir;
 
 use super::cases::{Job, RAN, ROLE, Ran, What};
@@ -108,8 +109,7 @@ impl<'p> Stage<'p> {
 /// # Errors
 /// When no directory can be made.
 pub(super) fn directory() -> Result<TempDir> {
-    let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new());
-    directory.context("cannot create a directory")
+    in_memory(&std::env::temp_dir()).context("cannot create a directory")
 }
 
 fn lost(class: Class, told: String, expected: &str) -> Ran {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use anyhow::Result;
 use monolite::{Database, Write};
+use monolite_testkit::blocking::locked;
 
 /// Something to hold the writer at.
 #[derive(Default)]
@@ -15,12 +16,12 @@ struct Gate {
 
 impl Gate {
     fn set(&self, change: impl FnOnce(&mut (bool, bool))) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut locked(&self.state));
         self.changed.notify_all();
     }
 
     fn wait(&self, until: impl Fn(&(bool, bool)) -> bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         while !until(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

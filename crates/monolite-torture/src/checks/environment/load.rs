@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use monolite::{Database, ErrorKind};
+use monolite_testkit::blocking::locked;
 
 use super::marks;
 
@@ -50,7 +51,7 @@ impl Load<'_> {
     }
 
     fn came(&self) -> std::sync::MutexGuard<'_, Came> {
-        self.came.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        locked(&self.came)
     }
 
     fn is_poisoned(&self) -> bool {

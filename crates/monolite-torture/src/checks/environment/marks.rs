@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
-use monolite::{Database, Error, Tx};
+use monolite::{Database, Error};
 use monolite_testkit::markers::{PARTIAL, SCHEMA};
 
-pub(super) use monolite_testkit::markers::create;
+pub(super) use monolite_testkit::markers::{create, put_filled as put};
 
 /// The statements of one transaction; `?1` is its number, `?2` bytes that take room.
 pub(super) const STEPS: [&str; 4] = [
@@ -29,11 +29,6 @@ pub(super) struct Found {
 /// Creates the tables through stock SQLite.
 pub(super) fn create_plain(connection: &Connection) -> Result<()> {
     Ok(connection.execute_batch(SCHEMA)?)
-}
-
-/// What one transaction does.
-pub(super) fn put(tx: &Tx<'_>, id: i64, filling: &[u8]) -> Result<(), Error> {
-    STEPS.iter().try_for_each(|step| tx.execute(step, (id, filling)).map(|_| ()))
 }
 
 /// The number of transactions, as a read sees it.

@@ -1,11 +1,8 @@
 //! A case that finds something says so.
 
-use std::sync::atomic::AtomicBool;
-
 use monolite_testkit::child::Program;
 
 use super::*;
-use crate::Watch;
 
 /// Does nothing in an ordinary test run.
 #[test]
@@ -14,19 +11,8 @@ fn plays_the_role_it_was_started_for() {
 }
 
 pub(super) fn with_setting<R>(work: impl FnOnce(&Setting<'_>) -> R) -> R {
-    let directory = tempfile::tempdir().unwrap();
     let name = "checks::environment::tests::plays_the_role_it_was_started_for";
-    let (program, stop) = (Program::this_test(name).unwrap(), AtomicBool::new(false));
-    let scratch = directory.path().join("scratch");
-    fs::create_dir_all(&scratch).unwrap();
-    work(&Setting {
-        check: &CHECK,
-        seed: 1,
-        scratch,
-        evidence: &directory.path().join("evidence"),
-        program: &program,
-        watch: Watch { tell: &|_| {}, stop: &stop },
-    })
+    Setting::with(&CHECK, 1, &Program::this_test(name).unwrap(), work)
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::thread;
 use anyhow::Result;
 use fastrand::Rng;
 use monolite::{Database, Error, ErrorKind, Options, Tx, Write};
-use monolite_testkit::blocking::block_on;
+use monolite_testkit::blocking::{block_on, locked};
 use monolite_testkit::checkers::cycles::{Fate, Kind, Step, Transaction, check};
 use monolite_testkit::clock::HandClock;
 use monolite_testkit::schedule::sql::Sql;
@@ -138,11 +138,11 @@ impl Shared {
 
     fn note(&self, begin: u64, fate: Fate, steps: Vec<Step>) {
         let transaction = Transaction { begin, end: self.tick(), fate, steps };
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).push(transaction);
+        locked(&self.history).push(transaction);
     }
 
     fn complain(&self, complaint: String) {
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(complaint);
+        locked(&self.complaints).push(complaint);
     }
 
     fn client(&self, number: u64, mut left: u64, mut rng: Rng) {

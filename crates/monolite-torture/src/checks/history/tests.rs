@@ -1,27 +1,15 @@
 //! A small amount of each kind of case passes, and what is kept can be replayed.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-
 use fastrand::Rng;
 use monolite_testkit::child::Program;
 use monolite_testkit::random::SeededRng;
 use monolite_testkit::schedule::{Ending, Mix, Schedule};
 
 use super::{CHECK, Setting, Shape, replay};
-use crate::Watch;
 
 fn with_setting(claim: impl FnOnce(&Setting<'_>)) {
-    let (scratch, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
     let rng = SeededRng::new();
-    claim(&Setting {
-        check: &CHECK,
-        seed: rng.seed(),
-        scratch: scratch.path().to_owned(),
-        evidence: Path::new("torture-evidence"),
-        program: &Program::this().unwrap(),
-        watch: Watch { tell: &|_| {}, stop: &stop },
-    });
+    Setting::with(&CHECK, rng.seed(), &Program::this().unwrap(), claim);
 }
 
 #[test]

@@ -24,10 +24,9 @@ use anyhow::Result;
 use fastrand::Rng;
 use monolite::vfs::FileKind;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
-use monolite_testkit::blocking::block_on_within;
+use monolite_testkit::blocking::{block_on_within, locked};
 use monolite_testkit::storage::{Call, Crash, Disk, Fault, Operation, RealSyncs};
 
-use super::locked;
 use crate::checks::survivors::{create, perform, perform_large};
 
 /// The smallest that is allowed, so that the WAL restarts often.

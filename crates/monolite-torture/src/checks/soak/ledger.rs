@@ -157,7 +157,7 @@ impl Ledger {
             return if self.count() == 0 {
                 Ok(())
             } else {
-                Err(Wrong::Lost("everything: there are no tables".into()))
+                Err(Wrong::Lost(1, "everything: there are no tables".into()))
             };
         }
         whole_or_not_at_all(&connection).map_err(other)??;
@@ -176,12 +176,12 @@ impl Ledger {
             for number in acknowledged.latest.range(latest - WINDOW + 1..) {
                 if !find.exists((client, number))? {
                     let what = format!("number {number} of client {client}; it is at {latest}");
-                    return Ok(Err(Wrong::Lost(what)));
+                    return Ok(Err(Wrong::Lost(1, what)));
                 }
             }
             if done < acknowledged.count {
                 let what = format!("client {client} has {done} of {}", acknowledged.count);
-                return Ok(Err(Wrong::Lost(what)));
+                return Ok(Err(Wrong::Lost(1, what)));
             }
         }
         Ok(Ok(()))
@@ -235,11 +235,11 @@ mod tests {
         change("DELETE FROM part WHERE number = 2000 AND part = 2");
         assert!(matches!(ledger.judge(&path, false), Err(Wrong::Partial(_))));
         change("DELETE FROM part WHERE number = 2000; DELETE FROM whole WHERE number = 2000");
-        assert!(matches!(ledger.judge(&path, false), Err(Wrong::Lost(_))));
+        assert!(matches!(ledger.judge(&path, false), Err(Wrong::Lost(..))));
         change("UPDATE account SET balance = balance + 1 WHERE id = 7");
         assert!(matches!(ledger.judge(&path, false), Err(Wrong::Partial(_))));
         change("UPDATE account SET balance = balance - 1 WHERE id = 7");
         ledger.acknowledge(1, WINDOW + 11);
-        assert!(matches!(ledger.judge(&path, false), Err(Wrong::Lost(_))));
+        assert!(matches!(ledger.judge(&path, false), Err(Wrong::Lost(..))));
     }
 }

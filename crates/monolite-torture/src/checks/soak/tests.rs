@@ -1,30 +1,19 @@
 //! The end of a child is judged by whether it was told to end.
 
-use std::sync::atomic::AtomicBool;
-
 use monolite_testkit::child::Program;
 
 use super::*;
-use crate::Watch;
 
 /// What a lane of its own finds wrong and counts, when `act` uses it.
 fn on_a_lane(
     program: &Program,
     act: impl FnOnce(&mut Lane<'_>) -> Result<()>,
 ) -> (Vec<Wrong>, Counts) {
-    let directory = tempfile::tempdir().unwrap();
-    let stop = AtomicBool::new(false);
-    let setting = Setting {
-        check: &CHECK,
-        seed: 1,
-        scratch: directory.path().to_owned(),
-        evidence: &directory.path().join("evidence"),
-        program,
-        watch: Watch { tell: &|_| {}, stop: &stop },
-    };
-    let mut lane = Lane::new(&setting, "tested", 0).unwrap();
-    act(&mut lane).unwrap();
-    (lane.wrong.into_iter().map(|(wrong, _)| wrong).collect(), lane.counts)
+    Setting::with(&CHECK, 1, program, |setting| {
+        let mut lane = Lane::new(setting, "tested", 0).unwrap();
+        act(&mut lane).unwrap();
+        (lane.wrong.into_iter().map(|(wrong, _)| wrong).collect(), lane.counts)
+    })
 }
 
 #[test]

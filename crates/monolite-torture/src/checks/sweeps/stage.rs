@@ -10,13 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use monolite::vfs::FileKind;
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
+use monolite_testkit::blocking::locked;
 use monolite_testkit::storage::{Call, Crash, Disk, Fault, Left, Operation, Plan};
 
 use super::scenario::{Failing, Scenario, Start, Step};
@@ -411,8 +412,4 @@ fn fitting(how: Failing) -> &'static [ErrorKind] {
 
 fn count(tx: &monolite::Tx<'_>) -> Result<i64, Error> {
     tx.query_row("SELECT n FROM total", (), |row| row.get(0))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

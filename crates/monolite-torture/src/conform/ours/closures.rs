@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use monolite::{Error, Tx, Write};
-use monolite_testkit::blocking::block_on;
+use monolite_testkit::blocking::{block_on, locked};
 
 use super::super::ask::{Way, ask, query};
 use super::super::content::{Content, Extent, content};
@@ -145,7 +145,7 @@ fn wait_for(gate: Receiver<()>) -> impl FnMut(&Tx<'_>) -> Result<(), Error> + Se
     move |tx| {
         if tx.attempt() == 1 {
             // Ends when the other side is dropped.
-            let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let _ = locked(&gate).recv();
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Owns the paths on which a transaction is interactive, and what disturbs it between statements.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use monolite::rusqlite::{self, Row};
 use monolite::{Error, Transaction};
-use monolite_testkit::blocking::block_on;
+use monolite_testkit::blocking::{block_on, locked};
 
 use super::super::ask::Way;
 use super::super::path::Carrier;
@@ -150,11 +150,11 @@ struct Gathered(Arc<Mutex<Said>>);
 impl Gathered {
     fn collector(&self) -> impl FnMut(&Row<'_>) -> rusqlite::Result<()> + Send + 'static {
         let said = Arc::clone(&self.0);
-        move |row| said.lock().unwrap_or_else(PoisonError::into_inner).take(row)
+        move |row| locked(&said).take(row)
     }
 
     fn said<T>(&self, result: Result<T, Error>) -> Said {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).ended(result)
+        std::mem::take(&mut *locked(&self.0)).ended(result)
     }
 }
 
