@@ -25,6 +25,7 @@ use monolite_sqlite::allocations::{self, Failing};
 use monolite_testkit::child::{say, variable};
 use monolite_testkit::scratch::in_memory;
 
+use super::wrong::keep_files;
 use crate::{Finding, Outcome, Setting};
 
 /// The role of the child.
@@ -112,7 +113,7 @@ fn one(setting: &Setting<'_>, outcome: &mut Outcome, scenario: &str, mode: &str)
             child.end()?
         );
         let evidence = report(setting, outcome, what)?;
-        keep_files(directory.path(), &evidence)?;
+        keep_files(directory.path(), &evidence, "")?;
     }
     Ok(noticed)
 }
@@ -127,16 +128,6 @@ fn report(setting: &Setting<'_>, outcome: &mut Outcome, what: String) -> Result<
     let reproduce = setting.reproduce(1, seed);
     outcome.found(Finding { what, evidence: Some(evidence.clone()), reproduce });
     Ok(evidence)
-}
-
-fn keep_files(from: &Path, to: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(from)? {
-        let file = entry?.path();
-        if let Some(name) = file.file_name() {
-            std::fs::copy(&file, to.join(name)).context("cannot keep the evidence")?;
-        }
-    }
-    Ok(())
 }
 
 /// The role of the child.

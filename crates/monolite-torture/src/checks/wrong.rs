@@ -53,19 +53,28 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Copies the files of a directory into the directory of evidence, named after the part of the
-/// check they come from, with what is known of their history.
+/// Keeps the files of a directory in that of evidence, named after the part of the check they come
+/// from, with what is known of their history.
 ///
 /// # Errors
 /// When a file cannot be read or written.
 pub(super) fn keep(from: &Path, evidence: &Path, part: &str, history: &str) -> Result<()> {
+    keep_files(from, evidence, &format!("{part}-"))?;
+    let kept = evidence.join(format!("{part}-history.txt"));
+    std::fs::write(kept, history).context("cannot keep the evidence")
+}
+
+/// Copies the files of a directory, with this before each name.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(super) fn keep_files(from: &Path, evidence: &Path, prefix: &str) -> Result<()> {
     for entry in std::fs::read_dir(from).context("cannot read the scratch directory")? {
         let entry = entry.context("cannot read the scratch directory")?;
         if entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            let kept = evidence.join(format!("{part}-{}", entry.file_name().display()));
+            let kept = evidence.join(format!("{prefix}{}", entry.file_name().display()));
             std::fs::copy(entry.path(), kept).context("cannot keep the evidence")?;
         }
     }
-    let kept = evidence.join(format!("{part}-history.txt"));
-    std::fs::write(kept, history).context("cannot keep the evidence")
+    Ok(())
 }

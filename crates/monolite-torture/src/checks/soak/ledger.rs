@@ -16,6 +16,7 @@ use std::path::Path;
 use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
 use monolite::{Error, Transaction, rusqlite};
+use monolite_testkit::markers;
 use monolite_testkit::schedule::sql::Sql;
 use monolite_testkit::schedule::{Interactive, Pace};
 
@@ -146,11 +147,8 @@ impl Ledger {
             |keeps| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps);
         // Until it is found sound, the file stays as it is, for whoever looks into it.
         keep_wal(true).map_err(other)?;
-        let integrity: String =
-            connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).map_err(other)?;
-        if integrity != "ok" {
-            return Err(Wrong::Other(format!("integrity_check: {integrity}")));
-        }
+        markers::check_integrity(&connection)
+            .map_err(|error| Wrong::Other(format!("{error:#}")))?;
         let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'wide'";
         let created: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(other)?;
         if created == 0 {
