@@ -1,9 +1,9 @@
-//! Damaged database and WAL files at open: see `monolite_sim::fuzz`.
+//! Damaged database and WAL files at open: see `monolite_torture::fuzz`.
 
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    if let Err(error) = monolite_sim::fuzz::damaged(data) {
+    if let Err(error) = monolite_torture::fuzz::damaged(data) {
         panic!("{error:#}");
     }
 });

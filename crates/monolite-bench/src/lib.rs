@@ -2,7 +2,7 @@
 //!
 //! A benchmark here is a list of *candidates* (one driver, one way to use it) that are measured in
 //! turn, round after round, on the same data with the same pre-drawn work; what comes out is one
-//! [`report::record::TpsRecord`], from which every table is generated. The command in
+//! [`report::record::Record`], from which every table is generated. The command in
 //! `monolite-cli` only parses arguments and prints what this crate returns.
 //!
 //! `anyhow` is used although this is a library: its one user is the command, and every error is

@@ -1,9 +1,13 @@
 //! What may be said on the command line.
 
+mod checks;
+
+pub(crate) use checks::Checks;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use monolite_bench::tps;
-use monolite_sim::conform;
+use monolite_torture::conform;
 use std::path::PathBuf;
 
 /// One SQLite file, made the equal of a production database server.
@@ -146,56 +150,8 @@ promise was kept, 1 that one was not. Ctrl-C stops, and reports what was found u
 
 #[derive(Args, Debug)]
 pub(crate) struct Torture {
-    /// Compare N statements of every form, run in every way, with plain SQLite
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) differential: Option<u64>,
-
-    /// Kill the process with SIGKILL N times under load
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) kills: Option<u64>,
-
-    /// Cut the power of real file systems N times, ext4 and xfs in turn; needs root
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) cuts: Option<u64>,
-
-    /// Open N crash images made from unsynced writes: dropped, reordered, torn
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) images: Option<u64>,
-
-    /// Fail every single I/O of N scenarios, once and for good
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) sweeps: Option<u64>,
-
-    /// Check N transactions against a serial model, with faults on
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) history: Option<u64>,
-
-    /// Flip N single bits in database and WAL files
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) flips: Option<u64>,
-
-    /// Run SQL from somebody who means harm: the named cases, and N that are drawn at random (an
-    /// hour: some 20000)
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "300")]
-    pub(crate) hostile: Option<u64>,
-
-    /// Run N rounds of closures that block, nest, panic, close and sleep, beside honest work
-    #[arg(long, value_name = "N", value_parser = amount)]
-    pub(crate) closures: Option<u64>,
-
-    /// Offer ten times the load it can take, in limited memory, for a time, as 20s
-    #[arg(long, value_name = "T", value_parser = seconds, num_args = 0..=1,
-          default_missing_value = "20s")]
-    pub(crate) overload: Option<u64>,
-
-    /// Have every accident of docs/accidents.md; fill disks, fail syncs and allocations, turn the
-    /// clock
-    #[arg(long)]
-    pub(crate) environment: bool,
-
-    /// Run mixed load with kills and schema changes for a time, as 90s, 30m or 2h
-    #[arg(long, value_name = "T", value_parser = seconds)]
-    pub(crate) soak: Option<u64>,
+    #[command(flatten)]
+    pub(crate) checks: Checks,
 
     /// Run what --differential or --history keeps as evidence once more
     #[arg(long, value_name = "FILE", exclusive = true)]
@@ -297,27 +253,6 @@ fn whole_number(text: &str) -> Result<u64, String> {
     digits.parse().map_err(|_| format!("{text} is not a whole number"))
 }
 
-/// A check that is to do nothing would find nothing.
-fn amount(text: &str) -> Result<u64, String> {
-    match whole_number(text)? {
-        0 => Err("it is at least 1; leave the option out to leave the check out".into()),
-        amount => Ok(amount),
-    }
-}
-
-/// Reads a time as `90`, `90s`, `30m` or `2h` into seconds.
-fn seconds(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(digits) if text.ends_with('m') => (digits, 60),
-        Some(digits) if text.ends_with('h') => (digits, 3_600),
-        Some(digits) => (digits, 1),
-        None => (text, 1),
-    };
-    let wrong = || format!("{text} is not a time such as 90s, 30m or 2h");
-    let number = whole_number(digits).map_err(|_| wrong())?;
-    number.checked_mul(unit).filter(|seconds| *seconds > 0).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,31 +277,6 @@ mod tests {
         assert_eq!((tps.rows, tps.rounds, tps.quick), (None, None, false));
         assert_eq!(tps.schema, SchemaArgument::Published);
         assert_eq!(tps.wal_limit_mib, 256);
-    }
-
-    #[test]
-    fn times_have_units() {
-        let read: Vec<_> = ["90", "90s", "30m", "2h"].into_iter().map(seconds).collect();
-        assert_eq!(read, [Ok(90), Ok(90), Ok(1_800), Ok(7_200)]);
-        for wrong in ["", "h", "0s", "-1s", "1d", "99999999999999999999h", "9999999999999999999h"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_check_that_does_nothing_is_refused() {
-        let torture = |arguments: &[&str]| {
-            Arguments::try_parse_from(["monolite", "torture"].iter().chain(arguments))
-        };
-        for check in ["differential", "kills", "cuts", "images", "sweeps", "history", "flips"] {
-            let option = format!("--{check}");
-            let told = torture(&[&option, "0"]).unwrap_err().to_string();
-            assert!(told.contains("at least 1"), "{told}");
-            assert!(torture(&[&option, "1", "--seed", "0"]).is_ok());
-        }
-        for option in ["--closures", "--overload", "--soak"] {
-            assert!(torture(&[option, "0"]).is_err(), "{option}");
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::interrupt;
 use anyhow::Result;
 use monolite_bench::progress::Progress;
 use monolite_bench::report::render::{Table, count};
-use monolite_sim::conform::{self, Event, Plan, Report, Watch};
+use monolite_torture::conform::{self, Event, Plan, Report, Watch};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Conform) -> Result<()> {
     bar.finish();
     let report = report?;
     let seconds = start.elapsed().as_secs_f64();
-    let sqlite = monolite_sim::torture::sqlite_version();
+    let sqlite = monolite_torture::sqlite_version();
     if arguments.json {
         let record =
             Record { version: env!("CARGO_PKG_VERSION"), sqlite, seconds, report: &report };

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // A torturing run starts this program again as its children.
-    monolite_sim::child::play(monolite_sim::torture::ROLES);
+    monolite_torture::play_role();
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Command::Bench(command) => bench::run(command),

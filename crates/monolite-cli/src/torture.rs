@@ -7,8 +7,7 @@ use anyhow::{Context, Result};
 use monolite_bench::machine::Machine;
 use monolite_bench::progress::Progress;
 use monolite_bench::report::render::{Table, count};
-use monolite_sim::child::Program;
-use monolite_sim::torture::{self, Check, Event, Outcome, Plan, Verdict, Watch};
+use monolite_torture::{self as torture, CHECKS, Event, Outcome, Plan, Program, Verdict, Watch};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,23 +16,6 @@ use std::time::Instant;
 
 /// Where evidence of failures goes, below the directory under test.
 const EVIDENCE: &str = "torture-evidence";
-
-/// The amount of a run in which no check is named: some 15 minutes on 2 cores.
-fn modest(check: Check) -> u64 {
-    match check {
-        Check::Differential => 2_000_000,
-        Check::Sweeps => 12,
-        Check::Images => 2_000,
-        Check::History => 200_000,
-        Check::Hostile => 300,
-        Check::Environment => 1,
-        Check::Closures => 60,
-        Check::Flips | Check::Kills => 500,
-        Check::Cuts => 40,
-        Check::Overload => 20,
-        Check::Soak => 30,
-    }
-}
 
 /// A promise was broken, as the table says.
 #[derive(Debug)]
@@ -83,7 +65,7 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
     let tell = |event: Event<'_>| match event {
         Event::Begins { check, total } => {
             done.store(0, Ordering::Relaxed);
-            bar.begin(&format!("{} ({})", check.name(), check.unit()), Some(total));
+            bar.begin(&format!("{} ({})", check.name, check.unit), Some(total));
         }
         Event::Done(units) => {
             bar.advance_to(done.fetch_add(units, Ordering::Relaxed) + units);
@@ -121,28 +103,13 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
     }
 }
 
-/// The named checks in the order of [`Check::ALL`], or all of them.
+/// The named checks, or all of them with modest amounts.
 fn plan(arguments: &Torture, seed: u64) -> Result<Plan> {
     let dir = std::path::absolute(&arguments.dir).context("cannot find the directory to test")?;
-    let amount = |check: Check| match check {
-        Check::Differential => arguments.differential,
-        Check::Kills => arguments.kills,
-        Check::Cuts => arguments.cuts,
-        Check::Images => arguments.images,
-        Check::Sweeps => arguments.sweeps,
-        Check::History => arguments.history,
-        Check::Flips => arguments.flips,
-        Check::Hostile => arguments.hostile,
-        Check::Closures => arguments.closures,
-        Check::Overload => arguments.overload,
-        Check::Environment => arguments.environment.then_some(1),
-        Check::Soak => arguments.soak,
+    let checks = match arguments.checks.named.as_slice() {
+        [] => CHECKS.iter().map(|check| (*check, check.modest)).collect(),
+        named => named.to_vec(),
     };
-    let named = Check::ALL.map(|check| amount(check).map(|amount| (check, amount)));
-    let mut checks: Vec<_> = named.into_iter().flatten().collect();
-    if checks.is_empty() {
-        checks.extend(Check::ALL.map(|check| (check, modest(check))));
-    }
     let evidence = dir.join(EVIDENCE);
     Ok(Plan { dir, evidence, seed, checks, program: Program::this()? })
 }

@@ -160,11 +160,10 @@ impl Engine {
         let database = DatabaseId::new();
         let progress = Arc::new(Progress::default());
         let recorder = Arc::new(Recorder::default());
-        let capacity = options.queue_capacity;
-        let queue = Arc::new(WriteQueue::new(database, capacity, Arc::clone(&progress)));
-        let answers = Arc::new(Answers::new(capacity, Arc::clone(&progress)));
-        let count = opened.readers.len();
-        let connections = (opened.readers, opened.open_reader);
+        let room = options.queue_capacity;
+        let queue = Arc::new(WriteQueue::new(database, room, Arc::clone(&progress)));
+        let answers = Arc::new(Answers::new(room, Arc::clone(&progress)));
+        let (count, connections) = (opened.readers.len(), (opened.readers, opened.open_reader));
         let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
         let all: Vec<Arc<dyn SnapshotHolder>> = vec![reads.readers.clone(), pool.clone()];

@@ -40,7 +40,7 @@ const BUGS: [Bug; 21] = [
             (
                 "            let is_durable = self.sync_up_to(last);\n            \
                  batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));\n",
-                "            batches.into_iter().for_each(|batch| self.answers.give(batch, true));\n\
+                "            batches.into_iter().for_each(|it| self.answers.give(it, true));\n\
                  self.sync_up_to(last);\n",
             ),
             (
@@ -122,8 +122,9 @@ const BUGS: [Bug; 21] = [
         name: "new statistics raise no schema version",
         file: "crates/monolite-sqlite/src/connection/schema.rs",
         changes: &[(
-            "if traits.has(Traits::STATISTICS) || self.may_lack_statistics(traits)? {",
-            "if traits.is_empty() {",
+            "                if traits.has(Traits::STATISTICS) || \
+             self.may_lack_statistics(traits)? {",
+            "                if traits.is_empty() {",
         )],
     },
     Bug {

@@ -19,7 +19,7 @@ use crate::command::{cargo_path, succeed};
 const ENDS: [&str; 2] = ["0.39", "0.41"];
 
 /// The crates whose users see `rusqlite`, and what their tests use.
-const CRATES: [&str; 3] = ["monolite-sqlite", "monolite", "monolite-sim"];
+const CRATES: [&str; 3] = ["monolite-sqlite", "monolite", "monolite-testkit"];
 
 /// How far to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A record as files: `raw.json`, the tables in `summary.md`, and a `README.md` that says what it
 //! is.
 
-use super::record::TpsRecord;
+use super::record::Record;
 use super::tables;
 use anyhow::{Context, Result};
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn write_text(record: &TpsRecord, out: &mut dyn Write) -> std::io::Result<()> {
+pub fn write_text(record: &Record, out: &mut dyn Write) -> std::io::Result<()> {
     for line in tables::preamble(record) {
         writeln!(out, "{line}")?;
     }
@@ -26,7 +26,7 @@ pub fn write_text(record: &TpsRecord, out: &mut dyn Write) -> std::io::Result<()
 ///
 /// # Errors
 /// When `out` cannot be written to.
-pub fn write_json(record: &TpsRecord, out: &mut dyn Write) -> Result<()> {
+pub fn write_json(record: &Record, out: &mut dyn Write) -> Result<()> {
     serde_json::to_writer_pretty(&mut *out, record)?;
     writeln!(out)?;
     Ok(())
@@ -36,15 +36,15 @@ pub fn write_json(record: &TpsRecord, out: &mut dyn Write) -> Result<()> {
 ///
 /// # Errors
 /// When the file is not a record of this version.
-pub fn read_json(path: &Path) -> Result<TpsRecord> {
+pub fn read_json(path: &Path) -> Result<Record> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a record", path.display()))
 }
 
 /// Returns `summary.md`.
-pub fn summary(record: &TpsRecord) -> String {
-    let mut text = format!("# bench tps, {}: tables\n\n", record.date);
+pub fn summary(record: &Record) -> String {
+    let mut text = format!("# bench {}, {}: tables\n\n", record.suite, record.date);
     text.push_str("Generated from `raw.json` by `monolite bench report raw.json`.\n\n");
     tables::preamble(record).iter().for_each(|line| text.push_str(&format!("- {line}\n")));
     for table in tables::all(record) {
@@ -54,8 +54,8 @@ pub fn summary(record: &TpsRecord) -> String {
 }
 
 /// Returns the record's `README.md`.
-pub fn readme(record: &TpsRecord) -> String {
-    let mut text = format!("# bench tps, {}\n\n", record.date);
+pub fn readme(record: &Record) -> String {
+    let mut text = format!("# bench {}, {}\n\n", record.suite, record.date);
     text.push_str("One run of\n\n```\n");
     text.push_str(&record.command);
     text.push_str(
@@ -84,11 +84,11 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-/// Writes the three files into a new directory `DIR/<date>-tps`, and returns it.
+/// Writes the three files into a new directory `DIR/<date>-<suite>`, and returns it.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_record(record: &TpsRecord, dir: &Path) -> Result<PathBuf> {
+pub fn write_record(record: &Record, dir: &Path) -> Result<PathBuf> {
     let name = format!("{}-{}", record.date, record.suite);
     let names = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
     let target = names

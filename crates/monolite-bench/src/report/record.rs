@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 /// Version of this record's layout.
 pub const RECORD_VERSION: u32 = 1;
 
-/// One run of `monolite bench tps`.
+/// One run of a suite of `monolite bench`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TpsRecord {
+pub struct Record {
     /// [`RECORD_VERSION`] of the program that wrote it.
     pub record_version: u32,
-    /// The suite: `tps`.
+    /// The suite, as its command names it.
     pub suite: String,
     /// Day of the run, UTC, as `2026-11-21`.
     pub date: String,
@@ -242,7 +242,7 @@ pub struct Verification {
     pub accounts: u64,
 }
 
-impl TpsRecord {
+impl Record {
     /// Returns the cell with this name.
     pub fn cell(&self, id: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.id == id)

@@ -3,13 +3,13 @@
 mod interactive;
 
 use super::names::{APPENDS, PROFILE};
-use super::record::{Cell, CellOutcome, TpsRecord};
+use super::record::{Cell, CellOutcome, Record};
 use super::render::{self, Table, bytes, count, nanoseconds, ratio, spread};
 use crate::published;
 use crate::raw_connection::Durability;
 
 /// Returns all tables in the order they are read.
-pub fn all(record: &TpsRecord) -> Vec<Table> {
+pub fn all(record: &Record) -> Vec<Table> {
     let mut tables = vec![headlines(record)];
     tables.extend(Durability::ALL.map(|durability| burst(record, durability)));
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
@@ -28,7 +28,7 @@ struct Headline {
 }
 
 /// Returns the ratios that matter.
-pub fn headlines(record: &TpsRecord) -> Table {
+pub fn headlines(record: &Record) -> Table {
     let rate = |id: &str| record.rate(id);
     let ours = rate("burst/durable/monolite");
     let raw = rate("burst/durable/raw-batch");
@@ -96,12 +96,12 @@ fn share(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 }
 
 /// Returns the best rate of PostgreSQL with the same durable setting, read committed, no delay.
-fn best_postgres(record: &TpsRecord) -> Option<f64> {
+fn best_postgres(record: &Record) -> Option<f64> {
     let rates = ["burst/durable/postgres-8", "burst/durable/postgres-64"].map(|id| record.rate(id));
     rates.into_iter().flatten().reduce(f64::max)
 }
 
-fn burst(record: &TpsRecord, durability: Durability) -> Table {
+fn burst(record: &Record, durability: Durability) -> Table {
     let group = format!("burst/{durability}/");
     let header = [
         "",
@@ -150,7 +150,7 @@ fn burst(record: &TpsRecord, durability: Durability) -> Table {
     table
 }
 
-fn closed_loop(record: &TpsRecord, durability: Durability) -> Table {
+fn closed_loop(record: &Record, durability: Durability) -> Table {
     let group = format!("closed/{durability}/");
     let title = format!("Closed loop, {durability}: each client waits before its next transaction");
     let header = ["", "tx/s (min–max)", "limit", "÷ limit", "p50", "p90", "p99", "p99.9", "max"];
@@ -172,7 +172,7 @@ fn closed_loop(record: &TpsRecord, durability: Durability) -> Table {
     table
 }
 
-fn reads(record: &TpsRecord) -> Table {
+fn reads(record: &Record) -> Table {
     let header = ["", "reads/s (min–max)", "÷ raw", "p50", "p90", "p99", "p99.9", "max"];
     let mut table = Table::new("Autocommit point reads, one thread, each awaited", &header);
     let raw = record.rate("reads/durable/raw");
@@ -189,7 +189,7 @@ fn reads(record: &TpsRecord) -> Table {
     table
 }
 
-fn sustained(record: &TpsRecord) -> Table {
+fn sustained(record: &Record) -> Table {
     let header = ["", "tx/s", "p50", "p90", "p99", "p99.9", "max", "WAL (checkpoints)"];
     let title = "Sustained burst, durable, beside a reader that holds a snapshot for 10 s";
     let mut table = Table::new(title, &header);
@@ -205,7 +205,7 @@ fn sustained(record: &TpsRecord) -> Table {
 }
 
 /// What the profile for untrusted SQL costs: each cell over that of its kind without it.
-fn profile(record: &TpsRecord) -> Table {
+fn profile(record: &Record) -> Table {
     let header =
         ["", "per second (min–max)", "time ÷ trusted", "p50", "p90", "p99", "p99.9", "max"];
     let mut table = Table::new("The profile for untrusted SQL", &header);
@@ -261,7 +261,7 @@ fn missing_row(cell: &Cell, columns: usize) -> Vec<String> {
     row
 }
 
-fn add_reason(record: &TpsRecord, table: &mut Table) {
+fn add_reason(record: &Record, table: &mut Table) {
     if let Some(reason) = &record.setup.postgres_missing
         && !table.rows.is_empty()
     {
@@ -270,7 +270,7 @@ fn add_reason(record: &TpsRecord, table: &mut Table) {
 }
 
 /// Returns the lines that say what was measured, and on what.
-pub fn preamble(record: &TpsRecord) -> Vec<String> {
+pub fn preamble(record: &Record) -> Vec<String> {
     let (machine, data, setup) = (&record.machine, &record.data, &record.setup);
     let hot = &data.hot_set;
     let probe = |p: &crate::statistics::Percentiles| {

@@ -24,7 +24,7 @@ use crate::machine::{self, Machine};
 use crate::progress::{Interrupt, Interrupted, Progress};
 use crate::raw_connection::{Durability, WRITER_CACHE_BYTES};
 use crate::report::names::DELAYS;
-use crate::report::record::{Data, RECORD_VERSION, Setup, TpsRecord, Verification};
+use crate::report::record::{Data, RECORD_VERSION, Record, Setup, Verification};
 use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
 use anyhow::{Result, ensure};
 use groups::Groups;
@@ -179,11 +179,7 @@ impl TpsOptions {
 /// # Errors
 /// When an option is out of range, the data set cannot be used, a driver fails, the money is wrong,
 /// or the user interrupts ([`Interrupted`]). What was started is stopped and removed in any case.
-pub fn run(
-    options: &TpsOptions,
-    progress: &dyn Progress,
-    interrupt: &Interrupt,
-) -> Result<TpsRecord> {
+pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt) -> Result<Record> {
     options.check()?;
     let begin = Instant::now();
     engine::initialize_sqlite()?;
@@ -218,7 +214,7 @@ pub fn run(
     let mut verifications = bench.verifications;
     verifications.extend(postgres.as_ref().map(verify_postgres).transpose()?);
     drop(postgres);
-    Ok(TpsRecord {
+    Ok(Record {
         record_version: RECORD_VERSION,
         suite: "tps".into(),
         date: today(),

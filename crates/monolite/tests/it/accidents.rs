@@ -11,9 +11,9 @@ use std::time::Duration;
 use monolite::rusqlite::Connection;
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage, SyncFlags};
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
-use monolite_sim::markers;
-use monolite_sim::mounts::{Mount, MountedFile, say_skipped};
-use monolite_sim::storage::wal_beside;
+use monolite_testkit::markers;
+use monolite_testkit::mounts::{Mount, MountedFile, say_skipped};
+use monolite_testkit::storage::wal_beside;
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::patience::ends;
-use monolite_sim::markers;
+use monolite_testkit::markers;
 
 const TASKS: i64 = 2_000;
 

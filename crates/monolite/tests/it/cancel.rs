@@ -8,8 +8,8 @@ use std::thread;
 use monolite::{Database, Error, Options, Write};
 
 use crate::patience::{Driven, poll_once};
-use monolite_sim::markers;
-use monolite_sim::random::SeededRng;
+use monolite_testkit::markers;
+use monolite_testkit::random::SeededRng;
 
 /// What a caller knows of its transactions.
 #[derive(Default)]

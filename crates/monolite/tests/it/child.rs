@@ -1,6 +1,6 @@
 //! The roles that this test binary plays as a child of its tests.
 
-use monolite_sim::child::{Child, Program, play};
+use monolite_testkit::child::{Child, Program, play};
 
 use crate::{files, sharing, shutdown};
 

@@ -1,6 +1,6 @@
 //! An acknowledged transaction is on disk: what a power cut would leave, and failed syncs.
 //!
-//! The power cut is simulated, see [`monolite_sim::storage`]. Buffered durability must lose
+//! The power cut is simulated, see [`monolite_testkit::storage`]. Buffered durability must lose
 //! acknowledged transactions in the same cut; otherwise the check would prove nothing.
 
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 use tempfile::TempDir;
 
 use crate::patience::{Driven, Gate, ends, eventually};
-use monolite_sim::markers;
-use monolite_sim::random::SeededRng;
-use monolite_sim::storage::{Call, Disk, Fault, Left, Operation, RealSyncs, wal_beside};
+use monolite_testkit::markers;
+use monolite_testkit::random::SeededRng;
+use monolite_testkit::storage::{Call, Disk, Fault, Left, Operation, RealSyncs, wal_beside};
 
 /// A database over a disk that can lose its power.
 struct Machine {

@@ -12,10 +12,10 @@ use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing, rusqlite};
 
 use crate::child::spawn;
-use monolite_sim::child::{Program, say, variable};
-use monolite_sim::markers;
-use monolite_sim::mounts::{Mount, say_skipped};
-use monolite_sim::storage::wal_beside;
+use monolite_testkit::child::{Program, say, variable};
+use monolite_testkit::markers;
+use monolite_testkit::mounts::{Mount, say_skipped};
+use monolite_testkit::storage::wal_beside;
 
 /// A closed database with one transaction in it.
 fn make(path: &Path) {

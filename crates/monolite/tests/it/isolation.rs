@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::thread;
 
 use monolite::{Error, Options};
-use monolite_sim::checkers::serial::{self, Op, Record};
-use monolite_sim::clock::HandClock;
-use monolite_sim::load::{Load, play};
-use monolite_sim::random::SeededRng;
-use monolite_sim::schedule::{Ending, Plan, SCHEMA, TIME_LIMIT, Told, sql};
+use monolite_testkit::checkers::serial::{self, Op, Record};
+use monolite_testkit::clock::HandClock;
+use monolite_testkit::load::{Load, play};
+use monolite_testkit::random::SeededRng;
+use monolite_testkit::schedule::{Ending, Plan, SCHEMA, TIME_LIMIT, Told, sql};
 
 use crate::patience::{Gate, as_one_batch};
 

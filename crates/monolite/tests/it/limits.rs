@@ -9,8 +9,8 @@ use std::time::Duration;
 use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::patience::{Gate, as_one_batch, eventually};
-use monolite_sim::markers;
-use monolite_sim::storage::wal_beside;
+use monolite_testkit::markers;
+use monolite_testkit::storage::wal_beside;
 
 /// The smallest that may be configured.
 const LIMIT: u64 = 8 << 20;

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use monolite::{Database, Error, ErrorKind, Options, Sharing, Tx, rusqlite};
 
-use monolite_sim::markers;
-use monolite_sim::storage::wal_beside;
+use monolite_testkit::markers;
+use monolite_testkit::storage::wal_beside;
 
 const PAGE: usize = 4_096;
 

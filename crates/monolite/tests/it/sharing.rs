@@ -7,8 +7,8 @@ use monolite::rusqlite::{Connection, ErrorCode};
 use monolite::{Database, Options, Sharing};
 
 use crate::child::spawn;
-use monolite_sim::child::{await_parent, say, variable};
-use monolite_sim::markers;
+use monolite_testkit::child::{await_parent, say, variable};
+use monolite_testkit::markers;
 
 /// The child: stock SQLite through `rusqlite`, which reads and writes the file.
 pub(crate) fn use_plain_sqlite() -> anyhow::Result<()> {

@@ -12,9 +12,9 @@ use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::child::spawn;
 use crate::patience::{Gate, PATIENCE, ends, eventually};
-use monolite_sim::child::{await_parent, say, variable};
-use monolite_sim::markers;
-use monolite_sim::random::SeededRng;
+use monolite_testkit::child::{await_parent, say, variable};
+use monolite_testkit::markers;
+use monolite_testkit::random::SeededRng;
 
 fn assert_stock_file(path: &Path) {
     for end in ["-wal", "-shm", "-journal"] {

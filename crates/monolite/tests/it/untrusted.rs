@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use monolite::{Database, Error, ErrorKind, Options, Untrusted, Value, rusqlite};
-use monolite_sim::clock::HandClock;
+use monolite_testkit::clock::HandClock;
 
 use crate::patience::as_one_batch;
 

@@ -12,17 +12,18 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 6] = [
-    ("monolite-cli", &["monolite-bench", "monolite-sim"]),
+const ARROWS: [(&str, &[&str]); 7] = [
+    ("monolite-cli", &["monolite-bench", "monolite-torture"]),
     ("monolite-bench", &["monolite"]),
-    ("monolite-sim", &["monolite", "monolite-sqlite"]),
+    ("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
+    ("monolite-testkit", &["monolite", "monolite-sqlite"]),
     ("monolite", &["monolite-sqlite"]),
     ("monolite-sqlite", &[]),
     ("xtask", &[]),
 ];
 
 /// What the tests of a crate use besides.
-const TEST_ARROWS: [(&str, &[&str]); 1] = [("monolite", &["monolite-sim"])];
+const TEST_ARROWS: [(&str, &[&str]); 1] = [("monolite", &["monolite-testkit"])];
 
 /// The page that draws the arrows, a line for each crate.
 const PICTURE: &str = "ARCHITECTURE.md";

@@ -3,11 +3,11 @@
 use super::{add_reason, share};
 use crate::drivers::script::Workload;
 use crate::report::names::DELAYS;
-use crate::report::record::{Cell, CellOutcome, Measurement, TpsRecord};
+use crate::report::record::{Cell, CellOutcome, Measurement, Record};
 use crate::report::render::{Table, bytes, count, nanoseconds, percent, ratio, spread};
 
 /// Returns the tables in the order they are read.
-pub(super) fn all(record: &TpsRecord) -> Vec<Table> {
+pub(super) fn all(record: &Record) -> Vec<Table> {
     let mut tables: Vec<Table> =
         Workload::ALL.into_iter().flat_map(|workload| delays(record, workload)).collect();
     tables.extend([mixed(record), sleepers(record), costs(record)]);
@@ -15,7 +15,7 @@ pub(super) fn all(record: &TpsRecord) -> Vec<Table> {
 }
 
 /// Returns the ratios that matter, as lines of their table.
-pub(super) fn headlines(record: &TpsRecord) -> Vec<Vec<String>> {
+pub(super) fn headlines(record: &Record) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     let mut line = |this: String, over: String, value: Option<f64>| {
         lines.extend(value.map(|value| vec![this, over, ratio(value)]));
@@ -51,7 +51,7 @@ type Best<'r> = (f64, &'r str);
 
 /// Returns the best rate of the lines that begin and end like this, in a column.
 fn best<'r>(
-    record: &'r TpsRecord,
+    record: &'r Record,
     workload: Workload,
     [start, end, column]: [&str; 3],
 ) -> Option<Best<'r>> {
@@ -64,7 +64,7 @@ fn best<'r>(
     rates.reduce(|best, next| if next.0 > best.0 { next } else { best })
 }
 
-fn small_headlines(record: &TpsRecord) -> Vec<Vec<String>> {
+fn small_headlines(record: &Record) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for (cell, figures) in measured(record, "mixed/") {
         let this = format!("{}, mixed: attempts in conflict", cell.name);
@@ -89,7 +89,7 @@ fn small_headlines(record: &TpsRecord) -> Vec<Vec<String>> {
 /// What a cell of a matrix shows.
 type Show = fn(&Measurement) -> String;
 
-fn delays(record: &TpsRecord, workload: Workload) -> Vec<Table> {
+fn delays(record: &Record, workload: Workload) -> Vec<Table> {
     let what = match workload {
         Workload::Blind => "The application takes its time between the two updates, durable",
         Workload::Decide => "The application reads, decides, and writes balances, durable",
@@ -131,7 +131,7 @@ fn delays(record: &TpsRecord, workload: Workload) -> Vec<Table> {
 }
 
 /// Lines of a workload's tables: the middle of their cells' names, and what to call them.
-fn lines(record: &TpsRecord, workload: Workload) -> Vec<(&str, &str)> {
+fn lines(record: &Record, workload: Workload) -> Vec<(&str, &str)> {
     let mut lines: Vec<(&str, &str)> = Vec::new();
     for cell in &record.cells {
         if let Some((line, _)) = place(cell, workload)
@@ -149,7 +149,7 @@ fn place(cell: &Cell, workload: Workload) -> Option<(&str, &str)> {
 }
 
 fn matrix(
-    record: &TpsRecord,
+    record: &Record,
     workload: Workload,
     lines: &[(&str, &str)],
     [title, figure]: &[&str; 2],
@@ -174,7 +174,7 @@ fn matrix(
 }
 
 /// What the engine and raw SQLite count beside their transactions.
-fn contention(record: &TpsRecord, workload: Workload, title: &str) -> Table {
+fn contention(record: &Record, workload: Workload, title: &str) -> Table {
     let header = [
         "",
         "transactions",
@@ -231,14 +231,14 @@ fn unchanged(figures: &Measurement) -> String {
 }
 
 fn measured<'r>(
-    record: &'r TpsRecord,
+    record: &'r Record,
     prefix: &'r str,
 ) -> impl Iterator<Item = (&'r Cell, &'r Measurement)> {
     let cells = record.cells.iter().filter(move |cell| cell.id.starts_with(prefix));
     cells.filter_map(|cell| Some((cell, cell.measurement()?)))
 }
 
-fn mixed(record: &TpsRecord) -> Table {
+fn mixed(record: &Record) -> Table {
     let title = "Mixed transactions of 2 to 6 operations with 1 ms after each, half of the \
                  accesses on 50 rows of 4,000, durable";
     let header = [
@@ -277,7 +277,7 @@ fn mixed(record: &TpsRecord) -> Table {
 }
 
 /// The same clients with nobody asleep.
-fn without_sleepers<'r>(record: &'r TpsRecord, cell: &Cell) -> Option<&'r Measurement> {
+fn without_sleepers<'r>(record: &'r Record, cell: &Cell) -> Option<&'r Measurement> {
     let (clients, _) = cell.id.rsplit_once('-')?;
     record.cell(&format!("{clients}-0"))?.measurement()
 }
@@ -290,7 +290,7 @@ fn beside_sleepers(with: &Measurement, without: &Measurement) -> (f64, f64) {
     )
 }
 
-fn sleepers(record: &TpsRecord) -> Table {
+fn sleepers(record: &Record) -> Table {
     let title = "Plain writes beside interactive transactions that are open and wake every second, \
                  durable";
     let header =
@@ -324,14 +324,14 @@ fn cpu_per_transaction(figures: &Measurement) -> Option<[f64; 2]> {
 
 /// Returns what a cell of `transact` costs in CPU over `write` with as many clients, and the share
 /// of it that is the writer's.
-fn cost(record: &TpsRecord, transact: &Cell) -> Option<(f64, f64)> {
+fn cost(record: &Record, transact: &Cell) -> Option<(f64, f64)> {
     let write = record.cell(&transact.id.replace("transact", "write"))?;
     let [write, _] = cpu_per_transaction(write.measurement()?)?;
     let [process, writer] = cpu_per_transaction(transact.measurement()?)?;
     Some((process / write, writer / process))
 }
 
-fn costs(record: &TpsRecord) -> Table {
+fn costs(record: &Record) -> Table {
     let title = "CPU of two updates without delay, durable: by write, and by transact";
     let header = ["", "tx/s (min–max)", "CPU of a tx", "÷ write", "on the writer", "share of it"];
     let mut table = Table::new(title, &header);

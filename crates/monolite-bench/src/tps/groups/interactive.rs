@@ -1,6 +1,6 @@
 //! The groups of interactive transactions: delays, mixed kinds, sleepers, and what they cost.
 
-use super::{Candidates, Groups, raw_settings, selected};
+use super::{Candidates, Group, Groups, PostgresCell, raw_settings};
 use crate::drivers::held::HeldTransfers;
 use crate::drivers::interactive::{Call, InteractiveTransfers};
 use crate::drivers::mixed::{MixedTransactions, Returning};
@@ -8,11 +8,18 @@ use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
 use crate::drivers::script::{Script, Workload};
 use crate::drivers::sleepers::WritesBesideSleepers;
 use crate::drivers::{Candidate, Extent, Profile, Store};
+use crate::harness::Bench;
 use crate::raw_connection::Durability;
 use crate::report::record::Cell;
 use crate::tps::{InteractiveOptions, TpsOptions};
+use anyhow::Result;
 use std::time::Duration;
 use tokio_postgres::IsolationLevel;
+
+pub(super) const GROUP: Group = Group { run, postgres };
+
+/// Transfers drawn for a round with delays.
+const DELAYED_TRANSFERS: usize = 50_000;
 
 /// Clients of the mixed workload whose appends return rowids: those with which it was tried first.
 const ROWID_CLIENTS: u64 = 12;
@@ -80,16 +87,35 @@ fn id(workload: Workload, line: &Line, column: &str) -> String {
     format!("{}/durable/{}/{column}", workload.key(), line.key)
 }
 
-/// Identities and names of the cells of PostgreSQL.
-fn postgres_cells(options: &InteractiveOptions) -> Vec<(String, String)> {
+fn postgres(options: &TpsOptions) -> Vec<PostgresCell> {
+    let options = &options.interactive;
     let mut cells = Vec::new();
     for workload in Workload::ALL {
         for line in postgres_lines(options, workload) {
-            let cell = |column: &&str| (id(workload, &line, column), line.name.clone());
-            cells.extend(options.columns.iter().map(cell));
+            cells.extend(options.columns.iter().map(|column| PostgresCell {
+                id: id(workload, &line, column),
+                name: line.name.clone(),
+                durability: Durability::Durable,
+            }));
         }
     }
     cells
+}
+
+fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
+    let transfers = (groups.options.transactions as usize).min(DELAYED_TRANSFERS);
+    let sets = [
+        ("interactive, blind", groups.delays(Workload::Blind)),
+        ("interactive, decide", groups.delays(Workload::Decide)),
+        ("interactive, mixed", groups.mixed()),
+        ("interactive, sleepers", groups.sleepers()),
+        ("interactive, cost", groups.costs()),
+    ];
+    let mut cells = Vec::new();
+    for (name, candidates) in sets {
+        cells.extend(groups.measure(bench, name, transfers, candidates)?);
+    }
+    Ok(cells)
 }
 
 fn script(workload: Workload, column: &str) -> Script {
@@ -105,7 +131,7 @@ fn script(workload: Workload, column: &str) -> Script {
 impl<'g> Groups<'g> {
     /// Everything with one workload. Candidates that are compared, those of a column, run one after
     /// the other.
-    pub(super) fn delays(&self, workload: Workload) -> Candidates<'g> {
+    fn delays(&self, workload: Workload) -> Candidates<'g> {
         let mut group: Candidates<'g> = Vec::new();
         let options = &self.options.interactive;
         for column in &options.columns {
@@ -163,7 +189,7 @@ impl<'g> Groups<'g> {
     }
 
     /// Interactive transactions of mixed kinds.
-    pub(super) fn mixed(&self) -> Candidates<'g> {
+    fn mixed(&self) -> Candidates<'g> {
         let candidate = |clients, returning| -> Box<dyn Candidate + 'g> {
             let (key, what) = match returning {
                 Returning::Columns => ("monolite", ""),
@@ -187,7 +213,7 @@ impl<'g> Groups<'g> {
     }
 
     /// Plain writes without and with transactions that sleep.
-    pub(super) fn sleepers(&self) -> Candidates<'g> {
+    fn sleepers(&self) -> Candidates<'g> {
         let mut group: Candidates<'g> = Vec::new();
         for &clients in &self.options.interactive.writers {
             for sleepers in [0, SLEEPERS] {
@@ -204,7 +230,7 @@ impl<'g> Groups<'g> {
     }
 
     /// The same two updates by `write` and by `transact`.
-    pub(super) fn costs(&self) -> Candidates<'g> {
+    fn costs(&self) -> Candidates<'g> {
         let mut group: Candidates<'g> = Vec::new();
         let calls = [(Call::Write, "write"), (Call::Transact, "transact")];
         for &clients in &self.options.interactive.costs {
@@ -217,23 +243,7 @@ impl<'g> Groups<'g> {
         }
         group
     }
-
-    /// The cells of PostgreSQL when there is none.
-    pub(super) fn missing_delays(&self) -> Vec<Cell> {
-        let missing = |(id, name): (String, String)| {
-            Cell::missing(&id, &name, Durability::Durable, "missing")
-        };
-        match self.postgres {
-            Some(_) => Vec::new(),
-            None => postgres_cells(&self.options.interactive).into_iter().map(missing).collect(),
-        }
-    }
 }
 
 const NO_DELAY: Script =
     Script { workload: Workload::Blind, delay: Duration::ZERO, third_statement: false };
-
-/// Whether any delay cell of PostgreSQL is asked for.
-pub(super) fn wants_postgres(options: &TpsOptions) -> bool {
-    postgres_cells(&options.interactive).iter().any(|(id, _)| selected(options, id))
-}

@@ -2,7 +2,7 @@
 //! and without it. They are run when they are asked for by name, and not with all others: what they
 //! compare is the engine with itself.
 
-use super::{Candidates, Groups, TIMED_TRANSFERS};
+use super::{Candidates, Group, Groups, READS_PER_TRANSACTION, TIMED_TRANSFERS};
 use crate::drivers::engine::{EngineClients, EngineReads, Preparing, Settings, Sql};
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
@@ -11,47 +11,49 @@ use crate::report::names::PROFILE;
 use crate::report::record::Cell;
 use anyhow::Result;
 
+pub(super) const GROUP: Group = Group { run, postgres: |_| Vec::new() };
+
 /// Clients that wait for their writes: enough for the writer to be busy all the time.
 const CLIENTS: u64 = 1_024;
 
 const SQL: [(Sql, &str); 2] = [(Sql::Trusted, "trusted"), (Sql::Untrusted, "untrusted")];
 
-impl Groups<'_> {
-    /// Runs what was asked for of the price of the profile, if the filter names it.
-    pub(super) fn profile_groups(&self, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
-        let filter = self.options.only.as_deref().unwrap_or_default();
-        if !filter.starts_with(PROFILE) {
-            return Ok(Vec::new());
-        }
-        let burst = self.options.transactions as usize;
-        let mut cells = Vec::new();
-        for (preparing, key, how) in [
-            (Preparing::Kept, "reads", "point reads, query_row"),
-            (Preparing::Cached, "cached", "point reads, prepare_cached"),
-        ] {
-            let group = self.profile_reads(preparing, key, how);
-            cells.extend(self.measure(bench, &format!("profile, {how}"), burst, group)?);
-        }
-        for durability in Durability::ALL {
-            let group = self.profile_writes(durability);
-            let transfers = burst.min(TIMED_TRANSFERS);
-            cells.extend(self.measure(
-                bench,
-                &format!("profile, {durability} writes"),
-                transfers,
-                group,
-            )?);
-        }
-        Ok(cells)
+/// Runs what was asked for of the price of the profile, if the filter names it.
+fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
+    let filter = groups.options.only.as_deref().unwrap_or_default();
+    if !filter.starts_with(PROFILE) {
+        return Ok(Vec::new());
     }
+    let burst = groups.options.transactions as usize;
+    let mut cells = Vec::new();
+    for (preparing, key, how) in [
+        (Preparing::Kept, "reads", "point reads, query_row"),
+        (Preparing::Cached, "cached", "point reads, prepare_cached"),
+    ] {
+        let group = groups.profile_reads(preparing, key, how);
+        cells.extend(groups.measure(bench, &format!("profile, {how}"), burst, group)?);
+    }
+    for durability in Durability::ALL {
+        let group = groups.profile_writes(durability);
+        let transfers = burst.min(TIMED_TRANSFERS);
+        cells.extend(groups.measure(
+            bench,
+            &format!("profile, {durability} writes"),
+            transfers,
+            group,
+        )?);
+    }
+    Ok(cells)
+}
 
+impl Groups<'_> {
     fn profile_settings(&self, durability: Durability, sql: Sql) -> Settings {
         Settings { sql, ..self.engine_settings(durability) }
     }
 
     fn profile_reads(&self, preparing: Preparing, key: &str, how: &str) -> Candidates<'_> {
         let durability = Durability::Durable;
-        let extent = Extent::Operations(self.options.transactions * super::READS_PER_TRANSACTION);
+        let extent = Extent::Operations(self.options.transactions * READS_PER_TRANSACTION);
         let candidate = |(sql, whose): (Sql, &str)| {
             let id = format!("{PROFILE}{durability}/{key}-{whose}");
             let name = format!("{how}, {whose}");

@@ -1,14 +1,12 @@
 //! Closures that block, nest, close, sleep or are given up: the others go on, or are told why not,
 //! within the limits.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::{Database, Error, ErrorKind, Options, Result};
+use monolite_testkit::blocking::block_on;
 
 use super::{ask, ask_writer, database, number, read, write};
 use crate::patience::{Gate, ends, eventually, poll_once};
@@ -21,23 +19,6 @@ const SLACK: Duration = Duration::from_secs(3);
 
 fn limited() -> Options {
     Options::new().readers(2).write_time_limit(LIMIT).read_time_limit(LIMIT)
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// What a write closure may try that waits for another write of the same database.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use monolite::{Error, ErrorKind, Options, Transaction};
-use monolite_sim::clock::HandClock;
+use monolite_testkit::clock::HandClock;
 
 use super::{ADD, BALANCE, accounts, balance};
 use crate::patience::{Gate, eventually, poll_once};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use monolite::{Database, ErrorKind, Options, Transaction};
-use monolite_sim::clock::HandClock;
+use monolite_testkit::clock::HandClock;
 
 use super::{ADD, accounts, balance};
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use monolite::rusqlite::types::ValueRef;
 use monolite::rusqlite::{self, Connection, Row};
 use monolite::{Database, Durability, Error, Options, Tx, Untrusted};
+use monolite_testkit::scratch::in_memory;
 
 const TABLE: &str = "monolite_idempotency";
 const INDEX: &str = "monolite_idempotency_expires";
@@ -264,8 +265,7 @@ struct Walk {
 
 impl Walk {
     fn begin(untrusted: bool, exists: bool) -> Walk {
-        let in_memory = tempfile::TempDir::new_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        let directory = in_memory.unwrap();
+        let directory = in_memory(&std::env::temp_dir()).unwrap();
         let options = Options::new().durability(Durability::Buffered).readers(1);
         let modules = ["fts5", "fts4", "fts5vocab", "fts4aux", "rtree", "dbstat"];
         let profile = || modules.into_iter().fold(Untrusted::new(), Untrusted::module);

@@ -9,7 +9,7 @@ use monolite::{Clock, Database, Error, ErrorKind, Options};
 
 use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, poll_once};
-use monolite_sim::clock::HandClock;
+use monolite_testkit::clock::HandClock;
 
 const ENDLESS: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT SUM(i) FROM n";

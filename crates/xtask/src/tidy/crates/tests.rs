@@ -34,12 +34,13 @@ const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 
 const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
-    "monolite-cli    ─► monolite-bench, monolite-sim\n\
-     monolite-bench  ─► monolite\n\
-     monolite-sim    ─► monolite, monolite-sqlite\n\
-     monolite        ─► monolite-sqlite, (monolite-sim)\n\
-     monolite-sqlite ─► -\n\
-     xtask           ─► -\n",
+    "monolite-cli     ─► monolite-bench, monolite-torture\n\
+     monolite-bench   ─► monolite\n\
+     monolite-torture ─► monolite-testkit, monolite, monolite-sqlite\n\
+     monolite-testkit ─► monolite, monolite-sqlite\n\
+     monolite         ─► monolite-sqlite, (monolite-testkit)\n\
+     monolite-sqlite  ─► -\n\
+     xtask            ─► -\n",
 );
 
 /// Findings in a tree that explains all its dependencies and draws its crates.
@@ -51,21 +52,26 @@ fn drawn() -> Vec<Package> {
     let mut engine = engine();
     engine.direct.push("serde".into());
     vec![
-        ours("monolite-cli", "crates/monolite-cli/Cargo.toml", &["monolite-bench", "monolite-sim"]),
-        ours("monolite-bench", "crates/monolite-bench/Cargo.toml", &["monolite"]),
-        ours("monolite-sim", "crates/monolite-sim/Cargo.toml", &["monolite", "monolite-sqlite"]),
+        of_crates("monolite-cli", &["monolite-bench", "monolite-torture"]),
+        of_crates("monolite-bench", &["monolite"]),
+        of_crates("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
+        of_crates("monolite-testkit", &["monolite", "monolite-sqlite"]),
         engine,
-        ours("monolite-sqlite", "crates/monolite-sqlite/Cargo.toml", &[]),
-        ours("xtask", "crates/xtask/Cargo.toml", &[]),
+        of_crates("monolite-sqlite", &[]),
+        of_crates("xtask", &[]),
         ours("ledger", "examples/ledger/Cargo.toml", &["monolite"]),
     ]
 }
 
-/// The engine, whose tests use the simulator.
+/// One of the crates below `crates`, which uses these.
+fn of_crates(name: &str, uses: &[&str]) -> Package {
+    ours(name, &format!("crates/{name}/Cargo.toml"), uses)
+}
+
+/// The engine, whose tests use the test kit.
 fn engine() -> Package {
-    let mut engine =
-        ours("monolite", "crates/monolite/Cargo.toml", &["monolite-sqlite", "monolite-sim"]);
-    engine.tests_only.push("monolite-sim".into());
+    let mut engine = of_crates("monolite", &["monolite-sqlite", "monolite-testkit"]);
+    engine.tests_only.push("monolite-testkit".into());
     engine
 }
 
@@ -96,7 +102,7 @@ fn what_only_the_tests_may_use_is_found_in_the_program() {
     engine.tests_only.clear();
     let found = findings(&packages);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("`monolite` must not use `monolite-sim`"), "{found:?}");
+    assert!(found[0].contains("`monolite` must not use `monolite-testkit`"), "{found:?}");
 }
 
 #[test]
@@ -106,10 +112,10 @@ fn an_arrow_that_nobody_uses_or_draws_is_found() {
     let found = findings(&packages);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("`monolite-bench` does not use `monolite`"), "{found:?}");
-    let picture = PICTURE.1.replace("─► monolite, monolite-sqlite", "─► monolite");
+    let picture = PICTURE.1.replace("testkit ─► monolite, monolite-sqlite", "testkit ─► monolite");
     let found = findings_in(&[REASON, (PICTURE.0, &picture)], &drawn());
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("draw `monolite-sim ─► monolite, monolite-sqlite`"), "{found:?}");
+    assert!(found[0].contains("draw `monolite-testkit ─► monolite, monolite-sqlite`"), "{found:?}");
 }
 
 #[test]
@@ -117,7 +123,9 @@ fn an_arrow_that_turns_round_is_found() {
     for (from, to) in [
         ("monolite-sqlite", "monolite"),
         ("monolite", "monolite-bench"),
-        ("monolite-bench", "monolite-sim"),
+        ("monolite-bench", "monolite-torture"),
+        ("monolite-testkit", "monolite-torture"),
+        ("monolite", "monolite-torture"),
         ("monolite-bench", "monolite-cli"),
         ("monolite", "xtask"),
         ("monolite-bench", "ledger"),

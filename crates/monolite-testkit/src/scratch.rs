@@ -1,0 +1,20 @@
+//! Directories for databases whose disk plays no part, and whose syncs would take longer than all
+//! else.
+
+use std::io;
+use std::path::Path;
+
+use tempfile::{Builder, TempDir};
+
+/// A directory in memory where the system has such a place, else one in `elsewhere`.
+///
+/// # Errors
+/// When neither can be created.
+pub fn in_memory(elsewhere: &Path) -> io::Result<TempDir> {
+    let new = || {
+        let mut new = Builder::new();
+        new.prefix("monolite-");
+        new
+    };
+    new().tempdir_in("/dev/shm").or_else(|_| new().tempdir_in(elsewhere))
+}

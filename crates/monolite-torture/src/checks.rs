@@ -1,0 +1,39 @@
+//! The checks: the table of them, a module for each, and what several of them use: `writing` is
+//! load from a process that is killed or cut off, `survivors` looks at what an image of a disk has
+//! left, `wrong` books what a file has lost.
+
+use crate::check::Check;
+
+mod allocations;
+mod closures;
+mod cuts;
+pub(crate) mod differential;
+pub(crate) mod environment;
+mod flips;
+pub(crate) mod history;
+mod hostile;
+mod images;
+mod kills;
+mod overload;
+mod soak;
+mod sweeps;
+
+mod survivors;
+mod writing;
+mod wrong;
+
+/// All checks, in the order in which they are run: short and telling ones first.
+pub static CHECKS: [&Check; 12] = [
+    &images::CHECK,
+    &environment::CHECK,
+    &sweeps::CHECK,
+    &history::CHECK,
+    &closures::CHECK,
+    &hostile::CHECK,
+    &differential::CHECK,
+    &flips::CHECK,
+    &kills::CHECK,
+    &cuts::CHECK,
+    &overload::CHECK,
+    &soak::CHECK,
+];

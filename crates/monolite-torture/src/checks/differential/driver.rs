@@ -1,0 +1,492 @@
+//! Owns the client: it does what a history says, one thing after another, on the engine, and has
+//! the oracle judge each answer.
+//!
+//! # Algorithm
+//! 1. A closure is submitted and waited for; members of a batch are submitted while the writer is
+//!    held up by a closure that waits for a channel. Then each is judged, in the order of the
+//!    commits, which is that of the submissions.
+//! 2. The statements of an interactive transaction are answered at once and remembered. They are
+//!    judged when it ends: a committed one at the place of its commit; one that was refused or
+//!    rolled back at the present state, or else in each state that it may have seen
+//!    ([`Oracle::explain`], at the end of the history).
+//! 3. A conflict is judged, too: the same answers on the present state, or no commit since the
+//!    first statement, make it a needless one.
+
+pub(super) mod verdict;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use anyhow::Result;
+use monolite::rusqlite::Connection;
+use monolite::{Database, Error, ErrorKind, Transaction, Tx};
+use monolite_testkit::blocking::locked;
+use serde::{Deserialize, Serialize};
+
+use super::answer::Said;
+use super::asking::{ask_closure, ask_interactive};
+use super::difference::{Class, Difference, Stop};
+use super::dump::{difference, dump, dump_plain};
+use super::oracle::{Claim, Flaw, Oracle};
+use super::record::{Call, Datum, Ending, Member, Op, Setup, Step, Write};
+
+/// The most interactive transactions that are open at once.
+pub(super) const SLOTS: usize = 6;
+
+/// What a closure returns that gives up: its own error, not the engine's.
+const GAVE_UP: &str = "the closure gives up";
+
+/// What a planned panic says.
+const PANICKED: &str = "a planned panic";
+
+/// What a history came to, for the notes of the check.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Counts {
+    pub(super) statements: u64,
+    pub(super) committed: u64,
+    pub(super) interactive: u64,
+    pub(super) conflicts: u64,
+    pub(super) moved: u64,
+    pub(super) exclusive: u64,
+}
+
+/// How an interactive transaction stands.
+pub(super) struct Slot {
+    tx: Transaction,
+    pub(super) steps: Vec<Step>,
+    pub(super) told: Vec<Said>,
+    /// How many commits there were before its first statement.
+    pub(super) first: usize,
+}
+
+/// How a transaction that was submitted has ended.
+pub(super) enum Ended {
+    Committed { is_repeated: bool, outcome: Vec<u8> },
+    GaveUp,
+    Panicked,
+    Refused(Error),
+}
+
+/// A submitted transaction.
+enum Pending {
+    Write { write: Write, told: Arc<Mutex<Vec<Said>>>, handle: monolite::Write<()> },
+    Commit { slot: Steps, key: Option<String>, handle: monolite::Write<monolite::Committed> },
+}
+
+/// What is left of a slot whose transaction was handed over.
+pub(super) struct Steps {
+    pub(super) steps: Vec<Step>,
+    pub(super) told: Vec<Said>,
+    pub(super) first: usize,
+}
+
+pub(super) struct Driver {
+    pub(super) setup: Setup,
+    path: PathBuf,
+    db: Option<Database>,
+    pub(super) oracle: Oracle,
+    pub(super) flaw: Flaw,
+    slots: [Option<Slot>; SLOTS],
+    pub(super) keys: BTreeMap<String, Vec<u8>>,
+    pub(super) claims: Vec<Claim>,
+    /// The read before, under [`Flaw::LateReads`].
+    late_read: Option<(Vec<Step>, Vec<Said>)>,
+    /// The number of the operation under way.
+    pub(super) op: usize,
+    pub(super) counts: Counts,
+}
+
+impl Driver {
+    /// Opens a new database at `path`, or in memory.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub(super) fn open(setup: Setup, flaw: Flaw, path: &Path) -> Result<Driver> {
+        let mut driver = Driver {
+            setup,
+            path: path.to_owned(),
+            db: None,
+            oracle: Oracle::open(flaw, setup.renews_oracle, &path.with_extension("oracle"))?,
+            flaw,
+            slots: Default::default(),
+            keys: BTreeMap::new(),
+            claims: Vec::new(),
+            late_read: None,
+            op: 0,
+            counts: Counts::default(),
+        };
+        driver.db = Some(driver.open_engine()?);
+        Ok(driver)
+    }
+
+    fn open_engine(&self) -> Result<Database, Error> {
+        let options = self.setup.options();
+        let options =
+            if self.flaw == Flaw::NoValidation { options.without_validation() } else { options };
+        if self.setup.is_in_memory { options.open(":memory:") } else { options.open(&self.path) }
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().expect("the database is open between two operations")
+    }
+
+    /// Which slots hold a transaction.
+    pub(super) fn open_slots(&self) -> [bool; SLOTS] {
+        std::array::from_fn(|slot| self.slots[slot].is_some())
+    }
+
+    /// Does one operation.
+    ///
+    /// # Errors
+    /// The first thing that must not be.
+    pub(super) fn carry_out(&mut self, op: &Op) -> Result<(), Stop> {
+        self.counts.statements += op.statements();
+        match op {
+            Op::Write(write) => self.write(write)?,
+            Op::Batch(members) => self.batch(members)?,
+            Op::Read { is_durable, steps } => self.read(*is_durable, steps)?,
+            Op::Step { slot, step } => self.step(*slot, step)?,
+            Op::Commit { slot, key } => self.commit(*slot, key.as_deref())?,
+            Op::Rollback { slot } => self.roll_back(*slot)?,
+            Op::Transact { .. } => self.transact(op)?,
+            Op::Rest { ms } => std::thread::sleep(Duration::from_millis(*ms)),
+            Op::Reopen => self.reopen()?,
+            Op::Compare => self.compare()?,
+        }
+        self.op += 1;
+        Ok(())
+    }
+
+    fn write(&mut self, write: &Write) -> Result<(), Stop> {
+        let pending = self.submit(write)?;
+        self.settle(pending)
+    }
+
+    /// Hands a closure over.
+    fn submit(&self, write: &Write) -> Result<Pending, Stop> {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (own, answers) = (write.clone(), Arc::clone(&told));
+        let body = move |tx: &Tx<'_>| run_closure(tx, &own, &answers);
+        let handle = match write.call {
+            Call::Write => self.db().write(body),
+            Call::Once => self.db().write_once(body),
+            Call::Try => match self.db().try_write(body) {
+                Ok(handle) => handle,
+                Err(error) => return Err(Difference::engine("try_write", &error).into()),
+            },
+        };
+        Ok(Pending::Write { write: write.clone(), told, handle })
+    }
+
+    fn batch(&mut self, members: &[Member]) -> Result<(), Stop> {
+        let (release, gate) = mpsc::channel::<()>();
+        let hold = self.db().write(move |_| {
+            // An error says that the gate was opened.
+            let _ = gate.recv();
+            Ok::<_, Error>(())
+        });
+        let mut pending = Vec::new();
+        for member in members {
+            match member {
+                Member::Write(write) => pending.push(self.submit(write)?),
+                Member::Commit { slot, key } => {
+                    pending.extend(self.hand_over(*slot, key.as_deref()));
+                }
+            }
+        }
+        drop(release);
+        hold.wait().map_err(|error| Difference::engine("a write that holds a batch", &error))?;
+        let mut waited: Vec<_> = pending.into_iter().map(Pending::wait).collect();
+        if self.flaw == Flaw::SwappedCommits && waited.len() > 1 {
+            waited.swap(0, 1);
+        }
+        waited.into_iter().try_for_each(|(left, ended)| verdict::settle(self, left, ended))
+    }
+
+    /// Begins the commit of the transaction in a slot, if there is one.
+    fn hand_over(&mut self, slot: usize, key: Option<&str>) -> Option<Pending> {
+        let Slot { tx, steps, told, first } = self.slots[slot].take()?;
+        let handle = match key {
+            None => tx.commit(),
+            Some(key) => tx.commit_once(key, outcome_of(key, &steps)),
+        };
+        let slot = Steps { steps, told, first };
+        Some(Pending::Commit { slot, key: key.map(str::to_owned), handle })
+    }
+
+    fn settle(&mut self, pending: Pending) -> Result<(), Stop> {
+        let (left, ended) = pending.wait();
+        verdict::settle(self, left, ended)
+    }
+
+    fn read(&mut self, is_durable: bool, steps: &[Step]) -> Result<(), Stop> {
+        let body = |tx: &Tx<'_>| {
+            let mut told = Vec::new();
+            for step in steps {
+                told.push(Said::of(&step.sql, &ask_closure(tx, step)));
+            }
+            Ok::<_, Error>(told)
+        };
+        let told = match is_durable {
+            true => self.db().read_durable(body).wait(),
+            false => self.db().read(body).wait(),
+        };
+        let told = told.map_err(|error| Difference::engine("read", &error))?;
+        if self.flaw == Flaw::LateReads {
+            let late = self.late_read.replace((steps.to_vec(), told));
+            let Some((steps, told)) = late else { return Ok(()) };
+            return verdict::judge_read(self, &steps, &told);
+        }
+        verdict::judge_read(self, steps, &told)
+    }
+
+    fn step(&mut self, slot: usize, step: &Step) -> Result<(), Stop> {
+        let version = self.oracle.version();
+        if self.slots[slot].is_none() {
+            let tx = self.db().transaction();
+            let tx = tx.map_err(|error| Difference::engine("transaction", &error))?;
+            let (steps, told) = (Vec::new(), Vec::new());
+            self.slots[slot] = Some(Slot { tx, steps, told, first: version });
+        }
+        let Some(open) = &mut self.slots[slot] else { return Ok(()) };
+        let said = Said::of(&step.sql, &ask_interactive(&open.tx, step));
+        let is_conflict = said.failed == Some(ErrorKind::Conflict);
+        let is_over = said.is_fatal();
+        open.steps.push(step.clone());
+        open.told.push(said);
+        if is_over && let Some(Slot { tx, steps, told, first }) = self.slots[slot].take() {
+            drop(tx);
+            let left = Steps { steps, told, first };
+            return if is_conflict {
+                verdict::judge_conflict(self, left, "a statement")
+            } else {
+                verdict::judge_end(self, left)
+            };
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, slot: usize, key: Option<&str>) -> Result<(), Stop> {
+        match self.hand_over(slot, key) {
+            Some(pending) => self.settle(pending),
+            None => Ok(()),
+        }
+    }
+
+    fn roll_back(&mut self, slot: usize) -> Result<(), Stop> {
+        let Some(Slot { tx, steps, told, first }) = self.slots[slot].take() else {
+            return Ok(());
+        };
+        tx.rollback();
+        verdict::judge_end(self, Steps { steps, told, first })
+    }
+
+    fn transact(&mut self, op: &Op) -> Result<(), Stop> {
+        let Op::Transact { steps, ending, meanwhile } = op else { return Ok(()) };
+        let db = self.db().clone();
+        let attempts = self.setup.attempts;
+        let mut stopped = None;
+        let mut left: Option<Steps> = None;
+        let result = db.transact_blocking(|tx: &Transaction| -> Result<(), Error> {
+            if let Some(before) = left.take() {
+                self.counts.conflicts += 1;
+                stopped = verdict::judge_conflict(self, before, "an attempt").err();
+            }
+            if stopped.is_some() {
+                return Err(Error::aborted(GAVE_UP));
+            }
+            self.counts.exclusive += u64::from(tx.attempt() > attempts);
+            let first = self.oracle.version();
+            let mut attempt = Steps { steps: Vec::new(), told: Vec::new(), first };
+            let mut failure = None;
+            for (at, step) in steps.iter().enumerate() {
+                let answer = ask_interactive(tx, step);
+                let said = Said::of(&step.sql, &answer);
+                let is_over = said.is_fatal();
+                attempt.steps.push(step.clone());
+                attempt.told.push(said);
+                if is_over {
+                    failure = answer.err();
+                    break;
+                }
+                let other = meanwhile.as_ref().filter(|it| it.behind == at);
+                if let Some(other) = other.filter(|it| tx.attempt() <= it.attempts.min(attempts)) {
+                    stopped = self.write(&other.write).err();
+                }
+            }
+            left = Some(attempt);
+            match (failure, ending) {
+                (Some(error), _) => Err(error),
+                (None, Ending::Commits) if stopped.is_none() => Ok(()),
+                _ => Err(Error::aborted(GAVE_UP)),
+            }
+        });
+        if let Some(stop) = stopped {
+            return Err(stop);
+        }
+        let Some(left) = left else {
+            let message = "no attempt, although there may be many";
+            return Err(Difference::new(Class::Refused, "transact", message, "an attempt").into());
+        };
+        match result {
+            Ok(()) => {
+                let ended = Ended::Committed { is_repeated: false, outcome: Vec::new() };
+                verdict::settle_commit(self, left, None, ended)
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                Err(Difference::engine("transact", &error).into())
+            }
+            Err(error) if is_gave_up(&error) => verdict::judge_end(self, left),
+            Err(error) => verdict::settle_commit(self, left, None, Ended::Refused(error)),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), Stop> {
+        (0..SLOTS).try_for_each(|slot| self.roll_back(slot))?;
+        if self.setup.is_in_memory {
+            return Ok(());
+        }
+        self.close()?;
+        let db = self.open_engine().map_err(|error| Difference::engine("open", &error))?;
+        self.db = Some(db);
+        Ok(())
+    }
+
+    /// Closes the database, and compares what is in the file.
+    fn close(&mut self) -> Result<(), Stop> {
+        if let Some(db) = self.db.take() {
+            self.counts.moved += db.stats().transactions_resumed;
+            db.close().map_err(|error| Difference::engine("close", &error))?;
+        }
+        if self.setup.is_in_memory {
+            return Ok(());
+        }
+        let file = Connection::open(&self.path).map_err(anyhow::Error::from)?;
+        let ours = dump_plain(&file).map_err(anyhow::Error::from)?;
+        self.agree("the file", &ours)
+    }
+
+    fn compare(&mut self) -> Result<(), Stop> {
+        let ours = self.db().read(|tx| dump(|sql| tx.prepare(sql))).wait();
+        let ours = ours.map_err(|error| Difference::engine("a dump", &error))?;
+        self.agree("the content", &ours)
+    }
+
+    fn agree(&self, what: &'static str, ours: &[(String, String)]) -> Result<(), Stop> {
+        let theirs = dump_plain(self.oracle.plain()).map_err(anyhow::Error::from)?;
+        match difference(ours, &theirs) {
+            None => Ok(()),
+            Some((part, ours, theirs)) => {
+                let mut difference = Difference::new(Class::Content, what, ours, theirs);
+                difference.subject = part;
+                Err(difference.into())
+            }
+        }
+    }
+
+    /// The random number that the engine had for each of the steps, where it had to do with it.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(super) fn drawn(&self, steps: &[Step]) -> Result<Vec<Option<Datum>>, Stop> {
+        let mut drawn =
+            vec![None; if steps.iter().any(|it| it.random.is_some()) { steps.len() } else { 0 }];
+        for (value, step) in drawn.iter_mut().zip(steps) {
+            let Some(random) = &step.random else { continue };
+            let look = |tx: &Tx<'_>| verdict::look(tx, random, &step.parameters);
+            *value =
+                self.db().read(look).wait().map_err(|error| Difference::engine("read", &error))?;
+        }
+        Ok(drawn)
+    }
+
+    /// Ends everything: what is still open is rolled back, contents are compared, and what could
+    /// not be judged at once is.
+    ///
+    /// # Errors
+    /// The first thing that must not be.
+    pub(super) fn finish(mut self) -> Result<Counts, Stop> {
+        let left = (0..SLOTS).try_for_each(|slot| self.roll_back(slot));
+        if self.oracle.has_given_up() {
+            return Ok(self.counts);
+        }
+        left?;
+        self.compare()?;
+        self.close()?;
+        let claims = std::mem::take(&mut self.claims);
+        let unexplained = self.oracle.explain(claims, &self.path.with_extension("past"))?;
+        if let Some(claim) = unexplained {
+            self.op = claim.op;
+            return Err(verdict::unexplained(&claim).into());
+        }
+        Ok(self.counts)
+    }
+}
+
+impl Pending {
+    fn wait(self) -> (Answered, Ended) {
+        match self {
+            Pending::Write { write, told, handle } => {
+                let ended = match catch_unwind(AssertUnwindSafe(|| handle.wait())) {
+                    Ok(Ok(())) => Ended::Committed { is_repeated: false, outcome: Vec::new() },
+                    Ok(Err(error)) if is_gave_up(&error) => Ended::GaveUp,
+                    Ok(Err(error)) => Ended::Refused(error),
+                    Err(payload) if payload.downcast_ref() == Some(&PANICKED) => Ended::Panicked,
+                    Err(payload) => resume_unwind(payload),
+                };
+                let told = std::mem::take(&mut *locked(&told));
+                (Answered::Write { write, told }, ended)
+            }
+            Pending::Commit { slot, key, handle } => {
+                let ended = match handle.wait() {
+                    Ok(done) => {
+                        Ended::Committed { is_repeated: done.is_repeated, outcome: done.outcome }
+                    }
+                    Err(error) => Ended::Refused(error),
+                };
+                (Answered::Commit { slot, key }, ended)
+            }
+        }
+    }
+}
+
+/// A transaction that has been answered.
+pub(super) enum Answered {
+    Write { write: Write, told: Vec<Said> },
+    Commit { slot: Steps, key: Option<String> },
+}
+
+fn is_gave_up(error: &Error) -> bool {
+    error.kind() == ErrorKind::Aborted && error.to_string() == GAVE_UP
+}
+
+fn run_closure(tx: &Tx<'_>, write: &Write, answers: &Mutex<Vec<Said>>) -> Result<(), Error> {
+    let mut told = Vec::with_capacity(write.steps.len());
+    let mut gives_up = write.ending == Ending::Fails;
+    for step in &write.steps {
+        let said = Said::of(&step.sql, &ask_closure(tx, step));
+        let has_failed = said.failed.is_some();
+        told.push(said);
+        if has_failed && !step.is_handled {
+            gives_up = true;
+            break;
+        }
+    }
+    *locked(answers) = told;
+    if gives_up {
+        return Err(Error::aborted(GAVE_UP));
+    }
+    if write.ending == Ending::Panics {
+        // Not by `panic!`, which would be told on the terminal.
+        resume_unwind(Box::new(PANICKED));
+    }
+    Ok(())
+}
+
+/// What is stored with a key: different for each transaction.
+pub(super) fn outcome_of(key: &str, steps: &[Step]) -> Vec<u8> {
+    format!("{key}: {} steps, {}", steps.len(), steps.first().map_or("", |step| &step.sql)).into()
+}

@@ -1,0 +1,200 @@
+//! Every production is reached, and what it writes is accepted by SQLite; what must fail fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use monolite::rusqlite::Connection;
+use monolite_testkit::random::SeededRng;
+
+use super::*;
+use crate::checks::differential::asking::ask_plain;
+use crate::checks::differential::schema::Schema;
+
+/// The files of the productions.
+const SOURCES: [&str; 8] = [
+    include_str!("random.rs"),
+    include_str!("changes.rs"),
+    include_str!("definitions.rs"),
+    include_str!("expressions.rs"),
+    include_str!("queries.rs"),
+    include_str!("reports.rs"),
+    include_str!("tables.rs"),
+    include_str!("virtual_tables.rs"),
+];
+
+/// Forms that SQLite refuses: they stand among those that it accepts since they are drawn by the
+/// same productions.
+const REFUSED: [&str; 3] = [", detail=bogus", "id, x0", "EXPLAIN"];
+
+/// The text of the string literal that begins here, and what is behind it.
+fn literal(source: &str) -> Option<(String, &str)> {
+    let source = source.trim_start().strip_prefix('"')?;
+    let mut text = String::new();
+    let mut signs = source.char_indices().peekable();
+    while let Some((at, sign)) = signs.next() {
+        match sign {
+            '"' => return Some((text, &source[at + 1..])),
+            '\\' if signs.next_if(|(_, sign)| *sign == '\n').is_some() => {
+                while signs.next_if(|(_, sign)| sign.is_whitespace()).is_some() {}
+            }
+            '\\' => text.push(signs.next()?.1),
+            sign => text.push(sign),
+        }
+    }
+    None
+}
+
+/// The literals of a list, from behind its bracket.
+fn list(mut source: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    while let Some((text, rest)) = literal(source) {
+        texts.push(text);
+        source = rest.trim_start().trim_start_matches(',');
+    }
+    texts
+}
+
+/// All names of forms that the sources give.
+fn named() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for source in SOURCES {
+        let forms = source.split("form(").skip(1).filter_map(literal);
+        names.extend(forms.map(|(text, _)| text));
+        for begin in ["put_one(&[", ": &[&str] =\n    &[", ": &[&str] = &["] {
+            names.extend(source.split(begin).skip(1).flat_map(list));
+        }
+    }
+    names.remove("");
+    names
+}
+
+/// Draws statements against a database that they change, and tells the forms that were accepted.
+fn draw(
+    topics: &[Topic],
+    draws: usize,
+    rng: &mut SeededRng,
+) -> (BTreeSet<String>, BTreeMap<String, String>) {
+    let (mut accepted, mut refused) = (BTreeSet::new(), BTreeMap::new());
+    for _ in 0..draws / 200 {
+        let plain = Connection::open_in_memory().unwrap();
+        let wide = rng.bool();
+        let mut marks = 0;
+        for template in first_tables(rng, wide) {
+            ask_plain(&plain, &template.step(rng, &mut marks)).unwrap();
+        }
+        let mut schema = Arc::new(Schema::load(&plain).unwrap());
+        for _ in 0..200 {
+            let topic = topics[rng.usize(..topics.len())];
+            let template = statement(rng, &schema, topic);
+            let step = template.step(rng, &mut marks);
+            let forms = template.forms.iter().map(|form| (*form).to_owned());
+            match ask_plain(&plain, &step) {
+                Ok(_) => accepted.extend(forms),
+                Err(error) if error.is_no_rows() => accepted.extend(forms),
+                Err(error) => {
+                    refused.extend(forms.map(|form| (form, format!("{}: {error}", step.sql))))
+                }
+            }
+            if matches!(topic, Topic::Definition | Topic::VirtualTable) {
+                schema = Arc::new(Schema::load(&plain).unwrap());
+            }
+        }
+    }
+    (accepted, refused)
+}
+
+#[test]
+fn every_form_is_reached_and_accepted() {
+    let mut rng = SeededRng::new();
+    let topics: Vec<_> = Topic::ALL.into_iter().filter(|it| *it != Topic::Failure).collect();
+    let mut missing = named();
+    missing.retain(|form| !REFUSED.contains(&form.as_str()));
+    let mut refused = BTreeMap::new();
+    for _ in 0..32 {
+        let (accepted, others) = draw(&topics, 60_000, &mut rng);
+        missing.retain(|form| !accepted.contains(form));
+        refused.extend(others);
+        if missing.is_empty() {
+            return;
+        }
+    }
+    let why = |form: &String| (form.clone(), refused.get(form).cloned());
+    panic!("{:#?}", missing.iter().map(why).collect::<Vec<_>>());
+}
+
+#[test]
+fn most_statements_are_accepted() {
+    let mut rng = SeededRng::new();
+    let (mut good, mut all) = (0, 0);
+    let plain = Connection::open_in_memory().unwrap();
+    for template in first_tables(&mut rng, true) {
+        ask_plain(&plain, &template.step(&mut rng, &mut 0)).unwrap();
+    }
+    for _ in 0..4_000 {
+        let schema = Schema::load(&plain).unwrap();
+        let topic = [Topic::Query, Topic::Change, Topic::Choice, Topic::Definition][rng.usize(..4)];
+        let step = statement(&mut rng, &schema, topic).step(&mut rng, &mut 0);
+        let answer = ask_plain(&plain, &step);
+        let is_good = answer.as_ref().map_or_else(
+            |error| error.is_no_rows() || error.kind() == monolite::ErrorKind::Constraint,
+            |_| true,
+        );
+        (good, all) = (good + u32::from(is_good), all + 1);
+    }
+    assert!(good * 4 > all * 3, "{good} of {all}");
+}
+
+#[test]
+fn what_must_fail_fails() {
+    let plain = Connection::open_in_memory().unwrap();
+    let sql = "CREATE TABLE t1(id INTEGER PRIMARY KEY, a, b); CREATE TABLE t2(a, b, c);
+               INSERT INTO t1 VALUES (1, 1, 1), (2, NULL, 2), (3, 1, 3)";
+    plain.execute_batch(sql).unwrap();
+    for sql in failures::BROKEN.iter().chain(failures::AT_RUN_TIME) {
+        plain.execute_batch("BEGIN").unwrap();
+        let answer = ask_plain(&plain, &Step::plain(*sql, How::All));
+        assert!(answer.is_err(), "{sql}: {answer:?}");
+        plain.execute_batch("ROLLBACK").unwrap();
+    }
+}
+
+#[test]
+fn what_must_fail_is_reached() {
+    let mut rng = SeededRng::new();
+    let schema = Schema::default();
+    let mut reached = BTreeSet::new();
+    for _ in 0..20_000 {
+        reached.extend(statement(&mut rng, &schema, Topic::Failure).forms);
+    }
+    let lists = [failures::BROKEN, failures::AT_RUN_TIME];
+    let missing: Vec<_> =
+        lists.into_iter().flatten().filter(|it| !reached.contains(**it)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn guesses_about_the_schema_are_right() {
+    let plain = Connection::open_in_memory().unwrap();
+    let mut guess = Schema::default();
+    for sql in [
+        "CREATE TABLE t1(id INTEGER PRIMARY KEY, a INT NOT NULL DEFAULT 0, b TEXT, z AS (a || b))",
+        "CREATE TABLE t2(a INT, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID",
+        "ALTER TABLE t1 ADD COLUMN c INT",
+        "ALTER TABLE t1 RENAME COLUMN a TO e",
+        "ALTER TABLE t1 DROP COLUMN b",
+    ] {
+        // The generated column stands in the way of the last one.
+        let _ = plain.execute_batch("ALTER TABLE t1 DROP COLUMN z");
+        plain.execute_batch(sql).unwrap();
+        guess.follow(sql);
+    }
+    let real = Schema::load(&plain).unwrap();
+    let names = |schema: &Schema, table: &str| -> Vec<String> {
+        let columns = schema.table(table).unwrap().columns.iter();
+        columns.map(|column| column.name.clone()).filter(|name| name != "z").collect()
+    };
+    for table in ["t1", "t2"] {
+        assert_eq!(names(&guess, table), names(&real, table));
+        assert_eq!(guess.table(table).unwrap().kind, real.table(table).unwrap().kind);
+    }
+}

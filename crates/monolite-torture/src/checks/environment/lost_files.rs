@@ -1,0 +1,156 @@
+//! Files that vanish under load, and syncs that fail in the kernel: after either, nothing more is
+//! acknowledged.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use monolite::{Database, ErrorKind, Options};
+use monolite_testkit::child::{say, variable};
+
+use super::load::under_load;
+use super::{Case, marks};
+
+/// The syncs that are made to fail, one in each run: those of the opening, of lonely writes, of
+/// batches, and of checkpoints.
+const FAILING: [u32; 8] = [1, 2, 3, 5, 8, 13, 21, 34];
+
+/// Writes that are tried after the first refusal.
+const AFTERWARDS: u32 = 20;
+
+pub(super) fn wal_beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+/// The role that writes until it is refused, and a little longer.
+pub(super) fn write_until_refused() -> Result<()> {
+    say("");
+    let path: PathBuf = variable("FILE")?;
+    let db = Options::new().wal_limit_bytes(8 << 20).open(path)?;
+    marks::create(&db)?;
+    let mut refused = 0;
+    for id in 1..400 {
+        // Every other write comes with company, so that both ways to sync are used.
+        let company = db.write(move |tx| marks::put(tx, id * 2 + 1, &[1; 9_000]));
+        let write = db.write(move |tx| marks::put(tx, id * 2, &[1; 9_000]));
+        for (id, write) in [(id * 2 + 1, company), (id * 2, write)] {
+            match write.wait() {
+                Ok(()) => say(&format!("acknowledged {id}")),
+                Err(error) => {
+                    say(&format!("refused {:?}", error.kind()));
+                    refused += 1;
+                }
+            }
+        }
+        if refused > AFTERWARDS {
+            break;
+        }
+    }
+    let closed = db.close().err().map_or("Ok".into(), |error| format!("{:?}", error.kind()));
+    say(&format!("closed {closed}"));
+    Ok(())
+}
+
+/// The N-th `fdatasync` of a child fails in the kernel.
+pub(super) fn failed_sync(case: &mut Case<'_>) -> Result<()> {
+    if let Err(reason) = strace_works() {
+        case.skip(reason);
+        return Ok(());
+    }
+    let mut poisoned = 0;
+    for number in FAILING {
+        case.tried += 1;
+        let path = case.directory().join(format!("sync-{number}"));
+        let file = path.to_str().context("the path is text")?.to_owned();
+        let inject = format!("inject=fdatasync:error=EIO:when={number}");
+        let under =
+            ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
+        let program = case.setting.program.clone().under(&under);
+        let mut child = program.spawn("environment writer", &[("FILE", &file)])?;
+        let (mut acknowledged, mut was_poisoned, mut late) = (BTreeSet::new(), false, 0);
+        while let Some(line) = child.next_line() {
+            if let Some(id) = line.strip_prefix("acknowledged ") {
+                acknowledged.insert(id.parse::<i64>()?);
+                late += u32::from(was_poisoned);
+            } else if let Some(kind) = line.strip_prefix("refused ") {
+                case.expect(kind == "Poisoned", || format!("sync {number}: refused as {kind}"));
+                was_poisoned |= kind == "Poisoned";
+            }
+        }
+        poisoned += u32::from(was_poisoned);
+        case.expect(late == 0, || {
+            format!("{late} were acknowledged after sync {number} had failed")
+        });
+        if path.exists() {
+            reopened(case, &path, &acknowledged)?;
+        }
+    }
+    case.expect(poisoned > 0, || "no failed sync was noticed".into());
+    case.note(format!("{poisoned} of {} failed syncs stopped all writes", FAILING.len()));
+    Ok(())
+}
+
+/// Nothing that was acknowledged may be missing once the database is opened again, and it works.
+fn reopened(case: &mut Case<'_>, path: &Path, acknowledged: &BTreeSet<i64>) -> Result<()> {
+    let db = Database::open(path)?;
+    marks::create(&db)?;
+    db.write(|tx| marks::put(tx, 1_000_000, &[])).wait()?;
+    db.close()?;
+    case.verify(path, acknowledged)
+}
+
+fn strace_works() -> Result<(), String> {
+    let tried = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "true"]).output();
+    match tried {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("strace: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("strace cannot be started: {error}")),
+    }
+}
+
+pub(super) fn deleted_wal(case: &mut Case<'_>) -> Result<()> {
+    harmed(case, |path| Ok(fs::remove_file(wal_beside(path))?))
+}
+
+pub(super) fn replaced_wal(case: &mut Case<'_>) -> Result<()> {
+    harmed(case, |path| replace(&wal_beside(path)))
+}
+
+pub(super) fn deleted_database(case: &mut Case<'_>) -> Result<()> {
+    harmed(case, |path| Ok(fs::remove_file(path)?))
+}
+
+pub(super) fn replaced_database(case: &mut Case<'_>) -> Result<()> {
+    harmed(case, replace)
+}
+
+fn replace(path: &Path) -> Result<()> {
+    let other = path.with_extension("other");
+    fs::copy(path, &other)?;
+    Ok(fs::rename(other, path)?)
+}
+
+/// Does harm to the files under load; nothing may be acknowledged that was submitted afterwards,
+/// the reason is said, and reads go on.
+fn harmed(case: &mut Case<'_>, harm: fn(&Path) -> Result<()>) -> Result<()> {
+    case.tried += 1;
+    let path = case.directory().join("db");
+    let db = Database::open(&path)?;
+    marks::create(&db)?;
+    let came = under_load(&db, 1, 0, 100, |_| harm(&path))?;
+    let after = came.after;
+    case.expect(after == 0, || format!("{after} were acknowledged afterwards"));
+    case.expect(!came.goes_on, || "writing went on".into());
+    let reason = came.refusals.get("Poisoned").cloned().unwrap_or_default();
+    let is_told = ["deleted", "replaced"].iter().any(|word| reason.contains(word));
+    case.expect(is_told, || format!("the reason is not told: {:?}", came.refusals));
+    let closed = db.close().err().map(|error| error.kind());
+    case.expect(closed == Some(ErrorKind::Poisoned), || format!("closing gave {closed:?}"));
+    case.acknowledged += came.acknowledged.len() as u64;
+    case.note(format!("{} acknowledged before, 0 after: {reason}", came.acknowledged.len()));
+    Ok(())
+}

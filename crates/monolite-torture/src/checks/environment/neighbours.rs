@@ -1,0 +1,257 @@
+//! Others who use the file: another process, this process a second time or with plain SQLite, a
+//! descriptor whose end takes SQLite's locks away, and an SQLite that is too old.
+//!
+//! # What is true of the lost locks
+//! POSIX locks belong to the process: closing any descriptor of a file drops all that SQLite holds
+//! on it. When the database's are gone, another process takes itself for the only one, and as the
+//! last to close it copies the WAL and deletes it, while this process goes on to commit into it.
+//! What saves the data is a lock on the `-shm` file, which the other asks for as well: SQLite's own
+//! with `Sharing::Shared`, the engine's with `Exclusive`. The control drops that, too.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use monolite::rusqlite::{Connection, ErrorCode};
+use monolite::{Database, ErrorKind, Options, Sharing};
+use monolite_testkit::child::{say, variable};
+
+use super::load::{Came, under_load};
+use super::{Case, marks};
+
+/// How often the loss is tried to be shown before the control counts as unnoticed.
+const TRIES: u32 = 60;
+
+/// How often plain SQLite of this process comes and goes, and what it tries each time.
+const VISITS: u64 = 20;
+const TRIED: [&str; 4] = [
+    "SELECT count(*) FROM whole",
+    "INSERT INTO whole VALUES (-1)",
+    "PRAGMA journal_mode = DELETE",
+    "BEGIN EXCLUSIVE",
+];
+
+/// The role of stock SQLite, which opens the file, looks at it, and closes it.
+pub(super) fn use_plain_sqlite() -> Result<()> {
+    say("");
+    let path: PathBuf = variable("FILE")?;
+    let looked = Connection::open(&path).and_then(|connection| {
+        connection.busy_timeout(Duration::ZERO)?;
+        connection.query_row("SELECT count(*) FROM whole", [], |row| row.get::<_, i64>(0))
+    });
+    match looked {
+        Ok(count) => say(&format!("saw {count}")),
+        Err(error) => say(&format!("refused {error}")),
+    }
+    Ok(())
+}
+
+/// The role of a second process with the engine.
+pub(super) fn open_again() -> Result<()> {
+    say("");
+    match Database::open(variable::<PathBuf>("FILE")?) {
+        Ok(_) => say("opened"),
+        Err(error) => say(&format!("refused {:?} {error}", error.kind())),
+    }
+    Ok(())
+}
+
+/// What stock SQLite in another process says of the file.
+fn have_visited(case: &Case<'_>, path: &Path) -> Result<String> {
+    let file = path.to_str().context("the path is text")?;
+    let mut child = case.setting.program.spawn("environment plain SQLite", &[("FILE", file)])?;
+    let mut told = String::new();
+    while let Some(line) = child.next_line() {
+        if line.starts_with("saw ") || line.starts_with("refused ") {
+            told = line;
+        }
+    }
+    Ok(told)
+}
+
+/// What came of a load during which a second descriptor was closed and stock SQLite came by.
+struct Robbed {
+    came: Came,
+    lost: usize,
+    partial: u64,
+    integrity: String,
+    neighbour: String,
+}
+
+/// Opens and closes the database file and what is named by these endings, under load.
+fn rob(case: &Case<'_>, sharing: Sharing, endings: &[&str], number: u32) -> Result<Robbed> {
+    let name = format!("{sharing:?}-{}-{number}", endings.len());
+    let path = case.directory().join(name);
+    let file = path.to_str().context("the path is text")?.to_owned();
+    let db = Options::new().sharing(sharing).open(&path)?;
+    marks::create(&db)?;
+    let mut neighbour = String::new();
+    let came = under_load(&db, 1, 500, 200, |load| {
+        for ending in endings {
+            drop(File::open(format!("{file}{ending}"))?);
+        }
+        load.await_more(100);
+        neighbour = have_visited(case, &path)?;
+        Ok(())
+    })?;
+    // Closing fails when the engine noticed; what counts is what is left for the next opening.
+    let _ = db.close();
+    drop(db);
+    let (lost, partial, integrity) = match marks::look(&path) {
+        Ok(found) => {
+            let lost = came.acknowledged.difference(&found.whole).count();
+            (lost, found.partial, found.integrity)
+        }
+        Err(error) => (came.acknowledged.len(), 0, error.to_string()),
+    };
+    Ok(Robbed { came, lost, partial, integrity, neighbour })
+}
+
+impl Robbed {
+    fn is_harmed(&self) -> bool {
+        self.lost > 0 || self.partial > 0 || self.integrity != "ok"
+    }
+
+    fn told(&self) -> String {
+        format!(
+            "{} of {} acknowledged lost, {} partial, integrity {}, the neighbour {}, refusals {:?}",
+            self.lost,
+            self.came.acknowledged.len(),
+            self.partial,
+            self.integrity,
+            self.neighbour,
+            self.came.refusals
+        )
+    }
+}
+
+/// The database's own locks are lost, in either mode: nothing else is.
+pub(super) fn second_descriptor(case: &mut Case<'_>) -> Result<()> {
+    for (sharing, tries) in [(Sharing::Shared, 5), (Sharing::Exclusive, 1)] {
+        for number in 0..tries {
+            case.tried += 1;
+            let robbed = rob(case, sharing, &[""], number)?;
+            case.acknowledged += robbed.came.acknowledged.len() as u64;
+            case.lost += robbed.lost as u64;
+            case.partial += robbed.partial;
+            let goes_on = robbed.came.goes_on && robbed.came.refusals.is_empty();
+            case.expect(goes_on && !robbed.is_harmed(), || {
+                format!("{sharing:?}: {}", robbed.told())
+            });
+        }
+    }
+    // SQLite itself tries for ten seconds before it gives up on a lock that it cannot explain, so
+    // the exclusive mode is tried once.
+    case.note("harmless: the lock on the -shm file keeps the other process from the WAL");
+    control(case)
+}
+
+/// With the lock on the `-shm` file gone as well, data must be lost.
+fn control(case: &mut Case<'_>) -> Result<()> {
+    let name = "descriptors of the database and of its -shm file, closed, lose data";
+    let mut last = String::new();
+    for number in 0..TRIES {
+        case.tried += 1;
+        let robbed = rob(case, Sharing::Exclusive, &["", "-shm"], number)?;
+        last = robbed.told();
+        if robbed.is_harmed() {
+            case.controls.push((name, true, format!("at try {}: {last}", number + 1)));
+            return Ok(());
+        }
+    }
+    case.controls.push((name, false, format!("{TRIES} tries; the last: {last}")));
+    Ok(())
+}
+
+/// A second process is told who holds the file.
+pub(super) fn another_process(case: &mut Case<'_>) -> Result<()> {
+    case.tried += 1;
+    let path = case.directory().join("db");
+    let file = path.to_str().context("the path is text")?.to_owned();
+    let db = Database::open(&path)?;
+    marks::create(&db)?;
+    let came = under_load(&db, 1, 0, 50, |_| {
+        let mut child =
+            case.setting.program.spawn("environment second opening", &[("FILE", &file)])?;
+        let told = child.await_word("refused ")?;
+        let pid = format!("pid {}", std::process::id());
+        case.expect(told.starts_with("Overloaded ") && told.contains(&pid), || {
+            format!("it was told: {told}")
+        });
+        case.note("refused with Overloaded, and told the holder's process id");
+        Ok(())
+    })?;
+    case.expect(came.goes_on && came.refusals.is_empty(), || format!("{:?}", came.refusals));
+    db.close()?;
+    case.verify(&path, &came.acknowledged)
+}
+
+/// A second opening in the same process is refused, under any name of the file.
+pub(super) fn same_process(case: &mut Case<'_>) -> Result<()> {
+    let path = case.directory().join("db");
+    let link = case.directory().join("link");
+    let db = Database::open(&path)?;
+    marks::create(&db)?;
+    std::os::unix::fs::symlink(&path, &link)?;
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        for name in [&path, &link] {
+            case.tried += 1;
+            let told = Options::new().sharing(sharing).open(name).err().map(|it| it.kind());
+            case.expect(told == Some(ErrorKind::Invalid), || format!("it gave {told:?}"));
+        }
+    }
+    db.write(|tx| marks::put(tx, 1, &[])).wait()?;
+    db.close()?;
+    Database::open(&link)?.close()?;
+    case.verify(&path, &BTreeSet::from([1]))
+}
+
+/// Plain SQLite in this process, which no lock of the process keeps out, is told that the file is
+/// busy, and when it has come and gone other processes still are.
+pub(super) fn plain_connection(case: &mut Case<'_>) -> Result<()> {
+    let path = case.directory().join("db");
+    let db = Database::open(&path)?;
+    marks::create(&db)?;
+    let came = under_load(&db, 1, 500, 200, |load| {
+        for _ in 0..VISITS {
+            let plain = Connection::open(&path)?;
+            plain.busy_timeout(Duration::ZERO)?;
+            for sql in TRIED {
+                case.tried += 1;
+                let told = plain.query_row(sql, [], |_| Ok(()));
+                let code = told.as_ref().err().and_then(|error| error.sqlite_error_code());
+                case.expect(code == Some(ErrorCode::DatabaseBusy), || format!("{sql}: {told:?}"));
+            }
+            drop(plain);
+            load.await_more(10);
+        }
+        let told = have_visited(case, &path)?;
+        case.expect(told.starts_with("refused "), || format!("another process {told}"));
+        Ok(())
+    })?;
+    case.expect(came.goes_on && came.refusals.is_empty(), || format!("{:?}", came.refusals));
+    case.note(format!("refused as busy, {} times", case.tried));
+    db.close()?;
+    case.verify(&path, &came.acknowledged)
+}
+
+/// Versions with the WAL-reset bug are refused; ours is none.
+pub(super) fn old_sqlite(case: &mut Case<'_>) -> Result<()> {
+    for (number, name, is_good) in [
+        (3_007_000, "3.7.0", false),
+        (3_040_001, "3.40.1", false),
+        (3_051_002, "3.51.2", false),
+        (3_051_003, "3.51.3", true),
+    ] {
+        case.tried += 1;
+        let accepted = monolite_sqlite::accept(number, name).is_ok();
+        case.expect(accepted == is_good, || format!("{name}: accepted is {accepted}"));
+    }
+    let linked = monolite::rusqlite::version();
+    let is_good = monolite::rusqlite::version_number() >= monolite_sqlite::MIN_VERSION;
+    case.expect(is_good, || format!("{linked} is linked"));
+    case.note(format!("{linked} is linked; 3.51.2 and older are refused"));
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Known-bad arrangements that the history check must notice, each time it runs.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use fastrand::Rng;
+use monolite::rusqlite::Connection;
+use monolite::{Durability, Error};
+use monolite_testkit::checkers::cycles::seeded::{good, plant};
+use monolite_testkit::checkers::cycles::{Fate, Kind, Step, Transaction, check};
+use monolite_testkit::load::{Load, play};
+use monolite_testkit::schedule::{
+    Blindness, Ending, Engine, Mix, Naive, Ran, Schedule, Validation, execute,
+};
+use monolite_testkit::storage::remove;
+
+use super::{Shape, judge_load, lists, random_load};
+use crate::{Outcome, Setting};
+
+/// Transactions of a control with free-running clients.
+const UNVALIDATED: u64 = 2_000;
+
+/// Schedules that a control may need until its flaw shows.
+const TRIES: u64 = 20;
+
+pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    naive_savepoints(setting, outcome)?;
+    lost_acknowledgements(setting, outcome)?;
+    no_validation(setting, outcome)?;
+    dirty_reads(outcome)?;
+    planted_anomalies(setting, outcome);
+    Ok(())
+}
+
+/// Runs schedules until one goes wrong.
+fn until_noticed(
+    setting: &Setting<'_>,
+    mix: &Mix<'_>,
+    mut run: impl FnMut(&Schedule) -> Result<Ran>,
+) -> Result<(bool, String)> {
+    for number in 1..=TRIES {
+        let ran = run(&Schedule::random(setting.case_seed(number), mix))?;
+        if let Some(wrong) = ran.wrong {
+            return Ok((true, format!("schedule {number}: {}", brief(&wrong))));
+        }
+    }
+    Ok((false, format!("{TRIES} schedules")))
+}
+
+/// Enough of it to see what kind it is of.
+fn brief(wrong: &str) -> String {
+    wrong.chars().take(100).collect()
+}
+
+fn naive_savepoints(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    let mix = Mix {
+        length: 150,
+        failing: 5,
+        endings: &[Ending::OrRollback, Ending::RaiseRollback],
+        is_stormy: false,
+        interactive: 0,
+    };
+    for (name, blindness) in [
+        ("batching with naive savepoints, under OR ROLLBACK", Blindness::LostTransactions),
+        ("a failed transaction is not undone", Blindness::Failures),
+        ("one acknowledged transaction in ten is missing from the file", Blindness::Commits(10)),
+    ] {
+        let endings = &[Ending::OwnError, Ending::Constraint];
+        let mix = if blindness == Blindness::Failures { Mix { endings, ..mix } } else { mix };
+        let (noticed, how) = until_noticed(setting, &mix, |schedule| {
+            let directory = tempfile::tempdir_in(setting.scratch())?;
+            let mut naive = Naive::new(&directory.path().join("naive.db"), blindness)?;
+            Ok(execute(schedule, &mut naive))
+        })?;
+        outcome.control(name, noticed, how);
+    }
+    Ok(())
+}
+
+/// The engine itself, told to acknowledge before the sync.
+fn lost_acknowledgements(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    let mix = Mix {
+        length: 200,
+        failing: 20,
+        endings: &[Ending::OwnError],
+        is_stormy: true,
+        interactive: 0,
+    };
+    let (noticed, how) = until_noticed(setting, &mix, |schedule| {
+        let engine =
+            Engine::with(setting.scratch(), schedule, Durability::Buffered, Validation::On);
+        Ok(execute(schedule, &mut engine?))
+    })?;
+    outcome.control("acknowledged before the sync, then the power is cut", noticed, how);
+    Ok(())
+}
+
+/// The engine itself, told to commit interactive transactions whatever they saw: each way to judge
+/// a history must say so.
+fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    let endings = &[Ending::OwnError];
+    let mix = Mix { length: 200, failing: 20, endings, is_stormy: false, interactive: 2 };
+    let (noticed, how) = until_noticed(setting, &mix, |schedule| {
+        let synced = Durability::Synced;
+        let engine = Engine::with(setting.scratch(), schedule, synced, Validation::Off);
+        Ok(execute(schedule, &mut engine?))
+    })?;
+    outcome.control("validation switched off, in schedules", noticed, how);
+
+    let mut rng = Rng::with_seed(setting.case_seed(0));
+    let path = setting.scratch().join("unvalidated.db");
+    let load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);
+    let options = load.options.clone().without_validation();
+    let case = judge_load(&play(&Load { options, ..load }, &path)?);
+    remove(&path)?;
+    let how = case.wrong.as_deref().map_or_else(|| "nothing".to_owned(), brief);
+    outcome.control("validation switched off, under load", case.wrong.is_some(), how);
+
+    let kinds = lists::without_validation(&path, UNVALIDATED, &mut rng)?;
+    remove(&path)?;
+    let is_cycle = kinds.range(Kind::DirtyWrite..=Kind::AntiDependencyCycle).next().is_some();
+    outcome.control("validation switched off, on lists", is_cycle, format!("{kinds:?}"));
+    Ok(())
+}
+
+/// Readers on the writer's own connection see what is rolled back later.
+fn dirty_reads(outcome: &mut Outcome) -> Result<()> {
+    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch("CREATE TABLE element(value INTEGER PRIMARY KEY)")?;
+    let mut history = Vec::new();
+    for round in 0..20_u64 {
+        let begin = round * 10;
+        connection.execute_batch("BEGIN")?;
+        connection.execute("INSERT INTO element VALUES (?1)", [round.cast_signed()])?;
+        let mut query = connection.prepare("SELECT value FROM element ORDER BY value")?;
+        let values = query.query_map([], |row| row.get::<_, i64>(0))?;
+        let list = values.map(|it| it.map(i64::cast_unsigned)).collect::<Result<_, _>>();
+        let steps = vec![Step::Read { key: 1, list: list.map_err(Error::from)? }];
+        drop(query);
+        let is_kept = !round.is_multiple_of(2);
+        connection.execute_batch(if is_kept { "COMMIT" } else { "ROLLBACK" })?;
+        let fate = if is_kept { Fate::Committed } else { Fate::Failed };
+        let append = vec![Step::Append { key: 1, value: round }];
+        history.push(Transaction { begin, end: begin + 5, fate, steps: append });
+        history.push(Transaction { begin, end: begin + 4, fate: Fate::Committed, steps });
+    }
+    let kinds: BTreeSet<Kind> = check(&history).iter().map(|it| it.kind).collect();
+    outcome.control("dirty reads", kinds.contains(&Kind::AbortedRead), format!("{kinds:?}"));
+    Ok(())
+}
+
+fn planted_anomalies(setting: &Setting<'_>, outcome: &mut Outcome) {
+    let mut rng = Rng::with_seed(setting.case_seed(0));
+    let mut missed = Vec::new();
+    for kind in Kind::ALL {
+        let mut history = good(500, &mut rng);
+        let accused = !check(&history).is_empty();
+        plant(&mut history, kind, &mut rng);
+        if accused || !check(&history).iter().any(|it| it.kind == kind) {
+            missed.push(kind);
+        }
+    }
+    let name = format!("{} kinds of anomaly planted into good histories", Kind::ALL.len());
+    outcome.control(&name, missed.is_empty(), format!("missed {missed:?}"));
+}

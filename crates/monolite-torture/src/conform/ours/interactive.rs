@@ -1,0 +1,196 @@
+//! Owns the paths on which a transaction is interactive, and what disturbs it between statements.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use monolite::rusqlite::{self, Row};
+use monolite::{Error, Transaction};
+use monolite_testkit::blocking::{block_on, locked};
+
+use super::super::ask::Way;
+use super::super::path::Carrier;
+use super::super::said::Said;
+use super::super::script::Unit;
+use super::super::statement::{Control, Statement};
+use super::super::subject::Ran;
+use super::{Heard, Ours, outcome};
+
+/// Longer than the age that a snapshot may reach on the path `aged`.
+const REST: Duration = Duration::from_millis(2);
+
+/// An application id that no script sets: "conf".
+const MARK: i64 = 0x636f_6e66;
+
+impl Ours {
+    pub(super) fn transaction(&self, unit: &Arc<Unit>) -> Ran {
+        let heard = Heard::default();
+        let result = self.db.transaction().and_then(|tx| {
+            for (at, statement) in unit.statements.iter().enumerate() {
+                self.heart.beat(statement);
+                self.disturb(self.turn + at)?;
+                heard.hear(put(&tx, statement, self.path.way));
+            }
+            self.disturb(self.turn)?;
+            outcome(unit)?;
+            tx.commit().wait().map(|_| ())
+        });
+        heard.ran(unit, result)
+    }
+
+    pub(super) fn transact_blocking(&self, unit: &Arc<Unit>) -> Ran {
+        let heard = Heard::default();
+        let result = self.db.transact_blocking(|tx| self.attempt(tx, unit, &heard));
+        heard.ran(unit, result)
+    }
+
+    fn attempt(&self, tx: &Transaction, unit: &Unit, heard: &Heard) -> Result<(), Error> {
+        heard.begin();
+        for statement in &unit.statements {
+            self.heart.beat(statement);
+            heard.hear(put(tx, statement, self.path.way));
+        }
+        outcome(unit)
+    }
+
+    pub(super) fn transact(&self, unit: &Arc<Unit>) -> Ran {
+        let heard = Heard::default();
+        let result = block_on(self.db.transact(|tx| {
+            let (unit, heard, heart) = (Arc::clone(unit), heard.clone(), self.heart.clone());
+            async move {
+                heard.begin();
+                for statement in &unit.statements {
+                    heart.beat(statement);
+                    heard.hear(put_awaited(&tx, statement).await);
+                }
+                outcome(&unit)
+            }
+        }));
+        heard.ran(unit, result)
+    }
+
+    /// Its first attempt reads a number that a write changes before the commit, so that it
+    /// conflicts; the second one, which has the turn, puts the number back.
+    pub(super) fn exclusive(&self, unit: &Arc<Unit>) -> Ran {
+        let heard = Heard::default();
+        let mut before = None;
+        let result = self.db.transact_blocking(|tx| {
+            match before {
+                None => {
+                    let sql = "PRAGMA application_id";
+                    let id = tx.query_row(sql, (), |row| row.get::<_, i64>(0)).wait()?;
+                    before = Some(id);
+                    self.set_application_id(MARK)?;
+                }
+                Some(id) => tx.execute_batch(&format!("PRAGMA application_id = {id}")).wait()?,
+            }
+            self.attempt(tx, unit, &heard)
+        });
+        // Where there was no second attempt, because nothing was to be committed.
+        let put_back = self.put_back(before);
+        heard.ran(unit, result.and(put_back))
+    }
+
+    fn put_back(&self, before: Option<i64>) -> Result<(), Error> {
+        let sql = "PRAGMA application_id";
+        let now = self.db.read(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait()?;
+        match before {
+            Some(id) if now == MARK => self.set_application_id(id),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_application_id(&self, id: i64) -> Result<(), Error> {
+        self.db.write(move |tx| tx.execute_batch(&format!("PRAGMA application_id = {id}"))).wait()
+    }
+
+    /// Does before a statement what the path is about.
+    fn disturb(&self, turn: usize) -> Result<(), Error> {
+        match self.path.carrier {
+            Carrier::Lost => self.take_connection(turn),
+            Carrier::Aged => {
+                thread::sleep(REST);
+                self.commit_something(turn)?;
+                self.take_connection(turn)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Another transaction takes the connection, changes things on it, and is dropped.
+    fn take_connection(&self, turn: usize) -> Result<(), Error> {
+        let thief = self.db.transaction()?;
+        match turn % 3 {
+            0 => thief.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(())).wait(),
+            1 => thief.execute_batch("CREATE TABLE \"conform thief\"(x)").wait(),
+            _ => thief.execute_batch("PRAGMA user_version = 77").wait(),
+        }
+    }
+
+    /// A commit that leaves everything as it is, and makes every snapshot before it an old one.
+    fn commit_something(&self, turn: usize) -> Result<(), Error> {
+        self.db
+            .write(move |tx| {
+                if turn.is_multiple_of(3) {
+                    let sql = "CREATE TABLE \"conform\"(x); DROP TABLE \"conform\"";
+                    return tx.execute_batch(sql);
+                }
+                let version = |row: &Row<'_>| row.get::<_, i64>(0);
+                let version = tx.query_row("PRAGMA user_version", (), version)?;
+                tx.execute_batch(&format!("PRAGMA user_version = {version}"))
+            })
+            .wait()
+    }
+}
+
+/// Rows of a statement, gathered by a closure that the engine keeps.
+#[derive(Clone, Default)]
+struct Gathered(Arc<Mutex<Said>>);
+
+impl Gathered {
+    fn collector(&self) -> impl FnMut(&Row<'_>) -> rusqlite::Result<()> + Send + 'static {
+        let said = Arc::clone(&self.0);
+        move |row| locked(&said).take(row)
+    }
+
+    fn said<T>(&self, result: Result<T, Error>) -> Said {
+        std::mem::take(&mut *locked(&self.0)).ended(result)
+    }
+}
+
+/// Runs a statement of the transaction.
+fn put(tx: &Transaction, statement: &Statement, way: Way) -> Said {
+    let (sql, gathered) = (&*statement.sql, Gathered::default());
+    let result = match &statement.control {
+        Some(Control::Savepoint(name)) => tx.savepoint(name).wait(),
+        Some(Control::RollbackTo(name)) => tx.rollback_to(name).wait(),
+        Some(Control::Release(name)) => tx.release(name).wait(),
+        _ if way == Way::Batch => tx.execute_batch(sql).wait(),
+        _ if statement.has_rows && way == Way::FirstRow => {
+            tx.query_row(sql, (), gathered.collector()).wait()
+        }
+        _ if statement.has_rows => tx.query_map(sql, (), gathered.collector()).wait().map(drop),
+        _ => {
+            let changed = tx.execute(sql, ()).wait();
+            return counted(&gathered, changed);
+        }
+    };
+    gathered.said(result)
+}
+
+async fn put_awaited(tx: &Transaction, statement: &Statement) -> Said {
+    let (sql, gathered) = (&*statement.sql, Gathered::default());
+    let result = match &statement.control {
+        Some(Control::Savepoint(name)) => tx.savepoint(name).await,
+        Some(Control::RollbackTo(name)) => tx.rollback_to(name).await,
+        Some(Control::Release(name)) => tx.release(name).await,
+        _ if statement.has_rows => tx.query_map(sql, (), gathered.collector()).await.map(drop),
+        _ => return counted(&gathered, tx.execute(sql, ()).await),
+    };
+    gathered.said(result)
+}
+
+fn counted(gathered: &Gathered, changed: Result<usize, Error>) -> Said {
+    let changes = changed.as_ref().ok().map(|number| *number as u64);
+    Said { changes, ..gathered.said(changed) }
+}
