@@ -376,7 +376,7 @@ impl Driver {
     }
 
     fn agree(&self, what: &'static str, ours: &[(String, String)]) -> Result<(), Stop> {
-        let theirs = dump_plain(self.oracle.plain()).map_err(anyhow::Error::from)?;
+        let theirs = self.oracle.dump().map_err(anyhow::Error::from)?;
         match difference(ours, &theirs) {
             None => Ok(()),
             Some((part, ours, theirs)) => {

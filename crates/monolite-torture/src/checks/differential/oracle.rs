@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Said;
 use super::asking::{ask_plain, changes_rows, changes_schema};
+use super::dump::{Part, dump_plain};
 use super::record::{Datum, How, Judged, Parameters, Step};
 
 /// A rowid that no history uses: what `last_insert_rowid()` gives before a transaction's own
@@ -138,6 +139,8 @@ pub(super) struct Oracle {
 struct Effort {
     looks: AtomicU32,
     is_too_much: AtomicBool,
+    /// Whether what runs now is no statement of the history.
+    is_free: AtomicBool,
 }
 
 impl Effort {
@@ -154,6 +157,9 @@ impl Effort {
 
     /// Whether the statement is to be ended.
     fn look(&self) -> bool {
+        if self.is_free.load(Ordering::Relaxed) {
+            return false;
+        }
         let is_too_much = self.looks.fetch_add(1, Ordering::Relaxed) >= Effort::MAX_LOOKS;
         if is_too_much {
             self.is_too_much.store(true, Ordering::Relaxed);
@@ -207,6 +213,17 @@ impl Oracle {
     /// on to delete: the engine ended it by its limits, and the history has no judge.
     pub(super) fn has_given_up(&self) -> bool {
         self.effort.is_too_much.load(Ordering::Relaxed)
+    }
+
+    /// Everything that is committed, however long that takes to read.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(super) fn dump(&self) -> Result<Vec<Part>, Error> {
+        self.effort.is_free.store(true, Ordering::Relaxed);
+        let parts = dump_plain(&self.plain);
+        self.effort.is_free.store(false, Ordering::Relaxed);
+        parts
     }
 
     /// To look at what is committed.
