@@ -5,6 +5,9 @@
 //! is moved by hand moves while they sleep. Clippy refuses `Instant::now` and `thread::sleep`
 //! everywhere else in this crate.
 
+#[cfg(test)]
+pub(crate) mod hand;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -21,6 +21,9 @@
 //!
 //! [`CommitSequence`]: monolite_sqlite::vfs::CommitSequence
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -183,20 +186,4 @@ fn poisoned(reason: &str) -> Error {
          to write again"
     );
     Error::new(ErrorKind::Poisoned, message)
-}
-
-#[test]
-fn an_earlier_batch_takes_nothing_back() {
-    let progress = Progress::default();
-    progress.finish_sync(BatchNumber(2));
-    progress.finish_sync(BatchNumber(1));
-    // For ever, were it not durable.
-    progress.wait_durable(BatchNumber(2)).unwrap();
-    let told = std::sync::Arc::new(AtomicU64::new(0));
-    let count = std::sync::Arc::clone(&told);
-    progress.when_durable(BatchNumber(2), move |durable| {
-        durable.unwrap();
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    assert_eq!(told.load(Ordering::Relaxed), 1);
 }

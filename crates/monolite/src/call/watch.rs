@@ -5,6 +5,9 @@
 //! being revoked. So a revoker claims exactly the use it has looked at: a use can end only from
 //! [`Stage::Running`], and waits for a revoker that has claimed it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

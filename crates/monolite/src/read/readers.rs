@@ -22,6 +22,9 @@
 //!   while a later commit is `exposed`, since a new snapshot contains that before `committed` does.
 //! - Nothing read after a revocation reaches the caller.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};

@@ -17,6 +17,9 @@
 //! that very snapshot. All other locks are held for a few instructions, `vacant` also under
 //! `latest`, none under another of them.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
