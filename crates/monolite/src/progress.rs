@@ -21,14 +21,17 @@
 //!
 //! [`CommitSequence`]: monolite_sqlite::vfs::CommitSequence
 
+#[cfg(all(test, shuttle))]
+mod models;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::sync::atomic::{AtomicU64, Ordering};
+use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The number of a batch; 0, the default, is before all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
