@@ -9,7 +9,7 @@ check:
 	@./scripts/setup test
 	$(XTASK) check
 
-# Whether it works here: formatting, tidy checks, all tests.
+# Whether it works here: formatting, tidy checks, all tests, models of threads.
 test:
 	@./scripts/setup test
 	$(XTASK) test

@@ -27,6 +27,9 @@
 //! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the
 //! checkpointer. No lock is held during I/O.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

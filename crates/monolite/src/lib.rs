@@ -66,8 +66,12 @@ mod read;
 mod call;
 
 mod clock;
+mod primitives;
 mod progress;
 mod threads;
+
+#[cfg(all(test, shuttle))]
+mod models;
 
 pub use call::write::Write;
 pub use clock::{Clock, SystemClock};

@@ -24,11 +24,17 @@
 //! [`CommitSequence`]: monolite_sqlite::vfs::CommitSequence
 //! [`WalPosition`]: monolite_sqlite::vfs::WalPosition
 
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::sync::atomic::{AtomicU64, Ordering};
+use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The number of a batch; 0, the default, is before all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,20 +192,4 @@ fn poisoned(reason: &str) -> Error {
          to write again"
     );
     Error::new(ErrorKind::Poisoned, message)
-}
-
-#[test]
-fn an_earlier_batch_takes_nothing_back() {
-    let progress = Progress::default();
-    progress.finish_sync(BatchNumber(2));
-    progress.finish_sync(BatchNumber(1));
-    // For ever, were it not durable.
-    progress.wait_durable(BatchNumber(2)).unwrap();
-    let told = std::sync::Arc::new(AtomicU64::new(0));
-    let count = std::sync::Arc::clone(&told);
-    progress.when_durable(BatchNumber(2), move |durable| {
-        durable.unwrap();
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    assert_eq!(told.load(Ordering::Relaxed), 1);
 }

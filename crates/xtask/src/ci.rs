@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
-use crate::{conform, fuzz, planted, range, tidy, torture};
+use crate::{conform, fuzz, models, planted, range, tidy, torture};
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
@@ -80,6 +80,14 @@ pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
     run.step("test", |tally| tests(root, Tests::All, tally));
+    run.step("models", |tally| counted(&mut models::command(root, models::ALL)?, tally));
+    run.report()
+}
+
+/// Runs the models whose names contain `name`.
+pub(crate) fn models(root: &Path, name: &str) -> anyhow::Result<()> {
+    let mut run = Run::new(Some(LIMIT));
+    run.step("models", |tally| counted(&mut models::command(root, name)?, tally));
     run.report()
 }
 
@@ -192,8 +200,6 @@ fn tests(root: &Path, which: Tests, tally: &mut Tally) -> anyhow::Result<()> {
     let skips = root.join("target/skipped-tests.txt");
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
-    // Errors go into the same pipe, so that a program that died is seen between the others.
-    let (output, input) = std::io::pipe().context("cannot make a pipe")?;
     let mut command = Command::new(cargo_path());
     command
         .current_dir(root)
@@ -202,26 +208,37 @@ fn tests(root: &Path, which: Tests, tally: &mut Tally) -> anyhow::Result<()> {
             Tests::Unit => &["--lib", "--bins"][..],
             Tests::All => &[],
         })
-        .env(SKIPS, &skips)
+        .env(SKIPS, &skips);
+    let ran = counted(&mut command, tally);
+    tally.count_skips(&fs::read_to_string(&skips)?);
+    ran
+}
+
+/// Runs `command`, which runs tests, and counts them, also when some fail.
+fn counted(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
+    // Errors go into the same pipe, so that a program that died is seen between the others.
+    let (output, input) = std::io::pipe().context("cannot make a pipe")?;
+    command
         .stdin(Stdio::null())
         .stderr(input.try_clone().context("cannot share a pipe")?)
         .stdout(input);
-    let mut child = command.spawn().context("cannot start cargo test")?;
-    drop(command); // Our ends of the pipe, which would keep it open.
-    let mut failures = Vec::new();
+    let mut child = command.spawn().context("cannot start the tests")?;
+    // Our ends of the pipe, which would keep it open.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (mut ran, mut failures) = (Tally::default(), Vec::new());
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
-        tally.add(&line);
+        ran.add(&line);
         if names_a_failure(&line) {
             failures.push(line.trim().to_owned());
         }
     }
     let status = child.wait()?;
-    tally.count_skips(&fs::read_to_string(&skips)?);
-    tally.check_that_some_passed()?;
-    if !status.success() || tally.failed > 0 {
-        bail!("{} tests failed ({status})\n{}", tally.failed, failures.join("\n"));
+    tally.join(ran);
+    ran.check_that_some_passed()?;
+    if !status.success() || ran.failed > 0 {
+        bail!("{} tests failed ({status})\n{}", ran.failed, failures.join("\n"));
     }
     Ok(())
 }
@@ -239,6 +256,12 @@ impl Tally {
                 _ => {}
             }
         }
+    }
+
+    fn join(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
     }
 
     fn check_that_some_passed(&self) -> anyhow::Result<()> {

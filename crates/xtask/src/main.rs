@@ -2,8 +2,9 @@
 //!
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
-//! compares scripts with plain SQLite, [`torture`] runs `monolite torture` with the amounts that
-//! every change must survive, and [`planted`] shows that it finds bugs.
+//! compares scripts with plain SQLite, [`models`] checks schedules of the engine's threads,
+//! [`torture`] runs `monolite torture` with the amounts that every change must survive, and
+//! [`planted`] shows that it finds bugs.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -15,6 +16,7 @@ mod ci;
 mod command;
 mod conform;
 mod fuzz;
+mod models;
 mod planted;
 mod range;
 mod tidy;
@@ -31,11 +33,12 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check                          fmt, tidy, clippy, unit tests: what `make check` runs
-  test                           fmt, tidy, tests: what `make test` runs
+  test                           fmt, tidy, tests, models: what `make test` runs
   gate                           clippy, docs, rusqlite range, conform, torture, fuzz: what
                                  `make gate`, and so CI, runs behind the tests
   trust                          the torture at the amounts of a release, then `planted` (most
                                  of a day): what `make trust` runs
+  models [NAME]                  check schedules of the engine's threads (a minute)
   tidy                           the checks of this repository that no other tool makes
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
@@ -57,6 +60,8 @@ fn main() -> ExitCode {
         ["trust"] => root().and_then(|root| ci::trust(&root)),
         ["gate"] => root().and_then(|root| ci::gate(&root)),
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
+        ["models"] => root().and_then(|root| ci::models(&root, models::ALL)),
+        ["models", name] => root().and_then(|root| ci::models(&root, name)),
         ["conform"] => root().and_then(|root| conform::run(&root)),
         ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),

@@ -9,14 +9,19 @@
 //! One mutex per result, held for a few instructions by the thread that delivers and the one that
 //! waits. Nothing is called while it is held.
 
+#[cfg(all(test, shuttle))]
+mod models;
+
 use std::any::Any;
 use std::panic;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 
 use crate::call::discards::{drop_elsewhere, quietly};
 use crate::error::Error;
+use crate::primitives::sync::{Mutex, MutexGuard, PoisonError};
+use crate::primitives::thread::{self, Thread};
+use crate::primitives::thread_local;
 
 /// How a closure's run ended, as its caller will see it.
 pub(crate) enum Outcome<T, E> {

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use monolite_sqlite::forks;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::thread_local;
 
 /// One open database of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

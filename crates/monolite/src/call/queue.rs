@@ -23,13 +23,16 @@
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
 pub(crate) mod lanes;
+#[cfg(all(test, shuttle))]
+mod models;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
+use crate::primitives::hint;
+use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use lanes::{Lanes, Queued, Spent, Ticket};
 
 /// How long the consumer spins at most: a sleep and its wake-up, 30 to 40 µs each, on the machines
@@ -252,7 +255,7 @@ impl<T: Queued> Queue<T> {
             if start.elapsed() > SPIN {
                 break false;
             }
-            std::hint::spin_loop();
+            hint::spin_loop();
         };
         (self.state(), saw_something)
     }
@@ -298,35 +301,6 @@ impl<T: Queued> Queue<T> {
 #[cfg(test)]
 impl Queued for u32 {}
 
-#[cfg(test)]
-impl Queued for std::sync::mpsc::Receiver<()> {}
-
-#[test]
-fn an_item_that_comes_as_the_consumer_stops_spinning_is_taken() {
-    use std::sync::{Arc, mpsc};
-    let queue = Arc::new(Queue::new(8));
-    let (taken, was_taken) = mpsc::channel();
-    let consumed = Arc::clone(&queue);
-    let consumer = std::thread::spawn(move || {
-        let mut items = VecDeque::new();
-        while consumed.take(8, &mut items, None) != Taken::Closed {
-            items.drain(..).for_each(|item: u32| taken.send(item).unwrap());
-        }
-    });
-    for item in 0..20_000 {
-        // Around the moment at which a spin ends.
-        let pause =
-            SPIN - Duration::from_micros(8) + Duration::from_nanos(u64::from(item % 16_000));
-        let start = Stopwatch::start();
-        while start.elapsed() < pause {}
-        assert!(queue.push(item).is_ok());
-        let answer = was_taken.recv_timeout(Duration::from_secs(20));
-        assert_eq!(answer, Ok(item), "nobody took it");
-    }
-    assert!(queue.close().is_empty());
-    consumer.join().unwrap();
-}
-
 #[test]
 fn a_kick_is_told_from_the_end_of_the_patience() {
     let queue: Queue<u32> = Queue::new(8);
@@ -337,49 +311,6 @@ fn a_kick_is_told_from_the_end_of_the_patience() {
     assert_eq!(queue.take(8, &mut items, patience), Taken::Items);
     assert_eq!(queue.take(8, &mut items, patience), Taken::Kicked);
     assert_eq!(queue.take(8, &mut items, patience), Taken::TimedOut);
-}
-
-#[test]
-fn consumers_that_sleep_are_all_found_by_items_that_wait_for_each_other() {
-    use std::sync::mpsc;
-    const CONSUMERS: usize = 4;
-    let queue = Queue::new(8);
-    let (started, starts) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..CONSUMERS {
-            let (queue, started) = (&queue, started.clone());
-            scope.spawn(move || {
-                let mut items = VecDeque::new();
-                while queue.take(1, &mut items, None) != Taken::Closed {
-                    items.drain(..).for_each(|go_on: mpsc::Receiver<()>| {
-                        started.send(()).unwrap();
-                        // Ends with the round.
-                        assert!(go_on.recv().is_err());
-                    });
-                }
-            });
-        }
-        let mut outcome = Ok(());
-        for round in 0..300 {
-            if round % 3 == 0 {
-                // Long enough for all to be asleep.
-                crate::clock::rest(SPIN * 4);
-            }
-            let mut ends = Vec::new();
-            for _ in 0..CONSUMERS {
-                let (end, go_on) = mpsc::channel();
-                assert!(queue.push(go_on).is_ok());
-                ends.push(end);
-            }
-            let wait = |_| starts.recv_timeout(Duration::from_secs(20));
-            outcome = (0..CONSUMERS).try_for_each(wait);
-            if outcome.is_err() {
-                break;
-            }
-        }
-        assert!(queue.close().is_empty());
-        assert_eq!(outcome, Ok(()), "an item was left although consumers slept");
-    });
 }
 
 #[test]

@@ -5,12 +5,18 @@
 //! being revoked. So a revoker claims exactly the use it has looked at: a use can end only from
 //! [`Stage::Running`], and waits for a revoker that has claimed it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use monolite_sqlite::{Revocation, Revoker};
 
 use crate::clock::nanos;
+use crate::primitives::sync::atomic::{AtomicU64, Ordering};
+use crate::primitives::thread;
 use crate::progress::{AtomicBatchNumber, BatchNumber};
 
 /// One connection's snapshot as others see it; on cache lines of its own.
@@ -92,7 +98,7 @@ impl Watch {
             let word = self.state.load(Ordering::Acquire);
             let stage = State::unpack(word).map(|state| state.stage);
             if stage == Some(Stage::BeingRevoked) {
-                std::thread::yield_now();
+                thread::yield_now();
                 continue;
             }
             let end = self.state.compare_exchange(word, IDLE, Ordering::AcqRel, Ordering::Relaxed);

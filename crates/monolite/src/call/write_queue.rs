@@ -1,5 +1,8 @@
 //! Owns the way into the writer: its queue, which knows of which database it is and why it refuses.
 
+#[cfg(all(test, shuttle))]
+mod models;
+
 use std::sync::Arc;
 
 use crate::call::inside::DatabaseId;

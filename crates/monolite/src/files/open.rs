@@ -12,6 +12,9 @@
 //! 4. Checkpoint what was recovered, so that it is on disk before anyone reads it.
 //! 5. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

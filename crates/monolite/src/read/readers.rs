@@ -22,9 +22,13 @@
 //!   while a later commit is `exposed`, since a new snapshot contains that before `committed` does.
 //! - Nothing read after a revocation reaches the caller.
 
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use monolite_sqlite::Connection;
@@ -34,6 +38,8 @@ use crate::call::watch::Watch;
 use crate::call::work;
 use crate::clock::{Clock, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
 use crate::tx::Tx;
@@ -439,7 +445,7 @@ fn late(limit: Duration) -> Error {
 
 /// The slot that the calling thread tries first: threads spread over the slots and stay.
 fn preferred_slot() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
         static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }

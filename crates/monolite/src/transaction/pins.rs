@@ -17,13 +17,19 @@
 //! that very snapshot. All other locks are held for a few instructions, `vacant` also under
 //! `latest`, none under another of them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::Snapshot;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::primitives::sync::{Mutex, MutexGuard, PoisonError};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::readers::{OpenReader, Reader};
 

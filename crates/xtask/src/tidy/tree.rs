@@ -16,9 +16,10 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Whether the whole file is test code: a `tests.rs` sibling or a file below a `tests` folder.
+    /// Whether the whole file is test code: a `tests.rs` or `models.rs` sibling, or a file below a
+    /// `tests` folder.
     pub(super) fn is_test(&self) -> bool {
-        self.path.split('/').any(|part| part == "tests" || part == "tests.rs")
+        self.path.split('/').any(|part| ["tests", "tests.rs", "models.rs"].contains(&part))
     }
 }
 

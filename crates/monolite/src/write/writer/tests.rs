@@ -16,28 +16,13 @@ use super::{Entry, Room, Writer, no_room_left};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::in_flight::{Held, InFlight};
 use crate::call::member::{Once, Repeatable, Submission};
+use crate::clock::hand::HandClock;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{self, Files};
 use crate::options::Options;
 use crate::stats::Recorder;
 use crate::tx::Tx;
-
-/// A clock that tests move by hand, in nanoseconds.
-#[derive(Debug, Default)]
-struct HandClock(AtomicU64);
-
-impl Clock for HandClock {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-}
-
-impl HandClock {
-    fn advance(&self, time: Duration) {
-        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::Relaxed);
-    }
-}
 
 /// A WAL that restarts when it is asked to, or that a reader sits on.
 #[derive(Default)]

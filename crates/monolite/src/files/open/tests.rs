@@ -1,0 +1,198 @@
+//! Tests of what an open finds, opens and leaves behind.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Opened, open};
+use crate::error::{Error, ErrorKind};
+use crate::files::wal::wal_path;
+use crate::options::{Durability, Options, Sharing};
+
+fn options() -> Options {
+    Options::new().readers(2)
+}
+
+fn opened(path: &Path) -> Opened {
+    open(&options(), path, Duration::ZERO).unwrap()
+}
+
+fn refusal(options: &Options, path: &Path) -> Error {
+    open(options, path, Duration::ZERO).map(drop).unwrap_err()
+}
+
+/// A folder, and the path of a database in it.
+fn place() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    (directory, path)
+}
+
+fn names(directory: &TempDir) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name()).collect()
+}
+
+fn write(database: &Opened, sql: &str) {
+    database.writer.begin_immediate().unwrap();
+    database.writer.execute_batch(sql).unwrap();
+    database.writer.commit().unwrap();
+}
+
+fn count(database: &Opened) -> i64 {
+    let reader = database.readers[0].connection.raw();
+    reader.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+}
+
+/// A file with one row, and the WAL with a second one, as a crash leaves them.
+fn crashed() -> (TempDir, PathBuf) {
+    let (_origin, from) = place();
+    let (directory, path) = place();
+    let database = opened(&from);
+    write(&database, "CREATE TABLE t(v); INSERT INTO t VALUES (zeroblob(9000))");
+    write(&database, "INSERT INTO t VALUES (zeroblob(9000))");
+    fs::copy(&from, &path).unwrap();
+    fs::copy(wal_path(&from), wal_path(&path)).unwrap();
+    (directory, path)
+}
+
+fn flip(path: &Path, at: impl FnOnce(usize) -> usize) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = at(bytes.len());
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_database_in_memory_is_not_synced_and_gone_at_its_end() {
+    let database = opened(Path::new(":memory:"));
+    assert_eq!(database.durability, Durability::Buffered);
+    let path = PathBuf::from(database.writer.raw().path().unwrap());
+    assert!(path.is_file());
+    // Whose files are open yet.
+    let Opened { files, writer, .. } = database;
+    files.close().unwrap();
+    drop(writer);
+    assert!(!path.exists() && !path.parent().unwrap().exists());
+}
+
+#[test]
+fn there_are_as_many_readers_as_were_asked_for_and_none_of_them_writes() {
+    let (_directory, path) = place();
+    let database = opened(&path);
+    assert_eq!(database.durability, Durability::Synced);
+    assert_eq!((database.readers.len(), database.wal_frames_discarded), (2, 0));
+    write(&database, "CREATE TABLE t(v)");
+    let more = (database.open_reader)().unwrap();
+    for reader in database.readers.iter().chain([&more]) {
+        reader.connection.begin_read().unwrap();
+        let sql = "SELECT count(*) FROM t";
+        reader.connection.raw().query_row(sql, [], |_| Ok(())).unwrap();
+        assert!(reader.connection.execute_batch("INSERT INTO t VALUES (1)").is_err());
+        reader.connection.rollback().unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_opened_again_only_behind_its_end() {
+    let (_directory, path) = place();
+    let database = opened(&path);
+    assert_eq!(refusal(&options(), &path).kind(), ErrorKind::Invalid);
+    drop(database);
+    drop(opened(&path));
+}
+
+#[test]
+fn what_a_crash_left_is_in_the_file_before_anybody_reads_it() {
+    let (_directory, path) = crashed();
+    assert!(fs::metadata(wal_path(&path)).unwrap().len() > 0);
+    let database = opened(&path);
+    assert_eq!(fs::metadata(wal_path(&path)).unwrap().len(), 0);
+    assert_eq!((count(&database), database.wal_frames_discarded), (2, 0));
+}
+
+#[test]
+fn frames_that_recovery_leaves_out_are_counted() {
+    let (_directory, path) = crashed();
+    // In the page of the last frame, which is that of a commit.
+    flip(&wal_path(&path), |bytes| bytes - 1);
+    let database = opened(&path);
+    assert_eq!(count(&database), 1);
+    assert!(database.wal_frames_discarded > 0);
+}
+
+#[test]
+fn a_wal_whose_header_is_damaged_is_an_error_and_stays() {
+    let (directory, path) = crashed();
+    flip(&wal_path(&path), |_| 8);
+    let (bytes, before) = (fs::read(wal_path(&path)).unwrap(), names(&directory));
+    let error = refusal(&options(), &path);
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_eq!(fs::read(wal_path(&path)).unwrap(), bytes);
+    assert_eq!(names(&directory), before);
+}
+
+#[test]
+fn a_file_that_is_refused_for_what_is_in_it_is_left_alone() {
+    let checked = Options { page_checksums: true, ..options() };
+    let refusals = [
+        ("CREATE TABLE t(v)", &checked, "has no page checksums"),
+        ("CREATE TABLE monolite_t(v)", &options(), "rename it with plain SQLite"),
+    ];
+    for (sql, options, why) in refusals {
+        let (directory, path) = place();
+        let plain = monolite_sqlite::rusqlite::Connection::open(&path).unwrap();
+        plain.execute_batch(sql).unwrap();
+        plain.close().unwrap();
+        let before = names(&directory);
+        for _ in 0..2 {
+            let error = refusal(options, &path);
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(names(&directory), before);
+        }
+    }
+}
+
+#[test]
+fn no_connection_is_opened_to_another_file_that_came_to_the_path() {
+    let (directory, path) = place();
+    let database = opened(&path);
+    drop((database.open_reader)().unwrap());
+    fs::rename(&path, directory.path().join("away")).unwrap();
+    assert_eq!((database.open_reader)().map(drop).unwrap_err().kind(), ErrorKind::Storage);
+    fs::write(&path, "").unwrap();
+    assert_eq!((database.open_reader)().map(drop).unwrap_err().kind(), ErrorKind::Storage);
+    assert_eq!((database.pool.overlay)().map(drop).unwrap_err().kind(), ErrorKind::Storage);
+}
+
+#[test]
+fn interactive_transactions_have_overlays_where_nobody_else_writes() {
+    for (sharing, has_overlays) in [(Sharing::Exclusive, true), (Sharing::Shared, false)] {
+        let (_directory, path) = place();
+        let options = options().sharing(sharing);
+        let database = open(&options, &path, Duration::ZERO).unwrap();
+        write(&database, "CREATE TABLE t(v)");
+        for _ in 0..2 {
+            assert_eq!((database.pool.overlay)().unwrap().is_some(), has_overlays);
+        }
+        assert_eq!(database.is_exclusive, has_overlays);
+        drop((database.pool.reader)().unwrap());
+    }
+}
+
+#[test]
+fn a_file_that_sqlite_keeps_open_stays_registered() {
+    let (_directory, path) = place();
+    let Opened { files, mut readers, .. } = opened(&path);
+    std::mem::forget(readers.pop());
+    drop(readers);
+    for error in [files.close().unwrap_err(), refusal(&options(), &path)] {
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("a closure left a statement"), "{error}");
+    }
+}
