@@ -25,7 +25,9 @@ pub(in crate::transaction) fn failed() -> Step {
     step(Action::Change, Nature::Harmless)
 }
 
-fn of(steps: &[fn() -> Step]) -> Steps {
+type Make = fn() -> Step;
+
+fn of(steps: &[Make]) -> Steps {
     let mut all = Steps::default();
     steps.iter().for_each(|step| all.push(step()));
     all
@@ -45,7 +47,7 @@ fn explained() -> Step {
 
 #[test]
 fn steps_are_of_one_kind_until_one_of_another_comes() {
-    let cases: [(&[fn() -> Step], Shape); 10] = [
+    let cases: [(&[Make], Shape); 10] = [
         (&[], Shape::Empty),
         (&[query, query], Shape::Queries),
         (&[change, change], Shape::Changes),
@@ -76,14 +78,14 @@ fn a_change_that_depends_on_others_makes_no_step_independent_again() {
 #[test]
 fn only_queries_at_the_beginning_can_be_left_out() {
     assert!(of(&[query, change, query]).have_leading_reads());
-    for steps in [&[change, query] as &[fn() -> Step], &[failed, query], &[explained, query], &[]] {
+    for steps in [&[change, query] as &[Make], &[failed, query], &[explained, query], &[]] {
         assert!(!of(steps).have_leading_reads());
     }
 }
 
 #[test]
 fn whatever_may_have_changed_something_counts() {
-    for steps in [&[query, change] as &[fn() -> Step], &[returning, query], &[savepoint]] {
+    for steps in [&[query, change] as &[Make], &[returning, query], &[savepoint]] {
         assert!(of(steps).may_have_changed());
     }
     assert!(!of(&[query, failed, explained]).may_have_changed());
