@@ -9,12 +9,12 @@ check:
 	@./scripts/setup test
 	$(XTASK) check
 
-# Whether it works here: formatting, tidy checks, all tests, models of threads.
+# Whether it works here: formatting, tidy checks, all tests.
 test:
 	@./scripts/setup test
 	$(XTASK) test
 
-# What CI runs: `make test`, and then, whatever that found, lints, documentation, versions of
+# What CI runs: `make test`, and then, whatever that found, lints, documentation, models, versions of
 # rusqlite, our scripts beside plain SQLite, torture, fuzzing.
 gate:
 	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested

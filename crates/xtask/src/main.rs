@@ -33,8 +33,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   check                          fmt, tidy, clippy, unit tests: what `make check` runs
-  test                           fmt, tidy, tests, models: what `make test` runs
-  gate                           clippy, docs, rusqlite range, conform, torture, fuzz: what
+  test                           fmt, tidy, tests: what `make test` runs
+  gate                           clippy, docs, models, rusqlite range, conform, torture, fuzz: what
                                  `make gate`, and so CI, runs behind the tests
   trust                          the torture at the amounts of a release, then `planted` (most
                                  of a day): what `make trust` runs
