@@ -137,7 +137,8 @@ impl ReadThreads {
         let lost: Vec<_> =
             workers.all.iter().map(|(worker, _)| worker).filter(is_new).cloned().collect();
         for worker in lost {
-            let replaced = workers.all.len() - self.count;
+            // At a close, some of the others have ended by now.
+            let replaced = workers.all.len().saturating_sub(self.count);
             // Without a thread to spare it stays as it is, and is looked at again.
             if replaced >= REPLACED * self.count || self.start_one(&mut workers).is_err() {
                 return;
@@ -207,10 +208,35 @@ mod tests {
     }
 
     fn threads(patience: Duration) -> Arc<ReadThreads> {
-        let threads =
-            Arc::new(ReadThreads::new(Work::Reads, 1, 8, patience, Arc::<SystemClock>::default()));
+        some(1, patience)
+    }
+
+    fn some(count: usize, patience: Duration) -> Arc<ReadThreads> {
+        let clock = Arc::<SystemClock>::default();
+        let threads = Arc::new(ReadThreads::new(Work::Reads, count, 8, patience, clock));
         threads.start().unwrap();
         threads
+    }
+
+    #[test]
+    fn what_is_late_at_a_close_is_no_defect() {
+        let threads = some(3, Duration::from_secs(60));
+        let (lets_go, may_go) = mpsc::channel::<()>();
+        let task = move || {
+            let _ = may_go.recv();
+        };
+        let task = Task(task, Stopwatch::start(), mpsc::channel().0);
+        assert!(threads.queue.enter(Box::new(task)).is_ok());
+        while !threads.queue.is_empty() {
+            thread::yield_now();
+        }
+        threads.close();
+        while threads.workers().all.iter().filter(|(_, it)| it.is_finished()).count() < 2 {
+            thread::yield_now();
+        }
+        threads.replace_lost(Duration::MAX);
+        drop(lets_go);
+        assert!(threads.join());
     }
 
     #[test]

@@ -575,7 +575,7 @@ impl Open {
         };
         let ended = Error::new(ErrorKind::Invalid, "it was committed or rolled back before");
         let left = match state.finish(&ended) {
-            Place::Exclusive(turn) => return self.commit_exclusively(&turn),
+            Place::Exclusive(turn) => return commit_exclusively(&turn),
             Place::Pool(left) => left,
             Place::Writer | Place::Over(_) => Left::Gone(None),
         };
@@ -619,20 +619,6 @@ impl Open {
         Write::past(caller)
     }
 
-    fn commit_exclusively(&self, turn: &ExclusiveTurn) -> Write<Committed> {
-        let result = turn.commit();
-        self.end_exclusive_thread();
-        result.unwrap_or_else(|| {
-            answered(Err(Error::aborted("the transaction was committed before")))
-        })
-    }
-
-    fn end_exclusive_thread(&self) {
-        if let Some(thread) = &self.exclusive {
-            thread.end();
-        }
-    }
-
     /// Ends the snapshot, and tells which pages were read if that spares the writer reading them.
     fn read_set(&self, steps: &Steps, left: Left) -> Option<ReadSet> {
         let is_useful = steps.have_leading_reads() && steps.may_have_changed();
@@ -667,7 +653,6 @@ impl Open {
         self.abandon();
         let Some(mut state) = self.slot().state.take() else { return };
         self.end(&mut state, &Error::new(ErrorKind::Invalid, "it was rolled back before"));
-        self.end_exclusive_thread();
         state.steps = Steps::default();
         let mut slot = self.slot();
         slot.state = Some(state);
@@ -720,6 +705,11 @@ impl Drop for Open {
     }
 }
 
+fn commit_exclusively(turn: &ExclusiveTurn) -> Write<Committed> {
+    turn.commit()
+        .unwrap_or_else(|| answered(Err(Error::aborted("the transaction was committed before"))))
+}
+
 /// Keeps apart what the leading reads have read when a step of another kind follows.
 fn end_leading_reads(steps: &Steps, connection: &PooledConnection) {
     if steps.shape() == Shape::Queries {
@@ -734,7 +724,10 @@ fn rolled_back_in_closure() -> Error {
 }
 
 fn abandoned() -> Error {
-    Error::aborted("a statement was dropped before it was done, so what it did is not known")
+    Error::aborted(
+        "a statement was dropped before it was done, so what it did is not known, or the \
+         transaction was rolled back while one was under way or its handle is still there",
+    )
 }
 
 /// A conflict with nobody.

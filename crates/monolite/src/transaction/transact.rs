@@ -46,6 +46,15 @@ enum Next<T, E> {
     AfterRest(Duration),
 }
 
+/// An attempt that is over when this is dropped, whoever still has its transaction.
+struct Ended(Arc<Open>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.roll_back();
+    }
+}
+
 impl Attempts<'_> {
     fn is_last(&self) -> bool {
         self.number > self.engine.limits.transaction_attempts
@@ -75,9 +84,6 @@ impl Attempts<'_> {
         if result.is_err() && conflicted && !self.is_last() {
             return Next::AfterRest(rest(self.number));
         }
-        if result.is_err() {
-            open.roll_back();
-        }
         Next::Finished(result)
     }
 }
@@ -91,8 +97,9 @@ where
 {
     let mut attempts = Attempts { engine, number: 0 };
     loop {
-        let open = attempts.begin().await?;
-        let transaction = Transaction::managed(Arc::clone(&open), attempts.number);
+        let attempt = Ended(attempts.begin().await?);
+        let open = &attempt.0;
+        let transaction = Transaction::managed(Arc::clone(open), attempts.number);
         let result = {
             let mut running = pin!({
                 let _inside = attempts.enter();
@@ -111,11 +118,11 @@ where
             }),
             failed => failed,
         };
-        match attempts.judge(&open, result) {
+        match attempts.judge(open, result) {
             Next::Finished(result) => return result,
             Next::AfterRest(time) => {
                 engine.recorder.transaction_retries.add(1);
-                drop(open);
+                drop(attempt);
                 Delay::new(time).await;
             }
         }
@@ -130,8 +137,9 @@ where
 {
     let mut attempts = Attempts { engine, number: 0 };
     loop {
-        let open = block_on(attempts.begin())?;
-        let transaction = Transaction::managed(Arc::clone(&open), attempts.number);
+        let attempt = Ended(block_on(attempts.begin())?);
+        let open = &attempt.0;
+        let transaction = Transaction::managed(Arc::clone(open), attempts.number);
         let result = {
             let _inside = attempts.enter();
             body(&transaction)
@@ -143,11 +151,11 @@ where
             }),
             failed => failed,
         };
-        match attempts.judge(&open, result) {
+        match attempts.judge(open, result) {
             Next::Finished(result) => return result,
             Next::AfterRest(time) => {
                 engine.recorder.transaction_retries.add(1);
-                drop(open);
+                drop(attempt);
                 clock::rest(time);
             }
         }

@@ -59,16 +59,11 @@ impl TurnThread {
     pub(crate) fn queue(&self) -> &JobQueue {
         &self.0
     }
-
-    /// Refuses what comes from now on, and lets the thread end.
-    pub(crate) fn end(&self) {
-        drop(self.0.close());
-    }
 }
 
 impl Drop for TurnThread {
     fn drop(&mut self) {
-        self.end();
+        drop(self.0.close());
     }
 }
 

@@ -246,10 +246,14 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "`EXPLAIN` shows the program of the statement",
         monolite: "shows the same program, with the numbers that the connection at hand has given \
                    to its copy of the schema. In an interactive transaction neither is compared \
-                   at commit: its plan may have been that of a moment before",
+                   at commit: its plan may have been that of a moment before. Behind a change of \
+                   the statistics in the same transaction (`ANALYZE`, `DELETE FROM \
+                   sqlite_stat1`, `ALTER TABLE … RENAME`), statements are planned as by a \
+                   connection that has read the statistics and the schema anew; SQLite's own \
+                   goes on with what it had in memory",
         why: "the program names the connection's own state, and neither says anything about the \
               data",
-        instead: "`EXPLAIN QUERY PLAN`, whose answer is the same",
+        instead: "`EXPLAIN QUERY PLAN`; but for such a transaction, its answer is the same",
         paths: Paths::All,
         sign: Sign::Answers(is_program),
     },

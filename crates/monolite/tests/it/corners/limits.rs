@@ -576,6 +576,64 @@ fn a_write_inside_of_the_last_attempt_of_a_transaction_is_told_so() {
 }
 
 #[test]
+fn a_handle_that_is_kept_beyond_its_transact_is_over() {
+    for conflicts in [false, true] {
+        let (_directory, _, db) = database(Options::new().transaction_attempts(1));
+        let kept = Mutex::new(None);
+        let done = block_on(db.transact(|tx| {
+            let (kept, db) = (&kept, &db);
+            async move {
+                tx.query_row("SELECT v FROM a", (), number).await?;
+                if conflicts {
+                    // Refused in the last attempt.
+                    let _ = db.write(|tx| tx.execute(ADD, ())).await;
+                }
+                tx.execute("UPDATE a SET v = v + 100", ()).await?;
+                *kept.lock().unwrap() = Some(tx);
+                Ok::<_, Error>(())
+            }
+        }));
+        done.unwrap();
+        assert_eq!(db.stats().transactions_exclusive, u64::from(conflicts));
+        let tx = kept.lock().unwrap().take().unwrap();
+        let awaited = block_on(tx.execute(ADD, ())).unwrap_err();
+        let waited = tx.execute(ADD, ()).wait().unwrap_err();
+        for told in [awaited, waited] {
+            assert_eq!(told.kind(), ErrorKind::Aborted, "{told}");
+            assert!(told.to_string().contains("the transaction is over"), "{told}");
+        }
+        assert_eq!(read(&db, "SELECT v FROM a"), 110 + i64::from(conflicts));
+    }
+}
+
+#[test]
+fn a_transact_whose_future_is_dropped_leaves_nothing_behind() {
+    let (_directory, _, db) = database(Options::new());
+    let kept = Mutex::new(None);
+    {
+        let mut running = std::pin::pin!(db.transact(|tx| {
+            let kept = &kept;
+            async move {
+                tx.execute("UPDATE a SET v = v + 100", ()).wait()?;
+                *kept.lock().unwrap() = Some(tx);
+                std::future::pending::<Result<(), Error>>().await
+            }
+        }));
+        block_on(async {
+            std::future::poll_fn(|context| {
+                let _ = running.as_mut().poll(context);
+                std::task::Poll::Ready(())
+            })
+            .await;
+        });
+    }
+    let tx = kept.lock().unwrap().take().unwrap();
+    let told = tx.query_row("SELECT v FROM a", (), number).wait().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Aborted, "{told}");
+    assert_eq!(read(&db, "SELECT v FROM a"), 10);
+}
+
+#[test]
 fn a_turn_that_ran_out_is_counted() {
     let options = limited().transaction_attempts(1).exclusive_time_limit(LIMIT / 4);
     let (_directory, _, db) = database(options);
