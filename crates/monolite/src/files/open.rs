@@ -435,17 +435,15 @@ impl Opener {
 
     fn name(&self, error: Error) -> Error {
         let path = self.path.display();
-        if let Some(obstacle) = obstacle(&self.path) {
-            return error.context(format!("{path} cannot be opened: {obstacle}"));
-        }
+        let odd = oddity(&self.path);
         if error.extended_code() == Some(ffi::SQLITE_READONLY) {
             let message = format!(
                 "{path} cannot be opened: a file beside it must be readable and writable and is \
-                 not: {path}-wal or {path}-shm (see their owner, permissions and attributes)"
+                 not: {path}-wal or {path}-shm (see their owner, permissions and attributes){odd}"
             );
             return Error::new(ErrorKind::Storage, message);
         }
-        error.context(format!("{path} cannot be opened"))
+        error.context(format!("{path} cannot be opened{odd}"))
     }
 
     fn held(&self, hold: Option<&Hold>, error: &Error) -> Error {
@@ -496,7 +494,7 @@ fn check_access(path: &Path) -> Result<()> {
         if let Err(error @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) =
             accessat(CWD, place, wanted, AtFlags::EACCESS)
         {
-            let odd = obstacle(path).map_or_else(String::new, |obstacle| format!(" ({obstacle})"));
+            let odd = oddity(path);
             let message = format!(
                 "{} cannot be opened: {} must be readable and writable{why}: {error}{odd}",
                 path.display(),
@@ -508,9 +506,10 @@ fn check_access(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is odd about the files of the database at `path`, of which SQLite's errors say nothing.
-fn obstacle(path: &Path) -> Option<String> {
-    ["", "-wal", "-shm"].into_iter().find_map(|ending| {
+/// What is odd about the files of the database at `path`, of which SQLite's errors say nothing, to
+/// be added to one; nothing where they are in order.
+fn oddity(path: &Path) -> String {
+    let odd = ["", "-wal", "-shm"].into_iter().find_map(|ending| {
         let file = with_ending(path, ending);
         let name = file.display();
         // Its own name is canonical.
@@ -531,7 +530,8 @@ fn obstacle(path: &Path) -> Option<String> {
             return None;
         };
         Some(format!("{name} is {word}; make it writable with chattr -{letter}"))
-    })
+    });
+    odd.map_or_else(String::new, |odd| format!(" ({odd})"))
 }
 
 fn no_checksums(path: &Path) -> Error {
