@@ -650,8 +650,8 @@ fn a_turn_that_ran_out_is_counted() {
 
 #[test]
 fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
-    // Long enough for one that does nothing to be done on a busy machine, and an eighth of it, after
-    // which lost threads are looked for, for all that hang to be in the queue.
+    // Long enough for one that does nothing to be done on a busy machine, and an eighth of it,
+    // after which lost threads are looked for, for all that hang to be in the queue.
     let limit = Duration::from_secs(5);
     let (_directory, _, db) = database(Options::new().readers(2).read_time_limit(limit));
     let hanging: Vec<_> = (0..24)
