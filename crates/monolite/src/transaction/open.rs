@@ -650,8 +650,12 @@ impl Open {
     /// Ends the transaction without a trace. When a statement of it is still under way on another
     /// thread, its end does that.
     pub(crate) fn roll_back(&self) {
-        self.abandon();
-        let Some(mut state) = self.slot().state.take() else { return };
+        let mut slot = self.slot();
+        let Some(mut state) = slot.state.take() else {
+            self.abandon();
+            return;
+        };
+        drop(slot);
         self.end(&mut state, &Error::new(ErrorKind::Invalid, "it was rolled back before"));
         state.steps = Steps::default();
         let mut slot = self.slot();
@@ -724,10 +728,7 @@ fn rolled_back_in_closure() -> Error {
 }
 
 fn abandoned() -> Error {
-    Error::aborted(
-        "a statement was dropped before it was done, so what it did is not known, or the \
-         transaction was rolled back while one was under way or its handle is still there",
-    )
+    Error::aborted("a statement was dropped before it was done, so what it did is not known")
 }
 
 /// A conflict with nobody.
