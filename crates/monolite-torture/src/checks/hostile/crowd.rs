@@ -6,7 +6,7 @@
 //! Beside it a neighbour writes one row. Time counts without what the machine took of it
 //! ([`machine`](super::machine)); what is late by that is an escape at once. So is a neighbour that
 //! is refused, unless the writer was held up for as long as the engine says it waits before it
-//! refuses ([`PATIENCE`]). Every now and then a key is asked for that was stored, and one that was
+//! refuses ([`patience`]). Every now and then a key is asked for that was stored, and one that was
 //! not.
 
 use std::path::Path;
@@ -19,7 +19,7 @@ use monolite::{Database, Error, ErrorKind, Options, Tx, Untrusted};
 use monolite_testkit::child::{say, variable};
 
 use super::grammar::{self, TABLES, WIDE};
-use super::machine::{Route, Start};
+use super::machine::{Route, Start, patience};
 use super::victim::{CASES, DIRECTORY, peak_kib, reset_peak};
 use crate::checks::differential::Statements;
 
@@ -45,10 +45,6 @@ const GROWTH_OF_TWO_KIB: u64 = GROWTH_KIB + (MEMORY >> 10);
 
 /// Cases after which the keys are looked at, and the database is a new one.
 const ROUND: usize = 25;
-
-/// How long a closure may hold the writer before the engine refuses who waits for it: the limit and
-/// 250 ms (`watchdog`).
-const PATIENCE: Duration = LIMIT.saturating_add(Duration::from_millis(250));
 
 /// What was seen of a case.
 #[derive(Default)]
@@ -179,7 +175,7 @@ impl Seen {
     fn judged(self, slack: Duration) -> Vec<String> {
         let most = LIMIT * 2 + slack;
         let mut wrong = self.wrong;
-        let may_refuse = self.on_the_clock > PATIENCE;
+        let may_refuse = self.on_the_clock > patience(LIMIT);
         if let Some((kind, error)) = self.failed
             && !(may_refuse && kind == ErrorKind::Overloaded)
         {

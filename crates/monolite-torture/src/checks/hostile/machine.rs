@@ -10,6 +10,8 @@
 //!    itself waited for a core.
 //!
 //! Where the system does not tell, nothing is taken off.
+//!
+//! The engine itself looks at the clock alone: [`patience`] says from when on it refuses.
 
 use std::fs::{read_dir, read_to_string};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +48,12 @@ fn watch(nanos: &AtomicU64, is_stopped: &AtomicBool) {
             nanos.fetch_add(u64::try_from(late.as_nanos()).unwrap_or(0), Ordering::Relaxed);
         }
     }
+}
+
+/// How long a closure may hold the writer, by the clock, before the engine refuses who waits for it:
+/// its limit and 250 ms (`watchdog`).
+pub(super) const fn patience(limit: Duration) -> Duration {
+    limit.saturating_add(Duration::from_millis(250))
 }
 
 /// Which threads the work goes through.
