@@ -2,7 +2,8 @@
 //!
 //! # Algorithm
 //! 1. Copy what Git tracks to `target/planted`, replace the text of one safety rule by a broken one
-//!    and build the command as a user would.
+//!    and build the command, optimised. What has not changed since the bug before is neither
+//!    copied nor compiled again.
 //! 2. Run `monolite torture` with its default settings until a check says that something broke, and
 //!    ask it to stop.
 //! 3. Print which check said so and after how long. A bug that was not found within
@@ -248,6 +249,11 @@ pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
     let chosen: Vec<&Bug> = BUGS.iter().filter(|bug| bug.name.contains(filter)).collect();
     ensure!(!chosen.is_empty(), "no planted bug has {filter:?} in its name");
     let scratch = root.join("target/planted");
+    // Files that are gone since the last time would be built, too.
+    let copy = scratch.join("copy");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).context("cannot clear the scratch copy")?;
+    }
     let mut missed = Vec::new();
     for bug in chosen {
         println!("\n==> {}", bug.name);
@@ -266,24 +272,31 @@ pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
 /// Builds the command with `bug` in it.
 fn build(root: &Path, scratch: &Path, bug: &Bug) -> anyhow::Result<PathBuf> {
     let copy = scratch.join("copy");
-    if copy.exists() {
-        fs::remove_dir_all(&copy).context("cannot clear the scratch copy")?;
-    }
     let listed = Command::new("git").current_dir(root).args(["ls-files", "-z"]).output()?;
     ensure!(listed.status.success(), "git ls-files ended with {}", listed.status);
     let listed = String::from_utf8(listed.stdout).context("a file name is not UTF-8")?;
     for name in listed.split_terminator('\0') {
-        let target = copy.join(name);
-        fs::create_dir_all(target.parent().context("a file lies in a folder")?)?;
-        fs::copy(root.join(name), &target).with_context(|| name.to_owned())?;
+        let mut bytes = fs::read(root.join(name)).with_context(|| name.to_owned())?;
+        if name == bug.file {
+            bytes = planted(&String::from_utf8(bytes)?, bug)?.into_bytes();
+        }
+        write_if_other(&copy.join(name), &bytes).with_context(|| name.to_owned())?;
     }
-    let file = copy.join(bug.file);
-    fs::write(&file, planted(&fs::read_to_string(&file)?, bug)?)?;
     let target = scratch.join("target");
     let words = ["build", "--release", "--locked", "--quiet", "--package", "monolite-cli"];
     let mut command = Command::new(cargo_path());
-    succeed(command.current_dir(&copy).args(words).env("CARGO_TARGET_DIR", &target))?;
+    command.env("CARGO_TARGET_DIR", &target).env("CARGO_INCREMENTAL", "1");
+    succeed(command.current_dir(&copy).args(words))?;
     Ok(target.join("release/monolite"))
+}
+
+/// Leaves a file as old as it is when it has these bytes already.
+fn write_if_other(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if fs::read(file).is_ok_and(|found| found == bytes) {
+        return Ok(());
+    }
+    fs::create_dir_all(file.parent().context("a file lies in a folder")?)?;
+    Ok(fs::write(file, bytes)?)
 }
 
 /// The text of a source file with `bug` in it.
