@@ -46,6 +46,7 @@ pub use overlay::{Unfit, test_overlay};
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
+use schema::SchemaFacts;
 
 use crate::counts::Counts;
 use crate::like;
@@ -178,10 +179,10 @@ pub struct Connection {
     pub(crate) overlay: Option<OverlayState>,
     /// Whether its file's pages are all read through the page cache, once that was asked.
     pub(crate) is_trackable: Cell<Option<bool>>,
-    /// A schema cookie, and whether that schema has virtual tables.
-    pub(crate) virtual_tables: Cell<Option<(u32, bool)>>,
-    /// Whether there may be virtual tables, see `schema`.
-    may_have_virtual_tables: Cell<Option<bool>>,
+    /// A schema cookie, and what is known of that schema.
+    schema_facts: Cell<Option<(u32, SchemaFacts)>>,
+    /// What is known of the schema of the open transaction, see `schema`.
+    open_facts: Cell<Option<SchemaFacts>>,
     /// Whether a transaction was begun and neither committed nor rolled back here.
     has_begun: Cell<bool>,
     has_marked_functions: Cell<bool>,
@@ -269,8 +270,8 @@ impl Connection {
             busy_timeout: settings.busy_timeout,
             overlay,
             is_trackable: Cell::new(None),
-            virtual_tables: Cell::new(None),
-            may_have_virtual_tables: Cell::new(None),
+            schema_facts: Cell::new(None),
+            open_facts: Cell::new(None),
             is_wal_new: false,
             has_changed_schema: Cell::new(false),
             has_begun: Cell::new(false),
@@ -394,7 +395,7 @@ impl Connection {
         self.engine(own)?;
         self.has_begun.set(true);
         self.has_changed_schema.set(false);
-        self.may_have_virtual_tables.set(None);
+        self.open_facts.set(None);
         self.counts.start(self.raw());
         self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
             // Its failure leaves the transaction open, and the next BEGIN reports it.

@@ -34,7 +34,7 @@ impl Traits {
     /// It is `CREATE`, `DROP`, `ALTER`, `ANALYZE` or `REINDEX`.
     pub(crate) const DEFINES: Traits = Traits(32);
     /// It calls `changes()`, or a trigger that it fires does.
-    const ASKS_CHANGES: Traits = Traits(64);
+    pub(crate) const ASKS_CHANGES: Traits = Traits(64);
     /// It makes the schema larger.
     pub(crate) const ADDS_TO_SCHEMA: Traits = Traits(128);
     /// What has to be made good before the next statement is prepared.
@@ -75,7 +75,7 @@ impl Traits {
     }
 
     /// Whether the statement, or a trigger that it fires, calls `changes()`.
-    pub fn asks_changes(self) -> bool {
+    pub(crate) fn asks_changes(self) -> bool {
         self.has(Traits::ASKS_CHANGES)
     }
 

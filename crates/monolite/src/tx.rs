@@ -258,8 +258,8 @@ impl<'c> Tx<'c> {
         self.enter(sql)?;
         let noted = |statement: &mut Statement<'_>, traits: Traits| {
             self.note_writes(statement);
-            if traits.asks_changes() && !statement.readonly() {
-                self.connection.clear_changes().map_err(Error::from)?;
+            if !statement.readonly() {
+                self.connection.clear_changes(traits).map_err(Error::from)?;
             }
             run(statement, traits)
         };

@@ -3,18 +3,40 @@
 use rusqlite::Result;
 
 use super::Connection;
+use crate::signals::Traits;
 
 impl Connection {
     /// Has `changes()` be 0 for triggers, too, if the transaction has changed nothing yet; to be
-    /// called before a statement that writes and may ask for it.
+    /// called before a statement with `traits` that writes, if it may ask for it.
+    ///
+    /// How it was prepared does not tell: SQLite prepares it again when it runs, if the schema has
+    /// changed meanwhile, and then a trigger may ask. So it may ask if anything in the schema does.
+    /// It comes before each statement that changes the schema, too: one that is handed out already
+    /// may run behind that without the engine.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn clear_changes(&self) -> Result<()> {
+    #[inline]
+    pub fn clear_changes(&self, traits: Traits) -> Result<()> {
         if !self.counts.has_foreign_changes(self.raw()) {
             return Ok(());
         }
-        // SQLite sets its figure with each statement that changes rows, even if there are none.
+        let may_ask = traits.asks_changes() || traits.has(Traits::SCHEMA);
+        if may_ask || self.may_ask_changes() { self.run_one_without_rows() } else { Ok(()) }
+    }
+
+    /// As [`Connection::clear_changes`], for statements of `sql` that are not prepared yet, or were
+    /// prepared without the engine.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn clear_changes_for(&self, sql: &str) -> Result<()> {
+        let asks = if has_word(sql, "changes") { Traits::ASKS_CHANGES } else { Traits::default() };
+        self.clear_changes(asks | self.unsettled())
+    }
+
+    /// SQLite sets its figure with each statement that changes rows, even if there are none.
+    fn run_one_without_rows(&self) -> Result<()> {
         let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage > 0";
         self.signals.as_engine(|| {
             let mut tables = self.raw().prepare(sql)?;
@@ -30,18 +52,9 @@ impl Connection {
             Ok(())
         })
     }
+}
 
-    /// As [`Connection::clear_changes`], where it is not known whether a statement of `sql` asks.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn clear_changes_for(&self, sql: &str) -> Result<()> {
-        if !self.counts.has_foreign_changes(self.raw()) {
-            return Ok(());
-        }
-        let asks = "SELECT ?1 LIKE '%changes%' OR EXISTS(SELECT 1 FROM main.sqlite_schema \
-                    WHERE type = 'trigger' AND sql LIKE '%changes%')";
-        let ask = || self.raw().query_row(asks, [sql], |row| row.get(0));
-        if self.signals.as_engine(ask)? { self.clear_changes() } else { Ok(()) }
-    }
+/// Whether `word`, which is ASCII, is somewhere in `text`, in whatever case.
+fn has_word(text: &str, word: &str) -> bool {
+    text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }

@@ -4,7 +4,9 @@
 use std::ffi::CStr;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{ErrorCode, MAIN_DB, OptionalExtension as _, Result, Statement, TransactionState};
+use rusqlite::{
+    ErrorCode, MAIN_DB, OptionalExtension as _, Result, Row, Statement, TransactionState,
+};
 
 use super::Connection;
 use crate::names;
@@ -13,6 +15,23 @@ use crate::statements::Own;
 
 /// The tables by which SQLite plans.
 const STATISTICS: [&CStr; 2] = [c"sqlite_stat1", c"sqlite_stat4"];
+
+/// What the engine must know of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SchemaFacts {
+    pub(super) has_virtual_tables: bool,
+    /// Whether a definition has the name of `changes()` in its text.
+    pub(super) names_changes: bool,
+}
+
+impl SchemaFacts {
+    const ALL: SchemaFacts = SchemaFacts { has_virtual_tables: true, names_changes: true };
+}
+
+/// A virtual table has no root page, and neither has a view.
+const SCHEMA_FACTS: &str = "SELECT \
+    EXISTS(SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0), \
+    EXISTS(SELECT 1 FROM main.sqlite_schema WHERE sql LIKE '%changes%')";
 
 impl Connection {
     /// Has SQLite compare the schema in its memory with that of the open transaction, and read it
@@ -65,7 +84,7 @@ impl Connection {
         let traits = self.signals.take(Traits::UNSETTLED);
         if !traits.is_empty() {
             self.has_changed_schema.set(true);
-            self.may_have_virtual_tables.set(None);
+            self.open_facts.set(None);
         }
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
@@ -177,14 +196,14 @@ impl Connection {
     /// would be lost.
     pub(super) fn forget_schema(&self) -> Result<()> {
         // Its cookie may come again with another schema.
-        self.virtual_tables.set(None);
-        self.may_have_virtual_tables.set(None);
+        self.schema_facts.set(None);
+        self.open_facts.set(None);
         // Done when it is prepared, so a kept statement would do it once.
         let forget = || self.raw().execute_batch("PRAGMA writable_schema = RESET");
         self.signals.as_engine(forget)
     }
 
-    /// Whether there may be a virtual table in the schema of the open transaction.
+    /// What is known of the schema of the open transaction. When it cannot be asked, all may be.
     ///
     /// It is looked for once in a transaction, and again:
     /// - behind each statement that may have changed the schema: such a one is known by its traits,
@@ -195,19 +214,49 @@ impl Connection {
     /// cookie before. What is asked for is what SQLite has in memory, and that is the schema of the
     /// cookie that it has read last: it compares nothing else.
     #[inline]
-    pub(super) fn may_have_virtual_tables(&self) -> bool {
-        let look = || self.look_for_virtual_tables().unwrap_or(true);
-        let may = self.may_have_virtual_tables.get().unwrap_or_else(look);
-        self.may_have_virtual_tables.set(Some(may));
-        may
+    fn facts(&self) -> SchemaFacts {
+        let look = || self.look_for_facts().unwrap_or(SchemaFacts::ALL);
+        let facts = self.open_facts.get().unwrap_or_else(look);
+        self.open_facts.set(Some(facts));
+        facts
     }
 
-    fn look_for_virtual_tables(&self) -> Result<bool> {
+    /// Whether there may be a virtual table in the schema of the open transaction.
+    #[inline]
+    pub(super) fn may_have_virtual_tables(&self) -> bool {
+        self.facts().has_virtual_tables
+    }
+
+    /// Whether something in the schema of the open transaction may call `changes()`: a trigger, or
+    /// a view or default that a trigger uses.
+    pub(super) fn may_ask_changes(&self) -> bool {
+        self.facts().names_changes
+    }
+
+    fn look_for_facts(&self) -> Result<SchemaFacts> {
         let cookie = (!self.may_have_changed_schema()).then(|| self.open_cookie()).flatten();
         match cookie {
-            Some(cookie) => self.has_virtual_table(cookie),
-            None => self.ask_for_virtual_tables(),
+            Some(cookie) => self.facts_of_schema(cookie),
+            None => self.ask_for_facts(),
         }
+    }
+
+    fn ask_for_facts(&self) -> Result<SchemaFacts> {
+        let facts = |row: &Row<'_>| {
+            Ok(SchemaFacts { has_virtual_tables: row.get(0)?, names_changes: row.get(1)? })
+        };
+        self.signals.as_engine(|| self.raw().query_row(SCHEMA_FACTS, [], facts))
+    }
+
+    /// What is known of the schema with this cookie, which is that of the open transaction.
+    pub(super) fn facts_of_schema(&self, cookie: u32) -> Result<SchemaFacts> {
+        let known = self.schema_facts.get().filter(|(of, _)| *of == cookie);
+        if let Some((_, facts)) = known {
+            return Ok(facts);
+        }
+        let facts = self.ask_for_facts()?;
+        self.schema_facts.set(Some((cookie, facts)));
+        Ok(facts)
     }
 
     fn may_have_changed_schema(&self) -> bool {

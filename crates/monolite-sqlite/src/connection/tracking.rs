@@ -25,7 +25,7 @@
 //! Values of functions (`random()`, the clock, functions of the application): their caller has to
 //! see to them. Changes by other transactions: [`crate::vfs::Changes`].
 
-use rusqlite::{MAIN_DB, Result, TransactionState, ffi};
+use rusqlite::{MAIN_DB, TransactionState, ffi};
 
 use super::Connection;
 use crate::pages::PageSet;
@@ -37,10 +37,6 @@ mod tests;
 
 /// Where the schema cookie is on page 1.
 const COOKIE_AT: usize = 40;
-
-/// Whether there is a virtual table: it has no root page, and neither has a view.
-const HAS_VIRTUAL_TABLE: &str =
-    "SELECT EXISTS(SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0)";
 
 impl Connection {
     /// Notes from now on which pages of the main database are fetched, up to `limit` of them; to be
@@ -72,7 +68,7 @@ impl Connection {
             (pages?, self.cookie(&mut cache)?)
         };
         let is_beyond = !self.signals().take(Traits::BEYOND_PAGES).is_empty();
-        if is_beyond || self.has_virtual_table(cookie).ok()? {
+        if is_beyond || self.facts_of_schema(cookie).ok()?.has_virtual_tables {
             return None;
         }
         Some(PageSet::new(pages, cookie))
@@ -113,22 +109,6 @@ impl Connection {
     /// The schema cookie as the open transaction sees it, when that is known.
     pub(crate) fn open_cookie(&self) -> Option<u32> {
         self.cookie(&mut MainCache::of(self.raw())?)
-    }
-
-    pub(crate) fn ask_for_virtual_tables(&self) -> Result<bool> {
-        self.signals().as_engine(|| self.raw().query_row(HAS_VIRTUAL_TABLE, [], |row| row.get(0)))
-    }
-
-    /// Whether the schema with this cookie, which is that of the open transaction, has a virtual
-    /// table.
-    pub(crate) fn has_virtual_table(&self, cookie: u32) -> Result<bool> {
-        let known = self.virtual_tables.get().filter(|(of, _)| *of == cookie);
-        if let Some((_, has)) = known {
-            return Ok(has);
-        }
-        let has = self.ask_for_virtual_tables()?;
-        self.virtual_tables.set(Some((cookie, has)));
-        Ok(has)
     }
 
     /// Whether every page that is read passes through the page cache.

@@ -229,6 +229,54 @@ fn a_trigger_is_told_nothing_of_the_changes_of_others() {
 }
 
 #[test]
+fn a_trigger_that_came_behind_a_statement_is_told_nothing_of_the_changes_of_others() {
+    const DELETE: &str = "DELETE FROM nr";
+    const TRIGGERS: [&str; 3] = [
+        "CREATE TRIGGER t BEFORE DELETE ON nr BEGIN INSERT INTO told VALUES (changes()); END",
+        "CREATE VIEW figure AS SELECT changes() AS n;
+         CREATE TRIGGER t BEFORE DELETE ON nr BEGIN INSERT INTO told SELECT n FROM figure; END",
+        "DROP TABLE told; CREATE TABLE told(n DEFAULT (changes()), x);
+         CREATE TRIGGER t BEFORE DELETE ON nr BEGIN INSERT INTO told(x) VALUES (1); END",
+    ];
+    const TOLD: &str = "SELECT count(*) * 100 + sum(n) FROM told";
+    for trigger in TRIGGERS {
+        each_sharing(|db| {
+            write(db, "CREATE TABLE nr(v); CREATE TABLE told(n); CREATE TABLE many(v)");
+            db.write(|tx| tx.execute(DELETE, ())).wait().unwrap();
+            let tx = db.transaction().unwrap();
+            tx.execute(DELETE, ()).wait().unwrap();
+            tx.commit().wait().unwrap();
+            write(db, trigger);
+            let others = || {
+                write(db, "INSERT INTO nr VALUES (1), (2), (3)");
+                write(db, "INSERT INTO many VALUES (1), (2), (3), (4), (5)");
+                let tx = db.transaction().unwrap();
+                tx.execute("UPDATE many SET v = 0", ()).wait().unwrap();
+            };
+            others();
+            db.write(|tx| tx.execute(DELETE, ())).wait().unwrap();
+            assert_eq!(db.read(|tx| tx.query_row(TOLD, (), number)).wait().unwrap(), 300);
+            others();
+            let tx = db.transaction().unwrap();
+            tx.execute(DELETE, ()).wait().unwrap();
+            assert_eq!(ask(&tx, TOLD), 600);
+            tx.commit().wait().unwrap();
+            // One that was handed out before the trigger came.
+            write(db, "DROP TRIGGER t");
+            others();
+            let told = db.write(move |tx| {
+                let mut delete = tx.prepare(DELETE)?;
+                let last = trigger.rfind("CREATE").unwrap();
+                tx.execute(&trigger[last..], ())?;
+                delete.execute(())?;
+                tx.query_row(TOLD, (), number)
+            });
+            assert_eq!(told.wait().unwrap(), 900);
+        });
+    }
+}
+
+#[test]
 fn a_virtual_table_whose_end_was_undone_is_there_again() {
     each_sharing(|db| {
         write(
