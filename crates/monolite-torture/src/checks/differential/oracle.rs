@@ -195,6 +195,10 @@ impl Oracle {
         if steps.iter().any(|step| step.judged == Judged::Figures) {
             plain.execute("REPLACE INTO temp.inserted VALUES (?1)", [NO_INSERT])?;
         }
+        if self.other.is_none() {
+            // So that `changes()` tells a trigger nothing of the transaction before.
+            plain.execute("DELETE FROM temp.inserted WHERE 0", ())?;
+        }
         if flow == Flow::Read {
             plain.execute_batch("PRAGMA query_only = ON")?;
         }

@@ -200,8 +200,10 @@ impl<'d> Draft<'d> {
         let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
         let or = self.pick(&["", "OR IGNORE ", "OR REPLACE "]);
         self.put(&format!("INSERT {or}INTO {}({}) VALUES (", target.name, names.join(", ")));
-        self.listed(columns.len(), |draft| {
-            if draft.one_in(2) { draft.row_column(rows) } else { draft.value(Domain::Small) }
+        self.listed(columns.len(), |draft| match draft.rng.u8(..12) {
+            0 => draft.put_form("changes()"),
+            1..6 => draft.value(Domain::Small),
+            _ => draft.row_column(rows),
         });
         self.put(")");
     }
