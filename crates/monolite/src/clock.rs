@@ -64,13 +64,17 @@ impl Stopwatch {
     }
 }
 
+/// Some hundred years, which every clock can add.
+const FOREVER_SECONDS: u64 = 10_000_000_000;
+
 /// The real time that somebody is still ready to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience(Instant);
 
 impl Patience {
     pub(crate) fn of(time: Duration) -> Patience {
-        Patience(real_now() + time)
+        let now = real_now();
+        Patience(now.checked_add(time).unwrap_or(now + Duration::from_secs(FOREVER_SECONDS)))
     }
 
     pub(crate) fn left(&self) -> Duration {

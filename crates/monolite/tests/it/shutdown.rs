@@ -252,7 +252,7 @@ fn a_file_that_another_process_holds_is_named_and_can_be_waited_for() {
     let taking_over = thread::spawn({
         let path = path.clone();
         move || {
-            let db = Options::new().open_wait(path, PATIENCE)?;
+            let db = Options::new().open_wait(path, Duration::MAX)?;
             db.write(|tx| markers::put(tx, 1_000)).wait()?;
             db.close()
         }
