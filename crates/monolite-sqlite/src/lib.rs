@@ -28,6 +28,7 @@ mod signals;
 mod stack;
 mod statements;
 mod surroundings;
+mod text;
 mod untrusted;
 mod verb;
 mod version;

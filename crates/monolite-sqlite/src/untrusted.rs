@@ -13,6 +13,7 @@ use std::ffi::c_int;
 use rusqlite::hooks::AuthAction;
 
 use crate::names::begins;
+use crate::text;
 
 /// The profile of a connection that runs SQL from an untrusted source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +66,25 @@ pub(crate) fn passes_of_call(function: &str) -> u32 {
     if function.eq_ignore_ascii_case("json_extract") { 200 } else { 1 }
 }
 
+/// Says why `sql`, a statement or several, is refused before it is prepared, if it is.
+pub(crate) fn refusal_of_text(sql: &str) -> Option<String> {
+    (text::names(sql) > text::MAX_NAMES).then(|| {
+        format!(
+            "a statement with more than {} names, each counted once for each SELECT around it, is \
+             refused to untrusted SQL, for the time that it takes to find them (a NATURAL join \
+             counts as 4,000: name the columns with USING)",
+            text::MAX_NAMES
+        )
+    })
+}
+
+const PATCHES: &str = "its time is the product of its arguments' lengths; use json_set()";
+
 /// Functions that are refused, with the reason.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("fts3_tokenizer", "it takes and returns addresses in memory"),
-    ("json_patch", "its time is the product of its arguments' lengths; use json_set()"),
+    ("json_patch", PATCHES),
+    ("jsonb_patch", PATCHES),
     ("sqlite_log", "it writes to the program's log"),
 ];
 

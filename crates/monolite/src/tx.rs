@@ -357,6 +357,9 @@ impl<'c> Tx<'c> {
             return Err(Error::new(ErrorKind::Aborted, message));
         }
         self.settle()?;
+        if let Some(reason) = self.connection.refusal_of_text(sql) {
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
         self.connection.signals().start_statement();
         let mut last = self.last_sql.borrow_mut();
         last.clear();

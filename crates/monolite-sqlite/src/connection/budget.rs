@@ -3,8 +3,8 @@
 //!
 //! # The schema
 //! Each connection has the schema in memory from its first transaction to its end, whoever made it,
-//! and reads it outside of any transaction's budget. So its size is bounded where it grows: a
-//! statement that adds to it is refused when it is larger than the limit afterwards. What could be
+//! and reads it outside of any transaction's budget. So its size is bounded where it grows, in
+//! memory and as text: a statement that adds to it is refused when it is larger afterwards. What could be
 //! made can be loaded by everybody, always. Views are given their columns when they are used, by
 //! each connection for itself; a connection that has too much of that reads the schema again.
 
@@ -16,10 +16,13 @@ use rusqlite::{Result, ffi};
 
 use super::Connection;
 use crate::memory::Budget;
-use crate::untrusted::Untrusted;
+use crate::untrusted::{self, Untrusted};
 
-/// How many times smaller than what a transaction may allocate the schema is kept.
+/// How many times smaller than what a transaction may allocate the schema is kept in memory.
 const SCHEMA_SHARE: u64 = 4;
+
+/// The same of its text, which is read and parsed at some 50 MB/s: 80 ms with the default of 64 MiB.
+const SCHEMA_TEXT_SHARE: u64 = 16;
 
 /// What transactions on a connection may allocate.
 pub(super) struct MemoryLimit {
@@ -31,8 +34,9 @@ pub(super) struct MemoryLimit {
     kept: Cell<i64>,
     /// What the statements so far of an overlay's transaction have taken.
     taken: Cell<i64>,
-    /// How large the schema may become.
+    /// How large the schema may become, in memory and as text.
     schema_bytes: u64,
+    schema_text_bytes: u64,
     /// Whether the schema in memory may have grown beyond that.
     must_weigh_schema: Cell<bool>,
 }
@@ -47,6 +51,7 @@ impl MemoryLimit {
             kept: Cell::new(0),
             taken: Cell::new(0),
             schema_bytes: profile.memory_bytes / SCHEMA_SHARE,
+            schema_text_bytes: profile.memory_bytes / SCHEMA_TEXT_SHARE,
             must_weigh_schema: Cell::new(false),
         }
     }
@@ -115,20 +120,36 @@ impl Connection {
         is_exceeded
     }
 
-    /// Refuses a statement that has added to the schema, when it is too large now.
+    /// Says why `sql`, which is to be prepared, is refused to untrusted SQL, if it is.
+    #[inline]
+    pub fn refusal_of_text(&self, sql: &str) -> Option<String> {
+        self.memory.as_ref().and_then(|_| untrusted::refusal_of_text(sql))
+    }
+
+    /// Refuses a statement that has added to the schema, when it is too large now: what it takes in
+    /// memory, or its text, which each connection has to read and to parse in the time of whoever
+    /// is the first to need it.
     ///
     /// # Errors
     /// `SQLITE_AUTH`; none where there is no limit.
     pub(super) fn check_schema_size(&self) -> Result<()> {
+        const TEXT: &str = "SELECT coalesce(sum(octet_length(sql)), 0) FROM main.sqlite_schema";
         let Some(limit) = &self.memory else { return Ok(()) };
-        let (used, most) = (self.schema_bytes(), limit.schema_bytes);
-        if used <= most {
-            return Ok(());
-        }
-        let text = format!(
-            "the schema would take {used} bytes of memory in each connection, and {most} are \
-             allowed (a quarter of memory_limit_bytes of monolite::Untrusted); make it smaller"
-        );
+        let text = || self.raw().query_row(TEXT, [], |row| row.get::<_, i64>(0));
+        let (used, text) = (self.schema_bytes(), self.signals.as_engine(text)?.unsigned_abs());
+        let text = match (used > limit.schema_bytes, text > limit.schema_text_bytes) {
+            (false, false) => return Ok(()),
+            (true, _) => format!(
+                "the schema would take {used} bytes of memory in each connection, and {} are \
+                 allowed (a quarter of memory_limit_bytes of monolite::Untrusted); make it smaller",
+                limit.schema_bytes
+            ),
+            (false, true) => format!(
+                "the schema would have {text} bytes of SQL text, and {} are allowed (a sixteenth \
+                 of memory_limit_bytes of monolite::Untrusted); make it smaller",
+                limit.schema_text_bytes
+            ),
+        };
         Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text)))
     }
 

@@ -81,6 +81,7 @@ fn what_the_profile_refuses_says_so() {
         ("SELECT * FROM pragma_quick_check()", "refused to untrusted SQL"),
         ("SELECT * FROM dbstat", "no such table"),
         ("SELECT json_patch('{}', '{}')", "json_set"),
+        ("SELECT jsonb_patch('{}', '{}')", "json_set"),
         ("SELECT fts3_tokenizer('simple')", "addresses"),
         ("SELECT sqlite_log(1, 'x')", "log"),
         ("SELECT unhex('00', ' ')", "one argument"),
@@ -203,6 +204,54 @@ fn functions_of_modules_need_their_module() {
 }
 
 #[test]
+fn names_that_take_long_to_find_are_refused_by_their_number() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    let many = |count: usize| vec!["id"; count].join(", ");
+    let ask = |sql: &str| {
+        let one = db.read(|tx| tx.execute_batch(sql)).wait();
+        let tx = db.transaction().unwrap();
+        let batch = tx.execute_batch(sql).wait().map(drop);
+        let sql = sql.to_owned();
+        let in_write = db.write(move |tx| tx.execute_batch(&sql)).wait();
+        assert_eq!(one.is_ok(), batch.is_ok());
+        assert_eq!(one.is_ok(), in_write.is_ok());
+        one
+    };
+    ask(&format!("SELECT 1 FROM t WHERE 1 IN ({})", many(9_900))).unwrap();
+    ask("SELECT count(*) FROM t NATURAL JOIN t AS b NATURAL JOIN t AS c NATURAL JOIN t AS d")
+        .unwrap();
+    let natural = vec!["t"; 20].join(" NATURAL JOIN ");
+    for sql in [
+        format!("SELECT 1 FROM t WHERE 1 IN ({})", many(20_000)),
+        format!("SELECT (SELECT (SELECT 1 FROM t WHERE 1 IN ({})) FROM t) FROM t", many(7_000)),
+        format!("SELECT 1 FROM t AS a JOIN t AS b USING ({})", many(20_000)),
+        format!("SELECT count(*) FROM {natural}"),
+        format!("CREATE VIEW v AS SELECT count(*) FROM {natural}"),
+    ] {
+        let error = ask(&sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("20000 names"), "{error}");
+    }
+}
+
+#[test]
+fn the_text_of_a_schema_is_bounded() {
+    let Some(db) = open(Untrusted::new().memory_limit_bytes(16 << 20)) else { return };
+    let comment = "x".repeat(200_000);
+    let made = (0..20).position(|n| {
+        let sql = format!("CREATE VIEW v{n} AS SELECT 1 /* {comment} */");
+        let made = db.write(move |tx| tx.execute_batch(&sql)).wait();
+        made.is_err_and(|error| {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("bytes of SQL text"), "{error}");
+            true
+        })
+    });
+    // A sixteenth of 16 MiB.
+    assert_eq!(made, Some(5));
+}
+
+#[test]
 fn a_schema_that_was_made_can_be_read_by_everybody() {
     let directory = tempfile::tempdir().unwrap();
     let options = || {
@@ -295,7 +344,8 @@ fn what_calls_functions_for_minutes_without_a_jump_is_ended() {
         ("length(printf('%.{i}f%s', 1.5, j))", false),
     ];
     for (call, takes_time) in calls {
-        let columns: Vec<_> = (0..400)
+        // More would have too many names.
+        let columns: Vec<_> = (0..180)
             .map(|column| {
                 let written = |i: i32| format!("({})", call.replace("{i}", &i.to_string()));
                 let calls: Vec<_> = (0..10).map(|i| written(column * 10 + i)).collect();

@@ -141,6 +141,7 @@ const CALLS: &[&str] = &[
     "fts3_tokenizer('simple', x'4141414141414141')",
     "sqlite_log(1, 'x')",
     "json_patch('{\"a\":1}', '{\"a\":2}')",
+    "jsonb_patch('{\"a\":1}', '{\"a\":2}')",
     "unhex('00', ' ')",
     "readfile('other.db')",
     "writefile('new.db', 'x')",
@@ -255,6 +256,7 @@ pub(super) fn all() -> Vec<Case> {
         cases.extend(KEYS.iter().map(|name| refused(form.replace("{}", name), "")));
     }
     cases.extend(large());
+    cases.extend(wide());
     cases.extend(deep());
     cases
 }
@@ -345,6 +347,43 @@ fn large() -> Vec<Case> {
         case("long number", format!("SELECT {}", "9".repeat(900_000)), Must::HarmNobody),
         case("a NUL hides a commit", "SELECT 1;\0COMMIT".into(), Must::HarmNobody),
     ]
+}
+
+/// Names that are looked for in many wide tables.
+fn wide() -> Vec<Case> {
+    let columns = |table: usize| list_of(499, |column| format!("c{table}_{column}"));
+    let setup = list_of(20, |table| format!("CREATE TABLE w{table}({})", columns(table)))
+        .replace(",CREATE", ";CREATE");
+    let tables = list_of(20, |table| format!("w{table}"));
+    let natural = format!("(SELECT 1 FROM {})", tables.replace(',', " NATURAL JOIN "));
+    let names = list_of(3_000, |name| format!("c19_{}", name % 499));
+    let inside = |depth: usize| {
+        let innermost = format!("SELECT 1 FROM {tables} WHERE 1 IN ({names})");
+        (0..depth).fold(innermost, |inner, _| format!("SELECT ({inner}) FROM {tables}"))
+    };
+    let view = format!("CREATE VIEW v AS SELECT {natural} AS x, {natural} AS y");
+    let uses = list_of(30, |n| format!("(SELECT x FROM v) AS x{n}"));
+    let sqls = [
+        ("NATURAL joins", format!("SELECT {}", list_of(300, |_| natural.clone()))),
+        ("views of NATURAL joins", format!("{view}; SELECT {uses}")),
+        ("names in one SELECT", inside(0)),
+        ("names in many SELECTs", inside(12)),
+        (
+            "names in USING",
+            format!("SELECT 1 FROM {tables}, w0 AS b JOIN w0 AS c USING ({})", {
+                list_of(100_000, |_| "c0_498".into())
+            }),
+        ),
+    ];
+    let case = |(name, sql): (&str, _)| {
+        let (name, setup) = (format!("wide tables: {name}"), setup.clone());
+        Case { name, setup, sql, must: Must::HarmNobody }
+    };
+    sqls.map(case).into()
+}
+
+fn list_of(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).map(one).collect::<Vec<_>>().join(",")
 }
 
 /// Expressions that become deeper than they were written.
