@@ -273,7 +273,8 @@ impl Database {
     /// `Invalid` inside of a closure of this database, or in a waker that the engine calls, for
     /// whose end it would wait: nothing is closed. (Dropping the last handle there is fine.)
     /// `Invalid`, too, when a closure left a statement, rows or a blob that was never dropped
-    /// (`mem::forget`): all is closed and in the file, which stays locked until the process ends.
+    /// (`mem::forget`), or SQLite itself lost one (FTS5 tables that are each other's content): all
+    /// is closed and in the file, which stays locked until the process ends.
     /// `Timeout` when a closure of this database has overrun its time limit and does not return:
     /// the close is completed when it does.
     pub fn close(&self) -> Result<()> {

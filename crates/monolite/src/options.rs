@@ -276,7 +276,8 @@ impl Options {
     }
 
     /// Most statements of one interactive transaction, all of which are remembered until its end:
-    /// 1 to 1,000,000. Default: 10,000.
+    /// 1 to 1,000,000. Default: 10,000. A batch
+    /// ([`Transaction::execute_batch`](crate::Transaction::execute_batch)) is one of them.
     #[must_use]
     pub fn transaction_max_statements(mut self, statements: usize) -> Options {
         self.transaction_max_statements = statements;

@@ -12,16 +12,18 @@ use crate::error::{Error, ErrorKind, Result, within};
 ///   `COMMIT`, `SAVEPOINT`, temporary tables, `load_extension()`), and `ANALYZE`; `PRAGMA`, except
 ///   those that describe the schema, `user_version` and `application_id`; changes of
 ///   `sqlite_sequence` and the statistics; virtual table modules that were not named with
-///   [`Untrusted::module`], and their functions; `json_patch()`, `fts3_tokenizer()`,
-///   `sqlite_log()`, `unhex()` with two arguments; more than 1,000 bytes as second argument of
-///   `instr()`, `replace()` and `trim()`; identifiers in double quotes that name nothing.
+///   [`Untrusted::module`], and their functions; `json_patch()`, `jsonb_patch()`,
+///   `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two arguments; more than 1,000 bytes as
+///   second argument of `instr()`, `replace()` and `trim()`; identifiers in double quotes that name
+///   nothing.
 /// - Limited, and refused with `Invalid` beyond: values and rows
 ///   ([`Untrusted::value_limit_bytes`]), memory ([`Untrusted::memory_limit_bytes`]), SQL text
-///   (1,000,000 bytes), columns (500), depth of an expression and of views in views (100), compound
-///   selects (100), program (250,000 instructions), `SELECT`s (400) and uses of columns (10,000) of
-///   a statement, arguments of a function (100), length of a `LIKE` or `GLOB` pattern (100),
-///   parameters (32,766), nested triggers (50), memory of the schema (a quarter of that of a
-///   transaction).
+///   (1,000,000 bytes), names in a statement (20,000, each counted once for each `SELECT` around
+///   it; a `NATURAL` join counts as 4,000), columns (500), depth of an expression and of views in
+///   views (100), compound selects (100), program (250,000 instructions), `SELECT`s (400) and uses
+///   of columns (10,000) of a statement, arguments of a function (100), length of a `LIKE` or
+///   `GLOB` pattern (100), parameters (32,766), nested triggers (50), the schema's memory (a
+///   quarter of that of a transaction) and text (a sixteenth).
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
 ///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so
 ///   much, or passes over large values so often, that it might take longer.

@@ -33,7 +33,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 21] = [
+const BUGS: [Bug; 22] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/write/sync.rs",
@@ -127,6 +127,11 @@ const BUGS: [Bug; 21] = [
              self.may_lack_statistics(traits)? {",
             "                if traits.is_empty() {",
         )],
+    },
+    Bug {
+        name: "whether a statement asks for changes() is known from when it was prepared",
+        file: "crates/monolite-sqlite/src/connection/figures.rs",
+        changes: &[("if may_ask || self.may_ask_changes() {", "if may_ask {")],
     },
     Bug {
         name: "queries behind a transaction's own writes are left out at its commit",

@@ -4,9 +4,10 @@
 //! # The schema
 //! Each connection has the schema in memory from its first transaction to its end, whoever made it,
 //! and reads it outside of any transaction's budget. So its size is bounded where it grows, in
-//! memory and as text: a statement that adds to it is refused when it is larger afterwards. What could be
-//! made can be loaded by everybody, always. Views are given their columns when they are used, by
-//! each connection for itself; a connection that has too much of that reads the schema again.
+//! memory and as text: a statement that adds to it is refused when it is larger afterwards. What
+//! could be made can be loaded by everybody, always. Views are given their columns when they are
+//! used, by each connection for itself; a connection that has too much of that reads the schema
+//! again.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -21,7 +22,8 @@ use crate::untrusted::{self, Untrusted};
 /// How many times smaller than what a transaction may allocate the schema is kept in memory.
 const SCHEMA_SHARE: u64 = 4;
 
-/// The same of its text, which is read and parsed at some 50 MB/s: 80 ms with the default of 64 MiB.
+/// The same of its text, which is read and parsed at some 50 MB/s: in 80 ms with the default of
+/// 64 MiB.
 const SCHEMA_TEXT_SHARE: u64 = 16;
 
 /// What transactions on a connection may allocate.

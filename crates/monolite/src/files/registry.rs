@@ -126,7 +126,8 @@ fn left_open(path: &Path) -> String {
     format!(
         "{} was closed, and everything is in it, but it stays locked until this process ends: a \
          closure left a statement, rows or a blob that was never dropped (mem::forget, Box::leak), \
-         and SQLite keeps the connection for it; drop them in the closure",
+         or SQLite itself lost one (full-text tables that are each other's content), and SQLite \
+         keeps the connection for it; drop them in the closure, or those tables",
         path.display()
     )
 }

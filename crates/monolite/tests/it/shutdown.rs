@@ -11,7 +11,7 @@ use std::time::Duration;
 use monolite::{Database, Error, ErrorKind, Options};
 
 use crate::child::spawn;
-use crate::patience::{Gate, PATIENCE, ends, eventually};
+use crate::patience::{Gate, ends, eventually};
 use monolite_testkit::child::{await_parent, say, variable};
 use monolite_testkit::markers;
 use monolite_testkit::random::SeededRng;

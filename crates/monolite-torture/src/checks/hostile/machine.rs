@@ -50,8 +50,8 @@ fn watch(nanos: &AtomicU64, is_stopped: &AtomicBool) {
     }
 }
 
-/// How long a closure may hold the writer, by the clock, before the engine refuses who waits for it:
-/// its limit and 250 ms (`watchdog`).
+/// How long a closure may hold the writer, by the clock, before the engine refuses who waits for
+/// it: its limit and 250 ms (`watchdog`).
 pub(super) const fn patience(limit: Duration) -> Duration {
     limit.saturating_add(Duration::from_millis(250))
 }

@@ -172,8 +172,9 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "goes on in the transaction, or outside of it after a rollback",
         monolite: "refuses them with the kind of the first error",
         why: "whether it would answer so again at commit does not follow from the data alone",
-        instead: "begin a new transaction; `write` goes on after `SQLITE_FULL` and \
-                  `SQLITE_CORRUPT_VTAB`",
+        instead: "begin a new transaction; `write` goes on after `SQLITE_CORRUPT_VTAB`, and after \
+                  `SQLITE_FULL` where SQLite has not rolled back all of it (it does that for \
+                  `AUTOINCREMENT`, too)",
         paths: Paths::Interactive,
         sign: Sign::Refusal(|_| true, &["the transaction is over: "]),
     },
@@ -248,9 +249,12 @@ pub(crate) const LIST: &[Difference] = &[
                    to its copy of the schema. In an interactive transaction neither is compared \
                    at commit: its plan may have been that of a moment before. Behind a change of \
                    the statistics in the same transaction (`ANALYZE`, `DELETE FROM \
-                   sqlite_stat1`, `ALTER TABLE … RENAME`), statements are planned as by a \
+                   sqlite_stat1`), and behind any change of the schema where there are \
+                   statistics, one that failed, too, statements are planned as by a \
                    connection that has read the statistics and the schema anew; SQLite's own \
-                   goes on with what it had in memory",
+                   goes on with what it had in memory. What SQLite leaves to the plan (the order \
+                   of rows without `ORDER BY`, which of several rows an `UPDATE … FROM` takes) \
+                   follows it",
         why: "the program names the connection's own state, and neither says anything about the \
               data",
         instead: "`EXPLAIN QUERY PLAN`; but for such a transaction, its answer is the same",
@@ -311,8 +315,8 @@ pub(crate) const LIST: &[Difference] = &[
     Difference {
         id: "transaction-limits",
         topic: Topic::Limits,
-        what: "interactive transactions of more than 10,000 statements, or with results or \
-               parameters of more than 64 MiB",
+        what: "interactive transactions of more than 10,000 statements (an `execute_batch` is one, \
+               whatever is in it), or with results or parameters of more than 64 MiB",
         sqlite: "has no such limit",
         monolite: "`Invalid`; the transaction can go on or be committed",
         why: "everything is remembered, to be run again at commit",
