@@ -36,8 +36,13 @@ impl Connection {
     }
 
     /// SQLite sets its figure with each statement that changes rows, even if there are none.
+    ///
+    /// Such a statement does nothing else, but that it notes the last rowid of each `AUTOINCREMENT`
+    /// table into which a trigger of its table could insert, though none runs. Nothing can have a
+    /// trigger on the table where they are noted, which is there when there is such a table.
     fn run_one_without_rows(&self) -> Result<()> {
-        let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage > 0";
+        let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage > 0 \
+                   ORDER BY name <> 'sqlite_sequence'";
         self.signals.as_engine(|| {
             let mut tables = self.raw().prepare(sql)?;
             let mut names = tables.query([])?;

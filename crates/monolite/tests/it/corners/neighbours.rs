@@ -277,6 +277,23 @@ fn a_trigger_that_came_behind_a_statement_is_told_nothing_of_the_changes_of_othe
 }
 
 #[test]
+fn making_changes_tell_nothing_of_others_notes_no_rowid() {
+    each_sharing(|db| {
+        write(
+            db,
+            "CREATE TABLE numbered(id INTEGER PRIMARY KEY AUTOINCREMENT, n);
+             CREATE TRIGGER t BEFORE DELETE ON a BEGIN
+                 INSERT INTO numbered(n) VALUES (changes());
+             END",
+        );
+        write(db, "UPDATE b SET v = 21");
+        db.write(|tx| tx.execute("UPDATE b SET v = 22", ())).wait().unwrap();
+        let noted = db.read(|tx| tx.query_row("SELECT count(*) FROM sqlite_sequence", (), number));
+        assert_eq!(noted.wait().unwrap(), 0);
+    });
+}
+
+#[test]
 fn a_virtual_table_whose_end_was_undone_is_there_again() {
     each_sharing(|db| {
         write(
