@@ -31,9 +31,17 @@ pub fn lock_holder(path: &Path) -> Option<String> {
 /// closed.
 pub fn holds_lock(path: &Path) -> bool {
     let Ok(meta) = fs::metadata(path) else { return false };
-    let Ok(table) = fs::read_to_string("/proc/locks") else { return false };
-    locks(&table).any(|lock| lock == (std::process::id(), place_of(&meta)))
+    let own = (std::process::id(), place_of(&meta));
+    let is_seen = || {
+        let table = fs::read_to_string("/proc/locks");
+        table.is_ok_and(|table| locks(&table).any(|lock| lock == own))
+    };
+    (0..LOOKS).any(|_| is_seen())
 }
+
+/// How often the system's table of locks is read until a lock is known not to be there: it is read
+/// in pieces, and a lock is passed over when one before it goes meanwhile.
+const LOOKS: u32 = 8;
 
 /// A device and an inode.
 type Place = ((u32, u32), u64);
@@ -81,5 +89,33 @@ mod tests {
     fn our_own_locks_and_other_files_name_nobody() {
         assert_eq!(holder_in(TABLE, (DEVICE, 5678), 1234), None);
         assert_eq!(holder_in(TABLE, (DEVICE, 1), 1), None);
+    }
+
+    #[test]
+    fn a_lock_is_seen_while_others_come_and_go() {
+        use rustix::fs::{FlockOperation, fcntl_lock};
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let directory = tempfile::tempdir().unwrap();
+        let lock_new = |name: &str| {
+            let file = fs::File::create(directory.path().join(name)).unwrap();
+            fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+            file
+        };
+        let is_over = AtomicBool::new(false);
+        let seen = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _others: Vec<_> = (0..200).map(|n| lock_new(&n.to_string())).collect();
+                }
+            });
+            let _own = lock_new("own");
+            let path = directory.path().join("own");
+            let seen = (0..300).filter(|_| holds_lock(&path)).count();
+            is_over.store(true, Ordering::Relaxed);
+            seen
+        });
+        assert_eq!(seen, 300);
+        assert!(!holds_lock(&directory.path().join("0")));
     }
 }
