@@ -21,6 +21,14 @@ use crate::weights;
 /// Steps between two looks: some tenths of a millisecond, of which a look (25 ns) is nothing.
 const INTERVAL: usize = 1 << 16;
 
+/// Steps that a statement has made for each piece of memory that it asks for: to find it, and to
+/// make up its mind.
+const PIECE: usize = 100;
+
+/// As many while it is prepared that the clock is looked at for every eighth piece. There is no
+/// other look, and between two pieces SQLite can look for names in many wide tables.
+const PREPARED_PIECE: usize = INTERVAL / 8;
+
 /// Says whether a statement has to end that may have to go on for so long.
 pub type Overdue = Arc<dyn Fn(Duration) -> bool + Send + Sync>;
 
@@ -47,6 +55,13 @@ impl Look {
             self.signals.mark_interrupted();
         }
         !is_late && !self.signals.is_revoked()
+    }
+
+    /// Whether the statement may go on that asks for `bytes` of memory. To fill them takes about a
+    /// nanosecond for eight of them.
+    pub(crate) fn goes_on_behind_piece(&self, bytes: usize) -> bool {
+        let piece = if self.signals.is_preparing() { PREPARED_PIECE } else { PIECE };
+        self.goes_on_behind(piece + bytes / 8)
     }
 
     /// Counts `steps` of about a nanosecond each.

@@ -30,6 +30,7 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::ffi;
 
 use crate::look::Look;
+use crate::pcache;
 use crate::weights::{self, Weights};
 
 /// What is left when there is no budget.
@@ -108,21 +109,14 @@ fn fits(left: i64, bytes: i64) -> bool {
     bytes <= left
 }
 
-/// Steps that a statement has made for each piece that it asks for: to find it, and to make up its
-/// mind. A deep expression is prepared in many small ones.
-const PIECE_STEPS: usize = 100;
-
-/// Whether the statement that asks for `bytes` may go on. To fill them takes about a nanosecond for
-/// eight of them.
+/// Whether the statement that asks for `bytes` may go on.
 fn goes_on_behind(bytes: i64) -> bool {
     weights::note_value(bytes);
     let look = LOOK.get();
     // SAFETY: the budget of this thread that has set it owns a share of it, and takes it back
     // before it lets that go.
     let look = unsafe { look.as_ref() };
-    look.is_none_or(|look| {
-        look.goes_on_behind(PIECE_STEPS + usize::try_from(bytes / 8).unwrap_or(0))
-    })
+    look.is_none_or(|look| look.goes_on_behind_piece(usize::try_from(bytes).unwrap_or(0)))
 }
 
 /// Takes a piece off the budget.
@@ -205,6 +199,7 @@ impl Budget {
         let given = i64::try_from(bytes).unwrap_or(UNLIMITED - 1);
         let (left_before, exceeded_before) = (LEFT.replace(given), EXCEEDED.replace(false));
         let weights_before = Weights::default().put();
+        pcache::tell_pages_apart();
         let look_before = LOOK.replace(look.as_ref().map_or(ptr::null(), Arc::as_ptr));
         Budget {
             given,

@@ -38,13 +38,13 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
 
 use crate::pages::PageRecorder;
 use crate::vfs::{CommitSequence, WalControl};
-use crate::weights::of_pages;
 
 /// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
 const OWN_BYTES: usize = size_of::<Note>();
@@ -125,6 +125,42 @@ fn lower() -> &'static Lower {
     LOWER.get().expect("the wrapper is installed after the cache underneath is known")
 }
 
+/// Whether anything was ever weighed in this process ([`crate::weights`]). Without, nobody asks
+/// what is a page. Threads need not agree: each sets it before it weighs anything itself.
+static WEIGHS: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether a cache is at work on this thread: what it allocates is a page.
+    static IS_AT_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What SQLite allocates on this thread is weighed from now on, all but pages.
+pub(crate) fn tell_pages_apart() {
+    WEIGHS.store(true, Ordering::Relaxed);
+}
+
+/// Whether what is allocated on this thread is a page.
+pub(crate) fn is_page() -> bool {
+    IS_AT_WORK.get()
+}
+
+/// What a call of the cache underneath returns, which may allocate pages. A macro, for each of the
+/// two to have its arguments where they are.
+macro_rules! of_pages {
+    ($call:expr) => {
+        if WEIGHS.load(Ordering::Relaxed) { told_apart(move || $call) } else { $call }
+    };
+}
+
+/// Not inlined: reaching a variable of the thread is a call, which costs as much as all the rest.
+#[inline(never)]
+fn told_apart<R>(use_cache: impl FnOnce() -> R) -> R {
+    IS_AT_WORK.set(true);
+    let result = use_cache();
+    IS_AT_WORK.set(false);
+    result
+}
+
 /// A page cache as SQLite knows it.
 struct Cache {
     lower: *mut sqlite3_pcache,
@@ -167,6 +203,7 @@ impl Cache {
     ///
     /// # Safety
     /// SQLite's own rules for `xFetch`.
+    #[inline(always)]
     unsafe fn fetch_current(&mut self, pgno: c_uint, how: c_int) -> *mut sqlite3_pcache_page {
         // SAFETY: the page is of this cache. One of an older epoch is not in use (see the
         // invariants), so nobody else has pinned it and it can be dropped.
@@ -207,7 +244,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
     let Lower { create, fetch, unpin, .. } = *lower();
     let note_at = (extra as usize).next_multiple_of(align_of::<Note>());
     // SAFETY: SQLite's arguments are handed on, with room for our bytes.
-    let lower = of_pages(|| unsafe { create(page, (note_at + OWN_BYTES) as c_int, purgeable) });
+    let lower = unsafe { of_pages!(create(page, (note_at + OWN_BYTES) as c_int, purgeable)) };
     if lower.is_null() {
         return ptr::null_mut();
     }
@@ -228,7 +265,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
 
 unsafe extern "C" fn cache_size(cache: *mut sqlite3_pcache, pages: c_int) {
     // SAFETY: SQLite passes a cache of ours.
-    unsafe { of_pages(|| (lower().cache_size)(ours(cache).lower, pages)) }
+    unsafe { of_pages!((lower().cache_size)(ours(cache).lower, pages)) }
 }
 
 unsafe extern "C" fn page_count(cache: *mut sqlite3_pcache) -> c_int {
@@ -251,7 +288,7 @@ unsafe extern "C" fn fetch(
             // The snapshot is the one before, which so contains these commits, too.
             cache.sequence = cache.sequence.max(sequence);
         }
-        of_pages(|| cache.fetch_current(pgno, how))
+        of_pages!(cache.fetch_current(pgno, how))
     }
 }
 
@@ -264,7 +301,8 @@ unsafe extern "C" fn unpin(
     unsafe {
         let cache = ours(cache);
         (*cache.note(page)).is_pinned = false;
-        of_pages(|| (cache.unpin)(cache.lower, page, discard));
+        let (unpin, lower) = (cache.unpin, cache.lower);
+        of_pages!(unpin(lower, page, discard));
     }
 }
 
@@ -275,7 +313,7 @@ unsafe extern "C" fn rekey(
     new: c_uint,
 ) {
     // SAFETY: SQLite passes a cache of ours and a page of it.
-    unsafe { of_pages(|| (lower().rekey)(ours(cache).lower, page, old, new)) }
+    unsafe { of_pages!((lower().rekey)(ours(cache).lower, page, old, new)) }
 }
 
 unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
@@ -288,7 +326,7 @@ unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
             cache.sequence = sequence;
         }
         // SAFETY: as above.
-        _ => unsafe { of_pages(|| (lower().truncate)(cache.lower, from)) },
+        _ => unsafe { of_pages!((lower().truncate)(cache.lower, from)) },
     }
 }
 
@@ -296,14 +334,14 @@ unsafe extern "C" fn destroy(cache: *mut sqlite3_pcache) {
     // SAFETY: SQLite passes a cache of ours and does not use it again.
     unsafe {
         let cache = Box::from_raw(cache.cast::<Cache>());
-        of_pages(|| (lower().destroy)(cache.lower));
+        of_pages!((lower().destroy)(cache.lower));
     }
 }
 
 unsafe extern "C" fn shrink(cache: *mut sqlite3_pcache) {
     match PROBE.get() {
         // SAFETY: SQLite passes a cache of ours.
-        Probe::Off => unsafe { of_pages(|| (lower().shrink)(ours(cache).lower)) },
+        Probe::Off => unsafe { of_pages!((lower().shrink)(ours(cache).lower)) },
         Probe::Awaits => PROBE.set(Probe::Found(cache.cast())),
         Probe::Found(_) => {}
     }

@@ -7,7 +7,7 @@
 //! - The switches of `as_engine` and `allowing_commit` go back when their body panics, too.
 
 use std::ops::{BitOr, BitOrAssign};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -17,7 +17,7 @@ use crate::{names, rules, untrusted, weights};
 
 /// What the authorizer tells of a statement: a set of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traits(u8);
+pub struct Traits(u16);
 
 impl Traits {
     /// Its results depend on more than pages, or it changes the schema, see
@@ -37,6 +37,8 @@ impl Traits {
     pub(crate) const ASKS_CHANGES: Traits = Traits(64);
     /// It makes the schema larger.
     pub(crate) const ADDS_TO_SCHEMA: Traits = Traits(128);
+    /// Its first word says that it changes rows.
+    const CHANGES_ROWS: Traits = Traits(256);
     /// What has to be made good before the next statement is prepared.
     pub(crate) const UNSETTLED: Traits =
         Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
@@ -48,16 +50,19 @@ impl Traits {
         match verb {
             Verb::Pragma => self,
             Verb::Define => Traits(self.0 & !of_pragmas.0) | Traits::DEFINES,
+            Verb::Change => Traits(self.0 & !of_pragmas.0) | Traits::CHANGES_ROWS,
             Verb::Other => Traits(self.0 & !of_pragmas.0),
         }
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether it has any of `traits`.
+    #[inline]
     pub(crate) fn has(self, traits: Traits) -> bool {
         self.0 & traits.0 != 0
     }
@@ -83,6 +88,14 @@ impl Traits {
     /// gives that of the statement before, or of what a virtual table did meanwhile.
     pub fn counts_no_rows(self) -> bool {
         self.has(Traits::DEFINES | Traits::MAY_CHANGE)
+    }
+
+    /// Whether it is one for which SQLite gives the number of rows that it has changed, even if
+    /// there are none: what `INSERT`, `REPLACE`, `UPDATE` and `DELETE` are compiled to sets it
+    /// (`sqlite3VdbeCountChanges`), whatever they change, and nothing else does.
+    #[inline]
+    pub fn counts_rows(self) -> bool {
+        self.has(Traits::CHANGES_ROWS)
     }
 
     fn of(action: &AuthAction<'_>, database: Option<&str>) -> Traits {
@@ -126,7 +139,7 @@ pub struct Signals {
     may_commit: AtomicBool,
     interrupted: AtomicBool,
     revoked: AtomicBool,
-    traits: AtomicU8,
+    traits: AtomicU16,
     /// `SELECT`s of the statement that is being prepared.
     selects: AtomicU32,
     /// Columns that it reads, each time that it names one.
@@ -210,17 +223,23 @@ impl Signals {
         Traits(all & which.0)
     }
 
+    /// Those of `which` that statements had since they were last taken.
+    #[inline]
+    pub(crate) fn seen(&self, which: Traits) -> Traits {
+        Traits(self.traits.load(Ordering::Relaxed) & which.0)
+    }
+
     /// Takes all traits, for those of one statement to be told apart.
     #[inline]
     pub(crate) fn take_all(&self) -> Traits {
-        self.take(Traits(u8::MAX))
+        self.take(Traits(u16::MAX))
     }
 
     /// Notes that a statement came to nothing. One that changes the schema leaves other estimates
     /// of the rows of a table in memory when it is prepared.
     #[inline]
     pub(crate) fn note_failure(&self) {
-        if Traits(self.traits.load(Ordering::Relaxed)).has(Traits::SCHEMA) {
+        if !self.seen(Traits::SCHEMA).is_empty() {
             self.add(Traits::STATISTICS);
         }
     }
@@ -231,9 +250,13 @@ impl Signals {
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
-    /// A user's next statement is about to be prepared.
+    /// A user's next statement is about to be prepared. Only where SQL is not trusted is anything
+    /// of it counted.
     #[inline]
     pub fn start_statement(&self) {
+        if self.modules.is_none() {
+            return;
+        }
         weights::start_preparing();
         self.is_running.store(false, Ordering::Relaxed);
         self.selects.store(0, Ordering::Relaxed);
@@ -283,10 +306,18 @@ impl Signals {
     /// A statement is prepared, and runs from now on.
     #[inline]
     pub fn start_run(&self) {
+        if self.modules.is_none() {
+            return;
+        }
         // A kept statement may be prepared again behind a `DROP` that was prepared last.
         self.is_sqlites_way.store(false, Ordering::Relaxed);
         weights::forget_values();
         self.is_running.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a statement is being prepared, where SQL is not trusted.
+    pub(crate) fn is_preparing(&self) -> bool {
+        self.modules.is_some() && !self.is_running.load(Ordering::Relaxed)
     }
 
     /// How many passes over a value the statement that runs may have before it.

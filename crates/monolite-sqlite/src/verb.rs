@@ -6,7 +6,9 @@ pub(crate) enum Verb {
     Pragma,
     /// It changes what there is rather than rows.
     Define,
-    /// A query, a change of rows, or not known.
+    /// It changes rows.
+    Change,
+    /// A query, a change of rows behind a `WITH`, or not known.
     Other,
 }
 
@@ -18,6 +20,7 @@ impl Verb {
         match () {
             () if is(&"PRAGMA") => Verb::Pragma,
             () if ["CREATE", "DROP", "ALTER", "ANALYZE", "REINDEX"].iter().any(is) => Verb::Define,
+            () if ["INSERT", "UPDATE", "DELETE", "REPLACE"].iter().any(is) => Verb::Change,
             () => Verb::Other,
         }
     }
@@ -48,6 +51,12 @@ fn the_first_word_is_found_behind_blanks() {
             ("Create TABLE t(a)", Verb::Define),
             ("ANALYZE", Verb::Define),
             ("REINDEX;", Verb::Define),
+            ("inserT INTO t VALUES (1)", Verb::Change),
+            ("UPDATE t SET a = 1", Verb::Change),
+            ("DELETE FROM t", Verb::Change),
+            ("REPLACE INTO t VALUES (1)", Verb::Change),
+            ("EXPLAIN DELETE FROM t", Verb::Other),
+            ("WITH c AS (SELECT 1) DELETE FROM t", Verb::Other),
             ("SELECT 1 -- PRAGMA", Verb::Other),
             ("pragmas", Verb::Other),
             ("\"PRAGMA\"", Verb::Other),

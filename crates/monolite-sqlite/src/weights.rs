@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use crate::pcache;
+
 thread_local! {
     /// Bytes of pieces smaller than [`SMALL`] that were allocated and not released.
     static IN_SMALL: Cell<i64> = const { Cell::new(0) };
@@ -15,8 +17,6 @@ thread_local! {
     /// Bytes of larger pieces that are no pages, and how many there are.
     static IN_LARGER: Cell<i64> = const { Cell::new(0) };
     static LARGER: Cell<i64> = const { Cell::new(0) };
-    /// Whether what is allocated is a page of a cache.
-    static OF_PAGES: Cell<bool> = const { Cell::new(false) };
     /// Bytes of the largest piece since a statement began to run, if it is [`LARGE`].
     static LARGEST: Cell<i64> = const { Cell::new(0) };
 }
@@ -46,7 +46,7 @@ const LARGE: i64 = 64 << 10;
 /// a JSON array, and 1,700 for the number that a text of digits is.
 const PASS_PICOS: u64 = 2_500;
 
-/// All but whether what is allocated is a page.
+/// All of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weights {
     in_small: i64,
@@ -73,7 +73,7 @@ impl Weights {
 pub(crate) fn add(bytes: i64) {
     if bytes < SMALL {
         IN_SMALL.set(IN_SMALL.get().saturating_add(bytes));
-    } else if !OF_PAGES.get() {
+    } else if !pcache::is_page() {
         IN_LARGER.set(IN_LARGER.get().saturating_add(bytes));
         LARGER.set(LARGER.get().saturating_add(1));
     }
@@ -83,7 +83,7 @@ pub(crate) fn add(bytes: i64) {
 pub(crate) fn remove(bytes: i64) {
     if bytes < SMALL {
         IN_SMALL.set(IN_SMALL.get().saturating_sub(bytes));
-    } else if !OF_PAGES.get() {
+    } else if !pcache::is_page() {
         IN_LARGER.set(IN_LARGER.get().saturating_sub(bytes));
         LARGER.set(LARGER.get().saturating_sub(1));
     }
@@ -94,14 +94,6 @@ pub(crate) fn note_value(bytes: i64) {
     if bytes >= LARGE {
         LARGEST.set(LARGEST.get().max(bytes));
     }
-}
-
-/// Runs `use_cache`, which allocates and releases pages of a cache and nothing else.
-pub(crate) fn of_pages<R>(use_cache: impl FnOnce() -> R) -> R {
-    let before = OF_PAGES.replace(true);
-    let result = use_cache();
-    OF_PAGES.set(before);
-    result
 }
 
 fn number(of: &'static std::thread::LocalKey<Cell<i64>>) -> u64 {

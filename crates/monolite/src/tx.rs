@@ -97,6 +97,9 @@ impl<'c> Tx<'c> {
         traits: Traits,
         run: impl FnOnce() -> Result<usize>,
     ) -> Result<usize> {
+        if traits.counts_rows() {
+            return run();
+        }
         let total = self.total_changes();
         let changed = run()?;
         // One that changes no rows leaves the number of the statement before.
@@ -318,7 +321,13 @@ impl<'c> Tx<'c> {
     ///
     /// # Errors
     /// Those of SQLite. It is tried again before the next statement.
+    #[inline]
     pub(crate) fn settle(&self) -> Result<()> {
+        let is_settled = self.handed_out.get().is_empty() && self.connection.unsettled().is_empty();
+        if is_settled { Ok(()) } else { self.settle_now() }
+    }
+
+    fn settle_now(&self) -> Result<()> {
         let handed_out = self.handed_out.get();
         if !handed_out.is_empty() {
             self.connection.unsettle(handed_out);

@@ -131,7 +131,7 @@ const BUGS: [Bug; 22] = [
     Bug {
         name: "whether a statement asks for changes() is known from when it was prepared",
         file: "crates/monolite-sqlite/src/connection/figures.rs",
-        changes: &[("if may_ask || self.may_ask_changes() {", "if may_ask {")],
+        changes: &[("(may_ask || self.may_ask_changes())", "may_ask")],
     },
     Bug {
         name: "queries behind a transaction's own writes are left out at its commit",

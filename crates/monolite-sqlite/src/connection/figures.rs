@@ -18,11 +18,11 @@ impl Connection {
     /// Those of SQLite.
     #[inline]
     pub fn clear_changes(&self, traits: Traits) -> Result<()> {
-        if !self.counts.has_foreign_changes(self.raw()) {
-            return Ok(());
-        }
         let may_ask = traits.asks_changes() || traits.has(Traits::SCHEMA);
-        if may_ask || self.may_ask_changes() { self.run_one_without_rows() } else { Ok(()) }
+        if (may_ask || self.may_ask_changes()) && self.counts.has_foreign_changes(self.raw()) {
+            return self.run_one_without_rows();
+        }
+        Ok(())
     }
 
     /// As [`Connection::clear_changes`], for statements of `sql` that are not prepared yet, or were

@@ -215,8 +215,10 @@ impl Connection {
     /// cookie that it has read last: it compares nothing else.
     #[inline]
     fn facts(&self) -> SchemaFacts {
-        let look = || self.look_for_facts().unwrap_or(SchemaFacts::ALL);
-        let facts = self.open_facts.get().unwrap_or_else(look);
+        if let Some(facts) = self.open_facts.get() {
+            return facts;
+        }
+        let facts = self.look_for_facts().unwrap_or(SchemaFacts::ALL);
         self.open_facts.set(Some(facts));
         facts
     }
@@ -229,6 +231,7 @@ impl Connection {
 
     /// Whether something in the schema of the open transaction may call `changes()`: a trigger, or
     /// a view or default that a trigger uses.
+    #[inline]
     pub(super) fn may_ask_changes(&self) -> bool {
         self.facts().names_changes
     }
@@ -275,9 +278,7 @@ impl Connection {
     /// What [`Connection::settle_schema`] has to make good now.
     #[inline]
     pub fn unsettled(&self) -> Traits {
-        let traits = self.signals.take(Traits::UNSETTLED);
-        self.signals.add(traits);
-        traits
+        self.signals.seen(Traits::UNSETTLED)
     }
 
     /// Runs `prepare`, after which nothing is to be made good that was not before.

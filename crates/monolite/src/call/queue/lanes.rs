@@ -67,6 +67,7 @@ struct Usage {
 
 impl Spent {
     /// An item has taken `time`.
+    #[inline]
     pub(crate) fn add(&mut self, principal: Principal, time: Duration) {
         self.add_usage(principal, Usage { items: 1, time });
     }
