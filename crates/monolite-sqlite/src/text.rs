@@ -14,13 +14,12 @@
 //! `SELECT`s around it. What a view, a trigger or a common table expression has in its own text is
 //! weighed there. Each statement of several is weighed alone, and the heaviest counts.
 
-/// The most names in a statement of untrusted SQL: 0.4 s at worst; up to 0.7 s were measured on a
-/// machine with more to do.
-pub(crate) const MAX_NAMES: usize = 20_000;
+/// The most names in a statement of untrusted SQL: 0.25 s at worst.
+pub(crate) const MAX_NAMES: usize = 12_000;
 
-/// As how many names a `NATURAL` join counts: one for each column, and eight times as much, because
+/// As how many names a `NATURAL` join counts: one for each column, and five times as much, because
 /// views that have such joins are put in the place of their names without much being allocated.
-const NAMES_OF_NATURAL: usize = 4_000;
+pub(crate) const NAMES_OF_NATURAL: usize = 2_500;
 
 /// No shorter text can have so many names that it matters: at most 9 `NATURAL` joins.
 const SHORT: usize = 128;

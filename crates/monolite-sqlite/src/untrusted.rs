@@ -72,8 +72,9 @@ pub(crate) fn refusal_of_text(sql: &str) -> Option<String> {
         format!(
             "a statement with more than {} names, each counted once for each SELECT around it, is \
              refused to untrusted SQL, for the time that it takes to find them (a NATURAL join \
-             counts as 4,000: name the columns with USING)",
-            text::MAX_NAMES
+             counts as {}: name the columns with USING)",
+            text::MAX_NAMES,
+            text::NAMES_OF_NATURAL
         )
     })
 }

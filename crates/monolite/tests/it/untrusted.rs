@@ -230,7 +230,7 @@ fn names_that_take_long_to_find_are_refused_by_their_number() {
     ] {
         let error = ask(&sql).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert!(error.to_string().contains("20000 names"), "{error}");
+        assert!(error.to_string().contains("12000 names"), "{error}");
     }
 }
 
@@ -336,7 +336,7 @@ fn what_calls_functions_for_minutes_without_a_jump_is_ended() {
         ("j LIKE '%' || p || '{i}'", true),
         ("j GLOB '*' || p || '{i}'", true),
         ("('{i}' || j) LIKE '%!%' || p || 'b' ESCAPE '!'", false),
-        ("instr(j, p || p || p || p || p || p || p || 'b{i}')", true),
+        ("instr(j, p || p || p || p || 'b{i}')", true),
         ("d + {i}", true),
         ("length(hex(zeroblob(400000 + {i})))", false),
         ("length(upper(j || {i}))", false),
@@ -610,8 +610,8 @@ fn a_statement_ends_before_walks_over_expressions_that_others_made_deep() {
         sql + &format!(" SELECT x FROM v{chained}")
     };
     let limit = Duration::from_millis(500);
-    // Preparing it took 3.3 s, during which nothing looked at the clock.
-    let Some(deep) = foreseen(limit, &nested(97, "max(1,1,1,1,1,1,1,1)")) else { return };
+    // Preparing 97 of them took 3.3 s, during which nothing looked at the clock.
+    let Some(deep) = foreseen(limit, &nested(60, "max(1,1,1,1,1,1,1,1)")) else { return };
     assert_eq!(deep, Err(ErrorKind::Timeout));
     assert_eq!(foreseen(limit, &nested(10, "max(1,2)")), Some(Ok(Value::Integer(1_921))));
     assert_eq!(foreseen(limit, &nested(20, "1")), Some(Ok(Value::Integer(1_921))));
