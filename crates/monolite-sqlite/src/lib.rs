@@ -25,6 +25,7 @@ mod pcache;
 mod revoke;
 mod rules;
 mod signals;
+mod sorts;
 mod stack;
 mod statements;
 mod surroundings;

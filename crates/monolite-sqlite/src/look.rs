@@ -5,10 +5,10 @@
 //! functions and the allocator, counts the work that it does, and looks at the clock in between.
 //!
 //! Some of what takes long calls nothing of ours, so a statement ends before it: a sort, whose rows
-//! are weighed while they wait for it ([`weights::time_to_sort`]); passes over a large value
-//! (arithmetic with a text of a million digits, JSON), of which the text of a statement has so many
-//! ([`Signals::passes`], [`weights::time_of_pass`]); and walks over deep expressions while it is
-//! prepared ([`weights::time_of_walks`]).
+//! are weighed while they wait for it ([`weights::time_to_sort`], [`crate::sorts`]); passes over a
+//! large value (arithmetic with a text of a million digits, JSON), of which the text of a statement
+//! has so many ([`Signals::passes`], [`weights::time_of_pass`]); and walks over deep expressions
+//! while it is prepared ([`weights::time_of_walks`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ impl Look {
     pub(crate) fn goes_on(&self) -> bool {
         let passes = weights::time_of_pass().saturating_mul(self.signals.passes());
         let walks = weights::time_of_walks(self.signals.levels());
-        let is_late = (self.overdue)(weights::time_to_sort().max(passes).max(walks));
+        let sort = if self.signals.may_sort() { weights::time_to_sort() } else { Duration::ZERO };
+        let is_late = (self.overdue)(sort.max(passes).max(walks));
         if is_late {
             self.signals.mark_interrupted();
         }

@@ -148,6 +148,10 @@ pub struct Signals {
     calls: AtomicU32,
     /// The most passes over a value that a statement of the transaction has in its text.
     passes: AtomicU32,
+    /// Whether the statement that runs is known not to sort ([`crate::sorts`]).
+    never_sorts: AtomicBool,
+    /// Whether a statement of the transaction is known whose runs are not.
+    is_handed_out: AtomicBool,
     /// Whether no statement is being prepared: what that makes are no values.
     is_running: AtomicBool,
     /// Whether the statement that is being prepared has SQLite change tables of its own.
@@ -259,6 +263,7 @@ impl Signals {
         }
         weights::start_preparing();
         self.is_running.store(false, Ordering::Relaxed);
+        self.never_sorts.store(false, Ordering::Relaxed);
         self.selects.store(0, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
@@ -301,6 +306,29 @@ impl Signals {
     #[inline]
     pub(crate) fn forget_passes(&self) {
         self.passes.store(0, Ordering::Relaxed);
+        self.never_sorts.store(false, Ordering::Relaxed);
+        self.is_handed_out.store(false, Ordering::Relaxed);
+    }
+
+    /// A statement runs while what this returns is there, which is known not to sort if
+    /// `never_sorts`. That ends when SQLite prepares any statement, for this one may have got
+    /// another program.
+    #[inline]
+    pub(crate) fn sorting(&self, never_sorts: bool) -> Switch<'_> {
+        let is_known = never_sorts && !self.is_handed_out.load(Ordering::Relaxed);
+        Switch::set(&self.never_sorts, is_known)
+    }
+
+    /// Whether the statement that runs may sort.
+    pub(crate) fn may_sort(&self) -> bool {
+        !self.never_sorts.load(Ordering::Relaxed)
+    }
+
+    /// A statement is handed out, which may run at any time until the transaction ends.
+    pub fn note_handed_out(&self) {
+        self.is_handed_out.store(true, Ordering::Relaxed);
+        self.never_sorts.store(false, Ordering::Relaxed);
+        self.start_run();
     }
 
     /// A statement is prepared, and runs from now on.
@@ -366,6 +394,8 @@ impl Signals {
         context: &AuthContext<'_>,
         overdue: &dyn Fn() -> bool,
     ) -> Authorization {
+        // A statement has a new program, whichever it is.
+        self.never_sorts.store(false, Ordering::Relaxed);
         // Where SQL is not trusted, ANALYZE is refused whole.
         if self.modules.is_none() && names::is_left_out(&context.action) {
             self.add(Traits::STATISTICS);
@@ -404,17 +434,21 @@ impl Signals {
     }
 }
 
-/// A flag that is set until this is dropped.
-struct Switch<'s> {
+/// A flag that is as it was put until this is dropped.
+pub(crate) struct Switch<'s> {
     flag: &'s AtomicBool,
     before: bool,
 }
 
 impl Switch<'_> {
     fn turn_on(flag: &AtomicBool) -> Switch<'_> {
+        Switch::set(flag, true)
+    }
+
+    fn set(flag: &AtomicBool, to: bool) -> Switch<'_> {
         // No swap, see `Signals::take`.
         let before = flag.load(Ordering::Relaxed);
-        flag.store(true, Ordering::Relaxed);
+        flag.store(to, Ordering::Relaxed);
         Switch { flag, before }
     }
 }

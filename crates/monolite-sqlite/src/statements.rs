@@ -21,11 +21,14 @@ use std::cell::RefCell;
 use std::ptr::NonNull;
 
 use hashbrown::HashMap;
-use rusqlite::{Result, Statement};
+use rusqlite::{Result, Statement, StatementStatus};
 
 use crate::names;
 use crate::signals::{Signals, Traits};
+use crate::sorts::may_sort;
 use crate::verb::Verb;
+#[cfg(test)]
+use {rusqlite::hooks::AuthContext, std::sync::Arc};
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
@@ -107,6 +110,8 @@ struct Kept {
     is_explain: bool,
     /// See [`Signals::passes_of_statement`]; of trusted SQL they are not counted.
     passes: u32,
+    /// Whether its program, if it has not got another one, is known not to sort.
+    never_sorts: bool,
 }
 
 impl Kept {
@@ -117,9 +122,12 @@ impl Kept {
     ) -> R {
         signals.note_passes(self.passes);
         signals.start_run();
+        let sorting = signals.sorting(self.never_sorts);
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
+        drop(sorting);
         // SQLite prepares a statement again when the schema has changed.
+        self.never_sorts = self.never_sorts && !self.was_prepared_again();
         self.passes = self.passes.max(signals.passes_of_statement());
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
@@ -127,6 +135,11 @@ impl Kept {
             signals.note_failure();
         }
         result
+    }
+
+    /// Whether SQLite has prepared it again since; of one that is empty nothing can be asked.
+    fn was_prepared_again(&self) -> bool {
+        self.statement.get_status(StatementStatus::RePrepare) != 0
     }
 
     /// Whether it may be found again by its text, unless running it has shown that it
@@ -228,7 +241,14 @@ impl Prepared {
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
         let passes = signals.passes_of_statement();
-        Ok(Kept { statement, traits, verb, is_explain, passes })
+        let never_sorts = signals.modules().is_some() && !is_explain && {
+            signals.start_statement();
+            let is_sure = !may_sort(self.connection(), sql);
+            signals.take_all();
+            signals.add(before | traits);
+            is_sure
+        };
+        Ok(Kept { statement, traits, verb, is_explain, passes, never_sorts })
     }
 
     /// Runs one of the engine's own statements.
@@ -293,4 +313,41 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     writer.execute_batch("ALTER TABLE gone RENAME TO other").unwrap();
     prepared.run_own(Own::Verify).unwrap();
     assert!(refused().contains("no such table"), "{}", refused());
+}
+
+#[test]
+fn a_statement_that_is_prepared_again_may_sort() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || rusqlite::Connection::open(directory.path().join("test.db")).unwrap();
+    let (other, mut connection) = (open(), open());
+    other.execute_batch("CREATE TABLE t(x); CREATE TABLE u(x)").unwrap();
+    let signals = Arc::new(Signals::new(Some(Vec::new())));
+    let told = Arc::clone(&signals);
+    let authorizer = move |context: AuthContext<'_>| told.authorize(&context, &|| false);
+    connection.authorizer(Some(authorizer)).unwrap();
+    let prepared = Prepared::new(connection, true);
+    let may_sort_behind = || {
+        let sql = "INSERT INTO t VALUES (1)";
+        let ran = prepared.with(sql, &signals, |statement, _| {
+            statement.raw_execute().unwrap();
+            signals.may_sort()
+        });
+        ran.unwrap()
+    };
+    assert!(!may_sort_behind());
+    assert!(!may_sort_behind());
+    let sorts = "CREATE TRIGGER sorts AFTER INSERT ON t BEGIN
+                     INSERT INTO u SELECT x FROM t ORDER BY x;
+                 END";
+    other.execute_batch(sorts).unwrap();
+    assert!(may_sort_behind());
+    // And from then on.
+    assert!(may_sort_behind());
+    signals.note_handed_out();
+    other.execute_batch("DROP TRIGGER sorts").unwrap();
+    prepared.forget_users();
+    assert!(may_sort_behind(), "a statement that is handed out may run inside of it");
+    signals.forget_passes();
+    prepared.forget_users();
+    assert!(!may_sort_behind());
 }

@@ -87,23 +87,23 @@ pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// By how much a statement may be late that looks at no clock in the end.
-const LATE: Duration = Duration::from_millis(50);
-
 /// A moment after which the statement that is running is interrupted.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     clock: Arc<dyn Clock>,
     at: AtomicU64,
+    /// The time there is from the start to it, in nanoseconds.
+    limit: AtomicU64,
 }
 
 impl Deadline {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Deadline> {
-        Arc::new(Deadline { clock, at: AtomicU64::new(u64::MAX) })
+        Arc::new(Deadline { clock, at: AtomicU64::new(u64::MAX), limit: AtomicU64::new(0) })
     }
 
     /// Sets the deadline `limit` after `start`.
     pub(crate) fn set(&self, start: Duration, limit: Duration) {
+        self.limit.store(nanos(limit), Ordering::Relaxed);
         self.at.store(nanos(start.saturating_add(limit)), Ordering::Relaxed);
     }
 
@@ -112,18 +112,19 @@ impl Deadline {
     }
 
     /// Whether a statement has to end that may have to go on for `more` when it does not. It may be
-    /// late by [`LATE`] then, and no later.
+    /// late by the time that there is for it, and no later.
     pub(crate) fn is_past(&self, more: Duration) -> bool {
         let at = self.at.load(Ordering::Relaxed);
         if at == u64::MAX {
             return false;
         }
-        nanos(self.clock.now()).saturating_add(nanos(more.saturating_sub(LATE))) > at
+        let surplus = nanos(more).saturating_sub(self.limit.load(Ordering::Relaxed));
+        nanos(self.clock.now()).saturating_add(surplus) > at
     }
 }
 
 #[test]
-fn a_deadline_is_past_when_what_has_to_be_done_yet_would_be_late() {
+fn a_deadline_is_past_when_what_has_to_be_done_yet_would_be_late_by_its_whole_time() {
     #[derive(Debug)]
     struct Still;
     impl Clock for Still {
@@ -134,8 +135,8 @@ fn a_deadline_is_past_when_what_has_to_be_done_yet_would_be_late() {
     let deadline = Deadline::new(Arc::new(Still));
     assert!(!deadline.is_past(Duration::MAX));
     deadline.set(Duration::from_secs(9), Duration::from_secs(2));
-    for (millis, is_past) in [(0, false), (1_000, false), (1_050, false), (1_051, true)] {
-        assert_eq!(deadline.is_past(Duration::from_millis(millis)), is_past, "{millis}");
+    for (more, is_past) in [(0, false), (2, false), (3, false), (4, true)] {
+        assert_eq!(deadline.is_past(Duration::from_secs(more)), is_past, "{more}");
     }
     deadline.set(Duration::from_secs(7), Duration::from_secs(2));
     assert!(deadline.is_past(Duration::ZERO));

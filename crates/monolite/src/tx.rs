@@ -383,7 +383,7 @@ impl<'c> Tx<'c> {
     }
 
     fn note_handed_out(&self, statement: &Statement<'_>, sql: &str) -> Result<()> {
-        self.connection.signals().start_run();
+        self.connection.signals().note_handed_out();
         self.note_writes(statement);
         self.handed_out.set(self.handed_out.get() | self.connection.unsettled());
         if statement.readonly() { Ok(()) } else { Ok(self.connection.clear_changes_for(sql)?) }

@@ -11,8 +11,8 @@
 //!    the limit; a change of what the case did not name, or of an idempotency key; broken
 //!    integrity; a dead process.
 //! 3. Other children ([`crowd`]) run statements drawn at random from a grammar with sizes at the
-//!    limits ([`grammar`]), and an escape is also a statement that ends later than its limit and
-//!    100 ms, a neighbour that waits longer, and memory beyond the budget and 32 MiB.
+//!    limits ([`grammar`]), and an escape is also a statement that ends later than twice its limit
+//!    and 100 ms, a neighbour that waits longer, and memory beyond the budget and 32 MiB.
 //! 4. Controls: SQLite without the engine, and the engine without the profile, must let some cases
 //!    escape.
 
@@ -98,7 +98,7 @@ const ESCAPE_SQLITE: &[&str] = &["ATTACH 'new.db' AS n", "VACUUM INTO 'new.db'",
 const ESCAPE_ENGINE: &[&str] = &["PRAGMA integrity_check", "endless count"];
 const ESCAPE_MEMORY: &str = "small sort of blobs";
 
-/// Milliseconds by which a drawn statement may end later than its limit.
+/// Milliseconds by which a drawn statement may end later than twice its limit.
 const SLACK_MS: u64 = 100;
 
 /// Seeds that are given to one child at once.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use monolite::{Database, Error, ErrorKind, Options, Untrusted, Value, rusqlite};
+use monolite::{Database, Error, ErrorKind, Options, Tx, Untrusted, Value, rusqlite};
 use monolite_testkit::clock::HandClock;
 
 use crate::patience::as_one_batch;
@@ -597,6 +597,32 @@ fn foreseen(limit: Duration, sql: &str) -> Option<Result<Value, ErrorKind>> {
     let options = Options::new().read_time_limit(limit).clock(HandClock::new());
     let db = open_with(options, Untrusted::new())?;
     Some(value(&db, sql).map_err(|error| error.kind()))
+}
+
+#[test]
+fn copies_of_pages_in_a_savepoint_are_not_taken_for_rows_that_wait_for_a_sort() {
+    let options = Options::new().write_time_limit(Duration::from_millis(200));
+    let Some(db) = open_with(options.clock(HandClock::new()), Untrusted::new()) else { return };
+    let fill = "CREATE TABLE wide(k, x);
+                WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+                INSERT INTO wide SELECT i, printf('%.*c', 2000, 'a') FROM n";
+    db.write(move |tx| tx.execute_batch(fill)).wait().unwrap();
+    let change = |tx: &Tx<'_>| tx.execute("UPDATE wide SET k = k + 1", ()).map(drop);
+    db.write(change).wait().unwrap();
+    let failing = |tx: &Tx<'_>| {
+        tx.execute("UPDATE wide SET k = k + 1 WHERE rowid = 1", ())?;
+        tx.execute("SELECT x FROM missing", ()).map(drop)
+    };
+    db.write(failing).wait().unwrap_err();
+    // Groups of members have savepoints from now on.
+    db.write(change).wait().unwrap();
+    // The same statement sorts once there is a trigger, and is not known to do so before it runs.
+    let sorting = "CREATE TABLE sorted(x);
+                   CREATE TRIGGER sorts AFTER UPDATE ON wide WHEN NEW.rowid = 9000 BEGIN
+                       INSERT INTO sorted SELECT x FROM wide ORDER BY x || 'b';
+                   END";
+    db.write(move |tx| tx.execute_batch(sorting)).wait().unwrap();
+    assert_eq!(db.write(change).wait().unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 #[test]

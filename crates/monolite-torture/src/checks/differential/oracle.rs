@@ -16,6 +16,7 @@
 //!   too, and then only a new one tells.
 
 use std::ffi::c_int;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -456,8 +457,17 @@ fn connect(path: Option<&Path>, effort: &Arc<Effort>) -> Result<Connection> {
 }
 
 /// What differs once one of the steps has changed something.
-fn state(plain: &Connection, steps: &[Step]) -> Result<[i64; 4], Error> {
-    let mut state = [plain.total_changes().cast_signed(), 0, 0, 0];
+fn state(plain: &Connection, steps: &[Step]) -> Result<[i64; 5], Error> {
+    let mut state = [plain.total_changes().cast_signed(), 0, 0, 0, 0];
+    if steps.iter().any(|step| step.sql.contains("INSERT")) {
+        // An `INSERT` that is ignored takes a rowid of an `AUTOINCREMENT` table all the same. There
+        // may be no such table.
+        let sequences = "SELECT group_concat(name || ' ' || seq) FROM sqlite_sequence";
+        let query = plain.prepare_cached(sequences);
+        let noted = query.and_then(|mut query| query.query_row([], |row| row.get(0)));
+        let noted: Option<String> = noted.unwrap_or_default();
+        state[4] = BuildHasherDefault::<DefaultHasher>::default().hash_one(noted).cast_signed();
+    }
     let is_counted = |step: &Step| {
         step.how != How::Batch && !changes_schema(&step.sql) && !step.sql.starts_with("PRAGMA")
     };

@@ -26,7 +26,7 @@ use crate::checks::differential::Statements;
 /// The child's role.
 pub(in crate::checks) const ROLE: &str = "hostile-crowd";
 
-/// Milliseconds by which a statement may end later than its limit.
+/// Milliseconds by which a statement may end later than twice its limit.
 pub(super) const SLACK: &str = "MONOLITE_SLACK";
 
 /// How long a transaction may take.
@@ -173,7 +173,7 @@ impl Crowd {
 impl Seen {
     /// What is wrong with it.
     fn judged(self, slack: Duration) -> Vec<String> {
-        let most = LIMIT + slack;
+        let most = LIMIT * 2 + slack;
         let mut wrong = self.wrong;
         let may_refuse = self.on_the_clock > patience(LIMIT);
         if let Some((kind, error)) = self.failed

@@ -157,7 +157,8 @@ pub(crate) const LIST: &[Difference] = &[
                `RAISE(ROLLBACK)`)",
         sqlite: "runs each by itself, outside of any transaction",
         monolite: "refuses them: `Aborted` in a closure, the first error's kind in an interactive \
-                   transaction",
+                   transaction; of one that a closure had prepared before, a query answers and a \
+                   change is refused as `Constraint`",
         why: "half of the transaction would be done, and nobody has asked for that",
         instead: "return the error; use `OR ABORT` (the default) to go on after it",
         paths: Paths::All,
@@ -293,7 +294,7 @@ pub(crate) const LIST: &[Difference] = &[
         id: "numbers-of-no-change",
         topic: Topic::Connection,
         what: "the number that `execute` gives for a statement that changes no rows (`CREATE`, \
-               `ANALYZE`)",
+               `ANALYZE`); a statement from `prepare` is `rusqlite`'s own, and gives SQLite's",
         sqlite: "that of the last statement on the connection that changed some (`rusqlite`)",
         monolite: "0",
         why: "a transaction gets some connection, and shares it with others",

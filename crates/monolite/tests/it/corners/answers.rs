@@ -242,6 +242,8 @@ fn what_is_told_of_the_connection_is_no_conflict() {
         "PRAGMA data_version",
         "PRAGMA page_count",
         "PRAGMA freelist_count",
+        "PRAGMA module_list",
+        "PRAGMA database_list",
         "PRAGMA query_only",
         "SELECT changes()",
         "SELECT total_changes()",
