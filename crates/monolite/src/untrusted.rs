@@ -23,7 +23,8 @@ use crate::error::{Error, ErrorKind, Result, within};
 ///   views (100), compound selects (100), program (250,000 instructions), `SELECT`s (400) and uses
 ///   of columns (10,000) of a statement, arguments of a function (100), length of a `LIKE` or
 ///   `GLOB` pattern (100), parameters (32,766), nested triggers (50), the schema's memory (a
-///   quarter of that of a transaction) and text (a sixteenth).
+///   quarter of that of a transaction) and text (a sixteenth), and what it has of tables, indexes,
+///   views and triggers (4,000).
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
 ///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so
 ///   much, or passes over large values so often, that it might take longer.

@@ -252,6 +252,25 @@ fn the_text_of_a_schema_is_bounded() {
 }
 
 #[test]
+fn the_number_of_what_a_schema_has_is_bounded() {
+    // However busy the machine is.
+    let options = Options::new().write_time_limit(Duration::from_secs(30));
+    let Some(db) = open_with(options, Untrusted::new()) else { return };
+    let create = |numbers: std::ops::Range<usize>| {
+        let views: Vec<_> = numbers.map(|n| format!("CREATE VIEW v{n} AS SELECT 1")).collect();
+        db.write(move |tx| tx.execute_batch(&views.join(";"))).wait()
+    };
+    let count = |tx: &Tx<'_>| {
+        tx.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get::<_, u32>(0))
+    };
+    let there = db.read(count).wait().unwrap() as usize;
+    create(there..4_000).unwrap();
+    let error = create(4_000..4_001).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("4000 are allowed"), "{error}");
+}
+
+#[test]
 fn a_schema_that_was_made_can_be_read_by_everybody() {
     let directory = tempfile::tempdir().unwrap();
     let options = || {
