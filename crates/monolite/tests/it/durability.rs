@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use monolite::{Database, Durability, Error, ErrorKind, Options, Write};
 use tempfile::TempDir;
@@ -98,9 +99,14 @@ impl Machine {
         self.disk.capture().image(left, rng).write_to(&path).unwrap();
         let db = Database::open(&path).unwrap();
         db.close().unwrap();
-        markers::in_file(&path).unwrap()
+        let found = markers::in_file(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        found
     }
 }
+
+/// Writes that go on while the power is cut and what is left is looked at.
+const MAX_AHEAD: i64 = 200;
 
 /// Cuts the power again and again under load; the first loss is an error.
 fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
@@ -108,11 +114,17 @@ fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
     let options = Options::new().durability(durability).wal_limit_bytes(8 << 20);
     let machine = machine(options);
     let (next, stop) = (AtomicI64::new(1), AtomicBool::new(false));
+    // Writers do not run far ahead of the cuts: the larger the file, the longer a look at it.
+    let last = AtomicI64::new(0);
     let acknowledged = Mutex::new(BTreeSet::new());
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !stop.load(Ordering::SeqCst) {
+                    if next.load(Ordering::SeqCst) > last.load(Ordering::SeqCst) {
+                        thread::sleep(Duration::from_millis(1));
+                        continue;
+                    }
                     let id = next.fetch_add(1, Ordering::SeqCst);
                     let write =
                         machine.db.write(move |tx| markers::put_filled(tx, id, &[3; 4_000]));
@@ -124,6 +136,7 @@ fn cuts(durability: Durability, rounds: i64) -> anyhow::Result<()> {
         let mut verdict = Ok(());
         for round in 0..rounds {
             let enough = next.load(Ordering::SeqCst) + rng.i64(1..60);
+            last.store(enough + MAX_AHEAD, Ordering::SeqCst);
             eventually("more writes", || next.load(Ordering::SeqCst) > enough);
             let before: BTreeSet<i64> = acknowledged.lock().unwrap().clone();
             let left = Left::random(&mut rng);

@@ -422,16 +422,24 @@ impl Oracle {
             }
             if let Some(steps) = self.log.get(version) {
                 past.repeat(steps)?;
+                if past.has_given_up() {
+                    return Ok(None);
+                }
             }
         }
         Ok(None)
     }
 
-    /// Does again what was committed, comparing nothing.
+    /// Does again what was committed, comparing nothing; it may give up.
     fn repeat(&mut self, steps: &[Step]) -> Result<()> {
         self.begin(steps, Flow::Interactive)?;
         for step in steps.iter().filter(|step| step.judged != Judged::Refused) {
+            self.effort.begin();
             let has_failed = ask_plain(&self.plain, step).is_err();
+            if self.has_given_up() {
+                self.roll_back(steps);
+                return Ok(());
+            }
             if has_failed && !step.is_handled {
                 break;
             }

@@ -15,8 +15,9 @@ use super::driver::Counts;
 use super::oracle::Flaw;
 use super::record::History;
 
-/// How long a history may take. Most take a hundredth of a second, those with rests a second.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a history may take. Most take a hundredth of a second, those with rests a second, and
+/// the one whose triggers cost most, of 90,000, 22 s of a core.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A child, and where its databases are: in memory, if the system has such a place.
 #[derive(Debug)]
