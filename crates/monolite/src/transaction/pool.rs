@@ -565,11 +565,5 @@ fn none_free(most: usize, limit: Duration) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
-#[test]
-fn a_transaction_is_long_that_took_long_twice_or_very_long_once() {
-    let cost = |work, replay| Cost { work, replay, ..Cost::default() };
-    assert!(!cost(LONG, Duration::ZERO).is_long());
-    assert!(!cost(Duration::ZERO, VERY_LONG).is_long());
-    assert!(cost(LONG, LONG).is_long());
-    assert!(cost(VERY_LONG, Duration::ZERO).is_long());
-}
+#[cfg(test)]
+mod tests;

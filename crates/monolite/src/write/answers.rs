@@ -87,4 +87,4 @@ impl Answers {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

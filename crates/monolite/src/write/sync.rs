@@ -151,3 +151,6 @@ impl Syncer {
         self.wal.check()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,9 +9,15 @@ use crate::call::member::{Once, Submission};
 use crate::call::queue::lanes::Principal;
 use crate::error::{Error, ErrorKind};
 
-type Caller = Arc<Completion<(), Error>>;
+/// Who waits for a member of a batch.
+pub(in crate::write) type Caller = Arc<Completion<(), Error>>;
 
-fn batch(progress: &Progress, members: usize, offset: u64) -> (CommittedBatch, Vec<Caller>) {
+/// A batch of `members` that ends at `offset` of the WAL, and those who wait for them.
+pub(in crate::write) fn batch(
+    progress: &Progress,
+    members: usize,
+    offset: u64,
+) -> (CommittedBatch, Vec<Caller>) {
     let callers: Vec<Caller> = (0..members).map(|_| Completion::new()).collect();
     let entry = |caller: &Caller| {
         let body = Once(Some(|_: &crate::tx::Tx<'_>| Ok::<_, Error>(())));
