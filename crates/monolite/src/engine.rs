@@ -35,7 +35,7 @@ use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::clock::Stopwatch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::open::{Files, Opened};
+use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
 use crate::options::Options;
 use crate::progress::Progress;
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
     answers: Arc<Answers>,
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
-    wal_frames_discarded: u64,
+    recovered: RecoveredWal,
     is_tracking_pages: bool,
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
@@ -219,7 +219,7 @@ impl Engine {
             answers,
             recorder,
             wal: opened.wal,
-            wal_frames_discarded: opened.wal_frames_discarded,
+            recovered: opened.recovered,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
             life: Arc::new(Life::new(running)),
@@ -249,7 +249,8 @@ impl Engine {
             unsynced_transactions: self.answers.unanswered(),
             wal_bytes: self.parts.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
-            wal_frames_discarded: self.wal_frames_discarded,
+            wal_frames_recovered: self.recovered.frames,
+            wal_frames_discarded: self.recovered.discarded,
             is_tracking_pages: self.is_tracking_pages,
             ..self.recorder.snapshot()
         }

@@ -54,6 +54,9 @@ pub struct Stats {
     pub wal_bytes: u64,
     /// Most bytes that were in use in the WAL.
     pub wal_bytes_max: u64,
+    /// Frames of the WAL that were committed and not yet in the database file when it was opened,
+    /// as behind a crash.
+    pub wal_frames_recovered: u64,
     /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
     /// crash interrupted, or behind damage.
     pub wal_frames_discarded: u64,

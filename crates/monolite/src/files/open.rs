@@ -9,8 +9,10 @@
 //!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
-//! 4. Checkpoint what was recovered, so that it is on disk before anyone reads it.
-//! 5. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
+//! 4. While the WAL still holds every frame that was recovered, tell of it ([`RecoveredWal`]).
+//!    Whoever wants the frames themselves takes them here: the next step empties the WAL.
+//! 5. Checkpoint what was recovered, so that it is on disk before anyone reads it.
+//! 6. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
 #[cfg(test)]
 mod tests;
@@ -109,7 +111,7 @@ pub(crate) struct Opened {
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
     pub(crate) is_tracking_pages: bool,
-    pub(crate) wal_frames_discarded: u64,
+    pub(crate) recovered: RecoveredWal,
     pub(crate) files: Files,
 }
 
@@ -140,7 +142,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let hold = is_alone.then(|| hold_with(&vfs, &path));
     let overlays = is_exclusive.then(|| vfs.register_overlays(Arc::clone(&storage))).transpose()?;
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
-    let Recovered { connection: writer, deadline: writer_deadline, wal_frames_discarded } =
+    let Recovered { connection: writer, deadline: writer_deadline, wal: recovered } =
         opener.writer(hold.as_deref(), patience)?;
     let lacks_checksums =
         options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
@@ -171,7 +173,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         durability,
         is_exclusive,
         is_tracking_pages: is_exclusive && sees_pages(),
-        wal_frames_discarded,
+        recovered,
         files: Files { hold, vfs, overlays, registration, temporary },
     })
 }
@@ -270,7 +272,16 @@ fn storage_of(
 struct Recovered {
     connection: Connection,
     deadline: Arc<Deadline>,
-    wal_frames_discarded: u64,
+    wal: RecoveredWal,
+}
+
+/// What was in the WAL when the file was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecoveredWal {
+    /// Frames of what was committed.
+    pub(crate) frames: u64,
+    /// Frames behind those, which recovery left out.
+    pub(crate) discarded: u64,
 }
 
 /// What there is beside the writer.
@@ -376,9 +387,7 @@ impl Opener {
         let (connection, deadline) = opened.map_err(|error| not_opened(hold, error))?;
         let recovered = self.recover(&connection);
         match recovered {
-            Ok(wal_frames_discarded) => {
-                Ok(Recovered { connection, deadline, wal_frames_discarded })
-            }
+            Ok(wal) => Ok(Recovered { connection, deadline, wal }),
             Err(error) => {
                 connection.give_up(tidy);
                 Err(error)
@@ -386,29 +395,31 @@ impl Opener {
         }
     }
 
-    /// Has what recovery found in the database file; returns how many frames it left out.
-    fn recover(&self, writer: &Connection) -> Result<u64> {
-        let wal_frames_discarded = self.discarded_frames(writer)?;
+    /// Has what recovery found in the database file, and tells what it was.
+    fn recover(&self, writer: &Connection) -> Result<RecoveredWal> {
+        let found = self.found(writer)?;
         // What a crash left in the WAL may not be on disk yet, and is about to be readable.
         writer.checkpoint(CheckpointMode::Truncate)?;
-        Ok(wal_frames_discarded)
+        Ok(found)
     }
 
-    /// How many frames of the WAL recovery did not take, before the WAL is emptied.
+    /// What recovery took of the WAL, and what it did not, before the WAL is emptied: a passive
+    /// checkpoint copies the frames and leaves them where they are.
     ///
     /// The write lock keeps other processes from writing meanwhile; when one has written just
     /// before, it has the WAL in use and there was nothing to recover.
-    fn discarded_frames(&self, writer: &Connection) -> Result<u64> {
+    fn found(&self, writer: &Connection) -> Result<RecoveredWal> {
         let accepted = writer.checkpoint(CheckpointMode::Passive)?.wal_frames;
         writer.begin_immediate()?;
         let leftover = File::open(wal_path(&self.path)).and_then(|wal| leftover(&wal, accepted));
         writer.rollback()?;
         let is_settled = writer.checkpoint(CheckpointMode::Passive)?.wal_frames == accepted;
-        match leftover.map_err(|error| io_error(&self.path, &error))? {
-            _ if !is_settled => Ok(0),
-            Leftover::Frames(discarded) => Ok(discarded),
-            Leftover::DamagedHeader => Err(damaged_wal(&self.path)),
-        }
+        let discarded = match leftover.map_err(|error| io_error(&self.path, &error))? {
+            _ if !is_settled => 0,
+            Leftover::Frames(discarded) => discarded,
+            Leftover::DamagedHeader => return Err(damaged_wal(&self.path)),
+        };
+        Ok(RecoveredWal { frames: accepted.into(), discarded })
     }
 
     /// Opens what there is beside the writer.

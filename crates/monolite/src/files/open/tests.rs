@@ -6,12 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use monolite_sqlite::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 use tempfile::TempDir;
 
-use super::{Opened, open};
+use super::{Opened, RecoveredWal, open};
 use crate::error::{Error, ErrorKind};
 use crate::files::wal::wal_path;
 use crate::options::{Durability, Options, Sharing};
+
+/// Bytes of a page of a new database.
+const PAGE_BYTES: u64 = 4_096;
 
 fn options() -> Options {
     Options::new().readers(2)
@@ -85,7 +89,8 @@ fn there_are_as_many_readers_as_were_asked_for_and_none_of_them_writes() {
     let (_directory, path) = place();
     let database = opened(&path);
     assert_eq!(database.durability, Durability::Synced);
-    assert_eq!((database.readers.len(), database.wal_frames_discarded), (2, 0));
+    assert_eq!(database.readers.len(), 2);
+    assert_eq!(database.recovered, RecoveredWal { frames: 0, discarded: 0 });
     write(&database, "CREATE TABLE t(v)");
     let more = (database.open_reader)().unwrap();
     for reader in database.readers.iter().chain([&more]) {
@@ -112,7 +117,16 @@ fn what_a_crash_left_is_in_the_file_before_anybody_reads_it() {
     assert!(fs::metadata(wal_path(&path)).unwrap().len() > 0);
     let database = opened(&path);
     assert_eq!(fs::metadata(wal_path(&path)).unwrap().len(), 0);
-    assert_eq!((count(&database), database.wal_frames_discarded), (2, 0));
+    assert_eq!((count(&database), database.recovered.discarded), (2, 0));
+}
+
+#[test]
+fn the_wal_is_emptied_only_behind_a_look_at_all_that_was_recovered() {
+    let (_directory, path) = crashed();
+    let wal = fs::metadata(wal_path(&path)).unwrap().len();
+    let frames = (wal - WAL_HEADER_BYTES) / (FRAME_HEADER_BYTES + PAGE_BYTES);
+    let database = opened(&path);
+    assert_eq!(database.recovered, RecoveredWal { frames, discarded: 0 });
 }
 
 #[test]
@@ -122,7 +136,7 @@ fn frames_that_recovery_leaves_out_are_counted() {
     flip(&wal_path(&path), |bytes| bytes - 1);
     let database = opened(&path);
     assert_eq!(count(&database), 1);
-    assert!(database.wal_frames_discarded > 0);
+    assert!(database.recovered.discarded > 0);
 }
 
 #[test]
