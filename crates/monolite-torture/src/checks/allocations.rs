@@ -36,7 +36,7 @@ const SCENARIO: &str = "MONOLITE_SCENARIO";
 const MODE: &str = "MONOLITE_MODE";
 
 /// No scenario needs as many; a loop that does is a finding.
-const MOST: u64 = 100_000;
+const MAX_ALLOCATIONS: u64 = 100_000;
 
 type Run = fn(&Path) -> Seen;
 
@@ -140,7 +140,7 @@ pub(super) fn play() -> Result<()> {
     };
     let (good, path) = (directory.join("good"), directory.join("db"));
     prepare(&good)?;
-    for number in 1..=MOST {
+    for number in 1..=MAX_ALLOCATIONS {
         say(&format!("at {number}"));
         take_copy(&good, &path)?;
         let failing = if mode == MODES[0] { Failing::Once(number) } else { Failing::From(number) };
@@ -153,7 +153,7 @@ pub(super) fn play() -> Result<()> {
             return Ok(());
         }
     }
-    bail!("the scenario makes more than {MOST} allocations")
+    bail!("the scenario makes more than {MAX_ALLOCATIONS} allocations")
 }
 
 thread_local! {

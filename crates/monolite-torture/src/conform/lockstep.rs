@@ -26,7 +26,7 @@ use super::statement::Statement;
 use super::subject::{Heart, Subject};
 
 /// Differences after which a script is left.
-const MOST: usize = 10;
+const MAX_FOUND: usize = 10;
 
 /// Queries whose plans are compared on the readers after each transaction.
 const PLANS: usize = 3;
@@ -96,7 +96,7 @@ impl Lockstep<'_> {
                 return Ok(self.outcome);
             }
             self.unit(&unit)?;
-            if self.outcome.found.len() >= MOST {
+            if self.outcome.found.len() >= MAX_FOUND {
                 self.outcome.left_at = Some(unit.line());
                 // What follows hangs on the differences, and so would an error of the close.
                 let _ = self.subject.close();

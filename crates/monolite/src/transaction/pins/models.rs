@@ -15,7 +15,7 @@ use crate::models::{self, SCHEDULES_WITH_SQL, check, database, maybe};
 use crate::progress::Progress;
 
 /// Pins that may be kept.
-const MOST_KEPT: usize = 1;
+const MAX_KEPT: usize = 1;
 
 /// What the threads of a schedule have.
 struct Bench {
@@ -38,7 +38,7 @@ impl Bench {
             open()
         });
         let clock = Arc::<SystemClock>::default();
-        let pins = Pins::new(open, MOST_KEPT, clock, Arc::clone(progress));
+        let pins = Pins::new(open, MAX_KEPT, clock, Arc::clone(progress));
         let (seen, pinned) = Default::default();
         Arc::new(Bench { pins, opened, seen, pinned })
     }
@@ -66,7 +66,7 @@ impl Bench {
     fn transact(&self) -> Arc<Kept> {
         let (first, number) = self.pin(true);
         let kept = self.pins.keep(&first);
-        assert!(self.pins.kept().len() <= MOST_KEPT);
+        assert!(self.pins.kept().len() <= MAX_KEPT);
         assert_eq!(self.number(&first), number);
         drop(first);
         if let Some(pin) = kept.pin(Duration::ZERO, Duration::MAX) {

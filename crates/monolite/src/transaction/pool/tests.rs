@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Connections that there may be.
-const MOST: usize = 2;
+const MAX_CONNECTIONS: usize = 2;
 
 /// A pool on an empty database.
 struct Bench {
@@ -43,7 +43,8 @@ impl Bench {
         let (clock, progress) = (Arc::<HandClock>::default(), Arc::<Progress>::default());
         let (time, told) = (Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&progress));
         let wal = Arc::clone(&database.wal);
-        let pool = Pool::new(opener, (MOST, SECOND, LIMIT), time, told, Arc::clone(&wal));
+        let pool =
+            Pool::new(opener, (MAX_CONNECTIONS, SECOND, LIMIT), time, told, Arc::clone(&wal));
         Bench { pool, clock, progress, opened: count, _wal: wal, _database: database }
     }
 
@@ -102,7 +103,7 @@ fn who_left_last_loses_the_connection() {
     let (first, second) = (bench.rest(), bench.rest());
     drop(bench.take(None).unwrap());
     assert!(bench.is_warm(first) && !bench.is_warm(second));
-    assert_eq!(bench.opened(), MOST);
+    assert_eq!(bench.opened(), MAX_CONNECTIONS);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn a_long_transaction_loses_it_last_and_counts_apart() {
     let bench = Bench::new();
     let (_, early) = (bench.rest_with(&long()), bench.rest_with(&long()));
     let short = (bench.rest(), bench.rest());
-    assert_eq!(bench.opened(), 2 * MOST);
+    assert_eq!(bench.opened(), 2 * MAX_CONNECTIONS);
     let held = bench.take(None).unwrap();
     assert!(!bench.is_warm(short.1), "the short one that left last");
     assert!(bench.is_warm(early));
@@ -133,8 +134,8 @@ fn an_undisturbed_transaction_keeps_it_until_its_time_is_over() {
     let mut cost = long();
     cost.note_replay(Duration::from_millis(40), bench.clock.now());
     // All that there may be: as many again, and two whose statements run.
-    let places: Vec<_> = (0..MOST).map(|_| bench.rest_with(&cost)).collect();
-    let running: Vec<_> = (0..MOST).map(|_| bench.take(None).unwrap()).collect();
+    let places: Vec<_> = (0..MAX_CONNECTIONS).map(|_| bench.rest_with(&cost)).collect();
+    let running: Vec<_> = (0..MAX_CONNECTIONS).map(|_| bench.take(None).unwrap()).collect();
     assert_eq!(bench.take(None).err().map(|error| error.kind()), Some(ErrorKind::Timeout));
     // A rest of a quarter of it is allowed.
     bench.clock.advance(Duration::from_millis(10));
@@ -146,7 +147,8 @@ fn an_undisturbed_transaction_keeps_it_until_its_time_is_over() {
 #[test]
 fn nothing_is_parked_while_there_are_more_transactions_than_connections() {
     let bench = Bench::new();
-    let leave = |cost: Cost| bench.take(None).unwrap().leave(MOST + 1, Memory::Nothing, &cost);
+    let leave =
+        |cost: Cost| bench.take(None).unwrap().leave(MAX_CONNECTIONS + 1, Memory::Nothing, &cost);
     assert!(matches!(leave(Cost::default()), Left::Gone(None)));
     assert!(matches!(leave(long()), Left::Parked(_)), "but a long one's");
 }
@@ -154,17 +156,17 @@ fn nothing_is_parked_while_there_are_more_transactions_than_connections() {
 #[test]
 fn a_connection_whose_statement_overruns_does_not_count() {
     let bench = Bench::new();
-    let running: Vec<_> = (0..MOST).map(|_| bench.take(None).unwrap()).collect();
+    let running: Vec<_> = (0..MAX_CONNECTIONS).map(|_| bench.take(None).unwrap()).collect();
     let error = bench.take(None).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("none of the 2 connections"), "{error}");
     bench.clock.advance(LIMIT + Duration::from_millis(1));
     let more = bench.take(None).unwrap();
-    assert_eq!(bench.opened(), MOST + 1);
+    assert_eq!(bench.opened(), MAX_CONNECTIONS + 1);
     // When the statement ends after all, there is one too many.
     bench.pool.state().watches.iter().for_each(|watch| assert!(watch.running_for(LIMIT).is_some()));
     drop((running, more));
-    assert_eq!(bench.pool.state().watches.len(), MOST);
+    assert_eq!(bench.pool.state().watches.len(), MAX_CONNECTIONS);
 }
 
 #[test]
