@@ -325,10 +325,16 @@ impl Connection {
     /// Those of SQLite; the statements before the one that failed have been run.
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         let mut batch = Batch::new(self.raw(), sql);
-        while let Some(mut statement) = batch.next()? {
+        while let Some(mut statement) = self.signals.prepared(|| batch.next())? {
+            let never_sorts = self.signals.modules().is_some()
+                && statement.is_explain() == 0
+                && statement
+                    .expanded_sql()
+                    .is_some_and(|sql| self.prepared.never_sorts(&sql, &self.signals));
             self.signals.start_run();
+            let sorting = self.signals.sorting(never_sorts);
             statement.raw_query().next()?;
-            drop(statement);
+            drop((statement, sorting));
             self.signals.start_statement();
         }
         Ok(())

@@ -152,6 +152,8 @@ pub struct Signals {
     never_sorts: AtomicBool,
     /// Whether a statement of the transaction is known whose runs are not.
     is_handed_out: AtomicBool,
+    /// Whether all that SQLite does is to prepare a statement, or to explain one.
+    only_prepares: AtomicBool,
     /// Whether no statement is being prepared: what that makes are no values.
     is_running: AtomicBool,
     /// Whether the statement that is being prepared has SQLite change tables of its own.
@@ -319,9 +321,18 @@ impl Signals {
         Switch::set(&self.never_sorts, is_known)
     }
 
-    /// Whether the statement that runs may sort.
+    /// Whether what SQLite does may be a sort.
     pub(crate) fn may_sort(&self) -> bool {
-        !self.never_sorts.load(Ordering::Relaxed)
+        !self.never_sorts.load(Ordering::Relaxed) && !self.only_prepares.load(Ordering::Relaxed)
+    }
+
+    /// What `prepare` gives, which has SQLite prepare a statement and run none of a user's.
+    pub fn prepared<R>(&self, prepare: impl FnOnce() -> R) -> R {
+        if self.modules.is_none() {
+            return prepare();
+        }
+        let _only = Switch::turn_on(&self.only_prepares);
+        prepare()
     }
 
     /// A statement is handed out, which may run at any time until the transaction ends.

@@ -8,6 +8,9 @@
 //! statements of their own. All other instructions look at the clock.
 //!
 //! # Invariants
+//! - While SQLite prepares a statement it sorts no rows: the programs that it runs then read the
+//!   schema, and what virtual tables have stored of themselves, in the order of a key. So memory is
+//!   no row then either, also while other statements are in the middle of theirs.
 //! - The answer is that of one program, prepared under the same authorizer. Whoever keeps it has to
 //!   know when SQLite makes another program of the same statement: the authorizer is asked for each
 //!   ([`crate::signals::Signals`]).

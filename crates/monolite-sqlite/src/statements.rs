@@ -234,21 +234,29 @@ impl Prepared {
     fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
         let before = signals.take_all();
         signals.start_statement();
-        let prepared = self.prepare(sql);
+        let prepared = signals.prepared(|| self.prepare(sql));
         let verb = Verb::of(sql);
         let traits = signals.take_all().of_statement(verb);
         signals.add(before | traits);
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
         let passes = signals.passes_of_statement();
-        let never_sorts = signals.modules().is_some() && !is_explain && {
-            signals.start_statement();
-            let is_sure = !may_sort(self.connection(), sql);
-            signals.take_all();
-            signals.add(before | traits);
-            is_sure
-        };
+        let never_sorts = !is_explain && self.never_sorts(sql, signals);
         Ok(Kept { statement, traits, verb, is_explain, passes, never_sorts })
+    }
+
+    /// Whether the program of `sql`, one statement, is known not to sort. Of trusted SQL that is
+    /// not asked. What is noted meanwhile is forgotten.
+    pub(crate) fn never_sorts(&self, sql: &str, signals: &Signals) -> bool {
+        if signals.modules().is_none() {
+            return false;
+        }
+        let before = signals.take_all();
+        signals.start_statement();
+        let is_known = !signals.prepared(|| may_sort(self.connection(), sql));
+        signals.take_all();
+        signals.add(before);
+        is_known
     }
 
     /// Runs one of the engine's own statements.

@@ -173,7 +173,9 @@ impl<'c> Tx<'c> {
     /// `Invalid` for wrong SQL or a statement that belongs to the engine.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
         self.enter(sql)?;
-        let statement = self.connection.raw().prepare(sql).map_err(|e| self.explain(e))?;
+        let prepare = || self.connection.raw().prepare(sql);
+        let prepared = self.connection.signals().prepared(prepare);
+        let statement = prepared.map_err(|e| self.explain(e))?;
         self.note_handed_out(&statement, sql)?;
         Ok(statement)
     }

@@ -635,6 +635,8 @@ fn copies_of_pages_in_a_savepoint_are_not_taken_for_rows_that_wait_for_a_sort() 
     db.write(failing).wait().unwrap_err();
     // Groups of members have savepoints from now on.
     db.write(change).wait().unwrap();
+    let batched = "UPDATE wide SET k = k + 1; DELETE FROM wide WHERE k < 0";
+    db.write(move |tx| tx.execute_batch(batched)).wait().unwrap();
     // The same statement sorts once there is a trigger, and is not known to do so before it runs.
     let sorting = "CREATE TABLE sorted(x);
                    CREATE TRIGGER sorts AFTER UPDATE ON wide WHEN NEW.rowid = 9000 BEGIN
@@ -642,6 +644,8 @@ fn copies_of_pages_in_a_savepoint_are_not_taken_for_rows_that_wait_for_a_sort() 
                    END";
     db.write(move |tx| tx.execute_batch(sorting)).wait().unwrap();
     assert_eq!(db.write(change).wait().unwrap_err().kind(), ErrorKind::Timeout);
+    let batched = db.write(move |tx| tx.execute_batch(batched)).wait();
+    assert_eq!(batched.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 #[test]
