@@ -316,7 +316,7 @@ impl Connection {
             let code = ffi::Error::new(ffi::SQLITE_INTERRUPT);
             return Err(rusqlite::Error::SqliteFailure(code, None));
         }
-        self.prepared.with(sql, &self.signals, run)
+        self.prepared.with(sql, (&self.signals, &self.counts), run)
     }
 
     /// Runs each statement of `sql` to its first row or its end.
@@ -326,11 +326,7 @@ impl Connection {
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         let mut batch = Batch::new(self.raw(), sql);
         while let Some(mut statement) = self.signals.prepared(|| batch.next())? {
-            let never_sorts = self.signals.modules().is_some()
-                && statement.is_explain() == 0
-                && statement
-                    .expanded_sql()
-                    .is_some_and(|sql| self.prepared.never_sorts(&sql, &self.signals));
+            let never_sorts = self.batched_never_sorts(&statement);
             self.signals.start_run();
             let sorting = self.signals.sorting(never_sorts);
             statement.raw_query().next()?;
@@ -338,6 +334,14 @@ impl Connection {
             self.signals.start_statement();
         }
         Ok(())
+    }
+
+    fn batched_never_sorts(&self, statement: &Statement<'_>) -> bool {
+        // Of trusted SQL it is not asked, and its text not copied.
+        let text = self.signals.modules().and_then(|_| statement.expanded_sql());
+        let ask =
+            |sql: String| self.prepared.never_sorts(statement, &sql, &self.signals, &self.counts);
+        text.and_then(ask) == Some(true)
     }
 
     /// The flags its hooks set.

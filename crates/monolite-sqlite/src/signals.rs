@@ -405,8 +405,6 @@ impl Signals {
         context: &AuthContext<'_>,
         overdue: &dyn Fn() -> bool,
     ) -> Authorization {
-        // A statement has a new program, whichever it is.
-        self.never_sorts.store(false, Ordering::Relaxed);
         // Where SQL is not trusted, ANALYZE is refused whole.
         if self.modules.is_none() && names::is_left_out(&context.action) {
             self.add(Traits::STATISTICS);
@@ -415,6 +413,9 @@ impl Signals {
         if self.engine_statement.load(Ordering::Relaxed) {
             return Authorization::Allow;
         }
+        // A statement of a user has a new program, whichever it is. None has one while the engine's
+        // own run.
+        self.never_sorts.store(false, Ordering::Relaxed);
         // A long text of short statements ends none of them late.
         if self.modules.is_some() && overdue() {
             self.mark_interrupted();

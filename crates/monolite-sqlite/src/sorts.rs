@@ -7,6 +7,12 @@
 //! Rows are sorted by a sorter or a set of rowids, and virtual tables and changes of the schema run
 //! statements of their own. All other instructions look at the clock.
 //!
+//! To explain a change has SQLite say that no row was changed, as if it had run: `changes()` is 0
+//! then. So a change is explained only where the transaction would be told that anyway, as it has
+//! changed nothing yet, or its last change has changed no rows. Otherwise it may sort, for all that
+//! is known. Nothing else that SQL can see hangs on it: an explained statement takes no lock, draws
+//! no number and runs no instruction.
+//!
 //! # Invariants
 //! - While SQLite prepares a statement it sorts no rows: the programs that it runs then read the
 //!   schema, and what virtual tables have stored of themselves, in the order of a key. So memory is

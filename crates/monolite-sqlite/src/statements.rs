@@ -23,6 +23,7 @@ use std::ptr::NonNull;
 use hashbrown::HashMap;
 use rusqlite::{Result, Statement, StatementStatus};
 
+use crate::counts::Counts;
 use crate::names;
 use crate::signals::{Signals, Traits};
 use crate::sorts::may_sort;
@@ -110,8 +111,11 @@ struct Kept {
     is_explain: bool,
     /// See [`Signals::passes_of_statement`]; of trusted SQL they are not counted.
     passes: u32,
-    /// Whether its program, if it has not got another one, is known not to sort.
-    never_sorts: bool,
+    /// Whether its program, if it has not got another one, never sorts; `None` while that could not
+    /// be asked.
+    never_sorts: Option<bool>,
+    /// Of which program that is said, see [`Kept::latest_program`].
+    program: i32,
 }
 
 impl Kept {
@@ -122,12 +126,15 @@ impl Kept {
     ) -> R {
         signals.note_passes(self.passes);
         signals.start_run();
-        let sorting = signals.sorting(self.never_sorts);
+        let sorting = signals.sorting(self.never_sorts == Some(true));
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         drop(sorting);
         // SQLite prepares a statement again when the schema has changed.
-        self.never_sorts = self.never_sorts && !self.was_prepared_again();
+        if signals.modules().is_some() && self.program != self.latest_program() {
+            self.program = self.latest_program();
+            self.never_sorts = None;
+        }
         self.passes = self.passes.max(signals.passes_of_statement());
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
@@ -137,9 +144,9 @@ impl Kept {
         result
     }
 
-    /// Whether SQLite has prepared it again since; of one that is empty nothing can be asked.
-    fn was_prepared_again(&self) -> bool {
-        self.statement.get_status(StatementStatus::RePrepare) != 0
+    /// How often SQLite has prepared it again; of one that is empty nothing can be asked.
+    fn latest_program(&self) -> i32 {
+        self.statement.get_status(StatementStatus::RePrepare)
     }
 
     /// Whether it may be found again by its text, unless running it has shown that it
@@ -206,21 +213,25 @@ impl Prepared {
     pub(crate) fn with<R>(
         &self,
         sql: &str,
-        signals: &Signals,
+        (signals, counts): (&Signals, &Counts),
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         // Borrowed already: called from inside of `run`, by a function that maps rows.
         let Ok(mut kept) = self.by_text.try_borrow_mut() else {
-            return Ok(self.prepare_kept(sql, signals)?.run(signals, run));
+            return Ok(self.prepare_kept(sql, signals, counts)?.run(signals, run));
         };
         if let Some(statement) = kept.get_mut(sql) {
+            if statement.never_sorts.is_none() {
+                statement.never_sorts =
+                    self.never_sorts(&statement.statement, sql, signals, counts);
+            }
             let result = statement.run(signals, run);
             if statement.is_changing() {
                 kept.remove(sql);
             }
             return Ok(result);
         }
-        let mut prepared = self.prepare_kept(sql, signals)?;
+        let mut prepared = self.prepare_kept(sql, signals, counts)?;
         if !prepared.may_stay(self.may_write) {
             return Ok(prepared.run(signals, run));
         }
@@ -231,7 +242,7 @@ impl Prepared {
         Ok(statement.run(signals, run))
     }
 
-    fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
+    fn prepare_kept(&self, sql: &str, signals: &Signals, counts: &Counts) -> Result<Kept> {
         let before = signals.take_all();
         signals.start_statement();
         let prepared = signals.prepared(|| self.prepare(sql));
@@ -241,22 +252,37 @@ impl Prepared {
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
         let passes = signals.passes_of_statement();
-        let never_sorts = !is_explain && self.never_sorts(sql, signals);
-        Ok(Kept { statement, traits, verb, is_explain, passes, never_sorts })
+        let never_sorts = self.never_sorts(&statement, sql, signals, counts);
+        Ok(Kept { statement, traits, verb, is_explain, passes, never_sorts, program: 0 })
     }
 
-    /// Whether the program of `sql`, one statement, is known not to sort. Of trusted SQL that is
-    /// not asked. What is noted meanwhile is forgotten.
-    pub(crate) fn never_sorts(&self, sql: &str, signals: &Signals) -> bool {
-        if signals.modules().is_none() {
-            return false;
+    /// Whether the program of `statement`, whose text is `sql`, never sorts. Of trusted SQL that is
+    /// not asked.
+    ///
+    /// To explain a change has SQLite say that no row was changed, as if it had run: `None` where
+    /// the transaction could be told that, and has changed some.
+    pub(crate) fn never_sorts(
+        &self,
+        statement: &Statement<'_>,
+        sql: &str,
+        signals: &Signals,
+        counts: &Counts,
+    ) -> Option<bool> {
+        if signals.modules().is_none() || statement.is_explain() != 0 {
+            return Some(false);
         }
+        let may_ask = statement.readonly() || counts.changes(self.connection()) == 0;
+        may_ask.then(|| self.explain(sql, signals))
+    }
+
+    /// Whether the program of `sql` never sorts. What is noted meanwhile is forgotten.
+    fn explain(&self, sql: &str, signals: &Signals) -> bool {
         let before = signals.take_all();
         signals.start_statement();
-        let is_known = !signals.prepared(|| may_sort(self.connection(), sql));
+        let never_sorts = !signals.prepared(|| may_sort(self.connection(), sql));
         signals.take_all();
         signals.add(before);
-        is_known
+        never_sorts
     }
 
     /// Runs one of the engine's own statements.
@@ -314,7 +340,8 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     let (prepared, signals) = (Prepared::new(reader, false), Signals::new(None));
     let refused = || {
         let change = "INSERT INTO gone VALUES (1)";
-        let ran = prepared.with(change, &signals, |statement, _| statement.raw_execute());
+        let ran = prepared
+            .with(change, (&signals, &Counts::default()), |statement, _| statement.raw_execute());
         ran.and_then(|ran| ran).unwrap_err().to_string()
     };
     assert!(refused().contains("readonly"), "{}", refused());
@@ -333,10 +360,10 @@ fn a_statement_that_is_prepared_again_may_sort() {
     let told = Arc::clone(&signals);
     let authorizer = move |context: AuthContext<'_>| told.authorize(&context, &|| false);
     connection.authorizer(Some(authorizer)).unwrap();
-    let prepared = Prepared::new(connection, true);
+    let (prepared, counts) = (Prepared::new(connection, true), Counts::default());
     let may_sort_behind = || {
         let sql = "INSERT INTO t VALUES (1)";
-        let ran = prepared.with(sql, &signals, |statement, _| {
+        let ran = prepared.with(sql, (&signals, &counts), |statement, _| {
             statement.raw_execute().unwrap();
             signals.may_sort()
         });
@@ -357,5 +384,8 @@ fn a_statement_that_is_prepared_again_may_sort() {
     assert!(may_sort_behind(), "a statement that is handed out may run inside of it");
     signals.forget_passes();
     prepared.forget_users();
+    assert!(may_sort_behind(), "behind a change it is not asked");
+    assert!(may_sort_behind());
+    counts.start(prepared.connection());
     assert!(!may_sort_behind());
 }

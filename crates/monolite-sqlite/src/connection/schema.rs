@@ -85,6 +85,7 @@ impl Connection {
         if !traits.is_empty() {
             self.has_changed_schema.set(true);
             self.open_facts.set(None);
+            self.forget_what_sorts();
         }
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
@@ -198,9 +199,18 @@ impl Connection {
         // Its cookie may come again with another schema.
         self.schema_facts.set(None);
         self.open_facts.set(None);
+        self.forget_what_sorts();
         // Done when it is prepared, so a kept statement would do it once.
         let forget = || self.raw().execute_batch("PRAGMA writable_schema = RESET");
         self.signals.as_engine(forget)
+    }
+
+    /// Has each statement of untrusted SQL prepared anew, and asked then whether it sorts. SQLite
+    /// would prepare it again in the middle of a run, where that cannot be asked.
+    fn forget_what_sorts(&self) {
+        if self.memory.is_some() {
+            self.prepared.forget_users();
+        }
     }
 
     /// What is known of the schema of the open transaction. When it cannot be asked, all may be.

@@ -271,6 +271,40 @@ fn the_number_of_what_a_schema_has_is_bounded() {
 }
 
 #[test]
+fn a_schema_that_takes_long_to_load_is_refused() {
+    // However busy the machine is.
+    let options = Options::new().write_time_limit(Duration::from_secs(30));
+    let Some(db) = open_with(options, Untrusted::new()) else { return };
+    let columns: Vec<_> = (0..499).map(|k| format!("c{k}")).collect();
+    let columns = columns.join(",");
+    let keyed = format!("({columns}, PRIMARY KEY({columns})) WITHOUT ROWID");
+    let indexed = columns[..columns.len() / 2].rsplit_once(',').unwrap().0;
+    let fill = |what: &dyn Fn(usize) -> String| {
+        let made = (0..).map_while(|number| {
+            let sql = what(number);
+            let made = db.write(move |tx| tx.execute_batch(&sql)).wait();
+            made.map_err(|error| {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("100 ms to read"), "{error}");
+            })
+            .ok()
+        });
+        made.count()
+    };
+    let narrow = "CREATE TABLE narrow(a, b); DROP TABLE narrow";
+    assert!((40..60).contains(&fill(&|number| format!("CREATE TABLE t{number} {keyed}"))));
+    for number in 0..20 {
+        db.write(move |tx| tx.execute_batch(&format!("DROP TABLE t{number}"))).wait().unwrap();
+    }
+    let indexes = fill(&|number| format!("CREATE INDEX i{number} ON t30({indexed})"));
+    assert!((20..60).contains(&indexes), "{indexes}");
+    for number in 0..10 {
+        db.write(move |tx| tx.execute_batch(&format!("DROP INDEX i{number}"))).wait().unwrap();
+    }
+    db.write(move |tx| tx.execute_batch(narrow)).wait().unwrap();
+}
+
+#[test]
 fn a_schema_that_was_made_can_be_read_by_everybody() {
     let directory = tempfile::tempdir().unwrap();
     let options = || {
@@ -635,7 +669,7 @@ fn copies_of_pages_in_a_savepoint_are_not_taken_for_rows_that_wait_for_a_sort() 
     db.write(failing).wait().unwrap_err();
     // Groups of members have savepoints from now on.
     db.write(change).wait().unwrap();
-    let batched = "UPDATE wide SET k = k + 1; DELETE FROM wide WHERE k < 0";
+    let batched = "DELETE FROM wide WHERE k < 0; UPDATE wide SET k = k + 1";
     db.write(move |tx| tx.execute_batch(batched)).wait().unwrap();
     // The same statement sorts once there is a trigger, and is not known to do so before it runs.
     let sorting = "CREATE TABLE sorted(x);
@@ -646,6 +680,8 @@ fn copies_of_pages_in_a_savepoint_are_not_taken_for_rows_that_wait_for_a_sort() 
     assert_eq!(db.write(change).wait().unwrap_err().kind(), ErrorKind::Timeout);
     let batched = db.write(move |tx| tx.execute_batch(batched)).wait();
     assert_eq!(batched.unwrap_err().kind(), ErrorKind::Timeout);
+    db.write(|tx| tx.execute_batch("DROP TRIGGER sorts")).wait().unwrap();
+    db.write(change).wait().unwrap();
 }
 
 #[test]
@@ -732,5 +768,57 @@ fn values_out_of_range_are_refused_at_open() {
         let error = Options::new().untrusted(profile).open(":memory:").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("must be from"), "{error}");
+    }
+}
+
+#[test]
+fn statements_are_told_how_many_rows_were_changed_as_anybody_is() {
+    let Some(db) = open_with(Options::new(), Untrusted::new()) else { return };
+    let setup = "CREATE TABLE w(x);
+                 CREATE TABLE told(by, n);
+                 CREATE TABLE defaulted(n DEFAULT (changes()), x);
+                 CREATE TABLE quiet(x);
+                 CREATE VIEW counted AS SELECT changes() AS n;
+                 CREATE TRIGGER tells AFTER INSERT ON quiet BEGIN
+                     UPDATE w SET x = x WHERE 0;
+                     INSERT INTO told VALUES ('trigger', changes());
+                 END";
+    db.write(move |tx| tx.execute_batch(setup)).wait().unwrap();
+    // Each for the first time behind a change, and once more.
+    let asking = [
+        "INSERT INTO told VALUES ('values', changes())",
+        "INSERT INTO told SELECT 'view', n FROM counted",
+        "INSERT INTO told SELECT 'sorted', changes() FROM w GROUP BY 2 ORDER BY 1 DESC",
+        "INSERT INTO defaulted(x) VALUES (1)",
+        "INSERT INTO quiet VALUES (1)",
+        "INSERT INTO told SELECT 'three', count(*) FROM w WHERE x <= changes()",
+        "DELETE FROM w WHERE x > 1 + changes()",
+    ];
+    let run = move |tx: &Tx<'_>| {
+        for sql in asking {
+            tx.execute("INSERT INTO w VALUES (1), (2), (3)", ())?;
+            tx.execute(sql, ())?;
+            // Not run, so that it changes nothing of what is told.
+            tx.execute("INSERT INTO w VALUES (1), (2)", ())?;
+            tx.execute("UPDATE w SET x = ?1 WHERE x = ?2", [1]).unwrap_err();
+            tx.execute("INSERT INTO told VALUES ('behind an error', changes())", ())?;
+        }
+        let told = "SELECT by || ' ' || n FROM told UNION ALL SELECT 'default ' || n FROM defaulted
+                    UNION ALL SELECT 'left ' || count(*) FROM w";
+        let mut rows = tx.prepare(told)?;
+        let rows = rows.query_map((), |row| row.get::<_, String>(0))?;
+        Ok::<_, Error>(rows.collect::<Result<Vec<_>, _>>()?)
+    };
+    let mut plain = Vec::new();
+    for _ in 0..2 {
+        let told = db.write(run).wait().unwrap();
+        if plain.is_empty() {
+            let trusted = Options::new().open(":memory:").unwrap();
+            trusted.write(move |tx| tx.execute_batch(setup)).wait().unwrap();
+            for _ in 0..2 {
+                plain.push(trusted.write(run).wait().unwrap());
+            }
+        }
+        assert_eq!(told, plain.remove(0));
     }
 }
