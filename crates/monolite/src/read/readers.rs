@@ -439,7 +439,10 @@ fn revoked(age: Duration) -> Error {
 }
 
 fn late(limit: Duration) -> Error {
-    let message = format!("the read took longer than {limit:.1?} (option read_time_limit)");
+    let message = format!(
+        "the read was ended: it may take {limit:.1?} (option read_time_limit), and took longer or \
+         would have"
+    );
     Error::new(ErrorKind::Timeout, message)
 }
 

@@ -147,7 +147,7 @@ pub(crate) const LIST: &[Difference] = &[
         paths: Paths::All,
         sign: Sign::Refusal(
             |_| true,
-            &["took longer than", "interrupted", "was rolled back after"],
+            &["was ended: it may take", "interrupted", "was rolled back after"],
         ),
     },
     Difference {
@@ -235,7 +235,8 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "reports its defaults, and the pages of a file of its own history",
         monolite: "reports the engine's settings (`journal_mode` is `wal`, `synchronous` is \
                    `NORMAL`, since the engine syncs itself), and other figures where the engine \
-                   has written something of its own",
+                   has written something of its own; `function_list` has functions of the \
+                   engine's beside those of SQLite's that they stand for, such as `changes`",
         why: "the settings are what the engine is made of",
         instead: "`monolite::Options` and `monolite::Stats`",
         paths: Paths::All,
