@@ -131,7 +131,7 @@ impl Kept {
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         drop(sorting);
         // SQLite prepares a statement again when the schema has changed.
-        if signals.modules().is_some() && self.program != self.latest_program() {
+        if self.never_sorts == Some(true) && self.program != self.latest_program() {
             self.program = self.latest_program();
             self.never_sorts = None;
         }

@@ -801,6 +801,8 @@ fn statements_are_told_how_many_rows_were_changed_as_anybody_is() {
             // Not run, so that it changes nothing of what is told.
             tx.execute("INSERT INTO w VALUES (1), (2)", ())?;
             tx.execute("UPDATE w SET x = ?1 WHERE x = ?2", [1]).unwrap_err();
+            tx.execute("-- nothing", ()).unwrap_err();
+            tx.execute_batch("; /* nothing */ ;")?;
             tx.execute("INSERT INTO told VALUES ('behind an error', changes())", ())?;
         }
         let told = "SELECT by || ' ' || n FROM told UNION ALL SELECT 'default ' || n FROM defaulted
