@@ -58,6 +58,9 @@ pub(super) struct Figures {
     pub(super) peak: f64,
     /// The same while `offered` were offered.
     pub(super) goodput: f64,
+    /// Goodput as a share of the peak: of an overloaded round, beside the saturated ones before
+    /// and behind it, the median of all.
+    pub(super) share: f64,
     /// The slowest round of those.
     pub(super) slowest: f64,
     /// Transactions offered a second under overload.
@@ -210,15 +213,16 @@ fn create(db: &Database) -> Result<()> {
 
 /// Alternates saturated and overloaded rounds.
 fn rounds(shared: &Shared, seconds: u64, cgroup: Option<&Cgroup>) -> Figures {
-    let count = (seconds / 4).clamp(1, 5);
+    let count = (seconds / 2).clamp(1, 15);
     let saturated = Duration::from_secs_f64(seconds as f64 / count as f64 / 4.0);
     let most = f64::MAX;
     let mut figures = Figures { slowest: most, least_times: most, ..Figures::default() };
     let (mut peaks, mut goods, mut offers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut shares = Histogram::<u64>::new(3).expect("three digits are allowed");
     // The first transactions find cold caches and an empty WAL.
     round(shared, 0, saturated.min(Duration::from_secs(1)), cgroup, &mut figures);
+    let (mut peak, _) = round(shared, 0, saturated, cgroup, &mut figures);
     for _ in 0..count {
-        let (peak, _) = round(shared, 0, saturated, cgroup, &mut figures);
         let rate = (peak * TIMES as f64 / GENERATORS as f64) as u64;
         let (goodput, offered) = round(shared, rate.max(1), saturated * 3, cgroup, &mut figures);
         peaks.push(peak);
@@ -226,7 +230,12 @@ fn rounds(shared: &Shared, seconds: u64, cgroup: Option<&Cgroup>) -> Figures {
         offers.push(offered);
         figures.slowest = figures.slowest.min(goodput);
         figures.least_times = figures.least_times.min(offered / peak.max(1.0));
+        let before = peak;
+        (peak, _) = round(shared, 0, saturated, cgroup, &mut figures);
+        let share = goodput / mean(&[before, peak]).max(1.0);
+        shares.saturating_record((share * 1_000.0) as u64);
     }
+    figures.share = shares.value_at_quantile(0.5) as f64 / 1_000.0;
     figures.peak = mean(&peaks);
     figures.goodput = mean(&goods);
     figures.offered = mean(&offers);

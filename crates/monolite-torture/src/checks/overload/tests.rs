@@ -6,6 +6,7 @@ fn good() -> Figures {
     Figures {
         peak: 10_000.0,
         goodput: 9_500.0,
+        share: 0.95,
         slowest: 9_000.0,
         offered: 100_000.0,
         least_times: 10.0,
@@ -21,7 +22,7 @@ fn each_broken_promise_is_noticed() {
     assert!(judge(&good()).is_empty(), "{:?}", judge(&good()));
     type Break = fn(&mut Figures);
     let breaks: [(Break, &str); 9] = [
-        (|it| it.goodput = 7_900.0, "79 % of the peak"),
+        (|it| it.share = 0.79, "79 % of the peak"),
         (|it| it.high_water_bytes = LIMIT + 1, "of memory were held"),
         (|it| it.anonymous_bytes = LIMIT + 1, "of memory were held"),
         (|it| it.p99_ns = 700_000_000, "99th percentile"),
@@ -44,6 +45,7 @@ fn a_load_that_could_not_be_offered_says_nothing_of_speed_and_the_rest_is_judged
     let starved = || Figures {
         least_times: 8.9,
         goodput: 100.0,
+        share: 0.01,
         slowest: 100.0,
         refused: 0,
         p99_ns: u64::MAX,
