@@ -214,7 +214,8 @@ impl Connection {
             pairs += if is_index {
                 (own + 1.0) * of_tables.get(&table).copied().unwrap_or(0.0)
             } else {
-                of_tables.insert(table, own + 1.0);
+                // Tables come first; a trigger has the name of its table, too.
+                of_tables.entry(table).or_insert(own + 1.0);
                 own * own / 4.0
             };
         }
