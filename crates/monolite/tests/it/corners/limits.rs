@@ -651,29 +651,32 @@ fn a_turn_that_ran_out_is_counted() {
 
 #[test]
 fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
-    // Long enough for one that does nothing to be done on a busy machine, and an eighth of it,
-    // after which lost threads are looked for, for all that hang to be in the queue.
+    // Half of it is long enough for one that does nothing to be done on a busy machine.
     let limit = Duration::from_secs(5);
     let (_directory, _, db) = database(Options::new().readers(2).read_time_limit(limit));
-    let hanging: Vec<_> = (0..24)
-        .map(|_| {
-            let db = db.clone();
-            thread::spawn(move || {
-                let sleep = move |_: &monolite::Tx<'_>| {
-                    thread::sleep(limit * 2);
-                    Ok::<_, Error>(())
-                };
-                block_on(db.read(sleep)).map_err(|e| e.kind())
-            })
-        })
-        .collect();
+    // The first of those that hang begin when the last of them is in the queue: by the time that
+    // they are lost, all the others have waited too long, and none of these begins.
+    let (gate, mut asked) = (Arc::new(Gate::default()), Vec::new());
+    for number_of in 0..26 {
+        let gate = (number_of < 2).then(|| Arc::clone(&gate));
+        let mut read = Box::pin(db.read(move |_| {
+            match gate {
+                Some(gate) => gate.pass(),
+                None => thread::sleep(limit * 2),
+            }
+            Ok::<_, Error>(())
+        }));
+        assert!(poll_once(&mut read).is_pending());
+        asked.push(read);
+    }
+    gate.open();
     thread::sleep(limit / 2);
     let begin = Instant::now();
     let innocent = block_on(db.read(|tx| tx.query_row("SELECT v FROM a", (), number)));
     assert!(begin.elapsed() < limit * 5, "{:?}", begin.elapsed());
-    assert!(innocent.is_ok_and(|v| v == 10), "it came after those that had waited too long");
-    for thread in hanging {
-        assert_eq!(thread.join().unwrap(), Err(ErrorKind::Timeout));
+    assert_eq!(innocent.expect("it came after those that had waited too long"), 10);
+    for hanging in asked.split_off(2) {
+        assert_eq!(block_on(hanging).map_err(|e| e.kind()), Err(ErrorKind::Timeout));
     }
 }
 
