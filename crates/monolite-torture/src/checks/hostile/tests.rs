@@ -1,4 +1,4 @@
-//! A sample of the cases is refused, and every control is noticed.
+//! A sample of the cases is refused. That every control is noticed, each run of the check shows.
 
 use monolite_testkit::child;
 
@@ -38,13 +38,6 @@ fn a_sample_of_the_cases_does_not_escape() {
         assert!(told.is_empty(), "{way:?}: {told:?}");
         assert_eq!(tried, numbers.len() as u64);
     }
-}
-
-#[test]
-fn what_escapes_is_noticed() {
-    let mut outcome = Outcome::default();
-    controls(&program(), &mut outcome).unwrap();
-    assert!(outcome.controls.iter().all(|it| it.detected), "{:#?}", outcome.controls);
 }
 
 #[test]
