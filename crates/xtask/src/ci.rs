@@ -6,12 +6,18 @@
 //! libtest cannot skip a test while it runs. A test that finds it cannot run here (no root, no loop
 //! device) appends one line to the file named by `MONOLITE_SKIPS` and returns; this module counts
 //! those lines as skipped, not as passed, and prints them.
+//!
+//! # Tests that hang
+//! One that does not end within [`slow::LIMIT`] is named and ends the run, as does a run that is not
+//! done within [`LIMIT`]. Tests that take over a minute are listed at the end.
+
+mod slow;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{self, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +26,7 @@ use anyhow::{Context as _, bail};
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
 use crate::{conform, fuzz, models, planted, range, tidy, torture};
+use slow::SlowTests;
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
@@ -48,12 +55,28 @@ struct Step {
     failure: Option<String>,
 }
 
-/// Steps under way, and what their tests came to.
-struct Run {
-    /// The name of the step that is under way.
-    running: Arc<Mutex<&'static str>>,
-    steps: Vec<Step>,
+/// What is under way: the name of the step, and those of its tests that take long.
+struct UnderWay {
+    step: &'static str,
+    tests: SlowTests,
+}
+
+type Watched = Arc<Mutex<UnderWay>>;
+
+fn lock(watched: &Watched) -> MutexGuard<'_, UnderWay> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the tests of all steps came to.
+struct Tested {
     tally: Tally,
+    under_way: Watched,
+}
+
+/// Steps, and what their tests came to.
+struct Run {
+    steps: Vec<Step>,
+    tested: Tested,
 }
 
 /// Which tests are run.
@@ -70,7 +93,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
     run.step("clippy", |_| clippy(root));
-    run.step("unit tests", |tally| tests(root, Tests::Unit, tally));
+    run.step("unit tests", |tested| tests(root, Tests::Unit, tested));
     run.report()
 }
 
@@ -79,14 +102,14 @@ pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     let mut run = Run::new(Some(LIMIT));
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
-    run.step("test", |tally| tests(root, Tests::All, tally));
+    run.step("test", |tested| tests(root, Tests::All, tested));
     run.report()
 }
 
 /// Runs the models whose names contain `name`.
 pub(crate) fn models(root: &Path, name: &str) -> anyhow::Result<()> {
     let mut run = Run::new(Some(LIMIT));
-    run.step("models", |tally| counted(&mut models::command(root, name)?, tally));
+    run.step("models", |tested| counted(&mut models::command(root, name)?, tested));
     run.report()
 }
 
@@ -95,17 +118,17 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     let mut run = Run::new(Some(LIMIT));
     run.step("clippy", |_| clippy(root));
     run.step("docs", |_| docs(root));
-    run.step("models", |tally| counted(&mut models::command(root, models::ALL)?, tally));
+    run.step("models", |tested| counted(&mut models::command(root, models::ALL)?, tested));
     run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
     run.step("conform", |_| conform::run(root));
-    run.step("torture", |tally| {
-        tally.skipped += torture::run(root, Amounts::Gate)?;
+    run.step("torture", |tested| {
+        tested.tally.skipped += torture::run(root, Amounts::Gate)?;
         Ok(())
     });
-    run.step("fuzz", |tally| {
+    run.step("fuzz", |tested| {
         if let Some(missing) = fuzz::run(root, fuzz::SECONDS, fuzz::Sanitizer::None)? {
             println!("skipped: fuzz: {missing}");
-            tally.skipped += 1;
+            tested.tally.skipped += 1;
         }
         Ok(())
     });
@@ -115,8 +138,8 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
 /// Runs what takes too long for every change.
 pub(crate) fn trust(root: &Path) -> anyhow::Result<()> {
     let mut run = Run::new(None);
-    run.step("torture", |tally| {
-        tally.skipped += torture::run(root, Amounts::Release)?;
+    run.step("torture", |tested| {
+        tested.tally.skipped += torture::run(root, Amounts::Release)?;
         Ok(())
     });
     run.step("planted bugs", |_| planted::run(root, ""));
@@ -125,18 +148,17 @@ pub(crate) fn trust(root: &Path) -> anyhow::Result<()> {
 
 impl Run {
     fn new(limit: Option<Duration>) -> Run {
-        let running = Arc::new(Mutex::new("begin"));
-        if let Some(limit) = limit {
-            end_when_late(Arc::clone(&running), limit);
-        }
-        Run { running, steps: Vec::new(), tally: Tally::default() }
+        let under_way = UnderWay { step: "begin", tests: SlowTests::default() };
+        let under_way = Arc::new(Mutex::new(under_way));
+        end_what_hangs(Arc::clone(&under_way), limit);
+        Run { steps: Vec::new(), tested: Tested { tally: Tally::default(), under_way } }
     }
 
-    fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Tally) -> anyhow::Result<()>) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Tested) -> anyhow::Result<()>) {
+        lock(&self.tested.under_way).step = name;
         println!("\n==> {name}");
         let start = Instant::now();
-        let failure = work(&mut self.tally).err().map(|error| format!("{error:#}"));
+        let failure = work(&mut self.tested).err().map(|error| format!("{error:#}"));
         let took = start.elapsed();
         match &failure {
             None => println!("==> {name}: ok in {:.1} s", took.as_secs_f64()),
@@ -154,7 +176,10 @@ impl Run {
         }
         let total: Duration = self.steps.iter().map(|step| step.took).sum();
         println!("{:<16} {:<7} {:>7.1} s\n", "all", "", total.as_secs_f64());
-        let Tally { passed, failed, skipped } = self.tally;
+        for (test, took) in lock(&self.tested.under_way).tests.slowest() {
+            println!("slow: {test} took {:.0} s", took.as_secs_f64());
+        }
+        let Tally { passed, failed, skipped } = self.tested.tally;
         println!("{passed} passed, {failed} failed, {skipped} skipped");
         let failures: Vec<String> = self
             .steps
@@ -168,14 +193,25 @@ impl Run {
     }
 }
 
-/// Ends this program when it takes longer than `limit`, and says which step it was in: something
-/// hangs.
-fn end_when_late(running: Arc<Mutex<&'static str>>, limit: Duration) {
+/// Ends this program, and says what was under way, when a test hangs or everything takes longer
+/// than `limit`.
+fn end_what_hangs(under_way: Watched, limit: Option<Duration>) {
+    let start = Instant::now();
     thread::spawn(move || {
-        thread::sleep(limit);
-        let name = *running.lock().unwrap_or_else(PoisonError::into_inner);
-        println!("\n==> {name}: not done {} minutes after the start", limit.as_secs() / 60);
-        process::exit(1);
+        loop {
+            thread::sleep(Duration::from_secs(1));
+            let (under_way, now) = (lock(&under_way), Instant::now());
+            let (step, hanging) = (under_way.step, under_way.tests.hanging(now));
+            if !hanging.is_empty() {
+                let minutes = slow::LIMIT.as_secs() / 60;
+                println!("\n==> {step}: not ended after {minutes} minutes: {}", hanging.join(", "));
+                process::exit(1);
+            }
+            if let Some(limit) = limit.filter(|limit| now - start > *limit) {
+                println!("\n==> {step}: not done {} minutes after the start", limit.as_secs() / 60);
+                process::exit(1);
+            }
+        }
     });
 }
 
@@ -196,7 +232,7 @@ fn docs(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Runs the tests and counts them, also when some fail.
-fn tests(root: &Path, which: Tests, tally: &mut Tally) -> anyhow::Result<()> {
+fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
     let skips = root.join("target/skipped-tests.txt");
     fs::create_dir_all(root.join("target"))?;
     fs::write(&skips, "").context("cannot clear the list of skipped tests")?;
@@ -209,13 +245,13 @@ fn tests(root: &Path, which: Tests, tally: &mut Tally) -> anyhow::Result<()> {
             Tests::All => &[],
         })
         .env(SKIPS, &skips);
-    let ran = counted(&mut command, tally);
-    tally.count_skips(&fs::read_to_string(&skips)?);
+    let ran = counted(&mut command, tested);
+    tested.tally.count_skips(&fs::read_to_string(&skips)?);
     ran
 }
 
 /// Runs `command`, which runs tests, and counts them, also when some fail.
-fn counted(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
+fn counted(command: &mut Command, tested: &mut Tested) -> anyhow::Result<()> {
     // Errors go into the same pipe, so that a program that died is seen between the others.
     let (output, input) = std::io::pipe().context("cannot make a pipe")?;
     command
@@ -230,12 +266,13 @@ fn counted(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
         let line = line?;
         println!("{line}");
         ran.add(&line);
+        lock(&tested.under_way).tests.add(&line, Instant::now());
         if names_a_failure(&line) {
             failures.push(line.trim().to_owned());
         }
     }
     let status = child.wait()?;
-    tally.join(ran);
+    tested.tally.join(ran);
     ran.check_that_some_passed()?;
     if !status.success() || ran.failed > 0 {
         bail!("{} tests failed ({status})\n{}", ran.failed, failures.join("\n"));

@@ -30,13 +30,13 @@ fn one_failed_step_fails_the_run_and_stops_none() {
     run.step("tidy", |_| Ok(()));
     assert!(run.report().is_ok());
     run.step("fmt", |_| bail!("unformatted"));
-    run.step("test", |tally| {
-        tally.passed += 1;
+    run.step("test", |tested| {
+        tested.tally.passed += 1;
         Ok(())
     });
     let failed = run.report().unwrap_err().to_string();
     assert!(failed.contains("fmt: unformatted"), "{failed}");
-    assert_eq!((run.steps.len(), run.tally.passed), (3, 1));
+    assert_eq!((run.steps.len(), run.tested.tally.passed), (3, 1));
 }
 
 #[test]
