@@ -8,8 +8,8 @@
 //! those lines as skipped, not as passed, and prints them.
 //!
 //! # Tests that hang
-//! One that does not end within [`slow::LIMIT`] is named and ends the run, as does a run that is not
-//! done within [`LIMIT`]. Tests that take over a minute are listed at the end.
+//! One that does not end within [`slow::LIMIT`] is named and ends the run, as does a run that is
+//! not done within [`LIMIT`]. Tests that take over a minute are listed at the end.
 
 mod slow;
 
