@@ -19,10 +19,10 @@ test:
 gate:
 	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested
 
-# For a release, most of a day: the torture at the amounts of docs/trust.md, and bugs planted into
-# copies of the engine, which it must find.
+# For a release, more than a day: the torture at the amounts of docs/trust.md, bugs planted into
+# copies of the engine, which it must find, and mutants, which the tests must.
 trust:
-	@./scripts/setup test
+	@./scripts/setup trust
 	$(XTASK) trust
 
 # The main job: durable transactions per second beside raw SQLite and PostgreSQL.

@@ -25,7 +25,7 @@ use anyhow::{Context as _, bail};
 
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
-use crate::{conform, fuzz, models, planted, range, tidy, torture};
+use crate::{conform, fuzz, models, mutants, planted, range, tidy, torture};
 use slow::SlowTests;
 
 /// The variable that names the file in which tests write why they were skipped.
@@ -143,6 +143,7 @@ pub(crate) fn trust(root: &Path) -> anyhow::Result<()> {
         Ok(())
     });
     run.step("planted bugs", |_| planted::run(root, ""));
+    run.step("mutants", |_| mutants::run(root, &mutants::ROOMS));
     run.report()
 }
 

@@ -3,8 +3,8 @@
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
 //! compares scripts with plain SQLite, [`models`] checks schedules of the engine's threads,
-//! [`torture`] runs `monolite torture` with the amounts that every change must survive, and
-//! [`planted`] shows that it finds bugs.
+//! [`torture`] runs `monolite torture` with the amounts that every change must survive,
+//! [`planted`] shows that it finds bugs, and [`mutants`] that the tests do.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.
@@ -17,6 +17,7 @@ mod command;
 mod conform;
 mod fuzz;
 mod models;
+mod mutants;
 mod planted;
 mod range;
 mod tidy;
@@ -36,13 +37,15 @@ usage: cargo xtask COMMAND
   test                           fmt, tidy, tests: what `make test` runs
   gate                           clippy, docs, models, rusqlite range, conform, torture, fuzz: what
                                  `make gate`, and so CI, runs behind the tests
-  trust                          the torture at the amounts of a release, then `planted` (most
-                                 of a day): what `make trust` runs
+  trust                          the torture at the amounts of a release, `planted`, `mutants`
+                                 (more than a day): what `make trust` runs
   models [NAME]                  check schedules of the engine's threads (a minute)
   tidy                           the checks of this repository that no other tool makes
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
+  mutants [FILE]...              change the writer and interactive transactions, an expression
+                                 at a time; a test must fail (most of a day; needs cargo-mutants)
   rusqlite-range                 check monolite with both ends of its rusqlite range, and
                                  beside sqlx and diesel
   rusqlite-range --resolve-only  only show that the versions resolve (seconds)
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
         ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),
         ["planted", name] => root().and_then(|root| planted::run(&root, name)),
+        ["mutants"] => root().and_then(|root| mutants::run(&root, &mutants::ROOMS)),
+        ["mutants", files @ ..] => root().and_then(|root| mutants::run(&root, files)),
         ["fuzz", rest @ ..] => root().and_then(|root| fuzz(&root, rest)),
         ["rusqlite-range"] => root().and_then(|root| range::run(&root, range::Depth::Check)),
         ["rusqlite-range", "--resolve-only"] => {
