@@ -22,6 +22,9 @@
 //! header how large its pages are (1 stands for 65,536), and in the bytes 18 and 19 that it has a
 //! WAL (2) or a rollback journal (1).
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io;
 
@@ -29,7 +32,8 @@ use rusqlite::Result;
 
 use crate::fletcher::{Order, Sums};
 use crate::vfs::{
-    Fault, Images, IoError, Moment, RESERVED_BYTES, database_size, read_database_at, read_wal_at,
+    Fault, Images, IoError, Moment, MomentRule as Rule, RESERVED_BYTES, breaks, database_size,
+    read_database_at, read_wal_at,
 };
 use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 use crate::{CheckpointMode, Connection};
@@ -56,9 +60,14 @@ impl Start {
     /// Those of SQLite; `reader` has no snapshot then. After a failed sync the content of the files
     /// is in doubt.
     pub fn take(reader: &Connection, checkpointer: &Connection) -> Result<Option<Start>> {
-        checkpointer.checkpoint(CheckpointMode::Passive)?;
+        let before = checkpointer.checkpoint(CheckpointMode::Passive)?;
+        #[cfg(test)]
+        tests::meanwhile();
         reader.begin_read()?;
-        let done = checkpointer.checkpoint(CheckpointMode::Passive);
+        let done = match breaks(Rule::AskAgainBehindTheSnapshot) {
+            false => checkpointer.checkpoint(CheckpointMode::Passive),
+            true => Ok(before),
+        };
         if !matches!(&done, Ok(done) if !done.blocked) {
             reader.rollback()?;
         }
@@ -98,7 +107,9 @@ impl Start {
                 break;
             }
             read_wal_at(connection, &mut page, at)?;
-            moment.take(pgno, &page)?;
+            if !breaks(Rule::TakeWhatTheWalHas) {
+                moment.take(pgno, &page)?;
+            }
         }
         Ok(moment)
     }
