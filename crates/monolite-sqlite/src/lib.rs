@@ -10,6 +10,7 @@
 
 pub mod allocations;
 mod connection;
+pub mod copy;
 mod counts;
 mod fletcher;
 mod forks;

@@ -42,6 +42,7 @@ mod control;
 mod gather;
 mod locks;
 mod lower;
+mod moment;
 mod overlay;
 mod recent;
 mod shim;
@@ -59,7 +60,13 @@ pub use lower::{
     Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,
     sync_database,
 };
-pub(crate) use lower::{read_database, with_database_locked};
+pub(crate) use lower::{
+    database_size, read_database, read_database_at, read_wal_at, with_database_locked,
+};
+#[cfg(test)]
+pub(crate) use moment::BROKEN as BROKEN_MOMENT;
+pub use moment::{Fault, Guarded, Images, Moment};
+pub(crate) use moment::{Rule as MomentRule, breaks};
 pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, header_in};
 #[cfg(test)]
 pub(crate) use overlay::{BROKEN, Rule};

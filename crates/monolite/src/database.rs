@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backup::Backup;
 use crate::call::completion::Completion;
 use crate::call::member::{Body, Once, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
+use crate::jobs::Job;
 use crate::options::Options;
 use crate::read::handle::{Answer, Read};
 use crate::stats::Stats;
@@ -247,6 +249,59 @@ impl Database {
         E: From<Error>,
     {
         transact_blocking(&self.handle.transactions, body)
+    }
+
+    /// Makes a backup at `target`: an ordinary SQLite file with the content that the database has
+    /// at one moment after this call, while reads and writes go on. The work begins at once, on a
+    /// thread of its own; the handle is for waiting (or awaiting), how far it is, and ending it.
+    ///
+    /// The file is written beside `target`, under that name with `.monolite-part` behind, and gets
+    /// its name when it is whole and on disk. It needs no WAL: it can be opened, copied and read
+    /// from a medium that cannot be written. It has the permissions of the database, and its page
+    /// checksums, which are verified on the way where the option `page_checksums` is set.
+    ///
+    /// Writes and checkpoints go on, and the WAL is not kept from restarting but for the moment in
+    /// which what it holds is copied. (With [`Sharing::Shared`](crate::Sharing) it is kept all the
+    /// time, and the copy begins anew when the WAL nears its limit.) The guide is
+    /// `docs/guides/backup.md`.
+    ///
+    /// # Durability
+    /// `Ok` means that the backup and its name are on disk, and all that it contains is on disk in
+    /// the database.
+    ///
+    /// # Cancellation
+    /// Dropping the handle, or [`Job::cancel`](crate::Job::cancel), ends the backup and removes
+    /// what was written of it. So does closing the database. When the process is killed, a file
+    /// with the ending `.monolite-part` may be left, which the next backup to `target` removes.
+    ///
+    /// # Errors
+    /// From the handle, and nothing is left at `target`: `Invalid` when there is something by that
+    /// name, or a file beside it that SQLite would take for its journal or WAL; `Overloaded` when
+    /// another backup to it is under way; `Storage` when the directory is missing, the disk is full
+    /// or fails; `Corrupt` for a page with a wrong checksum; `Timeout` when a shared database's WAL
+    /// was too short for it; `Aborted` when it was cancelled, `Closed`, `Poisoned`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("backup.db");
+    /// let db = monolite::Database::open(":memory:")?;
+    /// let backup = db.backup(&path);
+    /// println!("{:?}", backup.progress());
+    /// let made = backup.wait()?;
+    /// assert_eq!(std::fs::metadata(&path)?.len(), made.bytes);
+    /// # Ok(db.close()?)
+    /// # }
+    /// ```
+    pub fn backup(&self, target: impl AsRef<Path>) -> Job<Backup> {
+        let engine = &self.handle.engine;
+        let source = engine.backups().clone();
+        // The working directory may be another one later.
+        let target = std::path::absolute(target.as_ref());
+        let target = target.map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the backup's path cannot be used: {error}"))
+        });
+        engine.jobs().start(move |job| source.back_up(&target?, job))
     }
 
     /// What the engine counted and measured since the database was opened.

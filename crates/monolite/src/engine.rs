@@ -27,6 +27,9 @@ use std::time::Duration;
 use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
 
+use crate::backup;
+use crate::backup::pins::Pins;
+use crate::call::between::BetweenBatches;
 use crate::call::entry::Entry;
 use crate::call::in_flight::{Held, InFlight};
 use crate::call::inside::{DatabaseId, Inside, Place};
@@ -37,7 +40,8 @@ use crate::clock::Stopwatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
-use crate::options::Options;
+use crate::jobs::Jobs;
+use crate::options::{Options, Sharing};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
@@ -71,6 +75,7 @@ pub(crate) struct Engine {
     is_tracking_pages: bool,
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
+    backups: backup::Source,
     life: Arc<Life>,
 }
 
@@ -83,6 +88,7 @@ struct Parts {
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
     watchdog: Arc<Watchdog>,
+    jobs: Arc<Jobs>,
 }
 
 impl Parts {
@@ -90,6 +96,7 @@ impl Parts {
     fn shut(&self) {
         self.queue.close();
         self.threads().iter().for_each(|threads| threads.close());
+        self.jobs.shut();
     }
 
     /// All threads that run awaited work.
@@ -163,10 +170,12 @@ impl Engine {
         let room = options.queue_capacity;
         let queue = Arc::new(WriteQueue::new(database, room, Arc::clone(&progress)));
         let answers = Arc::new(Answers::new(room, Arc::clone(&progress)));
+        let backups = backups(&opened, &queue, options, &progress);
         let (count, connections) = (opened.readers.len(), (opened.readers, opened.open_reader));
         let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
-        let all: Vec<Arc<dyn SnapshotHolder>> = vec![reads.readers.clone(), pool.clone()];
+        let all: Vec<Arc<dyn SnapshotHolder>> =
+            vec![reads.readers.clone(), pool.clone(), backups.pins.clone()];
         let holders = holders(all, options, &progress, &recorder);
         let (control, figures, held) =
             (Arc::clone(&opened.wal), Arc::clone(&recorder), Arc::clone(&holders));
@@ -194,16 +203,10 @@ impl Engine {
         let watched = Arc::clone(&queue);
         let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
         let watchdog = Arc::new(watchdog);
-        let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog };
-        let write_loop = WriteLoop {
-            database,
-            queue: Arc::clone(&parts.queue),
-            syncer: Arc::clone(&syncer),
-            checkpoints: Arc::clone(&parts.checkpoints),
-            progress: Arc::clone(&parts.progress),
-            in_flight,
-            max_batch: options.max_batch,
-        };
+        let jobs = Arc::new(Jobs::new(database));
+        let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog, jobs };
+        let between = Arc::clone(&backups.between);
+        let write_loop = WriteLoop::new(&parts, &syncer, between, in_flight, options.max_batch);
         let checkpointer = Checkpointer {
             connection: opened.checkpointer,
             checkpoints: Arc::clone(&parts.checkpoints),
@@ -222,6 +225,7 @@ impl Engine {
             recovered: opened.recovered,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
+            backups,
             life: Arc::new(Life::new(running)),
             parts,
         })
@@ -237,6 +241,14 @@ impl Engine {
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
         &self.parts.transactions
+    }
+
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.parts.jobs
+    }
+
+    pub(crate) fn backups(&self) -> &backup::Source {
+        &self.backups
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -414,6 +426,7 @@ impl Running {
         let syncer_ended = others.next().is_none_or(|syncer| syncer.join().is_ok());
         let readers_ended =
             parts.threads().iter().fold(true, |ended, threads| ended & threads.join());
+        parts.jobs.join();
         parts.close_readers();
         checkpoints.stop();
         watchdog.stop();
@@ -470,6 +483,26 @@ fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> R
     check(wal_file.check())?;
     connection.remove_wal_on_close()?;
     Ok(())
+}
+
+fn backups(
+    opened: &Opened,
+    queue: &Arc<WriteQueue>,
+    options: &Options,
+    progress: &Arc<Progress>,
+) -> backup::Source {
+    let between = BetweenBatches::new(Arc::clone(queue), Arc::clone(progress));
+    let pins = Pins::new(Arc::clone(&options.clock), Arc::clone(progress));
+    backup::Source {
+        database: opened.path.clone(),
+        open_reader: Arc::clone(&opened.open_reader),
+        between: Arc::new(between),
+        progress: Arc::clone(progress),
+        wal: Arc::clone(&opened.wal),
+        pins: Arc::new(pins),
+        is_exclusive: options.sharing == Sharing::Exclusive,
+        is_verified: options.page_checksums,
+    }
 }
 
 fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> {
@@ -549,11 +582,31 @@ struct WriteLoop {
     syncer: Arc<Syncer>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
+    between: Arc<BetweenBatches>,
     in_flight: Arc<InFlight>,
     max_batch: usize,
 }
 
 impl WriteLoop {
+    fn new(
+        parts: &Parts,
+        syncer: &Arc<Syncer>,
+        between: Arc<BetweenBatches>,
+        in_flight: Arc<InFlight>,
+        max_batch: usize,
+    ) -> WriteLoop {
+        WriteLoop {
+            database: parts.queue.database(),
+            queue: Arc::clone(&parts.queue),
+            syncer: Arc::clone(syncer),
+            checkpoints: Arc::clone(&parts.checkpoints),
+            progress: Arc::clone(&parts.progress),
+            between,
+            in_flight,
+            max_batch,
+        }
+    }
+
     fn run(self, mut writer: Writer) -> Option<Writer> {
         let _inside = Inside::enter(self.database, Place::Write);
         let mut members = VecDeque::new();
@@ -569,6 +622,7 @@ impl WriteLoop {
             } else if taken == Taken::TimedOut {
                 self.checkpoints.request();
             }
+            self.serve(&writer);
             while !batch.inbox.is_empty() {
                 self.one_batch(&mut writer, &mut batch);
             }
@@ -605,6 +659,13 @@ impl WriteLoop {
         if self.checkpoints.is_finish_wanted() {
             self.finish_checkpoint(writer);
         }
+        self.serve(writer);
+    }
+
+    /// Does what others have asked for between two batches.
+    fn serve(&self, writer: &Writer) {
+        let lost = |error| self.poison(format!("a checkpoint could not be synced ({error})"));
+        self.between.serve(writer.connection(), lost);
     }
 
     fn finish_checkpoint(&self, writer: &Writer) {
@@ -636,6 +697,7 @@ impl Drop for WriteLoop {
             self.poison("of a defect in the writer (its thread panicked)".into());
         }
         self.queue.close();
+        self.between.close();
         let mut rest = VecDeque::new();
         while self.queue.take(usize::MAX, &mut rest, None) != Taken::Closed {
             rest.drain(..).for_each(|member| self.queue.refuse(member));

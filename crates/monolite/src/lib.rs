@@ -54,6 +54,9 @@ mod untrusted;
 mod engine;
 mod watchdog;
 
+mod backup;
+mod jobs;
+
 mod checkpoint;
 mod write;
 
@@ -73,10 +76,12 @@ mod threads;
 #[cfg(all(test, shuttle))]
 mod models;
 
+pub use backup::Backup;
 pub use call::write::Write;
 pub use clock::{Clock, SystemClock};
 pub use database::Database;
 pub use error::{Error, ErrorKind, OptionalExtension, Result};
+pub use jobs::{Job, JobMonitor, JobProgress};
 pub use options::{Durability, Options, Sharing};
 pub use read::handle::Read;
 pub use stats::{SlowTransaction, Stats, Summary};

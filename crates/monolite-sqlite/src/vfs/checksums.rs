@@ -219,7 +219,7 @@ fn sums_of(page: &[u8]) -> (Sums, &[u8]) {
     (Sums::default().over(content, Order::Little), stored)
 }
 
-fn is_intact(page: &[u8]) -> bool {
+pub(super) fn is_intact(page: &[u8]) -> bool {
     let (sums, stored) = sums_of(page);
     sums.to_page() == stored
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use super::Changes;
+use super::moment::Moments;
 use super::recent::RecentFrames;
 
 /// Why the limit refused a write.
@@ -43,6 +44,7 @@ pub struct WalControl {
     database_bytes: AtomicU64,
     changes: Changes,
     recent: Option<RecentFrames>,
+    moments: Moments,
 }
 
 impl Default for WalControl {
@@ -63,6 +65,7 @@ impl WalControl {
             database_bytes: AtomicU64::new(0),
             changes: Changes::default(),
             recent: None,
+            moments: Moments::default(),
         }
     }
 
@@ -124,6 +127,11 @@ impl WalControl {
     /// Which commit changed which page last.
     pub fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// The moments of the database that are being copied.
+    pub(super) fn moments(&self) -> &Moments {
+        &self.moments
     }
 
     /// The frames that were written last, if they are kept.

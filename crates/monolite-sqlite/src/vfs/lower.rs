@@ -416,14 +416,53 @@ pub fn sync_database(connection: &rusqlite::Connection) -> rusqlite::Result<()> 
 /// # Errors
 /// The SQLite result code of the failed read, also when the file is shorter.
 pub(crate) fn read_database(connection: &rusqlite::Connection, into: &mut [u8]) -> Result {
+    read_database_at(connection, into, 0)
+}
+
+/// Reads from byte `at` of the main database file of `connection`, past its page cache.
+///
+/// # Errors
+/// As [`read_database`].
+pub(crate) fn read_database_at(
+    connection: &rusqlite::Connection,
+    into: &mut [u8],
+    at: u64,
+) -> Result {
+    read_of(connection, ffi::SQLITE_FCNTL_FILE_POINTER, into, at)
+}
+
+/// Reads from byte `at` of the WAL of `connection`, which has read its database.
+///
+/// # Errors
+/// As [`read_database`].
+pub(crate) fn read_wal_at(connection: &rusqlite::Connection, into: &mut [u8], at: u64) -> Result {
+    read_of(connection, ffi::SQLITE_FCNTL_JOURNAL_POINTER, into, at)
+}
+
+fn read_of(connection: &rusqlite::Connection, which: c_int, into: &mut [u8], at: u64) -> Result {
     let length = c_int::try_from(into.len()).map_err(|_| IoError::READ)?;
     let to = into.as_mut_ptr().cast();
     let read = |file, methods: &ffi::sqlite3_io_methods| {
-        // SAFETY: `of_database` gives the methods of an open file, and `to` points to `length`
-        // bytes that are borrowed for as long as this.
-        unsafe { methods.xRead.expect("every file reads")(file, to, length, 0) }
+        // SAFETY: `of_file` gives the methods of an open file, and `to` points to `length` bytes
+        // that are borrowed for as long as this.
+        unsafe { methods.xRead.expect("every file reads")(file, to, length, signed(at)) }
     };
-    if of_database(connection, read)? { Ok(()) } else { Err(IoError::SHORT_READ) }
+    if of_file(connection, which, read)? { Ok(()) } else { Err(IoError::SHORT_READ) }
+}
+
+/// How long the main database file of `connection` is, in bytes.
+///
+/// # Errors
+/// The SQLite result code of the failure.
+pub(crate) fn database_size(connection: &rusqlite::Connection) -> Result<u64> {
+    let mut size = 0;
+    let ask = |file, methods: &ffi::sqlite3_io_methods| {
+        // SAFETY: `of_database` gives the methods of an open file, and the size is stored where
+        // there is room for it.
+        unsafe { methods.xFileSize.expect("every file has a size")(file, &raw mut size) }
+    };
+    of_database(connection, ask)?;
+    Ok(u64::try_from(size).expect("a file size is not negative"))
 }
 
 /// Runs `run` while the main database file of `connection`, which has no transaction open and will
@@ -445,18 +484,34 @@ fn of_database(
     connection: &rusqlite::Connection,
     call: impl FnOnce(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods) -> c_int,
 ) -> Result<bool> {
+    of_file(connection, ffi::SQLITE_FCNTL_FILE_POINTER, call)
+}
+
+/// As [`of_database`], with the file that the file control `which` tells of.
+fn of_file(
+    connection: &rusqlite::Connection,
+    which: c_int,
+    call: impl FnOnce(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods) -> c_int,
+) -> Result<bool> {
     let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
-    // SAFETY: the handle is open for as long as `connection` is borrowed, and FILE_POINTER stores a
-    // `sqlite3_file*` through its argument. The file is the connection's own: nothing else can use
-    // it while this thread is here, as a `Connection` is not `Sync`.
+    // SAFETY: the handle is open for as long as `connection` is borrowed, and FILE_POINTER and
+    // JOURNAL_POINTER store a `sqlite3_file*` through their argument. The file is the connection's
+    // own, and nothing else uses it meanwhile: a `Connection` is not `Sync`, and who ends its
+    // snapshot from another thread (`revoke`) enters its mutex, too. Where it has none, entering
+    // and leaving do nothing.
     unsafe {
+        let mutex = ffi::sqlite3_db_mutex(connection.handle());
+        ffi::sqlite3_mutex_enter(mutex);
         let argument = (&raw mut file).cast();
-        let op = ffi::SQLITE_FCNTL_FILE_POINTER;
-        let code = ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), op, argument);
-        check(code)?;
-        match file.as_ref().and_then(|file| file.pMethods.as_ref()) {
-            Some(methods) => check(call(file, methods)).map(|()| true),
-            None => Ok(false),
-        }
+        let code =
+            ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), which, argument);
+        let called = check(code).and_then(|()| {
+            match file.as_ref().and_then(|file| file.pMethods.as_ref()) {
+                Some(methods) => check(call(file, methods)).map(|()| true),
+                None => Ok(false),
+            }
+        });
+        ffi::sqlite3_mutex_leave(mutex);
+        called
     }
 }

@@ -99,6 +99,7 @@ impl Files {
 
 /// Everything the engine starts with.
 pub(crate) struct Opened {
+    pub(crate) path: PathBuf,
     pub(crate) writer: Connection,
     pub(crate) writer_deadline: Arc<Deadline>,
     pub(crate) readers: Vec<Reader>,
@@ -162,6 +163,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let pool = pool_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
+        path,
         writer,
         writer_deadline,
         readers,

@@ -15,6 +15,7 @@ mod patience;
 // The promises.
 mod accidents;
 mod awaited;
+mod backup;
 mod cancel;
 mod corners;
 mod durability;

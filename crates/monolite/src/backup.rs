@@ -1,0 +1,219 @@
+//! Owns backups: a file with the content that the database had at one moment, made while it goes
+//! on.
+//!
+//! # Algorithm
+//! 1. Make the file, reserve its space, and copy what is in the WAL into the database
+//!    (a checkpoint, in the background), so that little is left for the next steps.
+//! 2. **The moment.** On the writer's thread, between two batches, a snapshot is taken, and it is
+//!    found out what of it is in the WAL ([`Start::take`]).
+//! 3. Those pages are written to the backup. Then the moment is guarded: a checkpoint that is about
+//!    to overwrite a page of the database file writes the old one to the backup before
+//!    ([`Moment`]), and the snapshot is not needed any more. It has kept the WAL for as long as the
+//!    rest of it took to be copied.
+//! 4. All other pages are copied from the database file, past SQLite's cache.
+//! 5. When the commits of the moment are on disk and the backup is, too, it gets its name
+//!    ([`part`]).
+//!
+//! With [`Sharing::Shared`](crate::Sharing) other processes checkpoint, and take no page before. So
+//! the snapshot stays until the end, and where it is revoked the copy begins anew.
+//!
+//! # Durability
+//! A backup has no transaction that the database could lose in a power cut.
+//!
+//! # Not here
+//! Why so: `docs/decisions/backups-copy-on-write.md`.
+
+mod part;
+pub(crate) mod pins;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolite_sqlite::CheckpointMode;
+use monolite_sqlite::copy::Start;
+use monolite_sqlite::rusqlite;
+use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl};
+use part::Part;
+use pins::{Pin, Pins};
+
+use crate::call::between::BetweenBatches;
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::JobContext;
+use crate::progress::{BatchNumber, Progress};
+use crate::read::readers::{OpenReader, Reader};
+
+/// What is written before the disk is asked to have it: less is left for the sync at the end, and
+/// the sync upon which writes are acknowledged never waits behind more than this.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// How long a checkpoint that is under way is waited for before the next look.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// How often a copy whose snapshot was revoked begins anew.
+const ATTEMPTS: u32 = 4;
+
+/// What a backup has copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// How many pages.
+    pub pages: u64,
+    /// How long the file is.
+    pub bytes: u64,
+}
+
+/// What backups need of the engine.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) database: PathBuf,
+    pub(crate) open_reader: OpenReader,
+    pub(crate) between: Arc<BetweenBatches>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) wal: Arc<WalControl>,
+    pub(crate) pins: Arc<Pins>,
+    /// Whether no other process has the database.
+    pub(crate) is_exclusive: bool,
+    /// Whether pages are verified by their checksums.
+    pub(crate) is_verified: bool,
+}
+
+/// How a copy of the pages has ended.
+enum Copied {
+    Whole(Backup),
+    /// Its snapshot was revoked.
+    Overtaken,
+}
+
+impl Source {
+    /// Makes a backup at `target`.
+    pub(crate) fn back_up(&self, target: &Path, job: &JobContext) -> Result<Backup> {
+        let context = |error: Error| error.context(format!("no backup to {}", target.display()));
+        self.try_to(target, job).map_err(context)
+    }
+
+    fn try_to(&self, target: &Path, job: &JobContext) -> Result<Backup> {
+        let mode = fs::metadata(&self.database).map_or(0o600, |meta| meta.mode());
+        let part = Part::create(target, mode)?;
+        for _ in 0..ATTEMPTS {
+            job.check()?;
+            let (pin, start, number) = self.begin(job)?;
+            match self.copy(&part, pin, start, job)? {
+                Copied::Whole(backup) => {
+                    part.complete()?;
+                    self.progress.wait_durable(number)?;
+                    job.check()?;
+                    part.publish()?;
+                    return Ok(backup);
+                }
+                Copied::Overtaken => {}
+            }
+        }
+        let message = "the snapshot of the copy was ended again and again, as it kept the WAL from \
+                       restarting near its limit; raise the option wal_limit_bytes, or make the \
+                       backup while less is written";
+        Err(Error::new(ErrorKind::Timeout, message))
+    }
+
+    /// Takes the moment: a snapshot, where its content is, and the last batch that it has.
+    fn begin(&self, job: &JobContext) -> Result<(Pin, Start, BatchNumber)> {
+        let goes_on = || job.check();
+        let Reader { connection: first, .. } = (self.open_reader)()?;
+        self.noticing(first.checkpoint(CheckpointMode::Passive))?;
+        let mut readers = (first, (self.open_reader)()?);
+        loop {
+            let (progress, pins) = (Arc::clone(&self.progress), Arc::clone(&self.pins));
+            let (back, found) = self.between.run(goes_on, move |writer| {
+                progress.check_poison()?;
+                let (checkpointer, reader) = readers;
+                // Other processes do not commit meanwhile either.
+                writer.begin_immediate()?;
+                let start = Start::take(&reader.connection, &checkpointer);
+                writer.rollback()?;
+                let number = progress.exposed();
+                Ok(match start? {
+                    Some(start) => (None, Some((pins.note(reader), start, number))),
+                    None => (Some((checkpointer, reader)), None),
+                })
+            })?;
+            match (back, found) {
+                (_, Some(found)) => return Ok(found),
+                (Some(back), None) => readers = back,
+                (None, None) => unreachable!("there is one of the two"),
+            }
+            job.check()?;
+            clock::rest(RETRY);
+        }
+    }
+
+    /// Stops all acknowledgements when a sync has failed.
+    fn noticing<T>(&self, result: rusqlite::Result<T>) -> Result<T> {
+        let result = result.map_err(Error::from);
+        if let Err(error) = &result
+            && error.is_lost_write()
+        {
+            self.between.poison(format!("a checkpoint could not be synced ({error})"));
+        }
+        result
+    }
+
+    fn copy(&self, part: &Part, pin: Pin, start: Start, job: &JobContext) -> Result<Copied> {
+        let goes_on = |moment: &Moment| {
+            job.tell(moment.taken().into(), moment.pages().into());
+            job.goes_on() && pin.holds()
+        };
+        let connection = &pin.reader.connection;
+        let moment =
+            start.moment(connection, self.is_verified, |bytes| part.images(bytes), goes_on);
+        job.check()?;
+        if !pin.holds() {
+            return Ok(Copied::Overtaken);
+        }
+        let moment = Arc::new(moment.map_err(of_fault)?);
+        let guarded = self.is_exclusive.then(|| Guarded::new(&self.wal, &moment));
+        if !pin.holds() {
+            return Ok(Copied::Overtaken);
+        }
+        if self.is_exclusive {
+            pin.release();
+        }
+        let mut next = Some(1);
+        let (mut buffer, mut unsynced) = (Vec::new(), 0);
+        while let Some(pgno) = next {
+            job.check()?;
+            next = moment.copy(connection.raw(), pgno, &mut buffer).map_err(of_fault)?;
+            job.tell(moment.taken().into(), moment.pages().into());
+            unsynced += buffer.len() as u64;
+            if unsynced >= SYNC_BYTES {
+                part.sync_some()?;
+                unsynced = 0;
+            }
+        }
+        drop(guarded);
+        moment.check().map_err(of_fault)?;
+        if !self.is_exclusive && !pin.holds() {
+            return Ok(Copied::Overtaken);
+        }
+        Ok(Copied::Whole(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
+    }
+}
+
+fn of_fault(fault: Fault) -> Error {
+    match fault {
+        Fault::Read(error) => rusqlite::Error::from(error).into(),
+        Fault::Damaged { pgno } => {
+            let message = format!(
+                "page {pgno} of the database file is damaged: its checksum is wrong; restore an \
+                 earlier backup"
+            );
+            Error::new(ErrorKind::Corrupt, message)
+        }
+        Fault::Save(error) => {
+            let message = format!("the backup cannot be written: {error}; nothing is left of it");
+            Error::new(ErrorKind::Storage, message)
+        }
+    }
+}

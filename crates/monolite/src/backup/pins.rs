@@ -1,0 +1,82 @@
+//! Owns the snapshots of backups, which keep the WAL for as long as they are there: like those of
+//! reads they are revoked near its limit.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::call::watch::Watch;
+use crate::clock::Clock;
+use crate::progress::Progress;
+use crate::read::holders::SnapshotHolder;
+use crate::read::readers::Reader;
+
+/// The snapshots of all backups of a database.
+pub(crate) struct Pins {
+    clock: Arc<dyn Clock>,
+    progress: Arc<Progress>,
+    watches: Mutex<Vec<Arc<Watch>>>,
+}
+
+impl Pins {
+    pub(crate) fn new(clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Pins {
+        Pins { clock, progress, watches: Mutex::default() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Watch>>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the snapshot that `reader` has just taken, while nobody commits.
+    pub(super) fn note(self: &Arc<Pins>, reader: Reader) -> Pin {
+        let watch = Arc::new(Watch::new(reader.connection.revoker()));
+        let now = self.clock.now();
+        watch.take_snapshot(self.progress.exposed(), now);
+        watch.begin(now);
+        self.all().push(Arc::clone(&watch));
+        Pin { reader, watch, pins: Arc::clone(self) }
+    }
+}
+
+impl SnapshotHolder for Pins {
+    /// All are in use.
+    fn release_idle(&self, _age: Duration) -> Option<Duration> {
+        let (exposed, now) = (self.progress.exposed(), self.clock.now());
+        self.all().iter().filter_map(|watch| watch.outdated_for(exposed, now)).max()
+    }
+
+    fn watches(&self) -> Vec<Arc<Watch>> {
+        self.all().clone()
+    }
+
+    fn wake_waiters(&self) {}
+}
+
+/// A connection with a snapshot.
+pub(super) struct Pin {
+    pub(super) reader: Reader,
+    watch: Arc<Watch>,
+    pins: Arc<Pins>,
+}
+
+impl Pin {
+    /// Whether the snapshot was there until now.
+    pub(super) fn holds(&self) -> bool {
+        !self.reader.connection.signals().is_revoked()
+    }
+
+    /// Ends the snapshot.
+    pub(super) fn release(&self) {
+        // Who revokes it uses the connection until then.
+        self.watch.end();
+        self.watch.end_snapshot();
+        self.pins.all().retain(|watch| !Arc::ptr_eq(watch, &self.watch));
+        // Fails only on a broken connection, which is closed soon.
+        let _ = self.reader.connection.rollback();
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,264 @@
+//! Owns work that goes on in the background, on a thread of its own each: how far it is, how it is
+//! cancelled, and that none outlives its database.
+//!
+//! # Invariants
+//! - Every job delivers one result, whatever ends it.
+//! - When [`Jobs::close`] returns no job runs, and none can begin.
+//!
+//! # Threads and locks
+//! `monolite-job` threads. The lock is held for the start of a thread, and not while one is waited
+//! for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use crate::call::completion::{Completion, Outcome};
+use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::error::{Error, ErrorKind, Result};
+use crate::threads::spawn;
+
+/// Work in the background: a [`Future`] of its result, which can also be waited for.
+///
+/// # Cancellation
+/// Dropping the handle cancels the job, as [`Job::cancel`] does; what it has done so far is undone
+/// or left unfinished, as its method says.
+#[must_use = "a job is cancelled when its handle is dropped"]
+pub struct Job<T> {
+    result: Arc<Completion<T, Error>>,
+    monitor: JobMonitor,
+    database: DatabaseId,
+}
+
+/// How far a job is, and the way to cancel it; a clone is for the same job.
+#[derive(Clone)]
+pub struct JobMonitor {
+    shared: Arc<Shared>,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobProgress {
+    /// What is done, in pages unless the job's method says otherwise.
+    pub done: u64,
+    /// What there is to do; 0 as long as that is not known.
+    pub total: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    done: AtomicU64,
+    total: AtomicU64,
+    is_cancelled: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+impl JobMonitor {
+    /// How far the job is.
+    pub fn progress(&self) -> JobProgress {
+        let total = self.shared.total.load(Ordering::Acquire);
+        JobProgress { done: self.shared.done.load(Ordering::Acquire).min(total), total }
+    }
+
+    /// Has the job end soon, with `Aborted`, unless it is over by then. Waits for nothing.
+    pub fn cancel(&self) {
+        self.shared.is_cancelled.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for JobMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JobMonitor").field(&self.progress()).finish()
+    }
+}
+
+impl<T> Job<T> {
+    /// How far it is.
+    pub fn progress(&self) -> JobProgress {
+        self.monitor.progress()
+    }
+
+    /// Has it end soon, with `Aborted`, unless it is over by then. Waits for nothing; the result
+    /// tells.
+    pub fn cancel(&self) {
+        self.monitor.cancel();
+    }
+
+    /// What tells others how far it is, and cancels it, while somebody waits for the result.
+    pub fn monitor(&self) -> JobMonitor {
+        self.monitor.clone()
+    }
+
+    /// Blocks the calling thread until the job is over, and returns its result.
+    ///
+    /// # Errors
+    /// Those of the job; `Aborted` when it was cancelled; `Closed` when the database was closed
+    /// meanwhile; `Invalid` inside of a write closure of the same database, for whose end the job
+    /// may have to wait: it is cancelled then.
+    pub fn wait(self) -> Result<T> {
+        self.check_place()?;
+        self.result.wait().unwrap_for_caller()
+    }
+
+    fn check_place(&self) -> Result<()> {
+        self.database.check_process()?;
+        if !self.database.has_writer() {
+            return Ok(());
+        }
+        let message = "a backup, check or other job was waited for inside of a write closure of \
+                       the same database, for whose end it may have to wait; wait for it elsewhere";
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+}
+
+impl<T> Future for Job<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.check_place()?;
+        self.result.poll(context).map(Outcome::unwrap_for_caller)
+    }
+}
+
+impl<T> Drop for Job<T> {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl<T> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}
+
+/// A job as it sees itself.
+pub(crate) struct JobContext {
+    shared: Arc<Shared>,
+}
+
+impl JobContext {
+    /// # Errors
+    /// `Aborted` when the job was cancelled, `Closed` when the database is being closed.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.shared.is_closed.load(Ordering::Acquire) {
+            let message = "the database was closed before this was done";
+            return Err(Error::new(ErrorKind::Closed, message));
+        }
+        if self.shared.is_cancelled.load(Ordering::Acquire) {
+            return Err(Error::aborted("it was cancelled"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn goes_on(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Tells how far the job is.
+    pub(crate) fn tell(&self, done: u64, total: u64) {
+        self.shared.done.store(done, Ordering::Release);
+        self.shared.total.store(total, Ordering::Release);
+    }
+}
+
+/// The jobs of one database.
+pub(crate) struct Jobs {
+    database: DatabaseId,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_closed: bool,
+    running: Vec<(JoinHandle<()>, Arc<Shared>)>,
+}
+
+impl Jobs {
+    pub(crate) fn new(database: DatabaseId) -> Jobs {
+        Jobs { database, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a job. One that cannot begin has its error for a result.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        body: impl FnOnce(&JobContext) -> Result<T> + Send + 'static,
+    ) -> Job<T> {
+        let (result, shared) = (Completion::new(), Arc::new(Shared::default()));
+        let monitor = JobMonitor { shared: Arc::clone(&shared) };
+        let database = self.database;
+        let job = Job { result: Arc::clone(&result), monitor, database };
+        let told = Arc::clone(&result);
+        if let Err(error) = self.spawn(&shared, told, body) {
+            result.deliver(Outcome::Refused(error));
+        }
+        job
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        shared: &Arc<Shared>,
+        result: Arc<Completion<T, Error>>,
+        body: impl FnOnce(&JobContext) -> Result<T> + Send + 'static,
+    ) -> Result<()> {
+        self.database.check_process()?;
+        let mut state = self.state();
+        if state.is_closed {
+            let message = "the database is closed; open it again to use it";
+            return Err(Error::new(ErrorKind::Closed, message));
+        }
+        let (context, database) = (JobContext { shared: Arc::clone(shared) }, self.database);
+        let thread = spawn("monolite-job", move || {
+            let run = Run { database, result };
+            let returned = body(&context);
+            run.answer(Outcome::Returned(returned));
+        })?;
+        state.running.retain(|(thread, _)| !thread.is_finished());
+        state.running.push((thread, Arc::clone(shared)));
+        Ok(())
+    }
+
+    /// Has all jobs end, and lets none begin. Waits for nobody.
+    pub(crate) fn shut(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.running.iter().for_each(|(_, it)| it.is_closed.store(true, Ordering::Release));
+    }
+
+    /// Waits until none runs.
+    pub(crate) fn join(&self) {
+        let running = std::mem::take(&mut self.state().running);
+        running.into_iter().for_each(|(thread, _)| _ = thread.join());
+    }
+}
+
+/// What delivers a job's result.
+struct Run<T> {
+    database: DatabaseId,
+    result: Arc<Completion<T, Error>>,
+}
+
+impl<T> Run<T> {
+    /// Wakers of the application run in here, and must not wait for what waits for this thread.
+    fn answer(&self, outcome: Outcome<T, Error>) {
+        let _inside = Inside::enter(self.database, Place::Write);
+        self.result.deliver(outcome);
+    }
+}
+
+impl<T> Drop for Run<T> {
+    /// Nothing is delivered twice; this is for a job that a defect has ended.
+    fn drop(&mut self) {
+        let message = "a job panicked; nothing is known of what it has done";
+        self.answer(Outcome::Refused(Error::new(ErrorKind::Internal, message)));
+    }
+}
