@@ -28,4 +28,5 @@ mod rot;
 mod rules;
 mod sharing;
 mod shutdown;
+mod types;
 mod untrusted;
