@@ -200,20 +200,21 @@ impl Shared<'_> {
     fn submit(&self, plan: Plan, rng: &mut Rng) -> Option<Flying> {
         let floor = self.floor();
         let (mine, clock) = (plan.clone(), Arc::clone(&self.clock));
+        let db = self.db.with_error();
         let mut handle = match rng.u8(..8) {
-            0 => self.db.write_once(move |tx| mine.run(tx, &clock)),
+            0 => db.write_once(move |tx| mine.run(tx, &clock)),
             1 => {
                 let again = (plan.clone(), Arc::clone(&self.clock));
-                let tried = self.db.try_write(move |tx| mine.run(tx, &clock));
+                let tried = db.try_write(move |tx| mine.run(tx, &clock));
                 tried.unwrap_or_else(|error| {
                     self.refused.fetch_add(1, Ordering::Relaxed);
                     if error.kind() != ErrorKind::Overloaded {
                         self.complain(format!("try_write: {error}"));
                     }
-                    self.db.write(move |tx| again.0.run(tx, &again.1))
+                    db.write(move |tx| again.0.run(tx, &again.1))
                 })
             }
-            _ => self.db.write(move |tx| mine.run(tx, &clock)),
+            _ => db.write(move |tx| mine.run(tx, &clock)),
         };
         if self.load.dropped == 0 || rng.u32(..self.load.dropped) > 0 {
             return Some(Flying { plan, floor, handle });

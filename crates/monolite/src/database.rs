@@ -1,13 +1,14 @@
 //! Owns the handle that users hold: writes, reads, figures and the end.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backup::Backup;
 use crate::call::completion::Completion;
-use crate::call::member::{Body, Once, Repeatable, Submission};
+use crate::call::member::{Body, Member, Once, OwnLimit, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::engine::Engine;
@@ -22,10 +23,20 @@ use crate::tx::Tx;
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
 ///
+/// `E` is the type of the errors that closures return, [`Error`] if it is not said. An application
+/// with an error type of its own says so once, and needs no annotation in a closure:
+/// [`Database::with_error`].
+///
 /// Dropping the last handle closes the database, see [`Database::close`].
-#[derive(Clone)]
-pub struct Database {
+pub struct Database<E = Error> {
     handle: Arc<Handle>,
+    error: PhantomData<fn() -> E>,
+}
+
+impl<E> Clone for Database<E> {
+    fn clone(&self) -> Database<E> {
+        Database::of(Arc::clone(&self.handle))
+    }
 }
 
 /// An engine as one principal uses it.
@@ -33,6 +44,8 @@ struct Handle {
     engine: Arc<Engine>,
     writes: Arc<WriteQueue>,
     transactions: Arc<Transactions>,
+    /// Of each call, where it is less than the options say.
+    time_limit: Option<Duration>,
 }
 
 impl Database {
@@ -50,8 +63,83 @@ impl Database {
         let opened = files::open(&options, path, patience)?;
         let engine = Engine::start(opened, &options)?;
         let (writes, transactions) = (engine.queue().clone(), engine.transactions().clone());
-        let handle = Handle { engine: Arc::new(engine), writes, transactions };
-        Ok(Database { handle: Arc::new(handle) })
+        let engine = Arc::new(engine);
+        let handle = Handle { engine, writes, transactions, time_limit: None };
+        Ok(Database::of(Arc::new(handle)))
+    }
+}
+
+impl<E> Database<E> {
+    fn of(handle: Arc<Handle>) -> Database<E> {
+        Database { handle, error: PhantomData }
+    }
+
+    /// The same handle for closures that return errors of the type `F`, which is the caller's own
+    /// and is made from an [`Error`] with `From`. What a closure returns is what its caller gets.
+    ///
+    /// ```
+    /// use monolite::{Database, Error};
+    ///
+    /// #[derive(Debug)]
+    /// enum ShopError {
+    ///     SoldOut,
+    ///     Database(Error),
+    /// }
+    ///
+    /// impl From<Error> for ShopError {
+    ///     fn from(error: Error) -> ShopError {
+    ///         ShopError::Database(error)
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), ShopError> {
+    /// let db = Database::open(":memory:")?.with_error::<ShopError>();
+    /// db.write(|tx| {
+    ///     tx.execute_batch("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER)")?;
+    ///     Ok(())
+    /// })
+    /// .wait()?;
+    /// let bought = db.write(|tx| {
+    ///     let sql = "UPDATE item SET stock = stock - 1 WHERE id = ?1 AND stock > 0";
+    ///     if tx.execute(sql, [7])? == 0 {
+    ///         return Err(ShopError::SoldOut);
+    ///     }
+    ///     Ok(())
+    /// });
+    /// assert!(matches!(bought.wait(), Err(ShopError::SoldOut)));
+    /// # Ok(db.close()?)
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_error<F: From<Error>>(&self) -> Database<F> {
+        Database::of(Arc::clone(&self.handle))
+    }
+
+    /// Another handle on the same database, each call of which may take no longer than `limit`: a
+    /// write in the writer, a read, a statement of an interactive transaction. It replaces the
+    /// options [`Options::write_time_limit`] and [`Options::read_time_limit`] where it is less, and
+    /// where it is more they hold: they bound what others have to wait for. It is looked at as they
+    /// are, so what runs in SQLite ends within a fraction of a millisecond of it, and a closure that
+    /// does something else when it returns. The time in the queue does not count.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// let quick = db.within(Duration::from_millis(20));
+    /// let endless = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n)
+    ///                SELECT sum(i) FROM n";
+    /// let sum = quick.read(|tx| tx.query_one(endless, (), |row| row.get::<_, i64>(0))).wait();
+    /// assert_eq!(sum.unwrap_err().kind(), monolite::ErrorKind::Timeout);
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within(&self, limit: Duration) -> Database<E> {
+        let Handle { engine, writes, transactions, .. } = &*self.handle;
+        let transactions = Arc::new(transactions.within(limit));
+        let (engine, writes) = (Arc::clone(engine), Arc::clone(writes));
+        Database::of(Arc::new(Handle { engine, writes, transactions, time_limit: Some(limit) }))
     }
 
     /// Another handle on the same database, for what it does on behalf of `principal`: whoever the
@@ -87,13 +175,14 @@ impl Database {
     /// # }
     /// ```
     #[must_use]
-    pub fn for_principal(&self, principal: u64) -> Database {
-        let Handle { engine, writes, transactions } = &*self.handle;
+    pub fn for_principal(&self, principal: u64) -> Database<E> {
+        let Handle { engine, writes, transactions, time_limit } = &*self.handle;
         let writes = Arc::new(writes.of(principal));
         let transactions =
             Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
         let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
-        Database { handle: Arc::new(Handle { engine, writes, transactions }) }
+        let time_limit = *time_limit;
+        Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
     }
 
     /// Runs `body` as a transaction that may write: alone, as far as it and everyone else can
@@ -112,7 +201,7 @@ impl Database {
     ///
     /// # Errors
     /// See [`Write::wait`].
-    pub fn write<T, E, F>(&self, body: F) -> Write<T, E>
+    pub fn write<T, F>(&self, body: F) -> Write<T, E>
     where
         F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
@@ -128,7 +217,7 @@ impl Database {
     /// See [`Write::wait`]; and `Overloaded` when it and the transactions of its commit changed
     /// more than was left of the WAL. Nothing of it is done, and the WAL has restarted:
     /// a new closure that does the same probably fits. (One given to `write` is run again instead.)
-    pub fn write_once<T, E, F>(&self, body: F) -> Write<T, E>
+    pub fn write_once<T, F>(&self, body: F) -> Write<T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
@@ -142,7 +231,7 @@ impl Database {
     /// # Errors
     /// `Overloaded` when the queue is full, `Closed`, `Poisoned`; those of the transaction come
     /// from the handle.
-    pub fn try_write<T, E, F>(&self, body: F) -> Result<Write<T, E>>
+    pub fn try_write<T, F>(&self, body: F) -> Result<Write<T, E>>
     where
         F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
@@ -151,22 +240,32 @@ impl Database {
         let writes = &self.handle.writes;
         writes.check_room()?;
         let caller = Completion::new();
-        let body = Repeatable(body);
-        let member = Box::new(Submission::new(body, writes.principal(), Arc::clone(&caller)));
-        writes.try_push(member)?;
+        writes.try_push(self.member(Repeatable(body), &caller))?;
         Ok(Write::in_queue(caller, writes))
     }
 
-    fn submit<B, T, E>(&self, body: B) -> Write<T, E>
+    fn submit<B, T>(&self, body: B) -> Write<T, E>
     where
         B: Body<T, E> + 'static,
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
         let caller = Completion::new();
-        let writes = &self.handle.writes;
-        let member = Box::new(Submission::new(body, writes.principal(), Arc::clone(&caller)));
-        Write::submit(member, caller, writes)
+        Write::submit(self.member(body, &caller), caller, &self.handle.writes)
+    }
+
+    fn member<B, T>(&self, body: B, caller: &Arc<Completion<T, E>>) -> Box<dyn Member>
+    where
+        B: Body<T, E> + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let Handle { writes, time_limit, .. } = &*self.handle;
+        let member = Submission::new(body, writes.principal(), Arc::clone(caller));
+        Box::new(match time_limit {
+            Some(limit) => member.within(OwnLimit::Call(*limit)),
+            None => member,
+        })
     }
 
     /// Runs `body` as a read transaction on one snapshot, which contains every write acknowledged
@@ -178,12 +277,13 @@ impl Database {
     ///
     /// # Errors
     /// See [`Read::wait`].
-    pub fn read<T, E, F>(&self, body: F) -> Read<'_, F, T, E>
+    pub fn read<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<Error>,
     {
-        Read::new(self.handle.engine.reads(), Answer::AtOnce, body)
+        let limit = self.handle.time_limit;
+        Read::new(self.handle.engine.reads(), limit, Answer::AtOnce, body)
     }
 
     /// As [`Database::read`], and returns only when everything it may have seen is on disk: for
@@ -191,12 +291,13 @@ impl Database {
     ///
     /// # Errors
     /// See [`Read::wait`].
-    pub fn read_durable<T, E, F>(&self, body: F) -> Read<'_, F, T, E>
+    pub fn read_durable<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<Error>,
     {
-        Read::new(self.handle.engine.reads(), Answer::OnceDurable, body)
+        let limit = self.handle.time_limit;
+        Read::new(self.handle.engine.reads(), limit, Answer::OnceDurable, body)
     }
 
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
@@ -230,7 +331,7 @@ impl Database {
     /// # Errors
     /// The closure's own; or, converted from [`Error`], those of
     /// [`Transaction::commit`](crate::Transaction::commit) but for `Conflict`.
-    pub async fn transact<T, E, F, Fut>(&self, body: F) -> Result<T, E>
+    pub async fn transact<T, F, Fut>(&self, body: F) -> Result<T, E>
     where
         F: FnMut(Transaction) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -243,7 +344,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::transact`]; `Invalid` when called from inside of a write closure.
-    pub fn transact_blocking<T, E, F>(&self, body: F) -> Result<T, E>
+    pub fn transact_blocking<T, F>(&self, body: F) -> Result<T, E>
     where
         F: FnMut(&Transaction) -> Result<T, E>,
         E: From<Error>,
@@ -337,7 +438,7 @@ impl Database {
     }
 }
 
-impl std::fmt::Debug for Database {
+impl<E> std::fmt::Debug for Database<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database").finish_non_exhaustive()
     }

@@ -1,11 +1,15 @@
 //! Owns the one public error type and what a caller should do about each kind.
 
+mod constraint;
+
 use std::error::Error as StdError;
 use std::fmt;
 
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::take_page_fault;
 use rusqlite::ErrorCode;
+
+pub use constraint::{Constraint, ConstraintKind};
 
 /// Result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,6 +29,9 @@ pub enum ErrorKind {
     Aborted,
     /// A constraint of the schema refused the change. Nothing was changed; correct the data.
     Constraint,
+    /// A query that must return a row returned none. Nothing was changed by it; see
+    /// [`OptionalExtension`] where there may be none.
+    NoRows,
     /// The statement, a parameter or an option is wrong. Nothing was changed; correct the program.
     Invalid,
     /// The file system refused: disk full, I/O error, permission. Nothing was changed; mend the
@@ -80,9 +87,54 @@ impl Error {
         self.0.source.as_ref()
     }
 
-    /// Whether a query that must return a row returned none; see also [`OptionalExtension`].
+    /// Whether a query that must return a row returned none ([`ErrorKind::NoRows`]); see also
+    /// [`OptionalExtension`].
     pub fn is_no_rows(&self) -> bool {
-        matches!(self.0.source, Some(rusqlite::Error::QueryReturnedNoRows))
+        self.0.kind == ErrorKind::NoRows
+    }
+
+    /// Which constraint refused the change, and what it is on; `None` when it was no constraint.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Database::open(":memory:")?;
+    /// db.write(|tx| tx.execute_batch("CREATE TABLE users(id INTEGER PRIMARY KEY, mail UNIQUE)"))
+    ///     .wait()?;
+    /// let add = || db.write(|tx| tx.execute("INSERT INTO users(mail) VALUES ('a@b.c')", ()));
+    /// add().wait()?;
+    /// let error = add().wait().unwrap_err();
+    /// assert!(error.is_unique_violation());
+    /// let constraint = error.constraint().expect("it is one");
+    /// assert_eq!((constraint.table, &constraint.columns[..]), (Some("users"), &["mail"][..]));
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn constraint(&self) -> Option<Constraint<'_>> {
+        Constraint::of(self.0.extended_code?, self.said())
+    }
+
+    /// Whether a row with that key is there already: `UNIQUE`, `PRIMARY KEY`, a rowid.
+    pub fn is_unique_violation(&self) -> bool {
+        self.violates(ConstraintKind::Unique)
+    }
+
+    /// Whether a row refers to one that is not there, at once or at the end of the transaction.
+    pub fn is_foreign_key_violation(&self) -> bool {
+        self.violates(ConstraintKind::ForeignKey)
+    }
+
+    /// Whether a `CHECK` refused the change.
+    pub fn is_check_violation(&self) -> bool {
+        self.violates(ConstraintKind::Check)
+    }
+
+    /// Whether a value is missing: `NOT NULL`.
+    pub fn is_not_null_violation(&self) -> bool {
+        self.violates(ConstraintKind::NotNull)
+    }
+
+    fn violates(&self, kind: ConstraintKind) -> bool {
+        self.constraint().is_some_and(|constraint| constraint.kind == kind)
     }
 
     /// What SQLite said, where it is the cause.
@@ -185,6 +237,7 @@ impl From<rusqlite::Error> for Error {
         let kind = match code {
             Some(_) if is_file_closed => ErrorKind::Storage,
             Some(code) => kind_of(code),
+            None if matches!(source, rusqlite::Error::QueryReturnedNoRows) => ErrorKind::NoRows,
             None => ErrorKind::Invalid,
         };
         let message = if code == Some(ErrorCode::OutOfMemory) {
@@ -223,6 +276,9 @@ fn in_our_words(said: String) -> String {
         return "the statement returns rows, and execute() takes one that returns none; use \
                 query_row(), query_one(), or prepare() and its query_map()"
             .into();
+    }
+    if said == "Query returned no rows" {
+        return "the query returned no rows; use query_optional() where there may be none".into();
     }
     if said == "Multiple statements provided" {
         return "the text has several statements, and only execute_batch() takes more than one"

@@ -21,7 +21,7 @@
 //! db.write(|tx| {
 //!     tx.execute("UPDATE account SET balance = balance - ?1 WHERE id = ?2", (30, 1))?;
 //!     tx.execute("UPDATE account SET balance = balance + ?1 WHERE id = ?2", (30, 2))?;
-//!     Ok::<_, Error>(())
+//!     Ok(())
 //! })
 //! .wait()?;
 //!
@@ -47,6 +47,7 @@
 mod database;
 mod error;
 mod options;
+mod parameters;
 mod stats;
 mod tx;
 mod untrusted;
@@ -80,12 +81,13 @@ pub use backup::Backup;
 pub use call::write::Write;
 pub use clock::{Clock, SystemClock};
 pub use database::Database;
-pub use error::{Error, ErrorKind, OptionalExtension, Result};
+pub use error::{Constraint, ConstraintKind, Error, ErrorKind, OptionalExtension, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
 pub use options::{Durability, Options, Sharing};
+pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use stats::{SlowTransaction, Stats, Summary};
-pub use transaction::{Committed, Execution, IntoParameters, Parameters, Transaction};
+pub use transaction::{Committed, Execution, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
 

@@ -9,7 +9,6 @@ mod connection;
 mod keys;
 mod limits;
 mod open;
-mod parameters;
 mod pins;
 mod pool;
 mod savepoints;
@@ -32,13 +31,13 @@ use crate::call::inside::Place;
 use crate::call::work::Work;
 use crate::call::write::Write;
 use crate::error::{Error, ErrorKind, Result};
+use crate::parameters::{IntoParameters, Parameters};
 use keys::Key;
 use steps::{Action, More, Request, RowReader};
 
 pub use keys::Committed;
 pub(crate) use limits::Limits;
 pub(crate) use open::{Open, Transactions};
-pub use parameters::{IntoParameters, Parameters};
 pub(crate) use pool::{Pool, PoolOpener};
 pub(crate) use transact::{transact, transact_blocking};
 pub(crate) use turn::over as turn_is_over;
@@ -103,7 +102,7 @@ impl Transaction {
     /// Runs a query, or a statement with `RETURNING`, and maps its first row.
     ///
     /// # Errors
-    /// See [`Execution::wait`]; an error with [`Error::is_no_rows`] when there is no row.
+    /// See [`Execution::wait`]; `NoRows` when there is no row.
     pub fn query_row<T, F>(
         &self,
         sql: &str,
@@ -136,6 +135,25 @@ impl Transaction {
         let reader = FirstRow { map: Some(map), value: None, only: true };
         let request = request(Action::Query, sql, parameters.into_parameters());
         self.run(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
+    }
+
+    /// As [`Transaction::query_row`], and `None` when there is no row.
+    ///
+    /// # Errors
+    /// See [`Execution::wait`].
+    pub fn query_optional<T, F>(
+        &self,
+        sql: &str,
+        parameters: impl IntoParameters,
+        map: F,
+    ) -> Execution<'_, Option<T>>
+    where
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let reader = FirstRow { map: Some(map), value: None, only: false };
+        let request = request(Action::Query, sql, parameters.into_parameters());
+        self.run(request, reader, |_, reader| Ok(reader.value))
     }
 
     /// Runs a query, or a statement with `RETURNING`, and maps all its rows.

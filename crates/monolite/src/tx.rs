@@ -9,16 +9,21 @@
 //! - A statement is prepared against the schema and the statistics that the transaction has: what
 //!   one before it has left behind in memory is made good first ([`Tx::settle`]).
 
+mod savepoint;
+
 use std::cell::{Cell, RefCell};
 
 use monolite_sqlite::{Connection, PageSet, Traits, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
-use rusqlite::{CachedStatement, Params, Row, Statement};
+use rusqlite::{CachedStatement, Row, Statement};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::parameters::Bind;
 
 /// Longest piece of a statement that is remembered for the list of slow transactions.
 const REMEMBERED_SQL: usize = 512;
+
+const NO_ROWS: rusqlite::Error = rusqlite::Error::QueryReturnedNoRows;
 
 /// A transaction, as its closure sees it.
 ///
@@ -36,6 +41,10 @@ pub struct Tx<'c> {
     may_have_written: Cell<bool>,
     /// What those statements are like that were handed out and may run at any time.
     handed_out: Cell<Traits>,
+    /// How many savepoints are open.
+    savepoints: Cell<usize>,
+    /// Whether what it did must not be committed, because one could not be undone.
+    is_doomed: Cell<bool>,
     last_sql: &'c RefCell<String>,
 }
 
@@ -46,8 +55,16 @@ impl<'c> Tx<'c> {
         last_sql: &'c RefCell<String>,
     ) -> Tx<'c> {
         last_sql.borrow_mut().clear();
-        let (may_have_written, handed_out) = (Cell::new(false), Cell::default());
-        Tx { connection, attempt, is_first: false, may_have_written, handed_out, last_sql }
+        Tx {
+            connection,
+            attempt,
+            is_first: false,
+            may_have_written: Cell::new(false),
+            handed_out: Cell::default(),
+            savepoints: Cell::new(0),
+            is_doomed: Cell::new(false),
+            last_sql,
+        }
     }
 
     /// As it is when nothing has run before it in this transaction of SQLite.
@@ -78,9 +95,9 @@ impl<'c> Tx<'c> {
     /// # Errors
     /// `Constraint`, `Invalid` (wrong SQL or parameters, a statement that belongs to the engine),
     /// `Timeout`, `Storage`, `Corrupt`.
-    pub fn execute<P: Params>(&self, sql: &str, params: P) -> Result<usize> {
+    pub fn execute<P: Bind>(&self, sql: &str, params: P) -> Result<usize> {
         self.with_statement_and_traits(sql, |statement, traits| {
-            let run = || statement.execute(params).map_err(|error| self.explain(error));
+            let run = || params.execute(statement).map_err(|error| self.explain(error));
             self.count_changes(traits, run)
         })
     }
@@ -125,13 +142,13 @@ impl<'c> Tx<'c> {
     /// Runs a query and maps its first row. The prepared statement is kept for the next time.
     ///
     /// # Errors
-    /// As [`Tx::execute`]; an error with [`Error::is_no_rows`] when there is no row.
+    /// As [`Tx::execute`]; `NoRows` when there is no row.
     pub fn query_row<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<T>
     where
-        P: Params,
+        P: Bind,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        self.run_statement(sql, |statement| statement.query_row(params, f))
+        self.run_statement(sql, |statement| f(params.query(statement)?.next()?.ok_or(NO_ROWS)?))
     }
 
     /// Runs a query that must return exactly one row, and maps it. One that changes rows
@@ -142,10 +159,54 @@ impl<'c> Tx<'c> {
     /// As [`Tx::query_row`], and when there is more than one row.
     pub fn query_one<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<T>
     where
-        P: Params,
+        P: Bind,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        self.run_statement(sql, |statement| statement.query_one(params, f))
+        self.run_statement(sql, |statement| {
+            let mut rows = params.query(statement)?;
+            let value = f(rows.next()?.ok_or(NO_ROWS)?)?;
+            match rows.next()? {
+                Some(_) => Err(rusqlite::Error::QueryReturnedMoreThanOneRow),
+                None => Ok(value),
+            }
+        })
+    }
+
+    /// As [`Tx::query_row`], and `None` when there is no row.
+    ///
+    /// # Errors
+    /// As [`Tx::execute`].
+    pub fn query_optional<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<Option<T>>
+    where
+        P: Bind,
+        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.run_statement(sql, |statement| params.query(statement)?.next()?.map(f).transpose())
+    }
+
+    /// Runs a query, or a statement with `RETURNING`, and maps all its rows. To stop earlier, or to
+    /// have one row at a time in memory: [`Tx::prepare_cached`], whose statement has `query`.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # let db = monolite::Database::open(":memory:")?;
+    /// # db.write(|tx| tx.execute_batch("CREATE TABLE user(id INTEGER PRIMARY KEY, name);
+    /// #     INSERT INTO user(name) VALUES ('ann'), ('bob')")).wait()?;
+    /// let sql = "SELECT name FROM user WHERE id < ?1 ORDER BY id";
+    /// let names: Vec<String> = db.read(|tx| tx.query_map(sql, [9], |row| row.get(0))).wait()?;
+    /// assert_eq!(names, ["ann", "bob"]);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::execute`], and those of `f`.
+    pub fn query_map<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<Vec<T>>
+    where
+        P: Bind,
+        F: FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    {
+        self.run_statement(sql, |statement| params.query(statement)?.mapped(f).collect())
     }
 
     /// As [`Tx::query_row`], with a mapping that may fail with an error of its own.
@@ -154,15 +215,15 @@ impl<'c> Tx<'c> {
     /// As [`Tx::query_row`], and those of `f`.
     pub fn query_row_and_then<T, E, P, F>(&self, sql: &str, params: P, f: F) -> Result<T, E>
     where
-        P: Params,
+        P: Bind,
         F: FnOnce(&Row<'_>) -> Result<T, E>,
         E: From<Error>,
     {
         self.with_statement(sql, |statement| {
-            let mut rows = statement.query(params).map_err(|error| self.explain(error))?;
+            let mut rows = params.query(statement).map_err(|error| self.explain(error))?;
             match rows.next().map_err(|error| self.explain(error))? {
                 Some(row) => f(row),
-                None => Err(E::from(rusqlite::Error::QueryReturnedNoRows.into())),
+                None => Err(E::from(NO_ROWS.into())),
             }
         })
     }
@@ -347,6 +408,7 @@ impl<'c> Tx<'c> {
 
     /// As [`Tx::settle`], when the closure has returned.
     pub(crate) fn settle_at_end(&self) -> Result<()> {
+        self.check_undone()?;
         self.settle()?;
         Ok(self.connection.settle_schema_at_end()?)
     }
@@ -367,6 +429,7 @@ impl<'c> Tx<'c> {
                            nothing more can run in it; return an error from the closure";
             return Err(Error::new(ErrorKind::Aborted, message));
         }
+        self.check_undone()?;
         self.settle()?;
         if let Some(reason) = self.connection.refusal_of_text(sql) {
             return Err(Error::new(ErrorKind::Invalid, reason));

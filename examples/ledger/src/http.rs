@@ -17,6 +17,9 @@ use crate::store::{self, Account, Made, Statement, Transfer};
 
 type Result<T> = std::result::Result<T, LedgerError>;
 
+/// The database, whose closures fail with errors of the ledger.
+type Ledger = Database<LedgerError>;
+
 /// No request of this service is longer than a few lines.
 const MAX_BODY_BYTES: usize = 16 << 10;
 
@@ -36,7 +39,7 @@ pub fn router(db: Database) -> Router {
         .fallback(async || LedgerError::NoSuchPage)
         .method_not_allowed_fallback(async || LedgerError::NoSuchMethod)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(db)
+        .with_state(db.with_error())
 }
 
 #[derive(Deserialize)]
@@ -48,7 +51,7 @@ struct NewAccount {
 }
 
 async fn open_account(
-    State(db): State<Database>,
+    State(db): State<Ledger>,
     body: std::result::Result<Json<NewAccount>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Account>)> {
     let Json(new) = body?;
@@ -62,7 +65,7 @@ async fn open_account(
 }
 
 async fn account(
-    State(db): State<Database>,
+    State(db): State<Ledger>,
     id: std::result::Result<Path<i64>, PathRejection>,
 ) -> Result<Json<Account>> {
     let Path(id) = id?;
@@ -94,7 +97,7 @@ impl NewTransfer {
 
 /// Turns clients away when the queue is full: they know how long they want to wait, we do not.
 async fn transfer(
-    State(db): State<Database>,
+    State(db): State<Ledger>,
     body: std::result::Result<Json<NewTransfer>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Transfer>)> {
     let Json(new) = body?;
@@ -117,7 +120,7 @@ struct Page {
 }
 
 async fn statement(
-    State(db): State<Database>,
+    State(db): State<Ledger>,
     id: std::result::Result<Path<i64>, PathRejection>,
     page: std::result::Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<Statement>> {
@@ -130,13 +133,12 @@ async fn statement(
 }
 
 /// Well means that writes are acknowledged; reads go on even after the disk has failed.
-async fn health(State(db): State<Database>) -> Result<Json<Value>> {
-    db.try_write(|tx| -> Result<i64> { Ok(tx.query_one("SELECT 1", (), |row| row.get(0))?) })?
-        .await?;
+async fn health(State(db): State<Ledger>) -> Result<Json<Value>> {
+    db.try_write(|tx| Ok(tx.query_one("SELECT 1", (), |row| row.get::<_, i64>(0))?))?.await?;
     Ok(Json(json!({ "status": "ok" })))
 }
 
-async fn stats(State(db): State<Database>) -> Json<Value> {
+async fn stats(State(db): State<Ledger>) -> Json<Value> {
     Json(outline(&db.stats()))
 }
 

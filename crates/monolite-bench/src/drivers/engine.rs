@@ -130,7 +130,11 @@ fn perform(tx: &Tx<'_>, transfer: Transfer, fate: Fate) -> Result<(), TransferEr
     if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
 }
 
-pub(super) fn submit(db: &Database, transfer: Transfer, fate: Fate) -> TransferHandle {
+pub(super) fn submit(
+    db: &Database<TransferError>,
+    transfer: Transfer,
+    fate: Fate,
+) -> TransferHandle {
     db.write(move |tx| perform(tx, transfer, fate))
 }
 
@@ -146,9 +150,9 @@ fn count(round: &mut Round, fate: Fate, answer: Result<(), TransferError>) -> Re
 }
 
 pub(super) fn warm_up(db: &Database, work: &Work<'_>) -> Result<u64> {
-    let transfers = work.warm_up();
+    let (db, transfers) = (db.with_error(), work.warm_up());
     for chunk in transfers.chunks(QUEUE_CAPACITY / 2) {
-        let handles: Vec<_> = chunk.iter().map(|t| submit(db, *t, Fate::Succeeds)).collect();
+        let handles: Vec<_> = chunk.iter().map(|t| submit(&db, *t, Fate::Succeeds)).collect();
         for handle in handles {
             count(&mut Round::default(), Fate::Succeeds, handle.wait())?;
         }
@@ -199,6 +203,7 @@ impl EngineBurst {
     /// Those of [`Candidate::run`].
     pub fn run_on(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
         let warmed = warm_up(db, work)?;
+        let sender = db.with_error();
         let goal = work.goal(self.profile.extent);
         let mut under_way = UnderWay::default();
         let begin = Instant::now();
@@ -210,7 +215,7 @@ impl EngineBurst {
             }
             let fate = if self.profile.fails(next) { Fate::Fails } else { Fate::Succeeds };
             let start = next.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
-            let handle = under_way.submit(db, work.transfer(next), fate)?;
+            let handle = under_way.submit(&sender, work.transfer(next), fate)?;
             under_way.pending.push_back(Pending { handle, fate, start });
             next += 1;
         }
@@ -252,7 +257,12 @@ impl UnderWay {
     }
 
     /// Submits a transfer; while the queue is full, waits for the oldest one under way.
-    fn submit(&mut self, db: &Database, transfer: Transfer, fate: Fate) -> Result<TransferHandle> {
+    fn submit(
+        &mut self,
+        db: &Database<TransferError>,
+        transfer: Transfer,
+        fate: Fate,
+    ) -> Result<TransferHandle> {
         loop {
             match db.try_write(move |tx| perform(tx, transfer, fate)) {
                 Ok(handle) => return Ok(handle),
@@ -309,6 +319,7 @@ impl Candidate for EngineClients {
         let goal = work.goal(self.profile.extent);
         let session = Session {
             db: &db,
+            sender: db.with_error(),
             work,
             goal,
             next: AtomicU64::new(0),
@@ -334,6 +345,7 @@ impl Candidate for EngineClients {
 
 struct Session<'s> {
     db: &'s Database,
+    sender: Database<TransferError>,
     work: &'s Work<'s>,
     goal: Goal,
     next: AtomicU64,
@@ -355,7 +367,7 @@ impl Session<'_> {
         while let Some(index) = self.take() {
             self.read_first(index, &mut round)?;
             let start = Instant::now();
-            let answer = submit(self.db, self.work.transfer(index), Fate::Succeeds).wait();
+            let answer = submit(&self.sender, self.work.transfer(index), Fate::Succeeds).wait();
             round.latencies.record(start.elapsed());
             count(&mut round, Fate::Succeeds, answer)?;
         }
@@ -389,7 +401,7 @@ impl Session<'_> {
         while let Some(index) = self.take() {
             self.read_first(index, &mut round.borrow_mut())?;
             let start = Instant::now();
-            let answer = submit(self.db, self.work.transfer(index), Fate::Succeeds).await;
+            let answer = submit(&self.sender, self.work.transfer(index), Fate::Succeeds).await;
             let mut round = round.borrow_mut();
             round.latencies.record(start.elapsed());
             count(&mut round, Fate::Succeeds, answer)?;

@@ -101,7 +101,7 @@ impl InteractiveTransfers {
 
     async fn drive(&self, db: &Database, work: &Work<'_>, goal: Goal) -> Result<Vec<Part>> {
         let session = Arc::new(Session {
-            db: db.clone(),
+            db: db.with_error(),
             transfers: work.transfers.into(),
             next: AtomicU64::new(0),
             goal,
@@ -137,7 +137,7 @@ pub(super) fn contention(before: &Stats, after: &Stats) -> Contention {
 }
 
 struct Session {
-    db: Database,
+    db: Database<TransferError>,
     transfers: Arc<[Transfer]>,
     next: AtomicU64,
     goal: Goal,

@@ -56,14 +56,14 @@ impl Shared<'_> {
     /// Has the engine run it again until it commits.
     fn retried(&self, plan: &Plan, pace: &Pace) -> Result<Vec<i64>, Stopped> {
         if !pace.is_awaited {
-            return self.db.transact_blocking(|tx| {
+            return self.db.with_error().transact_blocking(|tx| {
                 plan.interact(&Interactive::new(tx, pace.clone()), &self.clock)
             });
         }
         let body = |tx: Transaction| async move {
             plan.interact(&Interactive::new(&tx, pace.clone()), &self.clock)
         };
-        block_on(Box::pin(self.db.transact(body)))
+        block_on(Box::pin(self.db.with_error().transact(body)))
     }
 
     /// Commits it, and begins anew after a conflict.
@@ -115,7 +115,7 @@ impl Shared<'_> {
     fn look_interactively(&self, rng: &mut Rng) {
         let ops: Vec<Op> = (0..rng.usize(1..5)).map(|_| Op::random_read(rng)).collect();
         let (asks_first, pace, floor) = (rng.bool(), Pace::random(rng), self.floor());
-        let outcome = self.db.transact_blocking(|tx| {
+        let outcome = self.db.with_error().transact_blocking(|tx| {
             let tx = Interactive::new(tx, pace.clone());
             let mut saw = Vec::new();
             let number = if asks_first { Some(sql::last_number(&tx)?) } else { None };

@@ -141,7 +141,7 @@ impl Engine {
             return self.submit_commit(&member.plan);
         }
         let (plan, clock) = (member.plan.clone(), Arc::clone(&self.clock));
-        let db = self.db()?;
+        let db = self.db()?.with_error();
         let handle = match member.call {
             Call::WriteOnce => db.write_once(move |tx| plan.run(tx, &clock)),
             Call::TryWrite => match db.try_write(move |tx| plan.run(tx, &clock)) {

@@ -54,7 +54,7 @@ fn compare(db: &Database, plain: &Connection, transactions: &[Transaction]) -> R
     for transaction in transactions {
         if transaction.kind == Kind::Read {
             settle(plain, &mut pending)?;
-            let read = db.read(|tx| engine(tx, transaction)).wait();
+            let read = db.with_error().read(|tx| engine(tx, transaction)).wait();
             agree(transaction, told(read), model(plain, transaction)?)?;
             continue;
         }
@@ -66,8 +66,8 @@ fn compare(db: &Database, plain: &Connection, transactions: &[Transaction]) -> R
         }
         let own = transaction.clone();
         let write = match transaction.kind {
-            Kind::Once => db.write_once(move |tx| engine(tx, &own)),
-            _ => db.write(move |tx| engine(tx, &own)),
+            Kind::Once => db.with_error().write_once(move |tx| engine(tx, &own)),
+            _ => db.with_error().write(move |tx| engine(tx, &own)),
         };
         pending.push((transaction, write));
     }

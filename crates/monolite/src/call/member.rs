@@ -27,12 +27,29 @@ pub(crate) enum Ran {
     Panicked,
 }
 
+/// A time limit of one member's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnLimit {
+    /// Of a transaction that has the writer to itself.
+    Turn(Duration),
+    /// Of a call.
+    Call(Duration),
+}
+
+impl OwnLimit {
+    pub(crate) fn time(self) -> Duration {
+        match self {
+            OwnLimit::Turn(time) | OwnLimit::Call(time) => time,
+        }
+    }
+}
+
 /// A member of a batch, whatever its types.
 pub(crate) trait Member: Send {
     /// Whether the closure may be run more than once.
     fn is_repeatable(&self) -> bool;
     /// How long the closure may take, where it is less than any other may.
-    fn time_limit(&self) -> Option<Duration>;
+    fn time_limit(&self) -> Option<OwnLimit>;
     /// Who is answerable for it.
     fn principal(&self) -> Principal;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
@@ -84,7 +101,7 @@ pub(crate) struct Submission<B, T, E> {
     body: Option<B>,
     outcome: Option<Outcome<T, E>>,
     answered: bool,
-    time_limit: Option<Duration>,
+    time_limit: Option<OwnLimit>,
     principal: Principal,
     caller: Arc<Completion<T, E>>,
 }
@@ -106,7 +123,7 @@ impl<B, T, E> Submission<B, T, E> {
     }
 
     /// With a time limit of its own.
-    pub(crate) fn within(mut self, limit: Duration) -> Submission<B, T, E> {
+    pub(crate) fn within(mut self, limit: OwnLimit) -> Submission<B, T, E> {
         self.time_limit = Some(limit);
         self
     }
@@ -128,7 +145,7 @@ where
         B::REPEATABLE
     }
 
-    fn time_limit(&self) -> Option<Duration> {
+    fn time_limit(&self) -> Option<OwnLimit> {
         self.time_limit
     }
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::call::completion::Outcome;
 use crate::call::inside::{DatabaseId, Place};
@@ -24,6 +25,14 @@ pub(crate) enum Answer {
     OnceDurable,
 }
 
+/// What was asked for of one read.
+#[derive(Clone, Copy)]
+struct Terms {
+    answer: Answer,
+    /// Where it is less than the option.
+    time_limit: Option<Duration>,
+}
+
 /// What a read needs of the engine.
 pub(crate) struct ReadSide {
     pub(crate) database: DatabaseId,
@@ -41,7 +50,7 @@ pub(crate) struct ReadSide {
 #[must_use = "a read does nothing until it is waited for or awaited"]
 pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,
-    answer: Answer,
+    terms: Terms,
     work: Work<F, T, E>,
 }
 
@@ -53,8 +62,13 @@ where
     F: FnOnce(&Tx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
-    pub(crate) fn new(side: &'d Arc<ReadSide>, answer: Answer, body: F) -> Read<'d, F, T, E> {
-        Read { side, answer, work: Work::new(body) }
+    pub(crate) fn new(
+        side: &'d Arc<ReadSide>,
+        time_limit: Option<Duration>,
+        answer: Answer,
+        body: F,
+    ) -> Read<'d, F, T, E> {
+        Read { side, terms: Terms { answer, time_limit }, work: Work::new(body) }
     }
 
     /// Runs the read on the calling thread and returns its result.
@@ -70,21 +84,22 @@ where
     /// # Panics
     /// With the closure's panic; and when the read was polled before.
     pub fn wait(mut self) -> Result<T, E> {
-        perform(self.side, self.answer, self.work.take("read"))
+        perform(self.side, self.terms, self.work.take("read"))
     }
 }
 
-fn perform<T, E, F>(side: &ReadSide, answer: Answer, body: F) -> Result<T, E>
+fn perform<T, E, F>(side: &ReadSide, terms: Terms, body: F) -> Result<T, E>
 where
     F: FnOnce(&Tx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
+    let Terms { answer, time_limit } = terms;
     if answer == Answer::OnceDurable && side.database.is_inside(Place::Write) {
         let message = "a durable read was waited for inside of a write closure, whose own batch it \
                        would wait for; use the closure's transaction, or read()";
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
-    let result = side.readers.run(body);
+    let result = side.readers.run(time_limit, body);
     if answer == Answer::OnceDurable {
         side.progress.wait_durable(side.progress.exposed())?;
     }
@@ -100,17 +115,17 @@ where
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (side, answer) = (self.side, self.answer);
+        let (side, terms) = (self.side, self.terms);
         side.database.check_process()?;
         // The reader threads may all be waiting for the writer.
         if side.database.is_inside(Place::Write)
             && let Some(body) = self.work.take_new()
         {
-            return Poll::Ready(perform(side, answer, body));
+            return Poll::Ready(perform(side, terms, body));
         }
         let bind = |body| {
             let side = Arc::clone(side);
-            move || perform(&side, answer, body)
+            move || perform(&side, terms, body)
         };
         self.work.poll(&side.threads.queue, context, bind).map(Outcome::unwrap_for_caller)
     }

@@ -160,16 +160,18 @@ impl Readers {
         }
     }
 
-    /// Runs `body` in a read transaction on this thread.
+    /// Runs `body` in a read transaction on this thread, for no longer than `own_limit`, if there is
+    /// one, and the option.
     pub(crate) fn run<T, E: From<Error>>(
         &self,
+        own_limit: Option<Duration>,
         body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.database.check_process()?;
         self.check_nesting()?;
         let turn = self.take_turn()?;
         let _inside = Inside::enter(self.database, Place::Read);
-        turn.read(body)
+        turn.read(own_limit, body)
     }
 
     /// # Errors
@@ -352,9 +354,14 @@ struct Turn<'r> {
 impl Turn<'_> {
     fn read<T, E: From<Error>>(
         mut self,
+        own_limit: Option<Duration>,
         body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let (readers, slot) = (self.readers, self.slot);
+        let limit = own_limit.map_or(readers.time_limit, |own| own.min(readers.time_limit));
+        let is_own = limit < readers.time_limit;
+        let late =
+            || late(limit, if is_own { "Database::within" } else { "option read_time_limit" });
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let watch = seat.watch(readers, slot)?;
         let now = readers.clock.now();
@@ -362,7 +369,7 @@ impl Turn<'_> {
         watch.begin(now);
         let _attached = work::attach(watch);
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
-        reader.deadline.set(now, readers.time_limit);
+        reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
         let budget = reader.connection.start_budget();
         let tx = Tx::new(&reader.connection, 1, &seat.last_sql);
@@ -372,12 +379,11 @@ impl Turn<'_> {
         let signals = reader.connection.signals();
         if signals.is_revoked() {
             let time = readers.clock.now() - now;
-            let is_late = time > readers.time_limit;
-            let error = if is_late { late(readers.time_limit) } else { revoked(time) };
+            let error = if time > limit { late() } else { revoked(time) };
             return Err(error.into());
         }
         if signals.take_interrupted() {
-            return Err(late(readers.time_limit).into());
+            return Err(late().into());
         }
         if is_starved && result.is_err() {
             return Err(starved().into());
@@ -438,10 +444,9 @@ fn revoked(age: Duration) -> Error {
     Error::new(ErrorKind::Timeout, message)
 }
 
-fn late(limit: Duration) -> Error {
+fn late(limit: Duration, whose: &str) -> Error {
     let message = format!(
-        "the read was ended: it may take {limit:.1?} (option read_time_limit), and took longer or \
-         would have"
+        "the read was ended: it may take {limit:.1?} ({whose}), and took longer or would have"
     );
     Error::new(ErrorKind::Timeout, message)
 }

@@ -12,6 +12,8 @@ pub(crate) struct Limits {
     pub(crate) transaction_max_bytes: usize,
     pub(crate) transaction_time_limit: Duration,
     pub(crate) read_time_limit: Duration,
+    /// Of a statement, by [`Database::within`](crate::Database::within).
+    pub(crate) call_time_limit: Option<Duration>,
     pub(crate) transaction_attempts: u32,
     pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
@@ -26,6 +28,7 @@ impl Limits {
             transaction_max_bytes: options.transaction_max_bytes,
             transaction_time_limit: options.transaction_time_limit,
             read_time_limit: options.read_time_limit,
+            call_time_limit: None,
             transaction_attempts: options.transaction_attempts,
             exclusive_time_limit: options.exclusive_time_limit.min(options.write_time_limit),
             idempotency_lifetime: options.idempotency_lifetime,

@@ -71,6 +71,14 @@ pub(crate) struct Transactions {
     pub(crate) open: Arc<AtomicUsize>,
 }
 
+impl Transactions {
+    /// The same for statements that take no longer than `limit`.
+    pub(crate) fn within(&self, limit: Duration) -> Transactions {
+        let limits = Limits { call_time_limit: Some(limit), ..self.limits.clone() };
+        Transactions { limits, ..self.clone() }
+    }
+}
+
 /// An open transaction, shared by its handle and the statements under way.
 pub(crate) struct Open {
     engine: Arc<Transactions>,
@@ -504,7 +512,9 @@ impl Open {
 
     fn statement_limit(&self) -> Duration {
         let limits = &self.engine.limits;
-        limits.read_time_limit.min(limits.transaction_time_limit.saturating_sub(self.age()))
+        let left = limits.transaction_time_limit.saturating_sub(self.age());
+        let least = limits.read_time_limit.min(left);
+        limits.call_time_limit.map_or(least, |limit| limit.min(least))
     }
 
     fn count_conflict(&self, error: &Error) {

@@ -30,9 +30,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use super::parameters::Parameters;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Validation;
+use crate::parameters::Parameters;
 use crate::tx::Tx;
 
 /// Bytes of a step beside its text and its parameters.
@@ -386,7 +386,7 @@ fn is_answer(tx: &Tx<'_>, error: &Error) -> bool {
 }
 
 fn tells_of_data(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Constraint | ErrorKind::Invalid)
+    matches!(error.kind(), ErrorKind::Constraint | ErrorKind::NoRows | ErrorKind::Invalid)
 }
 
 /// What the steps of a transaction are, taken together: on it hangs what need not be done again.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::keys::Committed;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
-use crate::call::member::{Once, Submission};
+use crate::call::member::{Once, OwnLimit, Submission};
 use crate::call::work::{self, JobQueue};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
@@ -112,7 +112,7 @@ impl ExclusiveTurn {
         let caller = Completion::new();
         let member = Box::new(
             Submission::new(Once(Some(body)), writes.principal(), Arc::clone(&caller))
-                .within(limit),
+                .within(OwnLimit::Turn(limit)),
         );
         let result = Write::submit(member, caller, writes);
         if !poll_fn(|context| waiting.poll(context)).await.unwrap_for_caller()? {

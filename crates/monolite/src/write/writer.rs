@@ -62,7 +62,7 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::call::entry::{Again, Entry};
 use crate::call::in_flight::{Batch, Closure, Collected, Held};
-use crate::call::member::Ran;
+use crate::call::member::{OwnLimit, Ran};
 use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
@@ -437,8 +437,8 @@ impl Writer {
     fn run(&mut self, entry: &mut Entry, batch: &mut Held<'_>) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
-        let own_limit = entry.member.time_limit().filter(|own| *own < self.time_limit);
-        let limit = own_limit.unwrap_or(self.time_limit);
+        let own_limit = entry.member.time_limit().filter(|own| own.time() < self.time_limit);
+        let limit = own_limit.map_or(self.time_limit, OwnLimit::time);
         self.deadline.set(self.now, limit);
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
@@ -468,8 +468,9 @@ impl Writer {
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
-                Some(_) => turn_is_over(),
-                None => self.late(time),
+                Some(OwnLimit::Turn(_)) => turn_is_over(),
+                Some(OwnLimit::Call(_)) => self.late(time, limit, "Database::within"),
+                None => self.late(time, limit, "option write_time_limit"),
             });
         } else if is_starved && ran == Ran::Failed {
             entry.overrule(starved());
@@ -516,16 +517,15 @@ impl Writer {
         keys
     }
 
-    fn late(&self, time: Duration) -> Error {
+    fn late(&self, time: Duration, limit: Duration, whose: &str) -> Error {
         let last = self.last_sql.borrow();
         let ran = match last.as_str() {
             "" => "it ran no statement".into(),
             sql => format!("its last statement was: {sql}"),
         };
         let message = format!(
-            "the transaction was rolled back after {time:.1?}: it may take {:.1?} (option \
-             write_time_limit); {ran}",
-            self.time_limit
+            "the transaction was rolled back after {time:.1?}: it may take {limit:.1?} ({whose}); \
+             {ran}"
         );
         Error::new(ErrorKind::Timeout, message)
     }

@@ -59,7 +59,7 @@ fn every_way_to_fail_leaves_the_neighbours_alone() {
         let start = |id, ending| {
             let plan = Plan { id, ops: vec![Op::Append { returning: false }], ending };
             let clock = Arc::clone(&clock);
-            db.write(move |tx| plan.run(tx, &clock))
+            db.with_error().write(move |tx| plan.run(tx, &clock))
         };
         let (before, odd, after) = as_one_batch(&db, || {
             (start(1, Ending::Commits), start(2, ending), start(3, Ending::Commits))

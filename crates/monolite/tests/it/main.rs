@@ -29,4 +29,5 @@ mod rot;
 mod rules;
 mod sharing;
 mod shutdown;
+mod types;
 mod untrusted;

@@ -184,7 +184,7 @@ impl Shared {
             return self.leave(begin, intent, pace, rng);
         }
         let gives_up = rng.u32(..self.failing) == 0;
-        let outcome = self.db.transact_blocking(|tx| {
+        let outcome = self.db.with_error().transact_blocking(|tx| {
             let saw = perform(&Interactive::new(tx, pace.clone()), &intent)?;
             if gives_up { Err(Stopped::OnPurpose) } else { Ok(saw) }
         });
@@ -230,14 +230,15 @@ impl Shared {
             ending.act(tx, &clock)?;
             Ok::<_, Stopped>(saw)
         };
+        let db = self.db.with_error();
         let handle = match rng.u8(..10) {
-            0 => self.db.write_once(body),
-            1 => match self.db.try_write(body) {
+            0 => db.write_once(body),
+            1 => match db.try_write(body) {
                 Ok(handle) => handle,
                 // The queue is full, and nothing was done.
                 Err(_) => return None,
             },
-            _ => self.db.write(body),
+            _ => db.write(body),
         };
         if rng.u8(..20) == 0 {
             drop(handle);
@@ -272,10 +273,11 @@ impl Shared {
             keys.into_iter().map(|key| Step::Read { key, list: Vec::new() }).collect();
         let begin = self.tick();
         let body = move |tx: &Tx<'_>| perform(tx, &intent);
+        let db = self.db.with_error();
         let outcome = match rng.u8(..6) {
-            0 => self.db.read_durable(body).wait(),
-            1 => block_on(self.db.read(body)),
-            _ => self.db.read(body).wait(),
+            0 => db.read_durable(body).wait(),
+            1 => block_on(db.read(body)),
+            _ => db.read(body).wait(),
         };
         match outcome {
             Ok(saw) => self.note(begin, Fate::Committed, saw),
@@ -292,7 +294,7 @@ impl Shared {
             let keys = first..first + LAST_READ;
             let intent: Intent = keys.map(|key| Step::Read { key, list: Vec::new() }).collect();
             let begin = self.tick();
-            let read = self.db.read(|tx| perform(tx, &intent)).wait();
+            let read = self.db.with_error().read(|tx| perform(tx, &intent)).wait();
             let saw = read.map_err(|error| anyhow::anyhow!("the last read: {error:?}"))?;
             self.note(begin, Fate::Committed, saw);
             first += LAST_READ;

@@ -39,7 +39,7 @@ impl Bench {
     /// Reads the number: no less than what somebody may have seen before.
     fn read(&self) -> Result<()> {
         let seen = self.seen.load(Ordering::Relaxed);
-        let number: i64 = self.readers.run(|tx| {
+        let number: i64 = self.readers.run(None, |tx| {
             thread::yield_now();
             tx.query_row("SELECT v FROM t", [], |row| row.get(0))
         })?;

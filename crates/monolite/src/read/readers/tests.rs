@@ -67,7 +67,7 @@ impl Bench {
     }
 
     fn count(&self) -> Result<i64> {
-        self.readers.run(|tx| tx.query_row("SELECT count(*) FROM t", [], |row| row.get(0)))
+        self.readers.run(None, |tx| tx.query_row("SELECT count(*) FROM t", [], |row| row.get(0)))
     }
 
     /// Whether idle connections have snapshots.
@@ -90,7 +90,7 @@ impl Bench {
             return Ok(());
         }
         let turn = self.readers.take_turn()?;
-        turn.read(|_| {
+        turn.read(None, |_| {
             let _ = self.within(reads - 1, inner);
             Ok(())
         })
@@ -156,8 +156,8 @@ fn a_checkpoint_ends_the_snapshots_of_idle_connections_and_has_busy_ones_take_a_
 #[test]
 fn a_thread_does_not_wait_for_a_connection_that_it_has_itself() {
     let bench = Bench::new(2);
-    let nested = bench.readers.run(|_| {
-        bench.readers.run(|_| {
+    let nested = bench.readers.run(None, |_| {
+        bench.readers.run(None, |_| {
             let refused = bench.count().unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
             Ok::<_, Error>(())
@@ -191,7 +191,10 @@ fn for_each_read_that_has_overrun_its_time_there_is_a_spare_connection() {
         // Two at once, of which the first does not overrun anything.
         bench.within(1, &mut || spares.push(spare())).unwrap();
         assert!(
-            bench.readers.try_spare().is_some_and(|turn| turn.read(|_| Ok::<_, Error>(())).is_ok())
+            bench
+                .readers
+                .try_spare()
+                .is_some_and(|turn| turn.read(None, |_| Ok::<_, Error>(())).is_ok())
         );
     });
     assert_eq!(spares, [false, true, false]);
@@ -218,7 +221,7 @@ fn a_read_inside_of_a_write_has_a_connection_in_reserve() {
 #[test]
 fn nothing_that_was_read_behind_a_revocation_reaches_the_caller() {
     let bench = Bench::new(1);
-    let revoked: Result<i64> = bench.readers.run(|tx| {
+    let revoked: Result<i64> = bench.readers.run(None, |tx| {
         let before = tx.query_row("SELECT count(*) FROM t", [], |row| row.get(0))?;
         bench.clock.advance(Duration::from_secs(1));
         bench.commit("INSERT INTO t VALUES (1)");
@@ -236,7 +239,7 @@ fn nothing_that_was_read_behind_a_revocation_reaches_the_caller() {
 #[test]
 fn a_read_that_was_stopped_behind_its_limit_is_told_of_the_limit() {
     let bench = Bench::new(1);
-    let late: Result<()> = bench.readers.run(|_| {
+    let late: Result<()> = bench.readers.run(None, |_| {
         bench.clock.advance(LIMIT + Duration::from_nanos(1));
         bench.readers.watches()[0].stop();
         Ok(())
@@ -250,7 +253,7 @@ fn a_read_that_was_stopped_behind_its_limit_is_told_of_the_limit() {
 #[test]
 fn a_panic_takes_the_snapshot_and_no_connection() {
     let bench = Bench::new(1);
-    let run = || bench.readers.run(|_| -> Result<()> { panic!("on purpose") });
+    let run = || bench.readers.run(None, |_| -> Result<()> { panic!("on purpose") });
     assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
     assert!(!bench.snapshots().contains(&true));
     assert_eq!(bench.count().unwrap(), 0);

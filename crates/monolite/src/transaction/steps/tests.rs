@@ -3,7 +3,7 @@
 use monolite_sqlite::UserSavepoint;
 
 use super::*;
-use crate::transaction::parameters::IntoParameters as _;
+use crate::parameters::IntoParameters as _;
 
 /// A step as if it had been done.
 pub(in crate::transaction) fn step(action: Action, nature: Nature) -> Step {

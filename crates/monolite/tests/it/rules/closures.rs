@@ -23,23 +23,27 @@ impl From<Error> for Refusal {
 
 #[test]
 fn an_applications_own_error_comes_back_as_it_was() {
-    let db = database();
+    let plain = database();
+    let db = plain.with_error::<Refusal>();
     let refused = db.write(|tx| {
         tx.execute("INSERT INTO t(id) VALUES (1)", ())?;
         let has = tx.query_row("SELECT COUNT(*) FROM t", (), |row| row.get(0))?;
-        Err::<(), _>(Refusal::Poor { has })
+        if has < 2 {
+            return Err(Refusal::Poor { has });
+        }
+        Ok(())
     });
     assert!(matches!(refused.wait(), Err(Refusal::Poor { has: 1 })));
-    let wrong = db.write(|tx| Ok::<_, Refusal>(tx.execute("SELECT nothing", ())?));
+    let wrong = db.write(|tx| Ok(tx.execute("SELECT nothing", ())?));
     let Err(Refusal::Database(error)) = wrong.wait() else { panic!("it was no database error") };
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(ids(&db).is_empty());
+    assert!(ids(&plain).is_empty());
 }
 
 #[test]
 fn anyhow_carries_the_engines_error() {
-    let db = database();
-    let failed = db.write(|tx| -> anyhow::Result<()> {
+    let db = database().with_error::<anyhow::Error>();
+    let failed = db.write(|tx| {
         tx.execute("INSERT INTO t(id) VALUES (1)", ())?;
         tx.execute("INSERT INTO t(id) VALUES (1)", ()).context("the second insert")?;
         Ok(())
@@ -47,7 +51,9 @@ fn anyhow_carries_the_engines_error() {
     let error = failed.wait().unwrap_err();
     assert_eq!(error.to_string(), "the second insert");
     assert_eq!(error.downcast_ref::<Error>().unwrap().kind(), ErrorKind::Constraint);
-    let read = db.read(|tx| -> anyhow::Result<i64> {
+    let told = "the second insert: UNIQUE constraint failed: t.id";
+    assert_eq!(format!("{error:#}"), told, "once, and not again as the source of itself");
+    let read = db.read(|tx| {
         anyhow::ensure!(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))? == 2, "not two");
         Ok(2)
     });

@@ -1,9 +1,9 @@
-//! Owns the parameters of a statement in an interactive transaction: values that are kept, because
-//! the statement is run again at commit.
+//! Owns the parameters of a statement: as `rusqlite` takes them, and as values that are kept, because
+//! a statement of an interactive transaction is run again at commit.
 
 use monolite_sqlite::rusqlite;
-use rusqlite::Statement;
 use rusqlite::types::{ToSql, ToSqlOutput, Value};
+use rusqlite::{Params, Rows, Statement};
 
 use crate::error::{Error, Result};
 
@@ -15,6 +15,9 @@ pub enum Parameters {
     /// Each value is bound to the parameter of that name, sigil included (`:id`, `@id`, `$id`); all
     /// parameters of the statement must be named.
     Named(Vec<(String, Value)>),
+    /// Each value is bound to the parameters of that name without a sigil; all parameters of the
+    /// statement must be named, and there may be values that it has no parameter for.
+    Fields(Vec<(String, Value)>),
 }
 
 impl Parameters {
@@ -22,7 +25,7 @@ impl Parameters {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Parameters::Positional(values) => values.iter().map(value_bytes).sum(),
-            Parameters::Named(values) => {
+            Parameters::Named(values) | Parameters::Fields(values) => {
                 values.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
             }
         }
@@ -42,6 +45,7 @@ impl Parameters {
                 }
             }
             Parameters::Named(values) => bind_named(statement, values)?,
+            Parameters::Fields(values) => bind_fields(statement, values)?,
         }
         Ok(())
     }
@@ -58,13 +62,27 @@ fn bind_named(statement: &mut Statement<'_>, values: &[(String, Value)]) -> rusq
         statement.raw_bind_parameter(index, value)?;
         is_bound[index - 1] = true;
     }
-    let Some(missing) = is_bound.iter().position(|is_bound| !is_bound) else { return Ok(()) };
-    let index = missing + 1;
+    let missing = is_bound.iter().position(|is_bound| !is_bound);
+    missing.map_or(Ok(()), |missing| Err(not_given(statement, missing + 1)))
+}
+
+/// Binds to each parameter the value of its name.
+fn bind_fields(statement: &mut Statement<'_>, values: &[(String, Value)]) -> rusqlite::Result<()> {
+    for index in 1..=statement.parameter_count() {
+        let name = statement.parameter_name(index).and_then(|name| name.get(1..));
+        let field = values.iter().find(|(field, _)| Some(field.as_str()) == name);
+        let Some((_, value)) = field else { return Err(not_given(statement, index)) };
+        statement.raw_bind_parameter(index, value)?;
+    }
+    Ok(())
+}
+
+fn not_given(statement: &Statement<'_>, index: usize) -> rusqlite::Error {
     let name = statement.parameter_name(index);
     let name = name.map_or_else(|| format!("number {index}, which has no name"), str::to_owned);
     let text = format!("the statement has a parameter {name}, and no value is given for it");
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_RANGE);
-    Err(rusqlite::Error::SqliteFailure(code, Some(text)))
+    rusqlite::Error::SqliteFailure(code, Some(text))
 }
 
 fn value_bytes(value: &Value) -> usize {
@@ -74,6 +92,59 @@ fn value_bytes(value: &Value) -> usize {
             Value::Blob(blob) => blob.len(),
             Value::Null | Value::Integer(_) | Value::Real(_) => 0,
         }
+}
+
+/// What can be the parameters of a statement in a closure ([`Tx`](crate::Tx)): every
+/// `rusqlite::Params`, and [`Parameters`].
+///
+/// `()`, an array of one type, a tuple of up to sixteen, `&[&dyn ToSql]` (what
+/// [`params!`](crate::params) makes), `&[(&str, &dyn ToSql)]` (what
+/// [`named_params!`](crate::named_params) makes), and with the feature `serde` a struct by its
+/// fields (`Parameters::from_struct`).
+pub trait Bind {
+    /// Binds the values and runs a statement that returns no rows; gives how many it changed.
+    ///
+    /// # Errors
+    /// Those of `rusqlite`.
+    fn execute(self, statement: &mut Statement<'_>) -> rusqlite::Result<usize>;
+
+    /// Binds the values and runs a query.
+    ///
+    /// # Errors
+    /// Those of `rusqlite`.
+    fn query<'s>(self, statement: &'s mut Statement<'_>) -> rusqlite::Result<Rows<'s>>;
+}
+
+impl<P: Params> Bind for P {
+    fn execute(self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+        statement.execute(self)
+    }
+
+    fn query<'s>(self, statement: &'s mut Statement<'_>) -> rusqlite::Result<Rows<'s>> {
+        statement.query(self)
+    }
+}
+
+impl Bind for &Parameters {
+    fn execute(self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+        self.bind(statement)?;
+        statement.raw_execute()
+    }
+
+    fn query<'s>(self, statement: &'s mut Statement<'_>) -> rusqlite::Result<Rows<'s>> {
+        self.bind(statement)?;
+        Ok(statement.raw_query())
+    }
+}
+
+impl Bind for Parameters {
+    fn execute(self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+        (&self).execute(statement)
+    }
+
+    fn query<'s>(self, statement: &'s mut Statement<'_>) -> rusqlite::Result<Rows<'s>> {
+        (&self).query(statement)
+    }
 }
 
 /// What can be the parameters of a statement in a [`Transaction`](crate::Transaction): the same
