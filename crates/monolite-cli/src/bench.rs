@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
 use monolite_bench::report::files;
+use monolite_bench::report::record::Record;
 use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
@@ -51,11 +52,19 @@ fn tps(arguments: &Tps) -> Result<()> {
         Err(error) if error.is::<Interrupted>() => return Err(Stopped.into()),
         outcome => outcome?,
     };
+    let latest = files::write_latest(&record, &arguments.data)?;
     let mut out = io::stdout().lock();
     if arguments.json {
         files::write_json(&record, &mut out)?;
     } else {
-        files::write_text(&record, &mut out)?;
+        if arguments.tables || arguments.full {
+            files::write_text(&record, &mut out)?;
+            writeln!(out)?;
+        }
+        files::write_summary(&record, &mut out)?;
+        let page = latest.with_extension("html");
+        files::write_html(std::slice::from_ref(&record), &page)?;
+        writeln!(out, "report: {} (from {})", page.display(), latest.display())?;
     }
     if let Some(dir) = &arguments.record {
         let target = files::write_record(&record, dir)?;
@@ -66,7 +75,11 @@ fn tps(arguments: &Tps) -> Result<()> {
 
 fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
     let data = arguments.data.clone();
-    let base = if arguments.quick { TpsOptions::quick(data) } else { TpsOptions::full(data) };
+    let base = match (arguments.quick, arguments.full) {
+        (true, _) => TpsOptions::quick(data),
+        (_, true) => TpsOptions::full(data),
+        _ => TpsOptions::standard(data),
+    };
     let clients = arguments.clients.clone();
     TpsOptions {
         interactive: InteractiveOptions {
@@ -122,12 +135,27 @@ fn repeatable(line: impl Iterator<Item = String>) -> String {
 }
 
 fn report(arguments: &Report) -> Result<()> {
-    let record = files::read_json(&arguments.file)?;
+    let records: Result<Vec<Record>> =
+        arguments.files.iter().map(|file| files::read_json(file)).collect();
+    let records = records?;
     let mut out = io::stdout().lock();
-    if arguments.markdown {
-        write!(out, "{}", files::summary(&record))?;
-    } else {
-        files::write_text(&record, &mut out)?;
+    if arguments.markdown || arguments.text {
+        for record in &records {
+            if arguments.markdown {
+                write!(out, "{}", files::tables_page(record))?;
+            } else {
+                files::write_text(record, &mut out)?;
+            }
+        }
+        return Ok(());
+    }
+    let beside = || arguments.files[0].with_file_name("report.html");
+    let target = arguments.html.clone().unwrap_or_else(beside);
+    files::write_html(&records, &target)?;
+    writeln!(out, "report: {}", target.display())?;
+    if let Some(dir) = &arguments.svg {
+        let charts = files::write_charts(&records, dir)?;
+        writeln!(out, "{charts} charts: {}", dir.display())?;
     }
     Ok(())
 }

@@ -209,7 +209,8 @@ impl<'g> Groups<'g> {
         };
         let clients = self.options.interactive.mixed.iter();
         let columns = clients.map(|&clients| candidate(clients, Returning::Columns));
-        columns.chain([candidate(ROWID_CLIENTS, Returning::Rowid)]).collect()
+        let rowids = self.options.interactive.mixed.first().map(|_| ROWID_CLIENTS);
+        columns.chain(rowids.map(|clients| candidate(clients, Returning::Rowid))).collect()
     }
 
     /// Plain writes without and with transactions that sleep.
