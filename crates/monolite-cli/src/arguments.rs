@@ -40,6 +40,8 @@ pub(crate) enum Bench {
     Tps(Tps),
     /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
     Report(Report),
+    /// Show two records side by side, and mark what differs by more than noise
+    Compare(Compare),
 }
 
 const TPS_HELP: &str = "\
@@ -156,6 +158,19 @@ pub(crate) struct Report {
 
     /// Print the tables as Markdown, as in summary.md, and write no file
     #[arg(long, conflicts_with_all = ["html", "svg", "text"])]
+    pub(crate) markdown: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Compare {
+    /// The record to compare with
+    pub(crate) a: PathBuf,
+
+    /// The record that is compared
+    pub(crate) b: PathBuf,
+
+    /// Print Markdown
+    #[arg(long)]
     pub(crate) markdown: bool,
 }
 

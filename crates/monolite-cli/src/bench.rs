@@ -1,11 +1,12 @@
 //! `monolite bench`: hands the arguments over and prints what comes back.
 
-use crate::arguments::{Bench, Report, SchemaArgument, SkewArgument, Tps};
+use crate::arguments::{Bench, Compare, Report, SchemaArgument, SkewArgument, Tps};
 use crate::bar::Bar;
 use crate::interrupt;
 use anyhow::{Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
+use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
 use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Bench) -> Result<()> {
     match command {
         Bench::Tps(arguments) => tps(&arguments),
         Bench::Report(arguments) => report(&arguments),
+        Bench::Compare(arguments) => compare(&arguments),
     }
 }
 
@@ -157,6 +159,17 @@ fn report(arguments: &Report) -> Result<()> {
         let charts = files::write_charts(&records, dir)?;
         writeln!(out, "{charts} charts: {}", dir.display())?;
     }
+    Ok(())
+}
+
+fn compare(arguments: &Compare) -> Result<()> {
+    let [a, b] = [&arguments.a, &arguments.b].map(|file| files::read_json(file));
+    let Comparison { warnings, table } = compare::compare(&a?, &b?);
+    let mut out = io::stdout().lock();
+    for warning in warnings {
+        writeln!(out, "! {warning}\n")?;
+    }
+    write!(out, "{}", if arguments.markdown { table.to_markdown() } else { table.to_text() })?;
     Ok(())
 }
 

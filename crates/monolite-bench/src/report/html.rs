@@ -33,13 +33,16 @@ figure{margin:0}figcaption p{margin:.1rem 0 .5rem;color:var(--soft)}
 .scroll{overflow-x:auto;border:1px solid var(--line);margin:.75rem 0}
 .scroll:focus-visible,a:focus-visible,summary:focus-visible{outline:3px solid var(--link)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-caption{text-align:left;padding:.5rem .6rem;font-weight:600;position:sticky;left:0}
+caption{text-align:left;padding:.5rem .6rem;font-weight:600}
+caption span{display:inline-block;position:sticky;left:.6rem;max-width:calc(100vw - 4rem)}
 th,td{padding:.3rem .6rem;text-align:right;white-space:nowrap;\
 border-top:1px solid var(--line)}
 th:first-child{text-align:left;font-weight:400;white-space:normal;min-width:9.5rem}
 thead th{background:var(--band);font-weight:600;vertical-align:bottom}
 thead th:first-child{font-weight:600}
 pre{background:var(--band);padding:.75rem;white-space:pre-wrap;overflow-wrap:anywhere}
+@media (max-width:30rem){table{font-size:.8rem}th,td{padding:.3rem .4rem}
+th:first-child{min-width:6.5rem}}
 ul{padding-left:1.25rem}.notes{color:var(--soft);font-size:.9rem;margin:.25rem 0 1rem}
 summary{cursor:pointer;padding:.5rem 0;font-weight:600}
 .warning{border-left:.4rem solid #c2410c;padding:.5rem .75rem;background:var(--band)}
@@ -154,7 +157,7 @@ fn table(table: &Table) -> Markup {
     html! {
         div.scroll role="region" tabindex="0" aria-label=(table.title) {
             table {
-                caption { (table.title) }
+                caption { span { (table.title) } }
                 thead { tr { @for (column, name) in table.header.iter().enumerate() {
                     // A header cell without words would be announced as nothing.
                     @if name.is_empty() && column == 0 { th scope="col" { "candidate" } }

@@ -4,6 +4,7 @@ pub mod names;
 pub mod record;
 
 pub mod chart;
+pub mod compare;
 pub mod matrix;
 pub mod pictures;
 pub mod render;

@@ -62,7 +62,7 @@ impl Forecast {
         );
         if let Some(budget) = options.budget {
             let budget = plan::duration(budget);
-            text.push_str(&format!("; at most {budget}, with fewer rounds if need be"));
+            text.push_str(&format!("; fewer rounds where it would take more than {budget}"));
         }
         text
     }

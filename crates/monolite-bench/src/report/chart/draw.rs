@@ -28,7 +28,7 @@ const LEGEND_HEIGHT: u32 = 20;
 const BAR_HEIGHT: u32 = 38;
 
 /// plotters writes four fifths of a size into the SVG.
-const LETTERS: f64 = 13.0 * 1.24;
+const LETTERS: f64 = 14.0 * 1.24;
 
 const INK: RGBColor = RGBColor(0x1f, 0x29, 0x37);
 const GRID: RGBColor = RGBColor(0xd1, 0xd5, 0xdb);
