@@ -25,7 +25,8 @@ trust:
 	@./scripts/setup trust
 	$(XTASK) trust
 
-# The main job: durable transactions per second beside raw SQLite and PostgreSQL.
+# The main job, in five minutes after the build: durable transactions per second beside raw SQLite
+# and PostgreSQL. `make bench ARGS=--full` measures every cell, `ARGS=--quick` takes a minute.
 bench:
 	@./scripts/setup bench
 	cargo run --locked --release --package monolite-cli -- bench tps $(ARGS)

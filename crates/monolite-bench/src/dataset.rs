@@ -77,6 +77,25 @@ pub enum Origin {
 }
 
 impl Dataset {
+    /// Returns where the data set is, or would be.
+    pub fn path(dir: &Path, schema: Schema, rows: u64) -> PathBuf {
+        dir.join(format!("tps-{schema}-{rows}.db"))
+    }
+
+    /// Returns the data set as it would be, without looking for it: to plan a run.
+    pub fn planned(dir: &Path, schema: Schema, rows: u64) -> Dataset {
+        let identity = Identity {
+            format_version: FORMAT_VERSION,
+            suite: "tps".into(),
+            schema,
+            rows,
+            initial_balance: INITIAL_BALANCE,
+            sqlite_version: rusqlite::version().into(),
+            rows_per_leaf: Vec::new(),
+        };
+        Dataset { path: Dataset::path(dir, schema, rows), identity, origin: Origin::Reused }
+    }
+
     /// Finds the data set in `dir`, or loads it.
     ///
     /// # Errors
@@ -90,7 +109,7 @@ impl Dataset {
         interrupt: &Interrupt,
     ) -> Result<Dataset> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let path = dir.join(format!("tps-{schema}-{rows}.db"));
+        let path = Dataset::path(dir, schema, rows);
         let identity_path = path.with_extension("json");
         if path.exists() && identity_path.exists() {
             let identity = check(&path, &identity_path, schema, rows)?;

@@ -6,7 +6,8 @@
 //!    for what another one left unwritten. The first round is a third as long and is dropped.
 //! 3. After each, book what it acknowledged in the ledger; after its last round, compare every
 //!    touched account with what it must be.
-//! 4. Repeat for each counted round: A B C A B C. Report median, smallest and largest.
+//! 4. Repeat for each counted round: A B C A B C. Report median, smallest and largest. There are
+//!    fewer rounds where the budget is short ([`crate::plan`]).
 //! 5. Compare the sum over all accounts with what it must be: a full scan, once a group.
 //!
 //! # Not here
@@ -17,11 +18,13 @@ use crate::drivers::contention::Contention;
 use crate::drivers::{Candidate, Outcome, Round, Store, Work};
 use crate::ledger::Ledger;
 use crate::machine::{self, CpuTime};
+use crate::plan::{Pace, Planned};
 use crate::progress::{Interrupt, Progress};
 use crate::report::record::{Cell, Measurement, RoundFigures, Verification};
 use crate::statistics::{Latencies, Spread};
 use crate::workload::{Draw, Transfer, draw_transfers};
 use anyhow::{Context, Result, ensure};
+use std::time::Instant;
 
 /// Share of its length that the dropped first round has.
 const DROPPED_SHARE: f64 = 1.0 / 3.0;
@@ -48,6 +51,17 @@ pub struct Bench<'a> {
     pub ledger: Ledger,
     /// Checks made so far.
     pub verifications: Vec<Verification>,
+    /// What candidates are for.
+    pub purpose: Purpose,
+}
+
+/// What a pass over all groups is for.
+#[derive(Clone, Debug)]
+pub enum Purpose {
+    /// To know what there would be to measure: nothing runs, and no cells come back.
+    Plan(Vec<Planned>),
+    /// To measure it.
+    Measure(Pace),
 }
 
 impl Bench<'_> {
@@ -61,9 +75,17 @@ impl Bench<'_> {
         transfers: usize,
         mut candidates: Vec<Box<dyn Candidate + '_>>,
     ) -> Result<Vec<Cell>> {
+        let planned: Vec<Planned> = candidates.iter().map(|c| Planned::of(c.profile())).collect();
+        let rounds = match &mut self.purpose {
+            Purpose::Plan(plan) => {
+                plan.extend(planned);
+                return Ok(Vec::new());
+            }
+            Purpose::Measure(pace) => pace.begin_group(&planned, self.rounds, Instant::now()),
+        };
         let mut counted: Vec<Vec<Round>> = candidates.iter().map(|_| Vec::new()).collect();
-        let steps = (self.rounds + 1) * candidates.len();
-        for number in 0..=self.rounds {
+        let steps = (rounds + 1) * candidates.len();
+        for number in 0..=rounds {
             let drawn = draw_transfers(&self.draw, seed(group, number), transfers);
             for (position, candidate) in candidates.iter_mut().enumerate() {
                 self.interrupt.check()?;
@@ -71,18 +93,36 @@ impl Bench<'_> {
                 let what = format!("{group}, {}: {}", round_name(number), candidate.profile().name);
                 self.progress.begin(&what, Some(steps as u64));
                 self.progress.advance_to(step);
+                let begin = Instant::now();
                 let round = self.round(candidate.as_mut(), &drawn, number)?;
+                if number == rounds && candidate.profile().store == Store::Dataset {
+                    self.verify(&candidate.profile().id)?;
+                }
+                self.pass(&planned[position], number == 0, begin);
                 if number > 0 {
                     counted[position].push(round);
                 }
             }
         }
         self.progress.finish();
+        let begin = Instant::now();
         let local = candidates.iter().any(|candidate| candidate.profile().store == Store::Dataset);
         if local && self.dataset.identity.rows < SUM_PER_GROUP_BELOW_ROWS {
             self.check_sum(&format!("all of {group}"))?;
         }
+        if let Purpose::Measure(pace) = &mut self.purpose {
+            pace.spend(begin.elapsed());
+        }
         Ok(candidates.iter().zip(counted).map(|(c, rounds)| cell(c.as_ref(), &rounds)).collect())
+    }
+
+    /// Notes that a round is over, and says how long the rest takes.
+    fn pass(&mut self, planned: &Planned, dropped: bool, begin: Instant) {
+        let rounds = self.rounds;
+        if let Purpose::Measure(pace) = &mut self.purpose {
+            pace.finish_round(planned, dropped, begin.elapsed());
+            self.progress.time_left(pace.time_left(rounds));
+        }
     }
 
     /// Makes the checks that are left to the end.
@@ -128,9 +168,6 @@ impl Bench<'_> {
             profile.id,
             outcome.round.failed
         );
-        if local && number == self.rounds {
-            self.verify(&profile.id)?;
-        }
         Ok(outcome.round)
     }
 
@@ -197,6 +234,7 @@ pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
         contention,
         unchanged_share: contention.unchanged_share(),
         cpu,
+        wal: Vec::new(),
         notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
         rounds: figures,
     };

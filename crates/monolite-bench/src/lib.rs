@@ -27,6 +27,7 @@ pub mod progress;
 pub mod statistics;
 
 pub mod harness;
+pub mod plan;
 pub mod published;
 pub mod report;
 pub mod tps;

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Receives what a long run is doing.
 pub trait Progress: Send + Sync {
@@ -16,6 +17,8 @@ pub trait Progress: Send + Sync {
     fn advance_to(&self, done: u64);
     /// The piece of work is over.
     fn finish(&self);
+    /// The whole run has this long to go, about.
+    fn time_left(&self, _left: Duration) {}
     /// Something the user should read in passing.
     fn note(&self, text: &str);
 }

@@ -38,8 +38,10 @@ pub(crate) enum Bench {
     /// Transfers a second between millions of accounts: monolite, raw SQLite, PostgreSQL
     #[command(long_about = TPS_HELP)]
     Tps(Tps),
-    /// Print the tables of a recorded run again
+    /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
     Report(Report),
+    /// Show two records side by side, and mark what differs by more than noise
+    Compare(Compare),
 }
 
 const TPS_HELP: &str = "\
@@ -49,7 +51,9 @@ Loads accounts, then measures every candidate in turn, round after round, on the
 SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by one), and a private \
 PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
 counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
-by account. The default run takes about 25 minutes with PostgreSQL on 2 cores, --quick under one.
+by account. The default run takes five minutes with PostgreSQL on 2 cores, --quick under one, \
+--full about 25. Each says first how long it will take, and ends in a summary; all tables are \
+printed with --tables, and are in the record that stays in --data.
 
 Beside bursts, waiting clients and reads, there are transactions in the middle of which the \
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
@@ -72,7 +76,15 @@ pub(crate) struct Tps {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Print the record as JSON instead of tables
+    /// Measure every cell: buffered commits, all numbers of clients, all delays, sleepers, CPU
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+
+    /// Print all tables before the summary; --full does
+    #[arg(long)]
+    pub(crate) tables: bool,
+
+    /// Print the record as JSON instead of a summary
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -92,7 +104,7 @@ pub(crate) struct Tps {
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<usize>,
 
-    /// Transactions of a burst, per round [default: 300000, or 60000 with --quick]
+    /// Transactions of a burst, per round [default: 200000, with --quick 60000, with --full 300000]
     #[arg(long, value_name = "N", value_parser = whole_number)]
     pub(crate) transactions: Option<u64>,
 
@@ -128,10 +140,36 @@ pub(crate) struct Tps {
 
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// The raw.json of a record
-    pub(crate) file: PathBuf,
+    /// Records: raw.json, or the latest-SUITE.json that a run leaves in --data
+    #[arg(required = true, value_name = "RECORD")]
+    pub(crate) files: Vec<PathBuf>,
 
-    /// Print Markdown, as in summary.md
+    /// The HTML file to write [default: report.html beside the first record]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write each chart as an SVG file into this directory, too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print the tables as text, and write no file
+    #[arg(long, conflicts_with_all = ["html", "svg"])]
+    pub(crate) text: bool,
+
+    /// Print the tables as Markdown, as in summary.md, and write no file
+    #[arg(long, conflicts_with_all = ["html", "svg", "text"])]
+    pub(crate) markdown: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Compare {
+    /// The record to compare with
+    pub(crate) a: PathBuf,
+
+    /// The record that is compared
+    pub(crate) b: PathBuf,
+
+    /// Print Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
 }
@@ -272,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_the_full_run() {
+    fn defaults_are_the_run_of_five_minutes() {
         let tps = tps(&[]).unwrap();
-        assert_eq!((tps.rows, tps.rounds, tps.quick), (None, None, false));
+        assert_eq!((tps.rows, tps.rounds, tps.quick, tps.full), (None, None, false, false));
         assert_eq!(tps.schema, SchemaArgument::Published);
         assert_eq!(tps.wal_limit_mib, 256);
     }

@@ -1,16 +1,45 @@
-//! Progress on standard error: a bar on a terminal, a line per step elsewhere.
+//! Progress on standard error: one line on a terminal, a line every few seconds elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use monolite_bench::plan;
 use monolite_bench::progress::Progress;
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-/// Shows what a run is doing.
+/// Time between two lines where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows what a run is doing, and how long it goes on.
 pub(crate) struct Bar {
     bar: ProgressBar,
     terminal: bool,
-    last: Mutex<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    what: String,
+    /// How far it is, of how much.
+    step: Option<(u64, u64)>,
+    /// When the run ends, about.
+    end: Option<Instant>,
+    printed: Option<Instant>,
+}
+
+impl State {
+    /// What is shown: what is done, how far it is, and the time left.
+    fn text(&self, now: Instant) -> String {
+        let mut text = self.what.clone();
+        if let Some((done, total)) = self.step.filter(|(done, _)| *done > 0) {
+            text.push_str(&format!(", {} %", done * 100 / total.max(1)));
+        }
+        if let Some(end) = self.end {
+            let left = plan::duration(end.saturating_duration_since(now));
+            text.push_str(&format!("; about {left} left"));
+        }
+        text
+    }
 }
 
 impl Bar {
@@ -18,44 +47,69 @@ impl Bar {
         let terminal = std::io::stderr().is_terminal();
         let target =
             if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        Bar { bar: ProgressBar::with_draw_target(None, target), terminal, last: Mutex::default() }
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("it is valid"));
+        Bar { bar, terminal, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+
+    fn show(&self, state: &mut State) {
+        let now = Instant::now();
+        if self.terminal {
+            self.bar.set_message(state.text(now));
+        } else if state.printed.is_none_or(|printed| now - printed >= LINE_EVERY) {
+            let _ = writeln!(std::io::stderr(), "{}", state.text(now));
+            state.printed = Some(now);
+        }
     }
 }
 
 impl Progress for Bar {
     fn begin(&self, what: &str, total: Option<u64>) {
-        let form = match total {
-            Some(total) if total > 1_000 => "{msg} {wide_bar} {human_pos}/{human_len}, {eta} left",
-            Some(_) => "{wide_bar} {pos}/{len} {msg}",
-            None => "{spinner} {msg}",
-        };
-        self.bar.set_style(ProgressStyle::with_template(form).expect("the template is valid"));
-        self.bar.reset();
-        match total {
-            Some(total) => self.bar.set_length(total),
-            None => self.bar.unset_length(),
-        }
-        self.bar.set_message(what.to_owned());
+        let mut state = self.state();
+        what.clone_into(&mut state.what);
+        state.step = total.map(|total| (0, total));
         self.bar.enable_steady_tick(Duration::from_millis(200));
-        let mut last = self.last.lock().expect("nobody panics while holding it");
-        if !self.terminal && *last != what {
-            let _ = writeln!(std::io::stderr(), "{what}");
-            what.clone_into(&mut last);
-        }
+        self.show(&mut state);
     }
 
     fn advance_to(&self, done: u64) {
-        self.bar.set_position(done);
+        let mut state = self.state();
+        state.step = state.step.map(|(_, total)| (done, total));
+        self.show(&mut state);
     }
 
     fn finish(&self) {
         self.bar.disable_steady_tick();
         self.bar.finish_and_clear();
+        self.bar.reset();
+    }
+
+    fn time_left(&self, left: Duration) {
+        self.state().end = Some(Instant::now() + left);
     }
 
     fn note(&self, text: &str) {
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{text}");
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_how_long_it_takes() {
+        let now = Instant::now();
+        let mut state = State { what: "loading".into(), ..State::default() };
+        assert_eq!(state.text(now), "loading");
+        state.step = Some((1, 4));
+        state.end = Some(now + Duration::from_secs(70));
+        assert_eq!(state.text(now), "loading, 25 %; about 1 min 10 s left");
     }
 }

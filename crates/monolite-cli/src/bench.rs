@@ -1,12 +1,14 @@
 //! `monolite bench`: hands the arguments over and prints what comes back.
 
-use crate::arguments::{Bench, Report, SchemaArgument, SkewArgument, Tps};
+use crate::arguments::{Bench, Compare, Report, SchemaArgument, SkewArgument, Tps};
 use crate::bar::Bar;
 use crate::interrupt;
 use anyhow::{Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
+use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
+use monolite_bench::report::record::Record;
 use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
@@ -31,6 +33,7 @@ pub(crate) fn run(command: Bench) -> Result<()> {
     match command {
         Bench::Tps(arguments) => tps(&arguments),
         Bench::Report(arguments) => report(&arguments),
+        Bench::Compare(arguments) => compare(&arguments),
     }
 }
 
@@ -51,11 +54,19 @@ fn tps(arguments: &Tps) -> Result<()> {
         Err(error) if error.is::<Interrupted>() => return Err(Stopped.into()),
         outcome => outcome?,
     };
+    let latest = files::write_latest(&record, &arguments.data)?;
     let mut out = io::stdout().lock();
     if arguments.json {
         files::write_json(&record, &mut out)?;
     } else {
-        files::write_text(&record, &mut out)?;
+        if arguments.tables || arguments.full {
+            files::write_text(&record, &mut out)?;
+            writeln!(out)?;
+        }
+        files::write_summary(&record, &mut out)?;
+        let page = latest.with_extension("html");
+        files::write_html(std::slice::from_ref(&record), &page)?;
+        writeln!(out, "report: {} (from {})", page.display(), latest.display())?;
     }
     if let Some(dir) = &arguments.record {
         let target = files::write_record(&record, dir)?;
@@ -66,7 +77,11 @@ fn tps(arguments: &Tps) -> Result<()> {
 
 fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
     let data = arguments.data.clone();
-    let base = if arguments.quick { TpsOptions::quick(data) } else { TpsOptions::full(data) };
+    let base = match (arguments.quick, arguments.full) {
+        (true, _) => TpsOptions::quick(data),
+        (_, true) => TpsOptions::full(data),
+        _ => TpsOptions::standard(data),
+    };
     let clients = arguments.clients.clone();
     TpsOptions {
         interactive: InteractiveOptions {
@@ -122,13 +137,39 @@ fn repeatable(line: impl Iterator<Item = String>) -> String {
 }
 
 fn report(arguments: &Report) -> Result<()> {
-    let record = files::read_json(&arguments.file)?;
+    let records: Result<Vec<Record>> =
+        arguments.files.iter().map(|file| files::read_json(file)).collect();
+    let records = records?;
     let mut out = io::stdout().lock();
-    if arguments.markdown {
-        write!(out, "{}", files::summary(&record))?;
-    } else {
-        files::write_text(&record, &mut out)?;
+    if arguments.markdown || arguments.text {
+        for record in &records {
+            if arguments.markdown {
+                write!(out, "{}", files::tables_page(record))?;
+            } else {
+                files::write_text(record, &mut out)?;
+            }
+        }
+        return Ok(());
     }
+    let beside = || arguments.files[0].with_file_name("report.html");
+    let target = arguments.html.clone().unwrap_or_else(beside);
+    files::write_html(&records, &target)?;
+    writeln!(out, "report: {}", target.display())?;
+    if let Some(dir) = &arguments.svg {
+        let charts = files::write_charts(&records, dir)?;
+        writeln!(out, "{charts} charts: {}", dir.display())?;
+    }
+    Ok(())
+}
+
+fn compare(arguments: &Compare) -> Result<()> {
+    let [a, b] = [&arguments.a, &arguments.b].map(|file| files::read_json(file));
+    let Comparison { warnings, table } = compare::compare(&a?, &b?);
+    let mut out = io::stdout().lock();
+    for warning in warnings {
+        writeln!(out, "! {warning}\n")?;
+    }
+    write!(out, "{}", if arguments.markdown { table.to_markdown() } else { table.to_text() })?;
     Ok(())
 }
 

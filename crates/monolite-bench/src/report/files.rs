@@ -1,8 +1,9 @@
 //! A record as files: `raw.json`, the tables in `summary.md`, and a `README.md` that says what it
 //! is.
 
+use super::chart::draw;
 use super::record::Record;
-use super::tables;
+use super::{html, pictures, summary, tables};
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;
@@ -20,6 +21,14 @@ pub fn write_text(record: &Record, out: &mut dyn Write) -> std::io::Result<()> {
         write!(out, "\n{}", table.to_text())?;
     }
     Ok(())
+}
+
+/// Writes the end of a run for a terminal.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_summary(record: &Record, out: &mut dyn Write) -> std::io::Result<()> {
+    summary::lines(record).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 /// Writes `raw.json`.
@@ -43,7 +52,7 @@ pub fn read_json(path: &Path) -> Result<Record> {
 }
 
 /// Returns `summary.md`.
-pub fn summary(record: &Record) -> String {
+pub fn tables_page(record: &Record) -> String {
     let mut text = format!("# bench {}, {}: tables\n\n", record.suite, record.date);
     text.push_str("Generated from `raw.json` by `monolite bench report raw.json`.\n\n");
     tables::preamble(record).iter().for_each(|line| text.push_str(&format!("- {line}\n")));
@@ -63,7 +72,9 @@ pub fn readme(record: &Record) -> String {
     );
     text.push_str("\n\n");
     tables::preamble(record).iter().for_each(|line| text.push_str(&format!("- {line}\n")));
-    text.push_str(&format!("\n{}", tables::headlines(record).to_markdown()));
+    if record.suite == "tps" {
+        text.push_str(&format!("\n{}", tables::headlines(record).to_markdown()));
+    }
     section(&mut text, "Settings of the engine", &record.setup.engine);
     section(&mut text, "Pragmas of raw SQLite", &record.setup.raw_pragmas);
     section(&mut text, "Settings of PostgreSQL", &record.setup.postgres_settings);
@@ -73,7 +84,9 @@ pub fn readme(record: &Record) -> String {
         .map(|check| format!("{}: {} ({} accounts)", check.after, check.check, check.accounts))
         .collect();
     section(&mut text, "Checks of the money, all passed", &checks);
-    text.push_str(&format!("\nHot pages: {}.\n", record.data.hot_set.method));
+    if let Some(data) = &record.data {
+        text.push_str(&format!("\nHot pages: {}.\n", data.hot_set.method));
+    }
     text
 }
 
@@ -82,6 +95,46 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
         text.push_str(&format!("\n## {title}\n\n"));
         lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
     }
+}
+
+/// Writes the record into `DIR/latest-<suite>.json`, over that of the run before, and returns the
+/// file: what `bench report` and `bench compare` take.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_latest(record: &Record, dir: &Path) -> Result<PathBuf> {
+    let target = dir.join(format!("latest-{}.json", record.suite));
+    let mut raw = Vec::new();
+    write_json(record, &mut raw)?;
+    fs::write(&target, raw).with_context(|| format!("cannot write {}", target.display()))?;
+    Ok(target)
+}
+
+/// Writes the report of these records as one HTML file.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_html(records: &[Record], target: &Path) -> Result<()> {
+    fs::write(target, html::page(records))
+        .with_context(|| format!("cannot write {}", target.display()))
+}
+
+/// Writes each chart of these records as an SVG file into `dir`, and returns how many there are.
+///
+/// # Errors
+/// When one cannot be written.
+pub fn write_charts(records: &[Record], dir: &Path) -> Result<usize> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let mut written = 0;
+    for record in records {
+        for chart in pictures::all(record) {
+            let target = dir.join(format!("{}-{}.svg", record.suite, chart.id));
+            fs::write(&target, draw::file(&chart))
+                .with_context(|| format!("cannot write {}", target.display()))?;
+            written += 1;
+        }
+    }
+    Ok(written)
 }
 
 /// Writes the three files into a new directory `DIR/<date>-<suite>`, and returns it.
@@ -100,7 +153,7 @@ pub fn write_record(record: &Record, dir: &Path) -> Result<PathBuf> {
     write_json(record, &mut raw)?;
     let files = [
         ("raw.json", raw),
-        ("summary.md", summary(record).into_bytes()),
+        ("summary.md", tables_page(record).into_bytes()),
         ("README.md", readme(record).into_bytes()),
     ];
     for (name, contents) in files {
@@ -110,4 +163,4 @@ pub fn write_record(record: &Record, dir: &Path) -> Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

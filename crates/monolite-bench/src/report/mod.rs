@@ -3,7 +3,13 @@
 pub mod names;
 pub mod record;
 
+pub mod chart;
+pub mod compare;
+pub mod matrix;
+pub mod pictures;
 pub mod render;
+pub mod summary;
 pub mod tables;
 
 pub mod files;
+pub mod html;

@@ -36,13 +36,21 @@ pub struct Record {
     pub machine: Machine,
     /// Software and its settings.
     pub setup: Setup,
-    /// The data set.
-    pub data: Data,
+    /// The data set, of a suite that keeps one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Data>,
+    /// The data otherwise, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<String>,
+    /// What cells named `key/line/x` show, for each such key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<Section>,
     /// What the device can do.
     pub device: DeviceProbe,
     /// All figures.
     pub cells: Vec<Cell>,
     /// What is physically possible, for the closed-loop cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<PhysicalLimit>,
     /// Checks of the money; each passed, or there would be no record.
     pub verifications: Vec<Verification>,
@@ -69,6 +77,9 @@ pub struct Setup {
     pub rounds: usize,
     /// Transactions per burst round.
     pub transactions: u64,
+    /// Kinds of cells that the full run has and this one has not, with their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// The data set, and how hot it is.
@@ -86,6 +97,21 @@ pub struct Data {
     pub skew: Skew,
     /// What one burst round touches.
     pub hot_set: HotSet,
+}
+
+/// Cells that are compared: a line for each candidate, a column for each `x`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// Begins the names of its cells, as `scan/tuned`.
+    pub key: String,
+    /// What was done.
+    pub title: String,
+    /// What the figures mean, in one sentence.
+    pub meaning: String,
+    /// What differs between columns, as `threads`.
+    pub x: String,
+    /// What is counted, as `reads`.
+    pub unit: String,
 }
 
 /// One figure: a candidate in a scenario.
@@ -167,11 +193,23 @@ pub struct Measurement {
     /// CPU used in all rounds, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTime>,
+    /// Size of the WAL over time in the last round, where it was looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wal: Vec<WalSample>,
     /// What else is to be known, of each counted round.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Each counted round.
     pub rounds: Vec<RoundFigures>,
+}
+
+/// A look at the WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalSample {
+    /// Since the round began.
+    pub seconds: f64,
+    /// Size of the file.
+    pub bytes: u64,
 }
 
 /// The figures of one round.
@@ -240,6 +278,13 @@ pub struct Verification {
     pub check: String,
     /// Accounts looked at.
     pub accounts: u64,
+}
+
+impl Section {
+    /// Returns line and column of a cell, if it stands in this section.
+    pub fn place<'c>(&self, cell: &'c Cell) -> Option<(&'c str, &'c str)> {
+        cell.id.strip_prefix(&self.key)?.strip_prefix('/')?.split_once('/')
+    }
 }
 
 impl Record {

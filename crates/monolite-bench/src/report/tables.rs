@@ -2,14 +2,18 @@
 
 mod interactive;
 
+use super::matrix;
 use super::names::{APPENDS, PROFILE};
-use super::record::{Cell, CellOutcome, Record};
+use super::record::{Cell, CellOutcome, Data, Record};
 use super::render::{self, Table, bytes, count, nanoseconds, ratio, spread};
 use crate::published;
 use crate::raw_connection::Durability;
 
 /// Returns all tables in the order they are read.
 pub fn all(record: &Record) -> Vec<Table> {
+    if record.suite != "tps" {
+        return matrix::tables(record);
+    }
     let mut tables = vec![headlines(record)];
     tables.extend(Durability::ALL.map(|durability| burst(record, durability)));
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
@@ -271,12 +275,11 @@ fn add_reason(record: &Record, table: &mut Table) {
 
 /// Returns the lines that say what was measured, and on what.
 pub fn preamble(record: &Record) -> Vec<String> {
-    let (machine, data, setup) = (&record.machine, &record.data, &record.setup);
-    let hot = &data.hot_set;
+    let (machine, setup) = (&record.machine, &record.setup);
     let probe = |p: &crate::statistics::Percentiles| {
         format!("p50 {}, p99 {}", nanoseconds(p.p50_ns), nanoseconds(p.p99_ns))
     };
-    vec![
+    let mut lines = vec![
         format!(
             "machine: {}, {} cores, {} memory, {}, {}",
             machine.cpu,
@@ -299,6 +302,31 @@ pub fn preamble(record: &Record) -> Vec<String> {
             setup.sqlite,
             setup.postgres.as_deref().unwrap_or("none")
         ),
+    ];
+    lines.extend(record.data.as_ref().map(describe).into_iter().flatten());
+    lines.extend(record.work.iter().cloned());
+    lines.extend([
+        format!(
+            "rounds: {} counted, the first dropped; figures are medians (min–max); latencies run \
+             from submission to acknowledgement; bursts record one transaction in {}",
+            setup.rounds,
+            crate::statistics::BURST_SAMPLE
+        ),
+        format!(
+            "{}: {} checks, all passed; memory at most {} (work drawn beforehand included); \
+             {:.0} s in all",
+            if record.suite == "tps" { "money" } else { "work" },
+            render::count(record.verifications.len() as f64),
+            bytes(record.peak_memory_bytes),
+            record.seconds
+        ),
+    ]);
+    lines
+}
+
+fn describe(data: &Data) -> [String; 2] {
+    let hot = &data.hot_set;
+    [
         format!(
             "data: {} rows, schema {}, {} file, {} writer cache",
             count(data.identity.rows as f64),
@@ -312,19 +340,6 @@ pub fn preamble(record: &Record) -> Vec<String> {
             count(hot.transfers as f64),
             count(hot.distinct_ids as f64),
             count(hot.distinct_leaf_pages as f64)
-        ),
-        format!(
-            "rounds: {} counted, the first dropped; figures are medians (min–max); latencies run \
-             from submission to acknowledgement; bursts record one transaction in {}",
-            setup.rounds,
-            crate::statistics::BURST_SAMPLE
-        ),
-        format!(
-            "money: {} checks, all passed; memory at most {} (work drawn beforehand included); \
-             {:.0} s in all",
-            render::count(record.verifications.len() as f64),
-            bytes(record.peak_memory_bytes),
-            record.seconds
         ),
     ]
 }

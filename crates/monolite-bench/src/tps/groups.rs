@@ -45,8 +45,9 @@ struct Group {
     postgres: fn(&TpsOptions) -> Vec<PostgresCell>,
 }
 
-struct PostgresCell {
-    id: String,
+/// A cell of PostgreSQL, by its name.
+pub(super) struct PostgresCell {
+    pub(super) id: String,
     name: String,
     durability: Durability,
 }
@@ -141,7 +142,7 @@ impl<'g> Groups<'g> {
 }
 
 /// The cells of PostgreSQL that are asked for.
-fn postgres_cells(options: &TpsOptions) -> impl Iterator<Item = PostgresCell> {
+pub(super) fn postgres_cells(options: &TpsOptions) -> impl Iterator<Item = PostgresCell> {
     let all = GROUPS.iter().flat_map(|group| (group.postgres)(options));
     all.filter(|cell| selected(options, &cell.id))
 }

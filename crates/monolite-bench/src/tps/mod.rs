@@ -1,8 +1,9 @@
 //! `bench tps`: transfers between many accounts, on raw SQLite, on the engine and on PostgreSQL.
 //!
 //! # Algorithm
-//! 1. Have the engine initialise SQLite, before there is a raw connection. Load the data set or
-//!    recognise it, measure the device, bring the file into the page cache.
+//! 1. Say how long it will take ([`forecast`]). Have the engine initialise SQLite, before there is
+//!    a raw connection. Load the data set or recognise it, measure the device, bring the file into
+//!    the page cache.
 //! 2. Start and load PostgreSQL, unless there is none or nothing of it was asked for.
 //! 3. Run the groups of [`groups`], each interleaved by [`crate::harness`], which verifies the
 //!    money.
@@ -11,6 +12,7 @@
 //! # Not here
 //! What the figures are compared with on paper: [`crate::report::tables`].
 
+mod forecast;
 pub mod groups;
 mod limits;
 
@@ -18,15 +20,17 @@ use crate::dataset::Dataset;
 use crate::device;
 use crate::drivers::engine;
 use crate::drivers::postgres::{BYTES_PER_ROW, Postgres, Source, server};
-use crate::harness::Bench;
+use crate::harness::{Bench, Purpose};
 use crate::ledger::Ledger;
 use crate::machine::{self, Machine};
+use crate::plan::Pace;
 use crate::progress::{Interrupt, Interrupted, Progress};
 use crate::raw_connection::{Durability, WRITER_CACHE_BYTES};
 use crate::report::names::DELAYS;
 use crate::report::record::{Data, RECORD_VERSION, Record, Setup, Verification};
 use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
 use anyhow::{Result, ensure};
+use forecast::Forecast;
 use groups::Groups;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -60,6 +64,20 @@ pub struct InteractiveOptions {
 }
 
 impl InteractiveOptions {
+    /// What the summary needs: 10 ms between the statements, with more clients than the engine can
+    /// serve and with fewer, and the two pools of PostgreSQL that are best at it.
+    fn standard() -> InteractiveOptions {
+        InteractiveOptions {
+            clients: vec![64, 512, 2_000],
+            pools: vec![64, 256],
+            holders: vec![1],
+            mixed: vec![12],
+            writers: Vec::new(),
+            costs: Vec::new(),
+            columns: vec!["10ms"],
+        }
+    }
+
     /// All of it. At 10 ms and on two cores, 64 clients are fewer than the engine can serve, 512
     /// about as many, and 2,000 more.
     fn full() -> InteractiveOptions {
@@ -81,9 +99,9 @@ impl InteractiveOptions {
             pools: vec![8, 64],
             holders: vec![1],
             mixed: vec![12],
-            writers: vec![128],
-            costs: vec![128],
-            columns: vec!["0ms", "10ms"],
+            writers: Vec::new(),
+            costs: Vec::new(),
+            columns: vec!["10ms"],
         }
     }
 }
@@ -109,6 +127,10 @@ pub struct TpsOptions {
     pub warm_up_transfers: usize,
     /// Clients of the closed loop.
     pub waiting_clients: Vec<u64>,
+    /// What acknowledgements mean, in bursts and closed loops.
+    pub durabilities: Vec<Durability>,
+    /// Time that the run is to take, after which rounds are left out; none for as long as it takes.
+    pub budget: Option<Duration>,
     /// Where PostgreSQL comes from.
     pub postgres: Source,
     /// How much of the interactive groups to run.
@@ -124,7 +146,20 @@ pub struct TpsOptions {
 }
 
 impl TpsOptions {
-    /// The full run.
+    /// The run that takes five minutes: durable commits, and what the summary shows.
+    pub fn standard(data: PathBuf) -> TpsOptions {
+        TpsOptions {
+            transactions: 200_000,
+            timed_round: Duration::from_millis(800),
+            waiting_clients: vec![1, 128],
+            durabilities: vec![Durability::Durable],
+            interactive: InteractiveOptions::standard(),
+            budget: Some(Duration::from_secs(285)),
+            ..TpsOptions::full(data)
+        }
+    }
+
+    /// The full run: every cell.
     pub fn full(data: PathBuf) -> TpsOptions {
         TpsOptions {
             rows: 10_000_000,
@@ -136,6 +171,8 @@ impl TpsOptions {
             timed_round: Duration::from_millis(1_200),
             warm_up_transfers: 20_000,
             waiting_clients: vec![1, 16, 128, 1024],
+            durabilities: Durability::ALL.to_vec(),
+            budget: None,
             postgres: Source::Private,
             interactive: InteractiveOptions::full(),
             only: None,
@@ -155,6 +192,8 @@ impl TpsOptions {
             timed_round: Duration::from_millis(200),
             warm_up_transfers: 5_000,
             waiting_clients: vec![1, 128],
+            durabilities: vec![Durability::Durable],
+            budget: Some(Duration::from_secs(55)),
             interactive: InteractiveOptions::quick(),
             ..TpsOptions::full(data)
         }
@@ -182,6 +221,9 @@ impl TpsOptions {
 pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt) -> Result<Record> {
     options.check()?;
     let begin = Instant::now();
+    let forecast = Forecast::of(options)?;
+    progress.note(&forecast.announcement(options));
+    progress.time_left(forecast.total());
     engine::initialize_sqlite()?;
     let dataset =
         Dataset::prepare(&options.data, options.schema, options.rows, progress, interrupt)?;
@@ -192,7 +234,10 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
     dataset.warm(machine.memory_bytes / 2)?;
     progress.finish();
     let mut setup = setup(options);
+    setup.left_out = forecast.left_out(options)?;
     let postgres = postgres(options, &machine, &mut setup, progress, interrupt)?;
+    let planned = forecast::cells(options, postgres.as_ref())?;
+    let deadline = options.budget.map(|budget| begin + budget);
     let mut bench = Bench {
         dataset: &dataset,
         draw: Draw::new(options.skew, options.rows),
@@ -202,6 +247,7 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
         interrupt,
         ledger: Ledger::default(),
         verifications: Vec::new(),
+        purpose: Purpose::Measure(Pace::new(&planned, deadline)),
     };
     let groups = Groups { options, database: &dataset.path, postgres: postgres.as_ref() };
     let cells = groups.run(&mut bench)?;
@@ -223,7 +269,9 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
         peak_memory_bytes: machine::peak_memory_bytes(),
         machine,
         setup,
-        data: describe_data(options, &dataset),
+        data: Some(describe_data(options, &dataset)),
+        work: Vec::new(),
+        sections: Vec::new(),
         limits: limits::physical_limits(&cells, &probe, &options.waiting_clients),
         device: probe,
         cells,

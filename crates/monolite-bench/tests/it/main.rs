@@ -2,6 +2,8 @@
 //!
 //! Figures of such a run mean nothing; that the work is verified does.
 
+mod browser;
+
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Silent};
 use monolite_bench::report::record::CellOutcome;

@@ -7,6 +7,7 @@
 //!
 //! On a named server everything is in the schema `monolite_bench`, which is dropped at the end.
 
+pub mod reads;
 pub mod server;
 pub mod transfers;
 

@@ -19,7 +19,7 @@ use tokio_postgres::{IsolationLevel, Statement};
 
 const WITHDRAW: &str = "UPDATE account SET balance = balance - $1 WHERE id = $2";
 const DEPOSIT: &str = "UPDATE account SET balance = balance + $1 WHERE id = $2";
-const BALANCE: &str = "SELECT balance FROM account WHERE id = $1";
+pub(super) const BALANCE: &str = "SELECT balance FROM account WHERE id = $1";
 const LOCKED_BALANCE: &str = "SELECT balance FROM account WHERE id = $1 FOR UPDATE";
 const SET: &str = "UPDATE account SET balance = $1 WHERE id = $2";
 

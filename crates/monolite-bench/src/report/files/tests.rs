@@ -9,6 +9,10 @@ fn golden(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/files").join(name)
 }
 
+pub(crate) fn golden_record() -> Record {
+    read_json(&golden("golden.json")).unwrap()
+}
+
 fn assert_golden(name: &str, text: &str) {
     if std::env::var_os("MONOLITE_BLESS").is_some() {
         fs::write(golden(name), text).unwrap();
@@ -19,7 +23,7 @@ fn assert_golden(name: &str, text: &str) {
 #[test]
 fn summary_and_readme_are_generated_from_the_record() {
     let record = read_json(&golden("golden.json")).unwrap();
-    assert_golden("golden-summary.md", &summary(&record));
+    assert_golden("golden-summary.md", &tables_page(&record));
     assert_golden("golden-readme.md", &readme(&record));
 }
 

@@ -38,16 +38,16 @@ const POOLS: [usize; 2] = [8, 64];
 fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
     let transfers = groups.options.transactions as usize;
     let mut cells = Vec::new();
-    for durability in Durability::ALL {
+    for &durability in &groups.options.durabilities {
         let name = format!("burst, {durability}");
         cells.extend(groups.measure(bench, &name, transfers, groups.burst(durability))?);
     }
     Ok(cells)
 }
 
-fn postgres(_: &TpsOptions) -> Vec<PostgresCell> {
+fn postgres(options: &TpsOptions) -> Vec<PostgresCell> {
     let of = |durability| POOLS.map(|pool| postgres_cell(durability, pool));
-    Durability::ALL.into_iter().flat_map(of).collect()
+    options.durabilities.iter().copied().flat_map(of).collect()
 }
 
 fn postgres_cell(durability: Durability, pool: usize) -> PostgresCell {

@@ -16,7 +16,7 @@ pub(super) const GROUP: Group = Group { run, postgres: |_| Vec::new() };
 fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
     let transfers = (groups.options.transactions as usize).min(TIMED_TRANSFERS);
     let mut cells = Vec::new();
-    for durability in Durability::ALL {
+    for &durability in &groups.options.durabilities {
         let name = format!("closed loop, {durability}");
         cells.extend(groups.measure(bench, &name, transfers, groups.closed_loop(durability))?);
     }

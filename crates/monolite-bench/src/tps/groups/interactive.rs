@@ -56,7 +56,10 @@ fn lines(options: &InteractiveOptions, workload: Workload) -> Vec<Line> {
     let mut lines: Vec<Line> = options.clients.iter().map(engine).collect();
     lines.extend(options.holders.iter().map(|&clients| Line {
         key: format!("held-{clients}"),
-        name: format!("raw, BEGIN IMMEDIATE held, {clients} clients"),
+        name: match clients {
+            1 => "raw, BEGIN IMMEDIATE held, 1 client".into(),
+            _ => format!("raw, BEGIN IMMEDIATE held, {clients} clients"),
+        },
         driver: Driver::Held { clients },
     }));
     lines.extend(postgres_lines(options, workload));
@@ -209,7 +212,8 @@ impl<'g> Groups<'g> {
         };
         let clients = self.options.interactive.mixed.iter();
         let columns = clients.map(|&clients| candidate(clients, Returning::Columns));
-        columns.chain([candidate(ROWID_CLIENTS, Returning::Rowid)]).collect()
+        let rowids = self.options.interactive.mixed.first().map(|_| ROWID_CLIENTS);
+        columns.chain(rowids.map(|clients| candidate(clients, Returning::Rowid))).collect()
     }
 
     /// Plain writes without and with transactions that sleep.

@@ -1,15 +1,25 @@
 //! Point reads.
 
-use super::{Candidates, Group, Groups, READS_PER_TRANSACTION, raw_settings};
+use super::{Candidates, Group, Groups, PostgresCell, READS_PER_TRANSACTION, raw_settings};
 use crate::drivers::engine::{EngineReads, Preparing};
+use crate::drivers::postgres::reads::PostgresReads;
 use crate::drivers::raw::RawReads;
-use crate::drivers::{Extent, Profile, Store};
+use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::{self, Durability, READER_CACHE_BYTES};
 use crate::report::record::Cell;
+use crate::tps::TpsOptions;
 use anyhow::Result;
 
-pub(super) const GROUP: Group = Group { run, postgres: |_| Vec::new() };
+pub(super) const GROUP: Group = Group { run, postgres };
+
+fn postgres(_: &TpsOptions) -> Vec<PostgresCell> {
+    vec![PostgresCell {
+        id: "reads/durable/postgres".into(),
+        name: "PostgreSQL, one connection, prepared statement".into(),
+        durability: Durability::Durable,
+    }]
+}
 
 fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
     groups.measure(bench, "point reads", groups.options.transactions as usize, groups.reads())
@@ -30,7 +40,7 @@ impl<'g> Groups<'g> {
         };
         let raw = profile("raw", "raw, prepared statement, unix-excl");
         let ours = profile("monolite", "monolite, read(…).wait()");
-        vec![
+        let mut group: Candidates<'g> = vec![
             Box::new(RawReads { profile: raw, database: database.clone(), settings }),
             Box::new(EngineReads {
                 profile: ours,
@@ -38,6 +48,15 @@ impl<'g> Groups<'g> {
                 settings: self.engine_settings(durability),
                 preparing: Preparing::Kept,
             }),
-        ]
+        ];
+        group.extend(self.postgres_reads());
+        group
+    }
+
+    fn postgres_reads(&self) -> Option<Box<dyn Candidate + 'g>> {
+        let PostgresCell { id, name, durability } = postgres(self.options).pop()?;
+        let profile = self.profile(id, &name, durability, self.timed());
+        let profile = Profile { store: Store::Nowhere, ..profile };
+        Some(Box::new(PostgresReads { profile, postgres: self.postgres? }))
     }
 }

@@ -1,0 +1,52 @@
+//! Autocommit point reads from PostgreSQL, one connection, one statement, each awaited.
+
+use super::Postgres;
+use super::transfers::BALANCE;
+use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use anyhow::{Result, ensure};
+use deadpool_postgres::Client;
+use std::time::Instant;
+use tokio_postgres::Statement;
+
+/// Reads before the clock starts.
+const WARM_UP_READS: u64 = 1_000;
+
+/// Reads by one client.
+pub struct PostgresReads<'p> {
+    /// What it is.
+    pub profile: Profile,
+    /// The server.
+    pub postgres: &'p Postgres,
+}
+
+impl Candidate for PostgresReads<'_> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let pool = self.postgres.pool(1, self.profile.durability)?;
+        let round = self.postgres.runtime.block_on(async {
+            let client = pool.get().await?;
+            let statement = client.prepare_cached(BALANCE).await?;
+            let warm_up = Goal { count: WARM_UP_READS, deadline: None };
+            read(&client, &statement, warm_up, work).await?;
+            read(&client, &statement, work.goal(self.profile.extent), work).await
+        })?;
+        Ok(Outcome { round, warmed: 0 })
+    }
+}
+
+async fn read(client: &Client, balance: &Statement, goal: Goal, work: &Work<'_>) -> Result<Round> {
+    let (mut part, mut done, begin) = (Part::default(), 0, Instant::now());
+    while !goal.reached(done) {
+        work.interrupt.check()?;
+        let start = Instant::now();
+        let id = i32::try_from(work.transfer(done).from)?;
+        let found: i32 = client.query_one(balance, &[&id]).await?.get(0);
+        part.acknowledged(start);
+        ensure!(found != 0, "account {id} is empty");
+        done += 1;
+    }
+    Ok(Round::of(&[part], begin.elapsed()))
+}

@@ -1,0 +1,214 @@
+//! The end of a run on a terminal: what came of it, in at most [`LINES`] lines of [`COLUMNS`].
+
+use super::matrix;
+use super::record::{Cell, Data, Record};
+use super::render::{Table, bytes, count, nanoseconds, ratio};
+
+/// Lines of a summary at most: it stays on the smallest terminal.
+pub const LINES: usize = 25;
+
+/// Columns of a summary at most.
+pub const COLUMNS: usize = 100;
+
+/// A line: a name, and how the cells are named among which the best one of each side is.
+struct Line {
+    name: &'static str,
+    ours: &'static [&'static str],
+    raw: &'static [&'static str],
+    postgres: &'static [&'static str],
+}
+
+/// Raw batches without isolation: what SQLite can do at most, and what nobody could use.
+const CEILING: &[&str] = &["burst/durable/raw-batch"];
+
+const PATIENT_POSTGRES: &[&str] =
+    &["burst/durable/postgres-8", "burst/durable/postgres-64", "burst/durable/postgres-256"];
+
+/// The lines. A name that ends with `*` stands for all cells that begin with it.
+const LINES_OF_TPS: [Line; 8] = [
+    Line {
+        name: "burst, each isolated",
+        ours: &["burst/durable/monolite"],
+        raw: CEILING,
+        postgres: PATIENT_POSTGRES,
+    },
+    Line {
+        name: "burst, 1 in 100 failing",
+        ours: &["burst/durable/monolite-failing"],
+        raw: &[],
+        postgres: &[],
+    },
+    Line {
+        name: "closed loop, 128 clients",
+        ours: &["closed/durable/monolite-128"],
+        raw: &["closed/durable/raw-batch-128"],
+        postgres: PATIENT_POSTGRES,
+    },
+    Line {
+        name: "closed loop, 1 client",
+        ours: &["closed/durable/monolite-1"],
+        raw: &["closed/durable/raw-batch-1"],
+        postgres: &[],
+    },
+    Line {
+        name: "3 awaited reads per write: writes",
+        ours: &["burst/durable/monolite-reads"],
+        raw: &[],
+        postgres: &[],
+    },
+    Line {
+        name: "point reads, one thread",
+        ours: &["reads/durable/monolite"],
+        raw: &["reads/durable/raw"],
+        postgres: &["reads/durable/postgres"],
+    },
+    Line {
+        name: "interactive, 10 ms between updates",
+        ours: &["delay/durable/interactive-*/10ms"],
+        raw: &["delay/durable/held-*/10ms"],
+        postgres: &["delay/durable/postgres-*/10ms"],
+    },
+    Line {
+        name: "contention: read, 10 ms, write",
+        ours: &["decide/durable/interactive-*/10ms"],
+        raw: &["decide/durable/held-*/10ms"],
+        postgres: &["decide/durable/postgres-*/10ms"],
+    },
+];
+
+/// Returns the summary as a table.
+pub fn table(record: &Record) -> Table {
+    let header = ["per second", "monolite", "raw limit", "÷ raw", "PostgreSQL", "÷ PostgreSQL"];
+    let mut table = Table::new("Summary: durable, an answer comes after the sync", &header);
+    for line in &LINES_OF_TPS {
+        let Some(ours) = best(record, line.ours) else { continue };
+        let (raw, postgres) = (best(record, line.raw), best(record, line.postgres));
+        let rate = |other: Option<f64>| other.map_or("–".into(), count);
+        let over = |other: Option<f64>| other.map_or("–".into(), |other| ratio(ours / other));
+        table.rows.push(vec![
+            line.name.into(),
+            count(ours),
+            rate(raw),
+            over(raw),
+            rate(postgres),
+            over(postgres),
+        ]);
+    }
+    table.notes.push(
+        "raw limit: SQLite in a tight loop, one thread; in bursts 10,000 to a commit, not isolated"
+            .into(),
+    );
+    table.notes.push("each side by its best pool or number of clients, in the same run".into());
+    if let Some(reason) = &record.setup.postgres_missing {
+        table.notes.push(format!("no PostgreSQL: {reason}"));
+    }
+    table
+}
+
+/// Returns the best rate among the cells that a line names.
+fn best(record: &Record, names: &[&str]) -> Option<f64> {
+    let named = |cell: &&Cell| names.iter().any(|name| stands_for(name, &cell.id));
+    let rates = record.cells.iter().filter(named).filter_map(|cell| cell.measurement());
+    rates.map(|cell| cell.per_second.median).reduce(f64::max)
+}
+
+fn stands_for(name: &str, id: &str) -> bool {
+    match name.split_once('*') {
+        Some((begin, end)) => id.starts_with(begin) && id.ends_with(end),
+        None => name == id,
+    }
+}
+
+/// Returns the lines of the summary, none longer than [`COLUMNS`].
+pub fn lines(record: &Record) -> Vec<String> {
+    let machine = &record.machine;
+    let mut lines = vec![
+        format!("bench {} on {}, {} cores", record.suite, machine.cpu, machine.cores),
+        format!(
+            "{} ({}), append + fdatasync {}{}",
+            machine.disk.device,
+            machine.disk.file_system,
+            nanoseconds(record.device.append_sync.p50_ns),
+            record.data.as_ref().map(data).unwrap_or_default(),
+        ),
+        format!(
+            "monolite {}, SQLite {}, PostgreSQL {}",
+            record.setup.monolite,
+            record.setup.sqlite,
+            record.setup.postgres.as_deref().unwrap_or("none")
+        ),
+        String::new(),
+    ];
+    let table = if record.suite == "tps" { table(record) } else { matrix::summary(record) };
+    lines.push(columns(&table.header));
+    lines.extend(table.rows.iter().map(|row| columns(row)));
+    lines.push(String::new());
+    lines.extend(table.notes);
+    lines.push(format!(
+        "{} checks of the money passed; {:.0} s in all",
+        record.verifications.len(),
+        record.seconds
+    ));
+    if !record.setup.left_out.is_empty() {
+        lines.push(format!("left to --full: {}", record.setup.left_out.join(", ")));
+    }
+    lines.iter().flat_map(|line| fold(line)).take(LINES).collect()
+}
+
+fn data(data: &Data) -> String {
+    let rows = count(data.identity.rows as f64);
+    format!("; {rows} rows, {} file, {} draw", bytes(data.file_bytes), data.skew)
+}
+
+fn columns(cells: &[String]) -> String {
+    const WIDTHS: [usize; 5] = [11, 11, 7, 11, 13];
+    let mut line = format!("{:<35}", cells[0]);
+    for (cell, width) in cells[1..].iter().zip(WIDTHS) {
+        line.push_str(&format!(" {cell:>width$}"));
+    }
+    line
+}
+
+/// Folds a line at spaces.
+fn fold(line: &str) -> Vec<String> {
+    if line.chars().count() <= COLUMNS {
+        return vec![line.to_owned()];
+    }
+    let mut folded = vec![String::new()];
+    for word in line.split(' ') {
+        let last = folded.last_mut().expect("there is one");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + word.chars().count() < COLUMNS {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            folded.push(format!("  {word}"));
+        }
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::files::tests::golden_record;
+
+    #[test]
+    fn summary_fits_a_small_terminal() {
+        let mut record = golden_record();
+        record.setup.left_out = (0..12).map(|n| format!("kind/{n} (1234)")).collect();
+        record.setup.postgres_missing = Some("a reason of many words, ".repeat(8));
+        let lines = lines(&record);
+        assert!(lines.len() <= LINES, "{lines:#?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with("burst, each isolated")), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_star_stands_for_what_is_between() {
+        assert!(stands_for("delay/durable/held-*/10ms", "delay/durable/held-16/10ms"));
+        assert!(!stands_for("delay/durable/held-*/10ms", "delay/durable/held-16/1ms"));
+        assert!(!stands_for("burst/durable/monolite", "burst/durable/monolite-failing"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run of `bench tps` will measure, and how long it will take, before anything is loaded.
+
+use super::TpsOptions;
+use super::groups::{Groups, postgres_cells};
+use crate::dataset::Dataset;
+use crate::drivers::Extent;
+use crate::drivers::postgres::{Postgres, Source, server};
+use crate::harness::{Bench, Purpose};
+use crate::ledger::Ledger;
+use crate::plan::{self, Planned};
+use crate::progress::{Interrupt, Silent};
+use crate::workload::Draw;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Rows that SQLite loads in a second, about.
+const SQLITE_ROWS_PER_SECOND: f64 = 500_000.0;
+
+/// Rows that PostgreSQL loads in a second, about, its primary key and its vacuum included.
+const POSTGRES_ROWS_PER_SECOND: f64 = 300_000.0;
+
+/// Beside the loads: the device is measured, files are read, PostgreSQL starts, balances summed.
+const AROUND: Duration = Duration::from_secs(6);
+
+/// Time and cells of a run.
+pub(super) struct Forecast {
+    planned: Vec<Planned>,
+    loading: Duration,
+    measuring: Duration,
+}
+
+impl Forecast {
+    /// Looks at what is loaded already and at what is asked for.
+    pub(super) fn of(options: &TpsOptions) -> Result<Forecast> {
+        let planned = cells(options, None)?;
+        let rows = options.rows as f64;
+        let mut loading = AROUND;
+        if !Dataset::path(&options.data, options.schema, options.rows).exists() {
+            loading += Duration::from_secs_f64(rows / SQLITE_ROWS_PER_SECOND);
+        }
+        let postgres = planned.iter().any(|cell| cell.id.contains("postgres"));
+        if postgres {
+            loading += Duration::from_secs_f64(rows / POSTGRES_ROWS_PER_SECOND);
+        }
+        let measuring = plan::total(&planned, options.rounds);
+        Ok(Forecast { planned, loading, measuring })
+    }
+
+    /// Time that everything takes, about.
+    pub(super) fn total(&self) -> Duration {
+        self.loading + self.measuring
+    }
+
+    /// Says what will happen.
+    pub(super) fn announcement(&self, options: &TpsOptions) -> String {
+        let mut text = format!(
+            "{} cells in about {}: {} to load, {} to measure",
+            self.planned.len(),
+            plan::duration(self.total()),
+            plan::duration(self.loading),
+            plan::duration(self.measuring),
+        );
+        if let Some(budget) = options.budget {
+            let budget = plan::duration(budget);
+            text.push_str(&format!("; fewer rounds where it would take more than {budget}"));
+        }
+        text
+    }
+
+    /// Says which cells of the full run are left out.
+    pub(super) fn left_out(&self, options: &TpsOptions) -> Result<Vec<String>> {
+        if options.only.is_some() {
+            return Ok(Vec::new());
+        }
+        let full =
+            TpsOptions { postgres: options.postgres.clone(), ..TpsOptions::full(".".into()) };
+        Ok(plan::left_out(&self.planned, &cells(&full, None)?))
+    }
+}
+
+/// Plans what these options ask for. Without a server its cells are planned from their names.
+pub(super) fn cells(options: &TpsOptions, postgres: Option<&Postgres>) -> Result<Vec<Planned>> {
+    let dataset = Dataset::planned(&options.data, options.schema, options.rows);
+    let groups = Groups { options, database: &dataset.path, postgres };
+    let mut bench = Bench {
+        dataset: &dataset,
+        draw: Draw::new(options.skew, options.rows),
+        rounds: options.rounds,
+        warm_up_transfers: options.warm_up_transfers,
+        progress: &Silent,
+        interrupt: &Interrupt::default(),
+        ledger: Ledger::default(),
+        verifications: Vec::new(),
+        purpose: Purpose::Plan(Vec::new()),
+    };
+    groups.run(&mut bench)?;
+    let Purpose::Plan(mut planned) = bench.purpose else { unreachable!("a plan stays one") };
+    let expected = match options.postgres {
+        Source::None => false,
+        Source::Url(_) => true,
+        Source::Private => server::find_binaries().is_ok(),
+    };
+    if postgres.is_none() && expected {
+        let estimate = plan::estimate(Extent::Time(options.timed_round));
+        planned.extend(postgres_cells(options).map(|cell| Planned { id: cell.id, estimate }));
+    }
+    Ok(planned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_run_fits_into_its_budget_with_all_its_rounds() {
+        let dir = tempfile::tempdir().unwrap();
+        for options in [TpsOptions::standard(dir.path().into()), TpsOptions::quick("x".into())] {
+            let forecast = Forecast::of(&options).unwrap();
+            assert!(forecast.total() <= options.budget.unwrap(), "{:?}", forecast.total());
+        }
+    }
+
+    #[test]
+    fn what_is_left_to_the_full_run_is_named() {
+        let options = TpsOptions { postgres: Source::None, ..TpsOptions::standard(".".into()) };
+        let left = Forecast::of(&options).unwrap().left_out(&options).unwrap();
+        assert!(left.iter().any(|kind| kind.starts_with("burst/buffered (")), "{left:?}");
+        let full = TpsOptions { postgres: Source::None, ..TpsOptions::full(".".into()) };
+        assert!(Forecast::of(&full).unwrap().left_out(&full).unwrap().is_empty());
+    }
+}
