@@ -45,7 +45,7 @@ use crate::read::readers::{OpenReader, Reader, Readers};
 use crate::read::threads::{ReadThreads, Work};
 use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
-use crate::transaction::{Limits, Pool, PoolOpener, Transactions};
+use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
 use crate::watchdog::Watchdog;
 use crate::write::answers::{Answers, CommittedBatch};
 use crate::write::sync::{Handover, Syncer};
@@ -90,6 +90,7 @@ impl Parts {
     fn shut(&self) {
         self.queue.close();
         self.threads().iter().for_each(|threads| threads.close());
+        self.transactions.contention.close();
     }
 
     /// All threads that run awaited work.
@@ -202,6 +203,7 @@ impl Engine {
             checkpoints: Arc::clone(&parts.checkpoints),
             progress: Arc::clone(&parts.progress),
             in_flight,
+            contention: Arc::clone(&parts.transactions.contention),
             max_batch: options.max_batch,
         };
         let checkpointer = Checkpointer {
@@ -538,6 +540,7 @@ fn transactions(
         limits: Limits::of(options),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
+        contention: Contention::new(options, Arc::clone(recorder)),
         open: Arc::default(),
     })
 }
@@ -550,6 +553,7 @@ struct WriteLoop {
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
     in_flight: Arc<InFlight>,
+    contention: Arc<Contention>,
     max_batch: usize,
 }
 
@@ -589,6 +593,7 @@ impl WriteLoop {
         let number = self.progress.start_commit();
         let members = writer.step(batch, checkpoints);
         self.progress.finish_commit(number);
+        self.contention.note_visible();
         if let Some(reason) = writer.lost_write() {
             let files = self
                 .syncer

@@ -80,7 +80,9 @@ pub use error::{Error, ErrorKind, OptionalExtension, Result};
 pub use options::{Durability, Options, Sharing};
 pub use read::handle::Read;
 pub use stats::{SlowTransaction, Stats, Summary};
-pub use transaction::{Committed, Execution, IntoParameters, Parameters, Transaction};
+pub use transaction::{
+    Committed, Execution, IntoParameters, Parameters, TransactedOnce, Transaction,
+};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
 

@@ -38,6 +38,13 @@ pub(crate) enum Validation {
     Off,
 }
 
+/// Whether transactions that collide take turns; off only to show what that is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turns {
+    On,
+    Off,
+}
+
 /// How a database is opened. Every option has a default that suits a server.
 ///
 /// ```
@@ -75,6 +82,7 @@ pub struct Options {
     pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) validation: Validation,
+    pub(crate) turns: Turns,
     pub(crate) page_checksums: bool,
     pub(crate) untrusted: Option<Untrusted>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -117,6 +125,7 @@ impl Default for Options {
             exclusive_time_limit: Duration::from_secs(1),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
             validation: Validation::On,
+            turns: Turns::On,
             page_checksums: false,
             untrusted: None,
             clock: Arc::new(SystemClock::default()),
@@ -323,6 +332,14 @@ impl Options {
     #[must_use]
     pub fn without_validation(mut self) -> Options {
         self.validation = Validation::Off;
+        self
+    }
+
+    /// Has transactions that collide meet again and again: for measuring what turns are worth.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_turns(mut self) -> Options {
+        self.turns = Turns::Off;
         self
     }
 

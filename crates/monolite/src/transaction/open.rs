@@ -26,6 +26,8 @@
 //!
 //! [`Pool`]: super::pool::Pool
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,11 +38,15 @@ use monolite_sqlite::rusqlite::Row;
 use monolite_sqlite::vfs::CommitSequence;
 
 use super::connection::{PooledConnection, ReadSet};
+use super::contention::schedule::End;
+use super::contention::{Contention, Visit};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
 use super::pool::{Held, Left, Pool, Start};
 use super::state::{Ending, Place, Snapshot, State};
-use super::steps::{Action, Done, Extent, More, Request, RowReader, Shape, Steps, perform};
+use super::steps::{
+    Action, Done, Extent, More, Request, RowReader, Shape, Step, Steps, fingerprint, perform,
+};
 use super::turn::{self, ExclusiveTurn, TurnThread};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
@@ -67,9 +73,13 @@ pub(crate) struct Transactions {
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) contention: Arc<Contention>,
     /// How many are open, of all principals.
     pub(crate) open: Arc<AtomicUsize>,
 }
+
+/// A wait for the turns that a statement needs.
+pub(crate) type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An open transaction, shared by its handle and the statements under way.
 pub(crate) struct Open {
@@ -79,6 +89,8 @@ pub(crate) struct Open {
     /// Where awaited statements go when there is an exclusive turn.
     exclusive: Option<TurnThread>,
     began: Duration,
+    /// Among those with which it collides.
+    visit: Arc<Visit>,
     slot: Mutex<Slot>,
     put_back: Condvar,
     /// What its handles have told.
@@ -140,7 +152,7 @@ impl Open {
     /// # Errors
     /// `Overloaded` when as many are open as may be.
     pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<Open>> {
-        Open::begin_as(engine, false, None)
+        Open::begin_as(engine, false, Visit::new(&engine.contention, None), None)
     }
 
     /// As [`Open::begin`], for an attempt of `transact`.
@@ -149,14 +161,16 @@ impl Open {
     /// As [`Open::begin`].
     pub(crate) fn begin_managed(
         engine: &Arc<Transactions>,
+        visit: Arc<Visit>,
         turn: Option<(ExclusiveTurn, TurnThread)>,
     ) -> Result<Arc<Open>> {
-        Open::begin_as(engine, true, turn)
+        Open::begin_as(engine, true, visit, turn)
     }
 
     fn begin_as(
         engine: &Arc<Transactions>,
         is_managed: bool,
+        visit: Arc<Visit>,
         turn: Option<(ExclusiveTurn, TurnThread)>,
     ) -> Result<Arc<Open>> {
         engine.database.check_process()?;
@@ -177,6 +191,7 @@ impl Open {
             is_managed,
             exclusive,
             began: engine.clock.now(),
+            visit,
             slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
             put_back: Condvar::new(),
             notice: AtomicU8::new(NONE),
@@ -190,6 +205,17 @@ impl Open {
     /// Where awaited statements go.
     pub(crate) fn awaited(&self) -> &JobQueue {
         self.exclusive.as_ref().map_or(&self.engine.threads.queue, TurnThread::queue)
+    }
+
+    /// What has to happen before `request` can run: others may be before it where it would collide.
+    pub(crate) fn turn_for(&self, request: &Request) -> Option<BoxedWait> {
+        let family = || fingerprint(&request.text);
+        let spots = self.visit.spots_at(|| request.fingerprint(), family);
+        let has_writer = || self.engine.database.has_writer();
+        if spots.is_empty() || self.exclusive.is_some() || has_writer() {
+            return None;
+        }
+        Some(Box::pin(Arc::clone(&self.visit).pass(spots)))
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -255,6 +281,7 @@ impl Open {
         if self.is_abandoned() {
             // Also where its statement was ended for that, and has said so in its own words.
             self.let_go(state.finish(&abandoned()));
+            self.visit.finish(End::Other);
         }
         let limit = self.engine.limits.transaction_time_limit;
         if self.age() > limit {
@@ -270,6 +297,7 @@ impl Open {
     fn end(&self, state: &mut State, error: &Error) {
         if let Some(left) = state.end(error) {
             self.let_go(left);
+            self.visit.finish(End::Other);
         }
     }
 
@@ -335,6 +363,7 @@ impl Open {
             self.end(&mut state, &error);
             return Err(error);
         };
+        self.visit.note_answer(|| step.fingerprint(), step.digest());
         state.steps.push(step);
         let number = done.number?;
         if let Some((what, depth, name)) = savepoint {
@@ -351,11 +380,34 @@ impl Open {
             Place::Exclusive(turn) => self.run_exclusively(turn, request, reader),
             Place::Writer => self.try_in_writer(state, request, reader),
             Place::Over(ending) => Err(ending.error()),
-            Place::Pool(_) => match self.change_without(state, &request)? {
-                Some(done) => Ok((done, reader)),
-                None => self.run_behind(state, request, reader),
-            },
+            Place::Pool(_) => {
+                let start = self.start_of(state);
+                let done = match start {
+                    Start::Later => self.change_without(state, &request)?,
+                    Start::First | Start::On(_) => None,
+                };
+                match done {
+                    Some(done) => Ok((done, reader)),
+                    None => self.run_behind(state, start, request, reader),
+                }
+            }
         }
+    }
+
+    /// Where the next statement begins: on a new snapshot, if it has waited for others whose
+    /// changes it is to see.
+    fn start_of(&self, state: &mut State) -> Start {
+        let needs_newer = self.visit.take_needs_newer();
+        if state.steps.len() == 0 {
+            return Start::First;
+        }
+        if !needs_newer {
+            return Start::Later;
+        }
+        if let Left::Parked(parked) = state.take_left() {
+            self.engine.pool.give_up(parked);
+        }
+        Start::First
     }
 
     fn run_exclusively<R>(
@@ -379,11 +431,17 @@ impl Open {
 
     /// Runs a statement on a connection that has everything before it, and leaves the connection;
     /// in the writer, if it changes something and cannot do so there.
-    fn run_behind<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
+    fn run_behind<R>(
+        &self,
+        state: &mut State,
+        start: Start,
+        request: Request,
+        mut reader: R,
+    ) -> Result<(Done, R)>
     where
         R: RowReader + Send + 'static,
     {
-        let held = self.resume(state)?;
+        let held = self.resume(state, start)?;
         let connection = held.connection();
         let most_bytes = self.engine.limits.transaction_max_bytes;
         let steps = &state.steps;
@@ -458,9 +516,8 @@ impl Open {
     }
 
     /// A connection on which everything that the transaction did is done.
-    fn resume(&self, state: &mut State) -> Result<Held<'_>> {
+    fn resume(&self, state: &mut State, start: Start) -> Result<Held<'_>> {
         let is_first = state.steps.len() == 0;
-        let start = if is_first { Start::First } else { Start::Later };
         let limit = self.statement_limit();
         let parked = match state.take_left() {
             Left::Parked(parked) => Some(parked),
@@ -483,7 +540,7 @@ impl Open {
             })?;
             let is_same = before.is_same_as(&state.snapshot);
             replayed.map_err(|error| {
-                self.count_conflict(&error);
+                self.note_conflict(&error, &state.steps);
                 if is_same { self.blame(error) } else { error }
             })?;
             state.cost.note_replay(connection.took(), self.engine.clock.now());
@@ -507,9 +564,10 @@ impl Open {
         limits.read_time_limit.min(limits.transaction_time_limit.saturating_sub(self.age()))
     }
 
-    fn count_conflict(&self, error: &Error) {
+    fn note_conflict(&self, error: &Error, steps: &Steps) {
         if error.kind() == ErrorKind::Conflict {
             self.engine.recorder.transaction_conflicts.add(1);
+            note_conflict(&self.visit, error, steps);
         }
     }
 
@@ -542,7 +600,7 @@ impl Open {
             tried.err().unwrap_or_else(|| Error::new(ErrorKind::Internal, "a trial had no answer"))
         })?;
         state.steps = steps;
-        Ok((done.inspect_err(|error| self.count_conflict(error))?, reader))
+        Ok((done.inspect_err(|error| self.note_conflict(error, &state.steps))?, reader))
     }
 
     fn submit<B, T>(&self, body: B) -> Write<T>
@@ -575,13 +633,14 @@ impl Open {
         };
         let ended = Error::new(ErrorKind::Invalid, "it was committed or rolled back before");
         let left = match state.finish(&ended) {
-            Place::Exclusive(turn) => return commit_exclusively(&turn),
+            Place::Exclusive(turn) => return commit_exclusively(&turn, key),
             Place::Pool(left) => left,
             Place::Writer | Place::Over(_) => Left::Gone(None),
         };
         let read_set = self.read_set(&state.steps, left);
         if !state.steps.may_have_changed() && key.is_none() {
             self.engine.recorder.transactions_read_only.add(1);
+            self.visit.finish(End::Committed);
             let seen = state.snapshot.seen;
             return self.answer_when_durable(seen);
         }
@@ -590,6 +649,7 @@ impl Open {
             read_set,
             sequence: state.snapshot.sequence.filter(|_| !self.is_managed),
             engine: Arc::clone(&self.engine),
+            visit: Arc::clone(&self.visit),
             is_counted: false,
         };
         self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
@@ -599,10 +659,20 @@ impl Open {
                 return Ok(Committed { outcome, is_repeated: true });
             }
             replay.run(tx)?;
-            let Some(key) = &key else { return Ok(Committed::default()) };
-            key.store(tx)?;
-            Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
+            Key::commit(key.as_ref(), tx)
         }))
+    }
+
+    /// The outcome of an earlier commit with `key`, for a transaction that has the writer to itself:
+    /// none can come between this and its own. `None` for any other, which looks when it commits.
+    ///
+    /// # Errors
+    /// Those of SQLite; `Timeout` when the turn is over.
+    pub(crate) fn outcome_in_turn(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let state = self.take()?;
+        let Place::Exclusive(turn) = state.place() else { return Ok(None) };
+        let key = key.to_owned();
+        turn.run(move |tx| tx.outcome_of(&key))?
     }
 
     /// The answer of a transaction that changed nothing: what it saw may still be on its way to the
@@ -639,6 +709,7 @@ impl Open {
             // Its commit has taken what was left.
             state.finish(error);
         }
+        self.visit.finish(End::Other);
     }
 
     /// As [`Open::roll_back`], on behalf of a closure whose result is still to come.
@@ -671,6 +742,7 @@ struct Replay {
     /// The latest commit that the snapshot of a transaction contains which nobody runs again.
     sequence: Option<CommitSequence>,
     engine: Arc<Transactions>,
+    visit: Arc<Visit>,
     is_counted: bool,
 }
 
@@ -688,9 +760,15 @@ impl Replay {
                 Extent::AfterLeadingReads => &recorder.transactions_unchanged,
             };
             path.add(1);
-            if replayed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+            if let Err(error) = &replayed
+                && error.kind() == ErrorKind::Conflict
+            {
                 recorder.transaction_conflicts.add(1);
+                note_conflict(&self.visit, error, &self.steps);
             }
+        }
+        if replayed.is_ok() {
+            self.visit.note_committed();
         }
         let is_same = tx.is_first() && self.sequence == Some(changes.sequence());
         replayed.map_err(|error| match error.kind() {
@@ -709,9 +787,17 @@ impl Drop for Open {
     }
 }
 
-fn commit_exclusively(turn: &ExclusiveTurn) -> Write<Committed> {
-    turn.commit()
+fn commit_exclusively(turn: &ExclusiveTurn, key: Option<Key>) -> Write<Committed> {
+    turn.commit(key)
         .unwrap_or_else(|| answered(Err(Error::aborted("the transaction was committed before"))))
+}
+
+/// Has the transaction and others learn where it has collided.
+fn note_conflict(visit: &Visit, error: &Error, steps: &Steps) {
+    let at = error.conflicting_statement().and_then(|number| steps.iter().nth(number - 1));
+    if let Some(step) = at {
+        visit.note_conflict(step.fingerprint(), steps.iter().map(Step::fingerprint));
+    }
 }
 
 /// Keeps apart what the leading reads have read when a step of another kind follows.
