@@ -90,6 +90,8 @@ pub struct Stats {
     pub turns_taken_away: u64,
     /// Attempts of interactive transactions that ended in a conflict.
     pub transaction_conflicts: u64,
+    /// Those among them that were told by a statement, before the commit.
+    pub conflicts_told_early: u64,
     /// Attempts that `transact` began after a conflict.
     pub transaction_retries: u64,
     /// Statements before which an interactive transaction moved to a new snapshot, and what it had
@@ -229,6 +231,7 @@ pub(crate) struct Recorder {
     pub(crate) turn_wait_time: Measured,
     pub(crate) turns_taken_away: Count,
     pub(crate) transaction_conflicts: Count,
+    pub(crate) conflicts_told_early: Count,
     pub(crate) transaction_retries: Count,
     pub(crate) transactions_resumed: Count,
     pub(crate) independent_statements: Count,
@@ -275,6 +278,7 @@ impl Recorder {
             turn_wait_time_ns: self.turn_wait_time.summary(),
             turns_taken_away: self.turns_taken_away.get(),
             transaction_conflicts: self.transaction_conflicts.get(),
+            conflicts_told_early: self.conflicts_told_early.get(),
             transaction_retries: self.transaction_retries.get(),
             transactions_resumed: self.transactions_resumed.get(),
             independent_statements: self.independent_statements.get(),

@@ -2,8 +2,9 @@
 //!
 //! In reading order: [`state`] is what the transaction is, [`open`] runs and ends it, [`steps`] is
 //! what it remembers and how that is done again and compared, [`connection`], [`pool`] and [`pins`]
-//! where its statements run, [`savepoints`] the names of its savepoints, [`transact`] the retries,
-//! [`turn`] the last of them, [`keys`] the commits that can be repeated.
+//! where its statements run, [`savepoints`] the names of its savepoints, [`replay`] what the writer
+//! does of it, [`contention`] who waits for whom where transactions collide, [`transact`] the
+//! retries, [`turn`] the last of them, [`keys`] the commits that can be repeated.
 
 mod connection;
 mod contention;
@@ -13,6 +14,7 @@ mod open;
 mod parameters;
 mod pins;
 mod pool;
+mod replay;
 mod savepoints;
 mod state;
 mod steps;

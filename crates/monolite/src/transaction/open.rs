@@ -35,7 +35,6 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Row;
-use monolite_sqlite::vfs::CommitSequence;
 
 use super::connection::{PooledConnection, ReadSet};
 use super::contention::schedule::End;
@@ -43,9 +42,10 @@ use super::contention::{Contention, Visit};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
 use super::pool::{Held, Left, Pool, Start};
+use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, Place, Snapshot, State};
 use super::steps::{
-    Action, Done, Extent, More, Request, RowReader, Shape, Step, Steps, fingerprint, perform,
+    Action, Done, Extent, More, Request, RowReader, Shape, Steps, fingerprint, perform,
 };
 use super::turn::{self, ExclusiveTurn, TurnThread};
 use crate::call::completion::{Completion, Outcome};
@@ -96,6 +96,13 @@ pub(crate) struct Open {
     /// What its handles have told.
     notice: AtomicU8,
 }
+
+/// A conflict is looked for before the commit when the application has taken that long since the
+/// snapshot: what it has yet to do may be as long.
+const EARLY: Duration = Duration::from_millis(20);
+
+/// And that many times as long as the search takes.
+const WORTH: u32 = 8;
 
 /// Nothing.
 const NONE: u8 = 0;
@@ -383,8 +390,8 @@ impl Open {
             Place::Pool(_) => {
                 let start = self.start_of(state);
                 let done = match start {
-                    Start::Later => self.change_without(state, &request)?,
-                    Start::First | Start::On(_) => None,
+                    Start::First => None,
+                    _ => self.change_without(state, &request)?,
                 };
                 match done {
                     Some(done) => Ok((done, reader)),
@@ -402,7 +409,9 @@ impl Open {
             return Start::First;
         }
         if !needs_newer {
-            return Start::Later;
+            let patience = state.cost.work.saturating_mul(WORTH).max(EARLY);
+            let may_meet = state.steps.have_leading_reads();
+            return if may_meet { Start::Unless(patience) } else { Start::Later };
         }
         if let Left::Parked(parked) = state.take_left() {
             self.engine.pool.give_up(parked);
@@ -566,7 +575,9 @@ impl Open {
 
     fn note_conflict(&self, error: &Error, steps: &Steps) {
         if error.kind() == ErrorKind::Conflict {
-            self.engine.recorder.transaction_conflicts.add(1);
+            let recorder = &self.engine.recorder;
+            recorder.transaction_conflicts.add(1);
+            recorder.conflicts_told_early.add(1);
             note_conflict(&self.visit, error, steps);
         }
     }
@@ -648,7 +659,9 @@ impl Open {
             steps: std::mem::take(&mut state.steps),
             read_set,
             sequence: state.snapshot.sequence.filter(|_| !self.is_managed),
-            engine: Arc::clone(&self.engine),
+            pool: Arc::clone(&self.engine.pool),
+            recorder: Arc::clone(&self.engine.recorder),
+            validation: self.engine.limits.validation,
             visit: Arc::clone(&self.visit),
             is_counted: false,
         };
@@ -735,49 +748,6 @@ impl Open {
     }
 }
 
-/// What a transaction did, on its way through the writer.
-struct Replay {
-    steps: Steps,
-    read_set: Option<ReadSet>,
-    /// The latest commit that the snapshot of a transaction contains which nobody runs again.
-    sequence: Option<CommitSequence>,
-    engine: Arc<Transactions>,
-    visit: Arc<Visit>,
-    is_counted: bool,
-}
-
-impl Replay {
-    /// Does it again and compares; leaves out the leading reads if no page of theirs has changed.
-    fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
-        let changes = self.engine.pool.changes();
-        let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
-        let extent = if is_unchanged { Extent::AfterLeadingReads } else { Extent::All };
-        let replayed = self.steps.replay_in_writer(tx, extent, self.engine.limits.validation);
-        if !std::mem::replace(&mut self.is_counted, true) {
-            let recorder = &self.engine.recorder;
-            let path = match extent {
-                Extent::All => &recorder.transactions_replayed,
-                Extent::AfterLeadingReads => &recorder.transactions_unchanged,
-            };
-            path.add(1);
-            if let Err(error) = &replayed
-                && error.kind() == ErrorKind::Conflict
-            {
-                recorder.transaction_conflicts.add(1);
-                note_conflict(&self.visit, error, &self.steps);
-            }
-        }
-        if replayed.is_ok() {
-            self.visit.note_committed();
-        }
-        let is_same = tx.is_first() && self.sequence == Some(changes.sequence());
-        replayed.map_err(|error| match error.kind() {
-            ErrorKind::Conflict if is_same => not_repeatable(&error),
-            _ => error,
-        })
-    }
-}
-
 impl Drop for Open {
     fn drop(&mut self) {
         if self.engine.database.check_process().is_ok() {
@@ -790,14 +760,6 @@ impl Drop for Open {
 fn commit_exclusively(turn: &ExclusiveTurn, key: Option<Key>) -> Write<Committed> {
     turn.commit(key)
         .unwrap_or_else(|| answered(Err(Error::aborted("the transaction was committed before"))))
-}
-
-/// Has the transaction and others learn where it has collided.
-fn note_conflict(visit: &Visit, error: &Error, steps: &Steps) {
-    let at = error.conflicting_statement().and_then(|number| steps.iter().nth(number - 1));
-    if let Some(step) = at {
-        visit.note_conflict(step.fingerprint(), steps.iter().map(Step::fingerprint));
-    }
 }
 
 /// Keeps apart what the leading reads have read when a step of another kind follows.
@@ -815,17 +777,6 @@ fn rolled_back_in_closure() -> Error {
 
 fn abandoned() -> Error {
     Error::aborted("a statement was dropped before it was done, so what it did is not known")
-}
-
-/// A conflict with nobody.
-fn not_repeatable(conflict: &Error) -> Error {
-    let message = format!(
-        "nothing was changed by others, and yet a statement answered otherwise when it was run \
-         again: its answer hangs on something that cannot be repeated, such as a rowid that SQLite \
-         draws at random because the largest one is taken; give the value yourself, do not ask for \
-         it, or use Database::write ({conflict})"
-    );
-    Error::new(ErrorKind::Invalid, message)
 }
 
 fn inside_itself() -> Error {
