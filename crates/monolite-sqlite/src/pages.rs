@@ -113,6 +113,11 @@ impl PageRecorder {
         }
     }
 
+    /// Whether one of those that were inserted since the start is such a page.
+    pub(crate) fn has(&self, is_such: impl Fn(u32) -> bool) -> bool {
+        self.pages.iter().any(|pgno| is_such(*pgno))
+    }
+
     /// What was inserted since the start; `None` when there was more than the limit.
     pub(crate) fn pages(&self) -> Option<Box<[u32]>> {
         (!self.is_full).then(|| self.pages.as_slice().into())

@@ -429,6 +429,12 @@ impl<'c> MainCache<'c> {
         std::mem::take(&mut cache.is_recording).then(|| cache.recorder.pages()).flatten()
     }
 
+    /// Whether one of the pages that were recorded so far is such a page; the recording goes on.
+    pub(crate) fn has_recorded(&mut self, is_such: impl Fn(u32) -> bool) -> bool {
+        let cache = self.cache();
+        cache.is_recording && cache.recorder.has(is_such)
+    }
+
     /// Whether `pgno` is in the cache and pinned. Neither recorded nor changed by asking.
     pub(crate) fn is_pinned(&mut self, pgno: u32) -> bool {
         let cache = self.cache();

@@ -18,7 +18,10 @@ use crate::jobs::Job;
 use crate::options::Options;
 use crate::read::handle::{Answer, Read};
 use crate::stats::Stats;
-use crate::transaction::{Open, Transaction, Transactions, transact, transact_blocking};
+use crate::transaction::{
+    Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction, Transactions,
+    transact, transact_blocking, transact_blocking_with, transact_with,
+};
 use crate::tx::Tx;
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
@@ -405,6 +408,100 @@ impl<E> Database<E> {
         engine.jobs().start(move |job| source.back_up(&target?, job))
     }
 
+    /// As [`Database::transact`], at most once for a key: retries, and an answer to whoever asks
+    /// again because the first answer was lost.
+    ///
+    /// When a transaction with `key` was committed before, `body` is not run, nothing is changed,
+    /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its value,
+    /// the outcome to store; both are committed together. So it can be called again after
+    /// [`ErrorKind::CommitUnknown`](crate::ErrorKind::CommitUnknown), or by a client that has lost
+    /// its connection. The key is that of [`Transaction::commit_once`].
+    ///
+    /// What `body` does outside of the database happens as often as `body` runs: in
+    /// `docs/guides/interactive-transactions.md` there is a pattern that calls a service once.
+    ///
+    /// # Cancellation
+    /// As that of [`Database::transact`]. Call it again with the same key to learn what came of it.
+    ///
+    /// # Durability
+    /// As that of [`Database::write`], also of an outcome that was stored before.
+    ///
+    /// # Errors
+    /// As [`Database::transact`]; `Invalid` for a key that is empty or too long.
+    pub async fn transact_once<T, O, F, Fut>(
+        &self,
+        key: impl Into<String>,
+        mut body: F,
+    ) -> Result<TransactedOnce<T>, E>
+    where
+        F: FnMut(Transaction) -> Fut,
+        Fut: Future<Output = Result<(T, O), E>>,
+        O: Into<Vec<u8>>,
+        E: From<Error>,
+    {
+        let key = self.key(key.into())?;
+        let plain = self.with_error::<Error>();
+        let known = || {
+            let text = key.text.clone();
+            plain.read_durable(move |tx| tx.outcome_of(&text))
+        };
+        if let Some(outcome) = known().await? {
+            return Ok(TransactedOnce::Before { outcome });
+        }
+        let body = move |tx| {
+            let running = body(tx);
+            async move {
+                let (value, outcome) = running.await?;
+                Ok((value, outcome.into()))
+            }
+        };
+        let once = CommittedOnce(key.clone());
+        match transact_with(&self.handle.transactions, body, once).await {
+            Ok(transacted) => Ok(once_done(transacted)),
+            // The first one may have been on its way.
+            Err(error) => match known().await {
+                Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),
+                Ok(None) | Err(_) => Err(error),
+            },
+        }
+    }
+
+    /// As [`Database::transact_once`], on the calling thread.
+    ///
+    /// # Errors
+    /// As [`Database::transact_once`]; `Invalid` when called from inside of a write closure.
+    pub fn transact_once_blocking<T, O, F>(
+        &self,
+        key: impl Into<String>,
+        mut body: F,
+    ) -> Result<TransactedOnce<T>, E>
+    where
+        F: FnMut(&Transaction) -> Result<(T, O), E>,
+        O: Into<Vec<u8>>,
+        E: From<Error>,
+    {
+        let key = self.key(key.into())?;
+        let plain = self.with_error::<Error>();
+        let known = || plain.read_durable(|tx| tx.outcome_of(&key.text)).wait();
+        if let Some(outcome) = known()? {
+            return Ok(TransactedOnce::Before { outcome });
+        }
+        let body = move |tx: &Transaction| body(tx).map(|(value, outcome)| (value, outcome.into()));
+        match transact_blocking_with(&self.handle.transactions, body, CommittedOnce(key.clone())) {
+            Ok(transacted) => Ok(once_done(transacted)),
+            Err(error) => match known() {
+                Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),
+                Ok(None) | Err(_) => Err(error),
+            },
+        }
+    }
+
+    fn key(&self, text: String) -> Result<Key> {
+        let lifetime = self.handle.transactions.limits.idempotency_lifetime;
+        let key = Key { text, outcome: Vec::new(), lifetime };
+        key.check().map(|()| key)
+    }
+
     /// What the engine counted and measured since the database was opened.
     pub fn stats(&self) -> Stats {
         self.handle.engine.stats()
@@ -435,6 +532,13 @@ impl<E> Database<E> {
     /// the close is completed when it does.
     pub fn close(&self) -> Result<()> {
         self.handle.engine.close()
+    }
+}
+
+fn once_done<T>(transacted: Transacted<(T, Vec<u8>)>) -> TransactedOnce<T> {
+    match transacted {
+        Transacted::Now((value, outcome)) => TransactedOnce::Now { value, outcome },
+        Transacted::Before(outcome) => TransactedOnce::Before { outcome },
     }
 }
 

@@ -49,7 +49,7 @@ use crate::read::readers::{OpenReader, Reader, Readers};
 use crate::read::threads::{ReadThreads, Work};
 use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
-use crate::transaction::{Limits, Pool, PoolOpener, Transactions};
+use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
 use crate::watchdog::Watchdog;
 use crate::write::answers::{Answers, CommittedBatch};
 use crate::write::sync::{Handover, Syncer};
@@ -97,6 +97,7 @@ impl Parts {
         self.queue.close();
         self.threads().iter().for_each(|threads| threads.close());
         self.jobs.shut();
+        self.transactions.contention.close();
     }
 
     /// All threads that run awaited work.
@@ -571,6 +572,7 @@ fn transactions(
         limits: Limits::of(options),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
+        contention: Contention::new(options, Arc::clone(recorder)),
         open: Arc::default(),
     })
 }
@@ -584,6 +586,7 @@ struct WriteLoop {
     progress: Arc<Progress>,
     between: Arc<BetweenBatches>,
     in_flight: Arc<InFlight>,
+    contention: Arc<Contention>,
     max_batch: usize,
 }
 
@@ -603,6 +606,7 @@ impl WriteLoop {
             progress: Arc::clone(&parts.progress),
             between,
             in_flight,
+            contention: Arc::clone(&parts.transactions.contention),
             max_batch,
         }
     }
@@ -643,6 +647,7 @@ impl WriteLoop {
         let number = self.progress.start_commit();
         let members = writer.step(batch, checkpoints);
         self.progress.finish_commit(number);
+        self.contention.note_visible();
         if let Some(reason) = writer.lost_write() {
             let files = self
                 .syncer

@@ -58,12 +58,13 @@ struct Inner {
     message: String,
     extended_code: Option<i32>,
     source: Option<rusqlite::Error>,
+    statement: Option<usize>,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into();
-        Error(Box::new(Inner { kind, message, extended_code: None, source: None }))
+        Error(Box::new(Inner { kind, message, extended_code: None, source: None, statement: None }))
     }
 
     /// An error for a closure that gives up: its transaction is rolled back, and its caller gets
@@ -85,6 +86,17 @@ impl Error {
     /// The error of `rusqlite` underneath, if one is the cause.
     pub fn sqlite(&self) -> Option<&rusqlite::Error> {
         self.0.source.as_ref()
+    }
+
+    /// Of a [`Conflict`](ErrorKind::Conflict): the number of the transaction's statement that would
+    /// answer otherwise now, from 1 on.
+    pub fn conflicting_statement(&self) -> Option<usize> {
+        self.0.statement
+    }
+
+    pub(crate) fn at_statement(mut self, number: usize) -> Error {
+        self.0.statement = Some(number);
+        self
     }
 
     /// Whether a query that must return a row returned none ([`ErrorKind::NoRows`]); see also
@@ -148,7 +160,10 @@ impl Error {
 
     /// The same verdict for one more caller.
     pub(crate) fn repeated(&self) -> Error {
-        Error::new(self.kind(), self.to_string())
+        let statement = self.0.statement;
+        let mut repeated = Error::new(self.kind(), self.to_string());
+        repeated.0.statement = statement;
+        repeated
     }
 
     /// Puts what was being done before the message.
@@ -228,7 +243,14 @@ impl From<rusqlite::Error> for Error {
         };
         if extended_code == Some(rusqlite::ffi::SQLITE_IOERR_DATA) {
             let (kind, message) = (ErrorKind::Corrupt, damaged_page());
-            return Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }));
+            let source = Some(source);
+            return Error(Box::new(Inner {
+                kind,
+                message,
+                extended_code,
+                source,
+                statement: None,
+            }));
         }
         let code = source.sqlite_error_code();
         // Without more, a statement that writes where only reads may be.
@@ -250,7 +272,8 @@ impl From<rusqlite::Error> for Error {
         } else {
             in_our_words(without_code(source.to_string()))
         };
-        Error(Box::new(Inner { kind, message, extended_code, source: Some(source) }))
+        let source = Some(source);
+        Error(Box::new(Inner { kind, message, extended_code, source, statement: None }))
     }
 }
 

@@ -87,7 +87,7 @@ pub use options::{Durability, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use stats::{SlowTransaction, Stats, Summary};
-pub use transaction::{Committed, Execution, Transaction};
+pub use transaction::{Committed, Execution, TransactedOnce, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
 

@@ -38,6 +38,13 @@ pub(crate) enum Validation {
     Off,
 }
 
+/// Whether transactions that collide take turns; off only to show what that is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turns {
+    On,
+    Off,
+}
+
 /// How a database is opened. Every option has a default that suits a server.
 ///
 /// ```
@@ -75,6 +82,7 @@ pub struct Options {
     pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) validation: Validation,
+    pub(crate) turns: Turns,
     pub(crate) page_checksums: bool,
     pub(crate) untrusted: Option<Untrusted>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -114,9 +122,10 @@ impl Default for Options {
             transaction_max_statements: 10_000,
             transaction_max_bytes: 64 << 20,
             transaction_attempts: 10,
-            exclusive_time_limit: Duration::from_secs(1),
+            exclusive_time_limit: Duration::from_millis(100),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
             validation: Validation::On,
+            turns: Turns::On,
             page_checksums: false,
             untrusted: None,
             clock: Arc::new(SystemClock::default()),
@@ -292,18 +301,20 @@ impl Options {
         self
     }
 
-    /// How often `transact` tries before it takes an exclusive turn in the writer: 1 to 1,000.
-    /// Default: 10. More attempts keep others from waiting for it, see
-    /// [`Options::exclusive_time_limit`].
+    /// How often `transact` tries before it takes an exclusive turn in the writer, or fails with
+    /// `Conflict`: 1 to 1,000. Default: 10. The last third of them goes before all others that
+    /// collide with it, see [`Options::exclusive_time_limit`].
     #[must_use]
     pub fn transaction_attempts(mut self, attempts: u32) -> Options {
         self.transaction_attempts = attempts;
         self
     }
 
-    /// Longest time that the last attempt of `transact` may have the writer to itself: 1 ms to 1 h,
-    /// and never longer than [`Options::write_time_limit`]. Default: 1 s. All other writes wait
-    /// meanwhile.
+    /// Longest time that a transaction of `transact` may have the writer to itself after as many
+    /// conflicts as [`Options::transaction_attempts`] allows: up to 1 h, and never longer than
+    /// [`Options::write_time_limit`]. Default: 100 ms. All other writes wait meanwhile. A closure
+    /// that has just taken longer does not get the writer and fails with `Conflict`; with zero,
+    /// nobody gets it.
     #[must_use]
     pub fn exclusive_time_limit(mut self, time: Duration) -> Options {
         self.exclusive_time_limit = time;
@@ -323,6 +334,14 @@ impl Options {
     #[must_use]
     pub fn without_validation(mut self) -> Options {
         self.validation = Validation::Off;
+        self
+    }
+
+    /// Has transactions that collide meet again and again: for measuring what turns are worth.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_turns(mut self) -> Options {
+        self.turns = Turns::Off;
         self
     }
 
@@ -394,7 +413,7 @@ impl Options {
         within("transaction_max_statements", self.transaction_max_statements, 1, 1_000_000)?;
         within("transaction_max_bytes", self.transaction_max_bytes, 1 << 10, 64 << 30)?;
         within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
-        within("exclusive_time_limit", self.exclusive_time_limit, MS, HOUR)?;
+        within("exclusive_time_limit", self.exclusive_time_limit, Duration::ZERO, HOUR)?;
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }

@@ -1,6 +1,8 @@
 //! Owns the parameters of a statement: as `rusqlite` takes them, and as values that are kept, because
 //! a statement of an interactive transaction is run again at commit.
 
+use std::hash::Hasher;
+
 use monolite_sqlite::rusqlite;
 use rusqlite::types::{ToSql, ToSqlOutput, Value};
 use rusqlite::{Params, Rows, Statement};
@@ -27,6 +29,26 @@ impl Parameters {
             Parameters::Positional(values) => values.iter().map(value_bytes).sum(),
             Parameters::Named(values) | Parameters::Fields(values) => {
                 values.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+            }
+        }
+    }
+
+    /// Has `hasher` take them up.
+    pub(crate) fn hash(&self, hasher: &mut impl Hasher) {
+        let values: &mut dyn Iterator<Item = (&str, &Value)> = match self {
+            Parameters::Positional(values) => &mut values.iter().map(|value| ("", value)),
+            Parameters::Named(values) | Parameters::Fields(values) => {
+                &mut values.iter().map(|(name, value)| (name.as_str(), value))
+            }
+        };
+        for (name, value) in values {
+            hasher.write(name.as_bytes());
+            match value {
+                Value::Null => hasher.write_u8(0),
+                Value::Integer(number) => hasher.write_i64(*number),
+                Value::Real(number) => hasher.write_u64(number.to_bits()),
+                Value::Text(text) => hasher.write(text.as_bytes()),
+                Value::Blob(blob) => hasher.write(blob),
             }
         }
     }

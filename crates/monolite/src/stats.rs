@@ -81,8 +81,17 @@ pub struct Stats {
     pub transactions_read_only: u64,
     /// Interactive transactions that had the writer to themselves, after too many conflicts.
     pub transactions_exclusive: u64,
+    /// Times that an interactive transaction waited for its turn among those with which it would
+    /// have collided.
+    pub turns_waited: u64,
+    /// How long it waited each time, in nanoseconds.
+    pub turn_wait_time_ns: Summary,
+    /// Turns that were taken away, because they had lasted too long.
+    pub turns_taken_away: u64,
     /// Attempts of interactive transactions that ended in a conflict.
     pub transaction_conflicts: u64,
+    /// Those among them that were told by a statement, before the commit.
+    pub conflicts_told_early: u64,
     /// Attempts that `transact` began after a conflict.
     pub transaction_retries: u64,
     /// Statements before which an interactive transaction moved to a new snapshot, and what it had
@@ -218,7 +227,11 @@ pub(crate) struct Recorder {
     pub(crate) transactions_unchanged: Count,
     pub(crate) transactions_read_only: Count,
     pub(crate) transactions_exclusive: Count,
+    pub(crate) turns_waited: Count,
+    pub(crate) turn_wait_time: Measured,
+    pub(crate) turns_taken_away: Count,
     pub(crate) transaction_conflicts: Count,
+    pub(crate) conflicts_told_early: Count,
     pub(crate) transaction_retries: Count,
     pub(crate) transactions_resumed: Count,
     pub(crate) independent_statements: Count,
@@ -261,7 +274,11 @@ impl Recorder {
             transactions_unchanged: self.transactions_unchanged.get(),
             transactions_read_only: self.transactions_read_only.get(),
             transactions_exclusive: self.transactions_exclusive.get(),
+            turns_waited: self.turns_waited.get(),
+            turn_wait_time_ns: self.turn_wait_time.summary(),
+            turns_taken_away: self.turns_taken_away.get(),
             transaction_conflicts: self.transaction_conflicts.get(),
+            conflicts_told_early: self.conflicts_told_early.get(),
             transaction_retries: self.transaction_retries.get(),
             transactions_resumed: self.transactions_resumed.get(),
             independent_statements: self.independent_statements.get(),

@@ -2,15 +2,18 @@
 //!
 //! In reading order: [`state`] is what the transaction is, [`open`] runs and ends it, [`steps`] is
 //! what it remembers and how that is done again and compared, [`connection`], [`pool`] and [`pins`]
-//! where its statements run, [`savepoints`] the names of its savepoints, [`transact`] the retries,
-//! [`turn`] the last of them, [`keys`] the commits that can be repeated.
+//! where its statements run, [`savepoints`] the names of its savepoints, [`replay`] what the writer
+//! does of it, [`contention`] who waits for whom where transactions collide, [`transact`] the
+//! retries, [`turn`] the last of them, [`keys`] the commits that can be repeated.
 
 mod connection;
+mod contention;
 mod keys;
 mod limits;
 mod open;
 mod pins;
 mod pool;
+mod replay;
 mod savepoints;
 mod state;
 mod steps;
@@ -21,25 +24,29 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use monolite_sqlite::{UserSavepoint, rusqlite};
 use rusqlite::Row;
 
-use crate::call::completion::Outcome;
+use crate::call::completion::{Outcome, block_on};
 use crate::call::inside::Place;
 use crate::call::work::Work;
 use crate::call::write::Write;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::{IntoParameters, Parameters};
-use keys::Key;
 use steps::{Action, More, Request, RowReader};
 
-pub use keys::Committed;
+pub(crate) use contention::Contention;
+pub(crate) use keys::Key;
+pub use keys::{Committed, TransactedOnce};
 pub(crate) use limits::Limits;
+use open::BoxedWait;
 pub(crate) use open::{Open, Transactions};
 pub(crate) use pool::{Pool, PoolOpener};
-pub(crate) use transact::{transact, transact_blocking};
+pub(crate) use transact::{
+    Once, Transacted, transact, transact_blocking, transact_blocking_with, transact_with,
+};
 pub(crate) use turn::over as turn_is_over;
 
 /// A transaction that may live for as long as the application needs, across awaits and threads,
@@ -286,11 +293,12 @@ impl Transaction {
         R: RowReader + Send + 'static,
         T: Send + 'static,
     {
+        let turn = request.as_ref().ok().and_then(|request| self.open.turn_for(request));
         let body = move |open: &Open| {
             let (number, reader) = open.execute(request?, reader)?;
             finish(number, reader)
         };
-        Execution { open: &self.open, work: Work::new(Box::new(body)) }
+        Execution { open: &self.open, turn, work: Work::new(Box::new(body)) }
     }
 }
 
@@ -365,6 +373,8 @@ type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
 #[must_use = "a statement does nothing until it is waited for or awaited"]
 pub struct Execution<'t, T> {
     open: &'t Arc<Open>,
+    /// What has to happen before.
+    turn: Option<BoxedWait>,
     work: Work<Body<T>, T, Error>,
 }
 
@@ -382,6 +392,9 @@ impl<T> Execution<'_, T> {
     /// statement was polled before.
     pub fn wait(mut self) -> Result<T> {
         self.check_place()?;
+        if let Some(turn) = self.turn.take() {
+            block_on(turn);
+        }
         (self.work.take("statement"))(self.open)
     }
 
@@ -405,6 +418,10 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
         self.check_place()?;
         let open = self.open;
         open.engine().database.check_process()?;
+        if let Some(turn) = &mut self.turn {
+            ready!(turn.as_mut().poll(context));
+            self.turn = None;
+        }
         let bind = |body: Body<T>| {
             let open = Arc::clone(open);
             move || body(&open)

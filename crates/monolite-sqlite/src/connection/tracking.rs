@@ -53,6 +53,12 @@ impl Connection {
         is_trackable
     }
 
+    /// Whether one of the pages that were fetched since [`Connection::track_pages`] is such a page;
+    /// the tracking goes on. `false` also when nothing is tracked.
+    pub fn has_fetched(&self, is_such: impl Fn(u32) -> bool) -> bool {
+        MainCache::of(self.raw()).is_some_and(|mut cache| cache.has_recorded(is_such))
+    }
+
     /// The pages fetched since [`Connection::track_pages`], which ends with this; to be called
     /// before the end of the transaction, while no statement is running.
     ///

@@ -14,6 +14,7 @@ mod models;
 
 use std::any::Any;
 use std::panic;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -139,6 +140,20 @@ impl<T, E> Completion<T, E> {
             }
         })
     }
+}
+
+/// Blocks the calling thread until the future is done.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    with_thread_waker(|waker| {
+        let mut context = Context::from_waker(waker);
+        loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(value) => return value,
+                Poll::Pending => thread::park(),
+            }
+        }
+    })
 }
 
 impl<T, E> Drop for Completion<T, E> {

@@ -205,6 +205,24 @@ impl PooledConnection {
         }
     }
 
+    /// Whether a page that the leading reads have read is known to have been changed since.
+    pub(super) fn have_leading_reads_changed(&self, changes: &Changes) -> bool {
+        let Some(sequence) = self.sequence() else { return false };
+        match &*self.leading.borrow() {
+            Leading::Ended(Some(pages)) => changes.any_changed_since(pages, sequence),
+            Leading::Ended(None) => false,
+            Leading::GoOn => {
+                let is_changed = |pgno| changes.changed_since(pgno, sequence);
+                self.reader.connection.has_fetched(is_changed)
+            }
+        }
+    }
+
+    /// When the snapshot was taken on which it is an overlay.
+    pub(super) fn taken(&self) -> Option<Duration> {
+        self.pin.borrow().as_ref().map(|pin| pin.taken)
+    }
+
     /// The pages that were used on this snapshot, and which of them were changed; `None` when these
     /// are not known to be all.
     pub(super) fn changed(&self) -> Option<(PageSet, Vec<u32>)> {

@@ -25,6 +25,37 @@ pub struct Committed {
     pub is_repeated: bool,
 }
 
+/// What [`Database::transact_once`](crate::Database::transact_once) achieved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactedOnce<T> {
+    /// The closure's transaction was committed, and its key with it.
+    Now {
+        /// What the closure returned.
+        value: T,
+        /// What is stored with the key from now on.
+        outcome: Vec<u8>,
+    },
+    /// A transaction with the key was committed before, and nothing was done.
+    Before {
+        /// What that one stored.
+        outcome: Vec<u8>,
+    },
+}
+
+impl<T> TransactedOnce<T> {
+    /// What is stored with the key.
+    pub fn outcome(&self) -> &[u8] {
+        match self {
+            TransactedOnce::Now { outcome, .. } | TransactedOnce::Before { outcome } => outcome,
+        }
+    }
+
+    /// Whether an earlier transaction had the key, so that nothing was done.
+    pub fn is_repeated(&self) -> bool {
+        matches!(self, TransactedOnce::Before { .. })
+    }
+}
+
 /// A key, the outcome to store with it, and how long it is remembered.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
@@ -47,11 +78,21 @@ impl Key {
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
+    /// What a transaction is answered whose changes are done: stores the key, if there is one.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn commit(key: Option<&Key>, tx: &Tx<'_>) -> Result<Committed> {
+        let Some(key) = key else { return Ok(Committed::default()) };
+        key.store(tx)?;
+        Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
+    }
+
     /// Stores the key in the open transaction.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(crate) fn store(&self, tx: &Tx<'_>) -> Result<()> {
+    fn store(&self, tx: &Tx<'_>) -> Result<()> {
         // What SQLite calls now began up to a second ago, and the lifetime may end within one.
         let seconds = self.lifetime.as_secs().saturating_add(2);
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX / 2);

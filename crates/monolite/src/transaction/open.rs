@@ -26,6 +26,8 @@
 //!
 //! [`Pool`]: super::pool::Pool
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,14 +35,18 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::Row;
-use monolite_sqlite::vfs::CommitSequence;
 
 use super::connection::{PooledConnection, ReadSet};
+use super::contention::schedule::End;
+use super::contention::{Contention, Visit};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
 use super::pool::{Held, Left, Pool, Start};
+use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, Place, Snapshot, State};
-use super::steps::{Action, Done, Extent, More, Request, RowReader, Shape, Steps, perform};
+use super::steps::{
+    Action, Done, Extent, More, Request, RowReader, Shape, Steps, fingerprint, perform,
+};
 use super::turn::{self, ExclusiveTurn, TurnThread};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
@@ -67,6 +73,7 @@ pub(crate) struct Transactions {
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) contention: Arc<Contention>,
     /// How many are open, of all principals.
     pub(crate) open: Arc<AtomicUsize>,
 }
@@ -79,6 +86,9 @@ impl Transactions {
     }
 }
 
+/// A wait for the turns that a statement needs.
+pub(crate) type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// An open transaction, shared by its handle and the statements under way.
 pub(crate) struct Open {
     engine: Arc<Transactions>,
@@ -87,11 +97,20 @@ pub(crate) struct Open {
     /// Where awaited statements go when there is an exclusive turn.
     exclusive: Option<TurnThread>,
     began: Duration,
+    /// Among those with which it collides.
+    visit: Arc<Visit>,
     slot: Mutex<Slot>,
     put_back: Condvar,
     /// What its handles have told.
     notice: AtomicU8,
 }
+
+/// A conflict is looked for before the commit when the application has taken that long since the
+/// snapshot: what it has yet to do may be as long.
+const EARLY: Duration = Duration::from_millis(20);
+
+/// And that many times as long as the search takes.
+const WORTH: u32 = 8;
 
 /// Nothing.
 const NONE: u8 = 0;
@@ -148,7 +167,7 @@ impl Open {
     /// # Errors
     /// `Overloaded` when as many are open as may be.
     pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<Open>> {
-        Open::begin_as(engine, false, None)
+        Open::begin_as(engine, false, Visit::new(&engine.contention, None), None)
     }
 
     /// As [`Open::begin`], for an attempt of `transact`.
@@ -157,14 +176,16 @@ impl Open {
     /// As [`Open::begin`].
     pub(crate) fn begin_managed(
         engine: &Arc<Transactions>,
+        visit: Arc<Visit>,
         turn: Option<(ExclusiveTurn, TurnThread)>,
     ) -> Result<Arc<Open>> {
-        Open::begin_as(engine, true, turn)
+        Open::begin_as(engine, true, visit, turn)
     }
 
     fn begin_as(
         engine: &Arc<Transactions>,
         is_managed: bool,
+        visit: Arc<Visit>,
         turn: Option<(ExclusiveTurn, TurnThread)>,
     ) -> Result<Arc<Open>> {
         engine.database.check_process()?;
@@ -185,6 +206,7 @@ impl Open {
             is_managed,
             exclusive,
             began: engine.clock.now(),
+            visit,
             slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
             put_back: Condvar::new(),
             notice: AtomicU8::new(NONE),
@@ -198,6 +220,17 @@ impl Open {
     /// Where awaited statements go.
     pub(crate) fn awaited(&self) -> &JobQueue {
         self.exclusive.as_ref().map_or(&self.engine.threads.queue, TurnThread::queue)
+    }
+
+    /// What has to happen before `request` can run: others may be before it where it would collide.
+    pub(crate) fn turn_for(&self, request: &Request) -> Option<BoxedWait> {
+        let family = || fingerprint(&request.text);
+        let spots = self.visit.spots_at(|| request.fingerprint(), family);
+        let has_writer = || self.engine.database.has_writer();
+        if spots.is_empty() || self.exclusive.is_some() || has_writer() {
+            return None;
+        }
+        Some(Box::pin(Arc::clone(&self.visit).pass(spots)))
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -263,6 +296,7 @@ impl Open {
         if self.is_abandoned() {
             // Also where its statement was ended for that, and has said so in its own words.
             self.let_go(state.finish(&abandoned()));
+            self.visit.finish(End::Other);
         }
         let limit = self.engine.limits.transaction_time_limit;
         if self.age() > limit {
@@ -278,6 +312,7 @@ impl Open {
     fn end(&self, state: &mut State, error: &Error) {
         if let Some(left) = state.end(error) {
             self.let_go(left);
+            self.visit.finish(End::Other);
         }
     }
 
@@ -343,6 +378,7 @@ impl Open {
             self.end(&mut state, &error);
             return Err(error);
         };
+        self.visit.note_answer(|| step.fingerprint(), step.digest());
         state.steps.push(step);
         let number = done.number?;
         if let Some((what, depth, name)) = savepoint {
@@ -359,11 +395,36 @@ impl Open {
             Place::Exclusive(turn) => self.run_exclusively(turn, request, reader),
             Place::Writer => self.try_in_writer(state, request, reader),
             Place::Over(ending) => Err(ending.error()),
-            Place::Pool(_) => match self.change_without(state, &request)? {
-                Some(done) => Ok((done, reader)),
-                None => self.run_behind(state, request, reader),
-            },
+            Place::Pool(_) => {
+                let start = self.start_of(state);
+                let done = match start {
+                    Start::First => None,
+                    _ => self.change_without(state, &request)?,
+                };
+                match done {
+                    Some(done) => Ok((done, reader)),
+                    None => self.run_behind(state, start, request, reader),
+                }
+            }
         }
+    }
+
+    /// Where the next statement begins: on a new snapshot, if it has waited for others whose
+    /// changes it is to see.
+    fn start_of(&self, state: &mut State) -> Start {
+        let needs_newer = self.visit.take_needs_newer();
+        if state.steps.len() == 0 {
+            return Start::First;
+        }
+        if !needs_newer {
+            let patience = state.cost.work.saturating_mul(WORTH).max(EARLY);
+            let may_meet = state.steps.have_leading_reads();
+            return if may_meet { Start::Unless(patience) } else { Start::Later };
+        }
+        if let Left::Parked(parked) = state.take_left() {
+            self.engine.pool.give_up(parked);
+        }
+        Start::First
     }
 
     fn run_exclusively<R>(
@@ -387,11 +448,17 @@ impl Open {
 
     /// Runs a statement on a connection that has everything before it, and leaves the connection;
     /// in the writer, if it changes something and cannot do so there.
-    fn run_behind<R>(&self, state: &mut State, request: Request, mut reader: R) -> Result<(Done, R)>
+    fn run_behind<R>(
+        &self,
+        state: &mut State,
+        start: Start,
+        request: Request,
+        mut reader: R,
+    ) -> Result<(Done, R)>
     where
         R: RowReader + Send + 'static,
     {
-        let held = self.resume(state)?;
+        let held = self.resume(state, start)?;
         let connection = held.connection();
         let most_bytes = self.engine.limits.transaction_max_bytes;
         let steps = &state.steps;
@@ -466,9 +533,8 @@ impl Open {
     }
 
     /// A connection on which everything that the transaction did is done.
-    fn resume(&self, state: &mut State) -> Result<Held<'_>> {
+    fn resume(&self, state: &mut State, start: Start) -> Result<Held<'_>> {
         let is_first = state.steps.len() == 0;
-        let start = if is_first { Start::First } else { Start::Later };
         let limit = self.statement_limit();
         let parked = match state.take_left() {
             Left::Parked(parked) => Some(parked),
@@ -491,7 +557,7 @@ impl Open {
             })?;
             let is_same = before.is_same_as(&state.snapshot);
             replayed.map_err(|error| {
-                self.count_conflict(&error);
+                self.note_conflict(&error, &state.steps);
                 if is_same { self.blame(error) } else { error }
             })?;
             state.cost.note_replay(connection.took(), self.engine.clock.now());
@@ -517,9 +583,12 @@ impl Open {
         limits.call_time_limit.map_or(least, |limit| limit.min(least))
     }
 
-    fn count_conflict(&self, error: &Error) {
+    fn note_conflict(&self, error: &Error, steps: &Steps) {
         if error.kind() == ErrorKind::Conflict {
-            self.engine.recorder.transaction_conflicts.add(1);
+            let recorder = &self.engine.recorder;
+            recorder.transaction_conflicts.add(1);
+            recorder.conflicts_told_early.add(1);
+            note_conflict(&self.visit, error, steps);
         }
     }
 
@@ -552,7 +621,7 @@ impl Open {
             tried.err().unwrap_or_else(|| Error::new(ErrorKind::Internal, "a trial had no answer"))
         })?;
         state.steps = steps;
-        Ok((done.inspect_err(|error| self.count_conflict(error))?, reader))
+        Ok((done.inspect_err(|error| self.note_conflict(error, &state.steps))?, reader))
     }
 
     fn submit<B, T>(&self, body: B) -> Write<T>
@@ -585,13 +654,14 @@ impl Open {
         };
         let ended = Error::new(ErrorKind::Invalid, "it was committed or rolled back before");
         let left = match state.finish(&ended) {
-            Place::Exclusive(turn) => return commit_exclusively(&turn),
+            Place::Exclusive(turn) => return commit_exclusively(&turn, key),
             Place::Pool(left) => left,
             Place::Writer | Place::Over(_) => Left::Gone(None),
         };
         let read_set = self.read_set(&state.steps, left);
         if !state.steps.may_have_changed() && key.is_none() {
             self.engine.recorder.transactions_read_only.add(1);
+            self.visit.finish(End::Committed);
             let seen = state.snapshot.seen;
             return self.answer_when_durable(seen);
         }
@@ -599,7 +669,10 @@ impl Open {
             steps: std::mem::take(&mut state.steps),
             read_set,
             sequence: state.snapshot.sequence.filter(|_| !self.is_managed),
-            engine: Arc::clone(&self.engine),
+            pool: Arc::clone(&self.engine.pool),
+            recorder: Arc::clone(&self.engine.recorder),
+            validation: self.engine.limits.validation,
+            visit: Arc::clone(&self.visit),
             is_counted: false,
         };
         self.submit(Repeatable(move |tx: &Tx<'_>| -> Result<Committed> {
@@ -609,10 +682,20 @@ impl Open {
                 return Ok(Committed { outcome, is_repeated: true });
             }
             replay.run(tx)?;
-            let Some(key) = &key else { return Ok(Committed::default()) };
-            key.store(tx)?;
-            Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
+            Key::commit(key.as_ref(), tx)
         }))
+    }
+
+    /// The outcome of an earlier commit with `key`, for a transaction that has the writer to itself:
+    /// none can come between this and its own. `None` for any other, which looks when it commits.
+    ///
+    /// # Errors
+    /// Those of SQLite; `Timeout` when the turn is over.
+    pub(crate) fn outcome_in_turn(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let state = self.take()?;
+        let Place::Exclusive(turn) = state.place() else { return Ok(None) };
+        let key = key.to_owned();
+        turn.run(move |tx| tx.outcome_of(&key))?
     }
 
     /// The answer of a transaction that changed nothing: what it saw may still be on its way to the
@@ -649,6 +732,7 @@ impl Open {
             // Its commit has taken what was left.
             state.finish(error);
         }
+        self.visit.finish(End::Other);
     }
 
     /// As [`Open::roll_back`], on behalf of a closure whose result is still to come.
@@ -674,42 +758,6 @@ impl Open {
     }
 }
 
-/// What a transaction did, on its way through the writer.
-struct Replay {
-    steps: Steps,
-    read_set: Option<ReadSet>,
-    /// The latest commit that the snapshot of a transaction contains which nobody runs again.
-    sequence: Option<CommitSequence>,
-    engine: Arc<Transactions>,
-    is_counted: bool,
-}
-
-impl Replay {
-    /// Does it again and compares; leaves out the leading reads if no page of theirs has changed.
-    fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
-        let changes = self.engine.pool.changes();
-        let is_unchanged = self.read_set.as_ref().is_some_and(|it| !it.has_changed(changes, tx));
-        let extent = if is_unchanged { Extent::AfterLeadingReads } else { Extent::All };
-        let replayed = self.steps.replay_in_writer(tx, extent, self.engine.limits.validation);
-        if !std::mem::replace(&mut self.is_counted, true) {
-            let recorder = &self.engine.recorder;
-            let path = match extent {
-                Extent::All => &recorder.transactions_replayed,
-                Extent::AfterLeadingReads => &recorder.transactions_unchanged,
-            };
-            path.add(1);
-            if replayed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
-                recorder.transaction_conflicts.add(1);
-            }
-        }
-        let is_same = tx.is_first() && self.sequence == Some(changes.sequence());
-        replayed.map_err(|error| match error.kind() {
-            ErrorKind::Conflict if is_same => not_repeatable(&error),
-            _ => error,
-        })
-    }
-}
-
 impl Drop for Open {
     fn drop(&mut self) {
         if self.engine.database.check_process().is_ok() {
@@ -719,8 +767,8 @@ impl Drop for Open {
     }
 }
 
-fn commit_exclusively(turn: &ExclusiveTurn) -> Write<Committed> {
-    turn.commit()
+fn commit_exclusively(turn: &ExclusiveTurn, key: Option<Key>) -> Write<Committed> {
+    turn.commit(key)
         .unwrap_or_else(|| answered(Err(Error::aborted("the transaction was committed before"))))
 }
 
@@ -739,17 +787,6 @@ fn rolled_back_in_closure() -> Error {
 
 fn abandoned() -> Error {
     Error::aborted("a statement was dropped before it was done, so what it did is not known")
-}
-
-/// A conflict with nobody.
-fn not_repeatable(conflict: &Error) -> Error {
-    let message = format!(
-        "nothing was changed by others, and yet a statement answered otherwise when it was run \
-         again: its answer hangs on something that cannot be repeated, such as a rowid that SQLite \
-         draws at random because the largest one is taken; give the value yourself, do not ask for \
-         it, or use Database::write ({conflict})"
-    );
-    Error::new(ErrorKind::Invalid, message)
 }
 
 fn inside_itself() -> Error {

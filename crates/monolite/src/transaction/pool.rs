@@ -80,6 +80,9 @@ pub(crate) enum Start {
     /// The first of its transaction: everything that was committed before is in its snapshot.
     First,
     Later,
+    /// As `Later`; on the newest snapshot if its own is older than this and its leading reads would
+    /// meet a change there.
+    Unless(Duration),
     On(Arc<Pin>),
 }
 
@@ -280,11 +283,13 @@ impl Pool {
         let mut state = self.state();
         if let Some(waiting) = parked.and_then(|parked| state.unpark(parked)) {
             drop(state);
-            let is_warm = now.saturating_sub(waiting.since) <= self.age;
+            let (connection, rested) = (waiting.connection, now.saturating_sub(waiting.since));
+            let is_to_move = self.is_to_move(&connection, &start, now);
+            let is_warm = rested <= self.age && !is_to_move;
             if !is_warm {
-                waiting.connection.end();
+                connection.end();
             }
-            return self.hold(waiting.connection, is_warm, start);
+            return self.hold(connection, is_warm, if is_to_move { Start::First } else { start });
         }
         let patience = Patience::of(limit);
         loop {
@@ -317,6 +322,13 @@ impl Pool {
             }
             state = self.wait(state, pause.min(left));
         }
+    }
+
+    fn is_to_move(&self, connection: &PooledConnection, start: &Start, now: Duration) -> bool {
+        let Start::Unless(patience) = start else { return false };
+        let is_old = |taken| now.saturating_sub(taken) > *patience;
+        connection.taken().is_some_and(is_old)
+            && connection.have_leading_reads_changed(self.changes())
     }
 
     fn wait<'p>(&self, mut state: MutexGuard<'p, State>, time: Duration) -> MutexGuard<'p, State> {
@@ -367,7 +379,7 @@ impl Pool {
             (false, true) => connection.begin_on(match start {
                 Start::On(pin) => pin,
                 Start::First => self.pins.pin(true, self.age)?,
-                Start::Later => self.pins.pin(false, self.age)?,
+                Start::Later | Start::Unless(_) => self.pins.pin(false, self.age)?,
             })?,
             (false, false) => connection.begin(&self.progress, now)?,
         }

@@ -65,6 +65,33 @@ pub(crate) struct Request {
     pub(crate) parameters: Parameters,
 }
 
+impl Request {
+    /// A number for the text and the parameters, as a rule one that no others have.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = keyed();
+        hasher.write(self.text.as_bytes());
+        self.parameters.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// A number for a text, as a rule one that no other has.
+pub(crate) fn fingerprint(text: &str) -> u64 {
+    let mut hasher = keyed();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// With a key of this process.
+fn keyed() -> SipHasher24 {
+    static KEY: OnceLock<(u64, u64)> = OnceLock::new();
+    let (a, b) = *KEY.get_or_init(|| {
+        let random = RandomState::new();
+        (random.hash_one(0), random.hash_one(1))
+    });
+    SipHasher24::new_with_keys(a, b)
+}
+
 /// What the application saw of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
@@ -120,6 +147,16 @@ impl Step {
         matches!(self.request.action, Action::Change) && self.nature == Nature::Change
     }
 
+    /// As [`Request::fingerprint`].
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.request.fingerprint()
+    }
+
+    /// The digest of what it answered.
+    pub(crate) fn digest(&self) -> u128 {
+        self.seen.digest
+    }
+
     fn bytes(&self) -> usize {
         STEP_BYTES + self.request.text.len() + self.request.parameters.bytes()
     }
@@ -136,12 +173,7 @@ struct Observer {
 
 impl Observer {
     fn new(action: &Action) -> Observer {
-        static KEY: OnceLock<(u64, u64)> = OnceLock::new();
-        let (a, b) = *KEY.get_or_init(|| {
-            let random = RandomState::new();
-            (random.hash_one(0), random.hash_one(1))
-        });
-        let hasher = SipHasher24::new_with_keys(a, b);
+        let hasher = keyed();
         let nature = match action {
             // Until it is prepared; one that cannot be has changed nothing.
             Action::Change | Action::Query | Action::LastInsertRowid => Nature::Harmless,
@@ -432,6 +464,10 @@ impl Steps {
         self.bytes
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter()
+    }
+
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
         self.shape = self.shape.with(&step);
@@ -547,7 +583,7 @@ fn conflict(number: usize, sql: &str) -> Error {
         "another transaction has changed what statement {number} of this one saw ({shown}); \
          nothing was changed, run the transaction again"
     );
-    Error::new(ErrorKind::Conflict, message)
+    Error::new(ErrorKind::Conflict, message).at_statement(number)
 }
 
 fn too_much(most_bytes: usize) -> Error {

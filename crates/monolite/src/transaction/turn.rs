@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::keys::Committed;
+use super::keys::{Committed, Key};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::member::{Once, OwnLimit, Submission};
@@ -31,7 +31,7 @@ use crate::tx::Tx;
 /// What the owner of an exclusive turn tells the writer.
 enum Order {
     Run(Box<dyn FnOnce(&Tx<'_>) + Send>),
-    Commit,
+    Commit(Option<Key>),
 }
 
 /// The writer, for one transaction.
@@ -147,10 +147,10 @@ impl ExclusiveTurn {
         }
     }
 
-    /// Commits, and hands out the result, once.
-    pub(crate) fn commit(&self) -> Option<Write<Committed>> {
+    /// Commits, with a key that is not stored yet, and hands out the result, once.
+    pub(crate) fn commit(&self, key: Option<Key>) -> Option<Write<Committed>> {
         // When the turn is over, the result says so.
-        let _ = self.orders.send(Order::Commit);
+        let _ = self.orders.send(Order::Commit(key));
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -161,7 +161,7 @@ fn serve(tx: &Tx<'_>, orders: &Receiver<Order>, limit: Duration) -> Result<Commi
     loop {
         match orders.recv_timeout(patience.left()) {
             Ok(Order::Run(body)) => body(tx),
-            Ok(Order::Commit) => return Ok(Committed::default()),
+            Ok(Order::Commit(key)) => return Key::commit(key.as_ref(), tx),
             Err(RecvTimeoutError::Timeout) => return Err(over()),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::aborted("the transaction was rolled back"));

@@ -9,6 +9,7 @@ mod outside;
 mod pages;
 mod retries;
 mod statements;
+mod turns;
 
 use monolite::{Database, Options};
 

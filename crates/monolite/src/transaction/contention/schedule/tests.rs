@@ -1,0 +1,214 @@
+//! Turns, step by step, on a clock that stands where it is put.
+
+use super::*;
+
+const ROW: Spot = Spot::Statement(7);
+const FAMILY: Spot = Spot::Family(1);
+
+fn ms(time: u64) -> Duration {
+    Duration::from_millis(time)
+}
+
+fn visitor(number: u64) -> Visitor {
+    Visitor { since: ms(number), number }
+}
+
+/// One at which a conflict was met by an attempt that took so long.
+fn known(spot: Spot, took: Duration) -> Schedule {
+    let mut schedule = Schedule::default();
+    schedule.note_conflict(ms(0), spot, took);
+    schedule
+}
+
+fn ask(schedule: &mut Schedule, now: u64, spot: Spot, number: u64) -> Answer {
+    schedule.ask(ms(now), spot, visitor(number), Manner::Beside)
+}
+
+fn leave(schedule: &mut Schedule, now: u64, spot: Spot, number: u64, end: End) -> Changes {
+    let mut changes = Changes::default();
+    schedule.leave(ms(now), spot, visitor(number), end, &mut changes);
+    changes
+}
+
+fn answers(schedule: &mut Schedule, now: u64, number: u64, answer: u128) -> Changes {
+    let mut changes = Changes::default();
+    schedule.note_answer(ms(now), ROW, visitor(number), answer, &mut changes);
+    changes
+}
+
+#[test]
+fn nobody_waits_where_nobody_has_collided() {
+    let mut schedule = known(ROW, ms(5));
+    assert_eq!(ask(&mut schedule, 0, Spot::Statement(8), 1), Answer::Free);
+    assert_eq!(ask(&mut schedule, 0, FAMILY, 1), Answer::Free);
+}
+
+#[test]
+fn turns_go_to_the_oldest_first() {
+    let mut schedule = known(ROW, ms(5));
+    assert_eq!(ask(&mut schedule, 0, ROW, 5), Answer::Turn);
+    assert_eq!(ask(&mut schedule, 0, ROW, 9), Answer::Waits);
+    assert_eq!(ask(&mut schedule, 0, ROW, 3), Answer::Waits);
+    let changes = leave(&mut schedule, 1, ROW, 5, End::Committed);
+    assert_eq!(changes, Changes { granted: vec![visitor(3)], heads: vec![visitor(9)] });
+    let changes = leave(&mut schedule, 2, ROW, 3, End::Other);
+    assert_eq!(changes, Changes { granted: vec![visitor(9)], heads: vec![] });
+}
+
+#[test]
+fn who_gives_up_its_place_is_not_waited_for() {
+    let mut schedule = known(ROW, ms(5));
+    (1..=3).for_each(|number| {
+        ask(&mut schedule, 0, ROW, number);
+    });
+    let changes = leave(&mut schedule, 1, ROW, 2, End::Other);
+    assert_eq!(changes, Changes { granted: vec![], heads: vec![visitor(3)] });
+    assert_eq!(leave(&mut schedule, 1, ROW, 1, End::Other).granted, [visitor(3)]);
+}
+
+#[test]
+fn a_turn_is_taken_away_after_twice_the_usual_time() {
+    for (usual, limit) in [(5, 100), (80, 160), (60_000, 5_000)] {
+        let mut schedule = known(ROW, ms(usual));
+        ask(&mut schedule, 0, ROW, 1);
+        ask(&mut schedule, 0, ROW, 2);
+        ask(&mut schedule, 0, ROW, 3);
+        assert_eq!(schedule.next_look(ms(1), ROW, visitor(2)), Some(ms(limit - 1)));
+        assert_eq!(schedule.next_look(ms(1), ROW, visitor(3)), None);
+        let mut changes = Changes::default();
+        assert_eq!(schedule.look(ms(limit - 1), ROW, &mut changes), 0);
+        assert_eq!(schedule.look(ms(limit), ROW, &mut changes), 1);
+        assert_eq!(changes, Changes { granted: vec![visitor(2)], heads: vec![visitor(3)] });
+        // What is taken away cannot be given back.
+        let changes = leave(&mut schedule, limit + 1, ROW, 1, End::Committed);
+        assert_eq!(changes, Changes::default());
+    }
+}
+
+#[test]
+fn answers_that_stay_the_same_open_the_way() {
+    let mut schedule = known(ROW, ms(5));
+    (1..=100).for_each(|number| {
+        ask(&mut schedule, 0, ROW, number);
+    });
+    assert_eq!(answers(&mut schedule, 1, 1, 42), Changes::default());
+    leave(&mut schedule, 1, ROW, 1, End::Committed);
+    let mut under_way = vec![visitor(2)];
+    let mut rounds = 0;
+    while schedule.is_known(ROW) {
+        rounds += 1;
+        let mut next = Vec::new();
+        for visitor in under_way {
+            next.extend(answers(&mut schedule, 2, visitor.number, 42).granted);
+            next.extend(leave(&mut schedule, 2, ROW, visitor.number, End::Committed).granted);
+        }
+        under_way = next;
+    }
+    assert!(rounds < 8, "{rounds}");
+}
+
+#[test]
+fn answers_that_change_keep_it_narrow() {
+    let mut schedule = known(ROW, ms(5));
+    (1..=100).for_each(|number| {
+        ask(&mut schedule, 0, ROW, number);
+    });
+    for number in 1..100 {
+        answers(&mut schedule, number, number, number.into());
+        let changes = leave(&mut schedule, number, ROW, number, End::Committed);
+        assert_eq!(changes.granted, [visitor(number + 1)]);
+    }
+}
+
+#[test]
+fn a_spot_is_forgotten_when_nothing_happens_there() {
+    let mut schedule = known(ROW, ms(5));
+    assert_eq!(ask(&mut schedule, 1_000, ROW, 1), Answer::Turn);
+    leave(&mut schedule, 1_000, ROW, 1, End::Committed);
+    assert_eq!(ask(&mut schedule, 1_001, ROW, 2), Answer::Free);
+    assert_eq!(schedule.len(), 0);
+}
+
+#[test]
+fn a_spot_is_remembered_while_changes_are_waited_for() {
+    let mut schedule = known(ROW, ms(5));
+    for number in 1..100 {
+        let now = number * 100;
+        assert_ne!(ask(&mut schedule, now, ROW, number), Answer::Free, "{number}");
+        if number > 1 {
+            leave(&mut schedule, now, ROW, number - 1, End::Committed);
+        }
+        answers(&mut schedule, now, number, number.into());
+    }
+}
+
+#[test]
+fn no_more_spots_are_remembered_than_there_may_be() {
+    let mut schedule = Schedule::default();
+    let statement = |number| Spot::Statement(number as u64);
+    for number in 0..MOST_SPOTS + 10 {
+        schedule.note_conflict(ms(0), statement(number), ms(1));
+    }
+    assert_eq!(schedule.len(), MOST_SPOTS);
+    schedule.note_conflict(ms(2_000), statement(MOST_SPOTS + 20), ms(1));
+    assert_eq!(schedule.len(), 1);
+}
+
+/// Has so many attempts of a family begin, and ends them in turn: every `nth` by a conflict.
+fn churn(schedule: &mut Schedule, clients: u64, attempts: u64, nth: u64) {
+    let mut under_way: Vec<u64> =
+        (1..=clients).filter(|it| ask(schedule, 0, FAMILY, *it) != Answer::Waits).collect();
+    let mut next = clients;
+    for attempt in 1..=attempts {
+        let number = under_way.remove(0);
+        let end = if attempt % nth == 0 { End::Conflict } else { End::Committed };
+        if end == End::Conflict {
+            schedule.note_conflict(ms(attempt), FAMILY, ms(5));
+        }
+        let changes = leave(schedule, attempt, FAMILY, number, end);
+        under_way.extend(changes.granted.iter().map(|it| it.number));
+        next += 1;
+        if ask(schedule, attempt, FAMILY, next) != Answer::Waits {
+            under_way.push(next);
+        }
+    }
+}
+
+fn width(schedule: &Schedule) -> usize {
+    schedule.queues[&FAMILY].width
+}
+
+#[test]
+fn a_family_that_conflicts_rarely_is_not_held_up() {
+    let mut schedule = known(FAMILY, ms(5));
+    churn(&mut schedule, 1_000, 10_000, 10);
+    assert_eq!(width(&schedule), usize::MAX);
+}
+
+#[test]
+fn a_family_that_conflicts_often_gets_as_few_turns_as_keep_the_cores_busy() {
+    let mut schedule = known(FAMILY, ms(5));
+    churn(&mut schedule, 1_000, 10_000, 2);
+    assert_eq!(width(&schedule), FEWEST);
+    // And as many as anybody asks for, when they do no more.
+    let waiting = schedule.queues[&FAMILY].waiting.len();
+    churn(&mut schedule, 1, 20_000, u64::MAX);
+    assert!(waiting > 900 && width(&schedule) > 900, "{waiting} {}", width(&schedule));
+}
+
+#[test]
+fn a_last_attempt_is_alone_in_its_family() {
+    let mut schedule = known(FAMILY, ms(5));
+    let last = Visitor { since: Duration::ZERO, number: 100 };
+    (1..=3).for_each(|number| assert_eq!(ask(&mut schedule, 0, FAMILY, number), Answer::Turn));
+    assert_eq!(schedule.ask(ms(0), FAMILY, last, Manner::Alone), Answer::Waits);
+    assert_eq!(ask(&mut schedule, 0, FAMILY, 4), Answer::Waits);
+    (1..=2).for_each(|number| {
+        assert_eq!(leave(&mut schedule, 1, FAMILY, number, End::Committed).granted, []);
+    });
+    assert_eq!(leave(&mut schedule, 1, FAMILY, 3, End::Committed).granted, [last]);
+    assert_eq!(ask(&mut schedule, 1, FAMILY, 5), Answer::Waits);
+    let mut changes = Changes::default();
+    schedule.leave(ms(2), FAMILY, last, End::Committed, &mut changes);
+    assert_eq!(changes.granted, [visitor(4), visitor(5)]);
+}
