@@ -24,8 +24,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
-use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
+use monolite_sqlite::{CheckpointMode, Rowids};
 
 use crate::call::entry::Entry;
 use crate::call::in_flight::{Held, InFlight};
@@ -68,6 +68,7 @@ pub(crate) struct Engine {
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
     recovered: RecoveredWal,
+    rowids: Option<Arc<Rowids>>,
     is_tracking_pages: bool,
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
@@ -168,9 +169,9 @@ impl Engine {
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
         let all: Vec<Arc<dyn SnapshotHolder>> = vec![reads.readers.clone(), pool.clone()];
         let holders = holders(all, options, &progress, &recorder);
-        let (control, figures, held) =
-            (Arc::clone(&opened.wal), Arc::clone(&recorder), Arc::clone(&holders));
-        let checkpoints = Arc::new(Checkpoints::new(control, held, options, figures));
+        let (control, held) = (Arc::clone(&opened.wal), Arc::clone(&holders));
+        let checkpoints = Checkpoints::new(control, held, options, Arc::clone(&recorder));
+        let checkpoints = Arc::new(checkpoints);
         let threads = threads_for(Work::Statements, count, options);
         let used = (pool, threads, &queue);
         let transactions = transactions(database, used, options, &progress, &recorder);
@@ -190,10 +191,9 @@ impl Engine {
         });
         let in_flight = Arc::new(InFlight::default());
         let threads = vec![Arc::clone(&reads.threads), Arc::clone(&transactions.threads)];
-        let (told, figures) = (Arc::clone(&in_flight), Arc::clone(&recorder));
-        let watched = Arc::clone(&queue);
-        let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
-        let watchdog = Arc::new(watchdog);
+        let (watched, told, figures) =
+            (Arc::clone(&queue), Arc::clone(&in_flight), Arc::clone(&recorder));
+        let watchdog = Arc::new(Watchdog::new(watched, told, holders, threads, options, figures));
         let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog };
         let write_loop = WriteLoop {
             database,
@@ -220,6 +220,7 @@ impl Engine {
             recorder,
             wal: opened.wal,
             recovered: opened.recovered,
+            rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
             life: Arc::new(Life::new(running)),
@@ -251,6 +252,7 @@ impl Engine {
             wal_bytes_max: self.wal.wal_bytes_max(),
             wal_frames_recovered: self.recovered.frames,
             wal_frames_discarded: self.recovered.discarded,
+            ids_given_out: self.rowids.as_ref().map_or(0, |rowids| rowids.given()),
             is_tracking_pages: self.is_tracking_pages,
             ..self.recorder.snapshot()
         }
