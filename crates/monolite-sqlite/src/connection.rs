@@ -28,6 +28,7 @@ mod opening;
 mod overlay;
 mod profile;
 mod reasons;
+mod rowids;
 mod schema;
 mod setup;
 mod tracking;
@@ -53,6 +54,7 @@ use crate::like;
 use crate::look::{Look, Overdue};
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
+use crate::rowids::{Giver, Rowids};
 use crate::signals::{Signals, Traits};
 use crate::stack::Stack;
 use crate::statements::{Own, Prepared};
@@ -79,6 +81,11 @@ impl Role {
         matches!(self, Role::Reader | Role::Overlay)
     }
 
+    /// Whether its transactions insert rows, be it in its own memory.
+    fn inserts(self) -> bool {
+        matches!(self, Role::Writer | Role::Overlay)
+    }
+
     /// Whether other threads may call SQLite with its connection.
     fn is_serialized(self) -> bool {
         self == Role::Reader
@@ -103,6 +110,8 @@ pub struct Settings {
     pub overdue: Overdue,
     /// For connections that run SQL from an untrusted source.
     pub untrusted: Option<Untrusted>,
+    /// The numbers that are given out ahead, for connections that insert.
+    pub rowids: Option<Arc<Rowids>>,
     /// The record of all changes to the database, if no other process writes to it: lets readers
     /// and overlays keep the pages in their cache that no commit has changed.
     pub control: Option<Arc<WalControl>>,
@@ -171,6 +180,7 @@ pub struct Connection {
     signals: Arc<Signals>,
     counts: Arc<Counts>,
     look: Arc<Look>,
+    giver: Option<Arc<Giver>>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
     /// That of the profile for untrusted SQL.
@@ -248,7 +258,7 @@ impl Connection {
         role: Role,
         settings: &Settings,
     ) -> Result<Connection> {
-        let Hooks { signals, counts, look, stack } = hooks;
+        let Hooks { signals, counts, look, giver, stack } = hooks;
         let profile = settings.untrusted.as_ref();
         let is_untrusted = profile.is_some();
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
@@ -264,6 +274,7 @@ impl Connection {
             signals,
             counts,
             look,
+            giver,
             progress_interval,
             memory,
             stack,
@@ -312,11 +323,17 @@ impl Connection {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
+        self.refuse_if_revoked()?;
+        self.prepared.with(sql, (&self.signals, &self.counts), run)
+    }
+
+    #[inline]
+    fn refuse_if_revoked(&self) -> Result<()> {
         if self.signals.is_revoked() {
             let code = ffi::Error::new(ffi::SQLITE_INTERRUPT);
             return Err(rusqlite::Error::SqliteFailure(code, None));
         }
-        self.prepared.with(sql, (&self.signals, &self.counts), run)
+        Ok(())
     }
 
     /// Runs each statement of `sql` to its first row or its end.

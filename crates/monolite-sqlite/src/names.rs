@@ -51,8 +51,14 @@ pub(crate) fn is_left_out(action: &AuthAction<'_>) -> bool {
     matches!(action, AuthAction::Analyze { table_name } if is_ours(table_name))
 }
 
-/// Says why `action`, which names something of the engine's, is refused.
-pub(crate) fn refusal(action: &AuthAction<'_>) -> Option<String> {
+/// Says why `action`, which names something of the engine's, is refused; not if it `numbers` rows
+/// with the function that is there for it.
+pub(crate) fn refusal(action: &AuthAction<'_>, numbers: bool) -> Option<String> {
+    if let AuthAction::Function { function_name } = action {
+        return (is_ours(function_name) && !numbers).then(|| {
+            format!("{function_name}() is refused: it is the engine's own, to number rows with")
+        });
+    }
     let name = named(action).into_iter().find(|name| is_ours(name))?;
     Some(format!(
         "{name} is refused: names that begin with {PREFIX} belong to the engine, and what it keeps \

@@ -137,6 +137,8 @@ pub struct Signals {
     modules: Option<Vec<String>>,
     engine_statement: AtomicBool,
     may_commit: AtomicBool,
+    /// Whether the statement is one in its second form ([`crate::rowids`]).
+    is_numbering: AtomicBool,
     interrupted: AtomicBool,
     revoked: AtomicBool,
     traits: AtomicU16,
@@ -381,6 +383,12 @@ impl Signals {
         run()
     }
 
+    /// Lets the statement that is prepared or runs in `run` call the function that numbers rows.
+    pub(crate) fn numbering<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _switch = Switch::turn_on(&self.is_numbering);
+        run()
+    }
+
     /// Lets the commit hook pass a commit while `run` runs.
     pub(crate) fn allowing_commit<T>(&self, run: impl FnOnce() -> T) -> T {
         let _switch = Switch::turn_on(&self.may_commit);
@@ -433,7 +441,8 @@ impl Signals {
         };
         let general = || {
             let rule = rules::refusal(&context.action, context.database_name);
-            rule.or_else(|| names::refusal(&context.action))
+            let numbers = self.is_numbering.load(Ordering::Relaxed);
+            rule.or_else(|| names::refusal(&context.action, numbers))
         };
         match general().or_else(|| untrusted(&context.action)) {
             None if self.deletes_row_by_row(&context.action) => Authorization::Ignore,

@@ -169,6 +169,10 @@ pub(crate) struct Prepared {
     /// Whether its users may write.
     may_write: bool,
     by_text: RefCell<HashMap<Box<str>, Kept>>,
+    /// Statements of users in their second form, which no user can say ([`crate::rowids`]).
+    forms: RefCell<HashMap<Box<str>, Kept>>,
+    /// The engine's own questions about tables of users.
+    questions: RefCell<HashMap<Box<str>, Statement<'static>>>,
     own: RefCell<[Option<Statement<'static>>; Own::COUNT]>,
 }
 
@@ -179,7 +183,14 @@ unsafe impl Send for Prepared {}
 impl Prepared {
     pub(crate) fn new(connection: rusqlite::Connection, may_write: bool) -> Prepared {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
-        Prepared { connection, may_write, by_text: RefCell::default(), own: RefCell::default() }
+        Prepared {
+            connection,
+            may_write,
+            by_text: RefCell::default(),
+            forms: RefCell::default(),
+            questions: RefCell::default(),
+            own: RefCell::default(),
+        }
     }
 
     pub(crate) fn connection(&self) -> &rusqlite::Connection {
@@ -197,13 +208,17 @@ impl Prepared {
 
     fn forget(&mut self) {
         self.by_text.get_mut().clear();
+        self.forms.get_mut().clear();
+        self.questions.get_mut().clear();
         self.own.get_mut().fill_with(|| None);
     }
 
     /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used.
     pub(crate) fn forget_users(&self) {
-        if let Ok(mut kept) = self.by_text.try_borrow_mut() {
-            kept.clear();
+        for kept in [&self.by_text, &self.forms] {
+            if let Ok(mut kept) = kept.try_borrow_mut() {
+                kept.clear();
+            }
         }
         self.connection().flush_prepared_statement_cache();
     }
@@ -213,11 +228,32 @@ impl Prepared {
     pub(crate) fn with<R>(
         &self,
         sql: &str,
+        hooks: (&Signals, &Counts),
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
+    ) -> Result<R> {
+        self.with_kept(&self.by_text, sql, hooks, run)
+    }
+
+    /// As [`Prepared::with`], for a statement in its second form.
+    pub(crate) fn with_form<R>(
+        &self,
+        form: &str,
+        hooks: (&Signals, &Counts),
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
+    ) -> Result<R> {
+        self.with_kept(&self.forms, form, hooks, run)
+    }
+
+    #[inline]
+    fn with_kept<R>(
+        &self,
+        kept: &RefCell<HashMap<Box<str>, Kept>>,
+        sql: &str,
         (signals, counts): (&Signals, &Counts),
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         // Borrowed already: called from inside of `run`, by a function that maps rows.
-        let Ok(mut kept) = self.by_text.try_borrow_mut() else {
+        let Ok(mut kept) = kept.try_borrow_mut() else {
             return Ok(self.prepare_kept(sql, signals, counts)?.run(signals, run));
         };
         if let Some(statement) = kept.get_mut(sql) {
@@ -301,6 +337,24 @@ impl Prepared {
         let statement = match slot {
             Some(statement) => statement,
             None => slot.insert(self.prepare(own.sql())?),
+        };
+        run(statement)
+    }
+
+    /// Hands the statement of `sql`, a question of the engine's own about a table of a user, to
+    /// `run`.
+    pub(crate) fn with_own_text<R>(
+        &self,
+        sql: &str,
+        run: impl FnOnce(&mut Statement<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut kept = self.questions.borrow_mut();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        let statement = match kept.get_mut(sql) {
+            Some(statement) => statement,
+            None => kept.entry(sql.into()).insert(self.prepare(sql)?).into_mut(),
         };
         run(statement)
     }

@@ -1,4 +1,4 @@
-//! Owns the look at the first word of a statement, for what SQLite does not tell of it otherwise.
+//! Owns the look at the words of a statement, for what SQLite does not tell of it otherwise.
 
 /// What a statement is, by its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,19 @@ impl Verb {
             () => Verb::Other,
         }
     }
+}
+
+/// Whether the first word of `sql` says that it inserts rows.
+pub(crate) fn is_insert(sql: &str) -> bool {
+    let text = without_blanks(sql).as_bytes();
+    let begins =
+        |word: &[u8]| text.get(..word.len()).is_some_and(|it| it.eq_ignore_ascii_case(word));
+    begins(b"INSERT") || begins(b"REPLACE")
+}
+
+/// Whether `word`, which is ASCII, is somewhere in `text`, in whatever case.
+pub(crate) fn has_word(text: &str, word: &str) -> bool {
+    text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// What follows the white space, comments and empty statements at the start.

@@ -24,8 +24,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
-use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::vfs::WalControl;
+use monolite_sqlite::{CheckpointMode, Rowids};
 
 use crate::backup;
 use crate::backup::pins::Pins;
@@ -72,6 +72,7 @@ pub(crate) struct Engine {
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
     recovered: RecoveredWal,
+    rowids: Option<Arc<Rowids>>,
     is_tracking_pages: bool,
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
@@ -178,9 +179,9 @@ impl Engine {
         let all: Vec<Arc<dyn SnapshotHolder>> =
             vec![reads.readers.clone(), pool.clone(), backups.pins.clone()];
         let holders = holders(all, options, &progress, &recorder);
-        let (control, figures, held) =
-            (Arc::clone(&opened.wal), Arc::clone(&recorder), Arc::clone(&holders));
-        let checkpoints = Arc::new(Checkpoints::new(control, held, options, figures));
+        let (control, held) = (Arc::clone(&opened.wal), Arc::clone(&holders));
+        let checkpoints = Checkpoints::new(control, held, options, Arc::clone(&recorder));
+        let checkpoints = Arc::new(checkpoints);
         let threads = threads_for(Work::Statements, count, options);
         let used = (pool, threads, &queue);
         let transactions = transactions(database, used, options, &progress, &recorder);
@@ -224,6 +225,7 @@ impl Engine {
             recorder,
             wal: opened.wal,
             recovered: opened.recovered,
+            rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
             backups,
@@ -264,6 +266,7 @@ impl Engine {
             wal_bytes_max: self.wal.wal_bytes_max(),
             wal_frames_recovered: self.recovered.frames,
             wal_frames_discarded: self.recovered.discarded,
+            ids_given_out: self.rowids.as_ref().map_or(0, |rowids| rowids.given()),
             is_tracking_pages: self.is_tracking_pages,
             ..self.recorder.snapshot()
         }

@@ -81,6 +81,7 @@ pub struct Options {
     pub(crate) transaction_attempts: u32,
     pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
+    pub(crate) ids_given_out_ahead: bool,
     pub(crate) validation: Validation,
     pub(crate) turns: Turns,
     pub(crate) page_checksums: bool,
@@ -124,6 +125,7 @@ impl Default for Options {
             transaction_attempts: 10,
             exclusive_time_limit: Duration::from_millis(100),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
+            ids_given_out_ahead: true,
             validation: Validation::On,
             turns: Turns::On,
             page_checksums: false,
@@ -342,6 +344,17 @@ impl Options {
     #[must_use]
     pub fn without_turns(mut self) -> Options {
         self.turns = Turns::Off;
+        self
+    }
+
+    /// Whether a row that an interactive transaction inserts, and whose rowid is left to SQLite,
+    /// gets a number of its own, as sequences give them out, so that two transactions which ask
+    /// for the ids of their rows do not conflict. Default: `true`. Numbers of transactions that
+    /// fail are left out then, and so are they for inserts by `Database::write` into such a table;
+    /// without, the next number is always the largest one in the table and one.
+    #[must_use]
+    pub fn ids_given_out_ahead(mut self, are_given_out: bool) -> Options {
+        self.ids_given_out_ahead = are_given_out;
         self
     }
 

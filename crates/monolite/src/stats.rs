@@ -100,6 +100,8 @@ pub struct Stats {
     /// Statements that ran on their transaction's own snapshot without what it had done before,
     /// because they used no page that it had changed.
     pub independent_statements: u64,
+    /// Numbers that were given out ahead to rows whose id was left to SQLite.
+    pub ids_given_out: u64,
     /// Statements of interactive transactions that ran in the writer and were rolled back, for want
     /// of an overlay.
     pub statements_tried_in_writer: u64,

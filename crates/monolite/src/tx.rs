@@ -13,7 +13,9 @@ mod savepoint;
 
 use std::cell::{Cell, RefCell};
 
-use monolite_sqlite::{Connection, PageSet, Traits, UserSavepoint, rusqlite};
+use monolite_sqlite::{
+    Connection, GivenRowids, Numbering, PageSet, Traits, UserSavepoint, rusqlite,
+};
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Row, Statement};
 
@@ -321,6 +323,18 @@ impl<'c> Tx<'c> {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.with_numbered_statement(sql, Numbering::Plain, &mut None, run)
+    }
+
+    /// As [`Tx::with_statement_and_traits`], for a statement whose rows are numbered so; `given`
+    /// becomes the numbers that they have.
+    pub(crate) fn with_numbered_statement<T, E: From<Error>>(
+        &self,
+        sql: &str,
+        numbering: Numbering,
+        given: &mut Option<GivenRowids>,
+        run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.enter(sql)?;
         let noted = |statement: &mut Statement<'_>, traits: Traits| {
             self.note_writes(statement);
@@ -329,7 +343,11 @@ impl<'c> Tx<'c> {
             }
             run(statement, traits)
         };
-        let ran = self.connection.with_statement_and_traits(sql, noted);
+        let ran = self.connection.with_numbered_statement(sql, numbering, noted);
+        let ran = ran.map(|(ran, numbers)| {
+            *given = numbers;
+            ran
+        });
         if !matches!(ran, Ok(Ok(_))) {
             self.connection.note_failure();
         }

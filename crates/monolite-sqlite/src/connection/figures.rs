@@ -4,6 +4,7 @@ use rusqlite::Result;
 
 use super::Connection;
 use crate::signals::Traits;
+use crate::verb::has_word;
 
 impl Connection {
     /// Has `changes()` be 0 for triggers, too, if the transaction has changed nothing yet; to be
@@ -57,9 +58,4 @@ impl Connection {
             Ok(())
         })
     }
-}
-
-/// Whether `word`, which is ASCII, is somewhere in `text`, in whatever case.
-fn has_word(text: &str, word: &str) -> bool {
-    text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }

@@ -16,6 +16,7 @@ use rusqlite::{Result, ffi};
 use super::{Role, Settings, overlay, profile, setup};
 use crate::counts::Counts;
 use crate::look::{Look, Overdue};
+use crate::rowids::Giver;
 use crate::signals::Signals;
 use crate::stack::Stack;
 use crate::vfs::with_database_locked;
@@ -29,6 +30,8 @@ pub(super) struct Hooks {
     pub(super) signals: Arc<Signals>,
     pub(super) counts: Arc<Counts>,
     pub(super) look: Arc<Look>,
+    /// Where rows are numbered.
+    pub(super) giver: Option<Arc<Giver>>,
     /// That of the profile for untrusted SQL.
     pub(super) stack: Option<Stack>,
 }
@@ -64,6 +67,9 @@ pub(super) fn set_up(
     }
     surroundings::replace_on(inner)?;
     let counts = Counts::install(inner)?;
+    let rowids = settings.rowids.as_ref().filter(|_| role.inserts());
+    let numbers = |rowids| Giver::install(inner, rowids, role == Role::Writer);
+    let giver = rowids.map(numbers).transpose()?;
     let profile = settings.untrusted.as_ref();
     let signals = Arc::new(Signals::new(profile.map(|it| it.modules.clone())));
     let look = Arc::new(Look::new(&settings.overdue, &signals));
@@ -72,7 +78,7 @@ pub(super) fn set_up(
     }
     let stack = profile.map(|_| Stack::new()).transpose().map_err(no_stack)?;
     install_hooks(inner, &signals, &settings.overdue)?;
-    Ok(Hooks { signals, counts, look, stack })
+    Ok(Hooks { signals, counts, look, giver, stack })
 }
 
 /// Whether there is a file where the database at `path` has its WAL.

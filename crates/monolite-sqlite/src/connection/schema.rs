@@ -272,7 +272,7 @@ impl Connection {
         Ok(facts)
     }
 
-    fn may_have_changed_schema(&self) -> bool {
+    pub(super) fn may_have_changed_schema(&self) -> bool {
         self.has_changed_schema.get() || !self.unsettled().is_empty()
     }
 

@@ -30,7 +30,7 @@ use monolite_sqlite::vfs::{
 };
 use monolite_sqlite::wal::{Leftover, leftover};
 use monolite_sqlite::{
-    CheckpointMode, Connection, Role, Settings, accept_untrusted, initialize, lock_holder,
+    CheckpointMode, Connection, Role, Rowids, Settings, accept_untrusted, initialize, lock_holder,
     sees_pages, test_overlay,
 };
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
@@ -109,6 +109,8 @@ pub(crate) struct Opened {
     pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: Arc<WalFile>,
+    /// The numbers that are given out ahead, if they are.
+    pub(crate) rowids: Option<Arc<Rowids>>,
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
     pub(crate) is_tracking_pages: bool,
@@ -160,6 +162,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
+    let rowids = opener.rowids.clone();
     let pool = pool_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
@@ -172,6 +175,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         checkpointer,
         wal,
         wal_file,
+        rowids,
         durability,
         is_exclusive,
         is_tracking_pages: is_exclusive && sees_pages(),
@@ -302,6 +306,8 @@ struct Opener {
     /// What records all changes, if only this process makes any.
     control: Option<Arc<WalControl>>,
     sync: bool,
+    /// The numbers that are given out ahead, if they are.
+    rowids: Option<Arc<Rowids>>,
     /// The files that the writer has open, once it has.
     files: OnceLock<Arc<WalFile>>,
 }
@@ -311,7 +317,8 @@ impl Opener {
         let is_exclusive = options.sharing == Sharing::Exclusive;
         let control = is_exclusive.then(|| Arc::clone(wal));
         let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
-        Opener { options, path, vfs, control, sync, files: OnceLock::new() }
+        let rowids = options.ids_given_out_ahead.then(Arc::default);
+        Opener { options, path, vfs, control, sync, rowids, files: OnceLock::new() }
     }
 
     /// Has every other connection be one of these files.
@@ -358,6 +365,7 @@ impl Opener {
             reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
             overdue: Arc::new(move |more| watched.is_past(more)),
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
+            rowids: self.rowids.clone(),
             control: self.control.clone(),
         };
         self.check_files()?;

@@ -2,13 +2,14 @@
 //! each: enough to do it again and to tell whether it would see the same.
 //!
 //! # Algorithm
-//! A [`Step`] is a statement with its parameters, the time and the random values it found, and a
-//! digest of what it answered: rows, number of changed rows, error. [`Steps::replay`] runs the
-//! steps on another connection, in the same surroundings, and compares the digests. When all are
-//! equal, the transaction has just executed there with the very answers upon which the application
-//! acted. The queries before the first step of another kind can be left out when the pages they
-//! read are known to be unchanged ([`Extent::AfterLeadingReads`]). On what an answer can depend,
-//! and why this is all that is ever left out: `docs/decisions/what-answers-depend-on.md`.
+//! A [`Step`] is a statement with its parameters, the time and the random values it found, the
+//! numbers that its rows were given, and a digest of what it answered: rows, number of changed
+//! rows, error. [`Steps::replay`] runs the steps on another connection, in the same surroundings,
+//! and compares the digests. When all are equal, the transaction has just executed there with the
+//! very answers upon which the application acted. The queries before the first step of another
+//! kind can be left out when the pages they read are known to be unchanged
+//! ([`Extent::AfterLeadingReads`]). On what an answer can depend, and why this is all that is ever
+//! left out: `docs/decisions/what-answers-depend-on.md`.
 //!
 //! # Invariants
 //! - The digest covers everything the application can know from the step: of a query that was read
@@ -25,7 +26,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
-use monolite_sqlite::{Surroundings, Traits, UserSavepoint, rusqlite};
+use monolite_sqlite::{GivenRowids, Numbering, Surroundings, Traits, UserSavepoint, rusqlite};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -131,6 +132,8 @@ pub(super) enum Nature {
 pub(crate) struct Step {
     request: Request,
     surroundings: Surroundings,
+    /// Numbers that its rows were given.
+    rowids: Option<GivenRowids>,
     seen: Seen,
     nature: Nature,
 }
@@ -169,17 +172,21 @@ struct Observer {
     ended: bool,
     bytes: usize,
     nature: Nature,
+    /// How rows are numbered for which SQLite may choose, and which numbers they have.
+    numbering: Numbering,
+    rowids: Option<GivenRowids>,
 }
 
 impl Observer {
-    fn new(action: &Action) -> Observer {
+    fn new(action: &Action, numbering: Numbering) -> Observer {
         let hasher = keyed();
         let nature = match action {
             // Until it is prepared; one that cannot be has changed nothing.
             Action::Change | Action::Query | Action::LastInsertRowid => Nature::Harmless,
             Action::Batch | Action::Savepoint(..) => Nature::Change,
         };
-        Observer { hasher, rows: 0, ended: false, bytes: 0, nature }
+        let (rows, bytes, ended, rowids) = (0, 0, false, None);
+        Observer { hasher, rows, ended, bytes, nature, numbering, rowids }
     }
 
     /// Notes what the statement is that is about to run.
@@ -295,7 +302,7 @@ pub(crate) fn perform(
     reader: &mut dyn RowReader,
 ) -> Done {
     let surroundings = Surroundings::now();
-    let mut observer = Observer::new(&request.action);
+    let mut observer = Observer::new(&request.action, Numbering::New);
     let mut is_too_large = false;
     let show = &mut |observer: &mut Observer, row: &Row<'_>| {
         if observer.bytes > most_bytes {
@@ -315,8 +322,8 @@ pub(crate) fn perform(
         false => error,
     });
     let is_answer = is_answer && !is_done_unseen;
-    let (seen, nature) = (observer.seen(), observer.nature);
-    let step = is_answer.then_some(Step { request, surroundings, seen, nature });
+    let (seen, nature, rowids) = (observer.seen(), observer.nature, observer.rowids);
+    let step = is_answer.then_some(Step { request, surroundings, rowids, seen, nature });
     Done { number, step }
 }
 
@@ -363,7 +370,8 @@ fn statement(
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
     let before = tx.total_changes();
-    let ran = tx.with_statement_and_traits(sql, |statement, traits| -> Result<i64> {
+    let (numbering, mut rowids) = (observer.numbering, None);
+    let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<i64> {
         observer.prepared(statement, traits);
         parameters.bind(statement)?;
         match action {
@@ -377,7 +385,9 @@ fn statement(
                 Ok(0)
             }
         }
-    });
+    };
+    let ran = tx.with_numbered_statement(sql, numbering, &mut rowids, run);
+    observer.rowids = rowids;
     note(observer, &ran);
     if tx.has_changed_since(before) {
         // Whatever SQLite has said of the statement.
@@ -563,7 +573,7 @@ impl Steps {
 }
 
 fn replay_step(tx: &Tx<'_>, step: &Step) -> Result<Seen> {
-    let mut observer = Observer::new(&step.request.action);
+    let mut observer = Observer::new(&step.request.action, Numbering::Again(step.rowids));
     let Seen { rows, ended, .. } = step.seen;
     let show = &mut |observer: &mut Observer, _: &Row<'_>| {
         // A row beyond those that were seen makes the digest another one.

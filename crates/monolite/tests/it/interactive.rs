@@ -3,6 +3,7 @@
 
 mod anomalies;
 mod endings;
+mod ids;
 mod independent;
 mod limits;
 mod outside;

@@ -99,6 +99,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         reserved_bytes,
         overdue: Arc::new(|_| false),
         untrusted: None,
+        rowids: None,
         control: None,
     }
 }

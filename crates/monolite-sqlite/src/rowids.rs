@@ -1,0 +1,381 @@
+//! Owns the numbers that are given out ahead to rows whose key is left to SQLite, so that a
+//! statement which is run again inserts the same row under the same number.
+//!
+//! # Algorithm
+//! 1. Such an `INSERT` is run in a second form ([`insert`]), in which the key is the value of
+//!    [`FUNCTION`]. What the function gives is told to it before the statement runs
+//!    ([`Giver::during`]): new numbers, or those of the first run, again.
+//! 2. New numbers come from a [`Counter`], one for each table: the next one is behind all that it
+//!    has given, behind every rowid that the writer has inserted since there is a counter (a hook
+//!    tells), and behind every rowid of the table as the connection sees it.
+//! 3. A number is given once, whatever becomes of the transaction.
+//!
+//! Why it is done like this, and what that depends on: `docs/decisions/ids-given-out-ahead.md`.
+//!
+//! # Invariants
+//! - No counter goes back.
+//! - [`FUNCTION`] gives NULL, for which SQLite chooses, unless it was told otherwise; no definition
+//!   in a schema can call it, and no statement of a user.
+
+pub(crate) mod insert;
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use rusqlite::{Result, ffi};
+
+/// The function that stands for a key in the second form of an `INSERT`.
+pub(crate) const FUNCTION: &str = "monolite_rowid";
+
+/// [`FUNCTION`], for SQLite.
+const FUNCTION_NAME: &CStr = c"monolite_rowid";
+
+/// Forms that are kept; more than most applications have statements.
+const MAX_FORMS: usize = 1_024;
+
+/// Tables that have a counter. Those behind have none, and SQLite chooses for them: counters are
+/// kept for names that were dropped, too.
+const MAX_TABLES: usize = 100_000;
+
+/// Numbers that were given to one run of a statement, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenRowids {
+    pub(crate) first: i64,
+    pub(crate) count: u32,
+}
+
+impl GivenRowids {
+    /// The last one.
+    pub(crate) fn last(self) -> i64 {
+        self.first + (i64::from(self.count) - 1)
+    }
+}
+
+/// How the rows of a statement get their numbers, where SQLite may choose them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbering {
+    /// As SQLite would, but for numbers that were given out ahead.
+    Plain,
+    /// Each has a number of its own from now on.
+    New,
+    /// It has that which it was given; where there is none, or somebody else has it, as SQLite
+    /// chooses.
+    Again(Option<GivenRowids>),
+}
+
+/// The numbers of one table.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    /// The largest that was given or inserted.
+    last: AtomicI64,
+    has_given: AtomicBool,
+}
+
+impl Counter {
+    fn new() -> Counter {
+        Counter { last: AtomicI64::new(i64::MIN), has_given: AtomicBool::new(false) }
+    }
+
+    /// Whether a number was ever given out.
+    pub(crate) fn has_given(&self) -> bool {
+        self.has_given.load(Ordering::Acquire)
+    }
+
+    /// Whether `next`, which SQLite would choose, may have been given to somebody.
+    pub(crate) fn may_have_given(&self, next: i64) -> bool {
+        self.has_given() && self.last.load(Ordering::Acquire) >= next
+    }
+
+    /// Takes `count` numbers that were never given and are not below `least`; `None` when there are
+    /// not so many.
+    fn take(&self, least: i64, count: u32) -> Option<GivenRowids> {
+        let after = |last: i64| {
+            let first = last.checked_add(1)?.max(least);
+            Some((first, first.checked_add(i64::from(count) - 1)?))
+        };
+        self.has_given.store(true, Ordering::Release);
+        let taken = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
+            after(last).map(|(_, end)| end)
+        });
+        let (first, _) = after(taken.ok()?)?;
+        Some(GivenRowids { first, count })
+    }
+
+    fn raise(&self, rowid: i64) {
+        self.last.fetch_max(rowid, Ordering::AcqRel);
+    }
+}
+
+/// An `INSERT` in its second form.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) text: Box<str>,
+    /// Rows that it inserts at most.
+    pub(crate) rows: u32,
+    /// Asks for the largest rowid that SQLite heeds when it chooses the next.
+    pub(crate) largest: Box<str>,
+    /// Asks whether there is a row from `?1` to `?2`.
+    pub(crate) is_taken: Box<str>,
+    pub(crate) counter: Arc<Counter>,
+}
+
+/// What is known of a text with the schema of this cookie.
+type Known = (u32, Option<Arc<Form>>);
+
+/// The counters of a database, and the statements that use them; shared by its connections.
+#[derive(Debug, Default)]
+pub struct Rowids {
+    counters: Mutex<HashMap<Box<str>, Arc<Counter>>>,
+    forms: Mutex<HashMap<Box<str>, Known>>,
+    is_used: AtomicBool,
+    given: AtomicU64,
+}
+
+impl Rowids {
+    /// None given out.
+    pub fn new() -> Rowids {
+        Rowids::default()
+    }
+
+    /// How many numbers were given out ahead.
+    pub fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is any counter.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    fn counters(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Counter>>> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forms(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
+        self.forms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counter of `table`. One goes on when its table is dropped and made again.
+    pub(crate) fn counter(&self, table: &str) -> Option<Arc<Counter>> {
+        let (name, mut counters) = (folded(table), self.counters());
+        if let Some(counter) = counters.get(&*name) {
+            return Some(Arc::clone(counter));
+        }
+        if counters.len() >= MAX_TABLES {
+            return None;
+        }
+        let counter = Arc::new(Counter::new());
+        counters.insert(name.into(), Arc::clone(&counter));
+        self.is_used.store(true, Ordering::Release);
+        Some(counter)
+    }
+
+    /// A row has been inserted by the writer.
+    fn inserted(&self, table: &str, rowid: i64) {
+        if let Some(counter) = self.counters().get(&*folded(table)) {
+            counter.raise(rowid);
+        }
+    }
+
+    /// What is known of `sql` with the schema of `cookie`; `None` when nothing is.
+    pub(crate) fn known(&self, sql: &str, cookie: u32) -> Option<Option<Arc<Form>>> {
+        let forms = self.forms();
+        forms.get(sql).filter(|(of, _)| *of == cookie).map(|(_, form)| form.clone())
+    }
+
+    pub(crate) fn remember(&self, sql: &str, cookie: u32, form: Option<Arc<Form>>) {
+        let mut forms = self.forms();
+        if forms.len() >= MAX_FORMS {
+            forms.clear();
+        }
+        forms.insert(sql.into(), (cookie, form));
+    }
+}
+
+/// A name as SQLite compares it.
+fn folded(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+/// What [`FUNCTION`] gives.
+#[derive(Debug, Default)]
+enum Giving {
+    /// NULL.
+    #[default]
+    Nothing,
+    /// New ones, not below `least`, of which there are `rows` at most.
+    New {
+        counter: Arc<Counter>,
+        least: i64,
+        rows: u32,
+        given: Option<GivenRowids>,
+        used: u32,
+    },
+    Again {
+        given: GivenRowids,
+        used: u32,
+    },
+}
+
+impl Giving {
+    fn next(&mut self) -> Option<i64> {
+        let (given, used) = match self {
+            Giving::Nothing => return None,
+            Giving::New { counter, least, rows, given, used } => {
+                if given.is_none() {
+                    *given = counter.take(*least, *rows);
+                }
+                ((*given)?, used)
+            }
+            Giving::Again { given, used } => (*given, used),
+        };
+        let number = (*used < given.count).then(|| given.first + i64::from(*used));
+        *used = used.saturating_add(1);
+        number
+    }
+}
+
+/// Where a connection's [`FUNCTION`] and its user talk to each other.
+#[derive(Debug)]
+pub(crate) struct Giver {
+    rowids: Arc<Rowids>,
+    giving: Mutex<Giving>,
+}
+
+impl Giver {
+    /// Gives `connection` its [`FUNCTION`], and if it is that of the `writer`, has each row that it
+    /// inserts raise a counter.
+    pub(crate) fn install(
+        connection: &rusqlite::Connection,
+        rowids: &Arc<Rowids>,
+        is_writer: bool,
+    ) -> Result<Arc<Giver>> {
+        let giver = Arc::new(Giver { rowids: Arc::clone(rowids), giving: Mutex::default() });
+        let own = Arc::into_raw(Arc::clone(&giver)).cast_mut().cast::<c_void>();
+        let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DIRECTONLY;
+        // SAFETY: the handle is open and the name is a C string. SQLite calls `release` with `own`
+        // once, when the function goes or could not be made.
+        let code = unsafe {
+            ffi::sqlite3_create_function_v2(
+                connection.handle(),
+                FUNCTION_NAME.as_ptr(),
+                1,
+                flags,
+                own,
+                Some(give),
+                None,
+                None,
+                Some(release),
+            )
+        };
+        if code != ffi::SQLITE_OK {
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        }
+        if is_writer {
+            // SAFETY: the handle is open; the function above keeps what is pointed at until the
+            // connection is closed, and no row is inserted then.
+            unsafe { ffi::sqlite3_update_hook(connection.handle(), Some(updated), own) };
+        }
+        Ok(giver)
+    }
+
+    pub(crate) fn rowids(&self) -> &Rowids {
+        &self.rowids
+    }
+
+    fn giving(&self) -> MutexGuard<'_, Giving> {
+        self.giving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `run`, in which [`FUNCTION`] gives new numbers for `form`, none below `least`; tells
+    /// which.
+    pub(crate) fn during_new<R>(
+        &self,
+        form: &Form,
+        least: i64,
+        run: impl FnOnce() -> R,
+    ) -> (R, Option<GivenRowids>) {
+        let (counter, rows) = (Arc::clone(&form.counter), form.rows);
+        let giving = Giving::New { counter, least, rows, given: None, used: 0 };
+        let (result, giving) = self.during(giving, run);
+        let given = match giving {
+            Giving::New { given, .. } => given,
+            Giving::Nothing | Giving::Again { .. } => None,
+        };
+        let count = given.map_or(0, |given| u64::from(given.count));
+        self.rowids.given.fetch_add(count, Ordering::Relaxed);
+        (result, given)
+    }
+
+    /// Runs `run`, in which [`FUNCTION`] gives what was `given` before.
+    pub(crate) fn during_again<R>(&self, given: GivenRowids, run: impl FnOnce() -> R) -> R {
+        self.during(Giving::Again { given, used: 0 }, run).0
+    }
+
+    /// Runs `run` with that `giving`, and gives that back; puts the one of before back, after a
+    /// panic, too.
+    fn during<R>(&self, giving: Giving, run: impl FnOnce() -> R) -> (R, Giving) {
+        struct Restore<'g>(&'g Giver, Giving);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                std::mem::swap(&mut *self.0.giving(), &mut self.1);
+            }
+        }
+        let before = std::mem::replace(&mut *self.giving(), giving);
+        let mut restore = Restore(self, before);
+        let result = run();
+        let done = std::mem::replace(&mut *self.giving(), std::mem::take(&mut restore.1));
+        std::mem::forget(restore);
+        (result, done)
+    }
+}
+
+unsafe extern "C" fn release(giver: *mut c_void) {
+    // SAFETY: `install` made it from an `Arc` and gave it away.
+    drop(unsafe { Arc::from_raw(giver.cast::<Giver>()) });
+}
+
+unsafe extern "C" fn give(
+    context: *mut ffi::sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: SQLite called with one valid argument and a context that waits for a result, of a
+    // function that `install` made with its giver.
+    unsafe {
+        if ffi::sqlite3_value_type(*arguments) != ffi::SQLITE_NULL {
+            return ffi::sqlite3_result_value(context, *arguments);
+        }
+        let giver = &*ffi::sqlite3_user_data(context).cast::<Giver>();
+        if let Some(number) = giver.giving().next() {
+            ffi::sqlite3_result_int64(context, number);
+        }
+    }
+}
+
+unsafe extern "C" fn updated(
+    giver: *mut c_void,
+    what: c_int,
+    _database: *const c_char,
+    table: *const c_char,
+    rowid: i64,
+) {
+    // SAFETY: SQLite called with what `install` gave it, and a C string that is valid for the call.
+    unsafe {
+        let rowids = (*giver.cast::<Giver>()).rowids();
+        if what == ffi::SQLITE_INSERT && rowids.is_used() {
+            rowids.inserted(&CStr::from_ptr(table).to_string_lossy(), rowid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
