@@ -111,6 +111,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         overdue: Arc::new(|_| false),
         untrusted: None,
         control: None,
+        rowids: None,
     }
 }
 

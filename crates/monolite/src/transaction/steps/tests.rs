@@ -10,7 +10,8 @@ pub(in crate::transaction) fn step(action: Action, nature: Nature) -> Step {
     let parameters = ().into_parameters().unwrap();
     let surroundings = Surroundings::now();
     let seen = Seen { rows: 0, ended: true, digest: 0 };
-    Step { request: Request { action, text: "".into(), parameters }, surroundings, seen, nature }
+    let request = Request { action, text: "".into(), parameters };
+    Step { request, surroundings, rowids: None, seen, nature }
 }
 
 pub(in crate::transaction) fn query() -> Step {
