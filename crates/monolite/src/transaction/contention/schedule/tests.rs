@@ -1,5 +1,7 @@
 //! Turns, step by step, on a clock that stands where it is put.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 const ROW: Spot = Spot::Statement(7);
@@ -154,24 +156,40 @@ fn no_more_spots_are_remembered_than_there_may_be() {
     assert_eq!(schedule.len(), 1);
 }
 
-/// Has so many attempts of a family begin, and ends them in turn: every `nth` by a conflict.
-fn churn(schedule: &mut Schedule, clients: u64, attempts: u64, nth: u64) {
-    let mut under_way: Vec<u64> =
-        (1..=clients).filter(|it| ask(schedule, 0, FAMILY, *it) != Answer::Waits).collect();
-    let mut next = clients;
-    for attempt in 1..=attempts {
-        let number = under_way.remove(0);
-        let end = if attempt % nth == 0 { End::Conflict } else { End::Committed };
-        if end == End::Conflict {
-            schedule.note_conflict(ms(attempt), FAMILY, ms(5));
-        }
-        let changes = leave(schedule, attempt, FAMILY, number, end);
-        under_way.extend(changes.granted.iter().map(|it| it.number));
-        next += 1;
-        if ask(schedule, attempt, FAMILY, next) != Answer::Waits {
-            under_way.push(next);
+/// Clients of a family, each with an attempt under way or waiting.
+#[derive(Default)]
+struct Clients {
+    under_way: VecDeque<u64>,
+    next: u64,
+}
+
+impl Clients {
+    fn begin(&mut self, schedule: &mut Schedule, now: u64) {
+        self.next += 1;
+        if ask(schedule, now, FAMILY, self.next) != Answer::Waits {
+            self.under_way.push_back(self.next);
         }
     }
+
+    /// Ends so many attempts in turn, every `nth` by a conflict; another one begins each time.
+    fn churn(&mut self, schedule: &mut Schedule, attempts: u64, nth: u64) {
+        for attempt in 1..=attempts {
+            let number = self.under_way.pop_front().expect("somebody has a turn");
+            let end = if attempt % nth == 0 { End::Conflict } else { End::Committed };
+            if end == End::Conflict {
+                schedule.note_conflict(ms(attempt), FAMILY, ms(5));
+            }
+            let changes = leave(schedule, attempt, FAMILY, number, end);
+            self.under_way.extend(changes.granted.iter().map(|it| it.number));
+            self.begin(schedule, attempt);
+        }
+    }
+}
+
+fn family(clients: usize) -> (Schedule, Clients) {
+    let (mut schedule, mut all) = (known(FAMILY, ms(5)), Clients::default());
+    (0..clients).for_each(|_| all.begin(&mut schedule, 0));
+    (schedule, all)
 }
 
 fn width(schedule: &Schedule) -> usize {
@@ -180,20 +198,33 @@ fn width(schedule: &Schedule) -> usize {
 
 #[test]
 fn a_family_that_conflicts_rarely_is_not_held_up() {
-    let mut schedule = known(FAMILY, ms(5));
-    churn(&mut schedule, 1_000, 10_000, 10);
-    assert_eq!(width(&schedule), usize::MAX);
+    let (mut schedule, mut clients) = family(1_000);
+    clients.churn(&mut schedule, 10_000, 10);
+    assert_eq!((width(&schedule), clients.under_way.len()), (usize::MAX, 1_000));
 }
 
 #[test]
 fn a_family_that_conflicts_often_gets_as_few_turns_as_keep_the_cores_busy() {
-    let mut schedule = known(FAMILY, ms(5));
-    churn(&mut schedule, 1_000, 10_000, 2);
-    assert_eq!(width(&schedule), FEWEST);
+    let (mut schedule, mut clients) = family(1_000);
+    clients.churn(&mut schedule, 10_000, 2);
+    assert_eq!((width(&schedule), clients.under_way.len()), (FEWEST, FEWEST));
     // And as many as anybody asks for, when they do no more.
-    let waiting = schedule.queues[&FAMILY].waiting.len();
-    churn(&mut schedule, 1, 20_000, u64::MAX);
-    assert!(waiting > 900 && width(&schedule) > 900, "{waiting} {}", width(&schedule));
+    clients.churn(&mut schedule, 10_000, u64::MAX);
+    assert_eq!(clients.under_way.len(), 1_000);
+}
+
+#[test]
+fn a_family_gets_the_turns_at_which_a_third_of_its_attempts_conflict() {
+    // The more are under way, the more of them conflict: half of them when there are 60.
+    let (mut schedule, mut clients) = family(1_000);
+    for round in 0..2_000 {
+        let under_way = clients.under_way.len().max(1);
+        let nth = (120 / under_way).max(1) as u64;
+        clients.churn(&mut schedule, nth.min(120), nth);
+        if round > 1_000 {
+            assert!((25..=60).contains(&under_way), "{under_way}");
+        }
+    }
 }
 
 #[test]
