@@ -243,6 +243,25 @@ fn two_rows_in_opposite_orders_are_no_deadlock() {
 }
 
 #[test]
+fn two_statements_of_one_transaction_may_wait_at_the_same_time() {
+    let (_directory, db, _clock) = hot(&[1, 2]);
+    let holder = db.transaction().unwrap();
+    (read(&holder, 1), read(&holder, 2));
+    std::thread::scope(|scope| {
+        let both = scope.spawn(|| {
+            let tx = db.transaction().unwrap();
+            let ask = |account: i64| tx.query_row(BALANCE, [account], |row| row.get::<_, i64>(0));
+            smol::block_on(smol::future::try_zip(ask(1), ask(2))).unwrap()
+        });
+        holder.execute(SET, (1, 7)).wait().unwrap();
+        committed(holder, 2, 8);
+        // One of them may not wait, as the other is waited for in another order.
+        let (first, second) = both.join().unwrap();
+        assert!([101, 7].contains(&first) && [101, 8].contains(&second), "{first} {second}");
+    });
+}
+
+#[test]
 fn a_close_lets_those_who_wait_go() {
     let (_directory, db, _clock) = hot(&[1]);
     let holder = db.transaction().unwrap();
