@@ -306,7 +306,9 @@ impl<E> Database<E> {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
     /// Nothing happens before its first statement.
     ///
-    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then.
+    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then. One
+    /// that you run again yourself takes its turn among those with which it collides, too: its
+    /// statements may wait for theirs.
     ///
     /// # Errors
     /// `Overloaded` when as many are open as the option `max_transactions` allows.
@@ -317,12 +319,13 @@ impl<E> Database<E> {
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
     /// slow service included, and nobody waits for it.
     ///
-    /// `body` is run again when its transaction conflicts with another one, after a short random
-    /// rest; after as many conflicts as the option `transaction_attempts` allows it runs once more,
-    /// alone in the writer, for no longer than the option `exclusive_time_limit`; all other writes
-    /// wait meanwhile. So it ends: with a commit, unless `body` takes longer than that in its last
-    /// attempt (`Timeout`). It should change nothing but the database. The transaction is rolled
-    /// back when `body` returns an error.
+    /// `body` is run again when its transaction conflicts with another one, when it is its turn
+    /// among those with which it collides. After as many conflicts as the option
+    /// `transaction_attempts` allows it runs once more, alone in the writer, if it was quicker than
+    /// the option `exclusive_time_limit`, and for no longer than that; all other writes wait
+    /// meanwhile. So it ends: with a commit, unless others keep changing what it has read, and it
+    /// is too slow for that (`Conflict`, `Timeout`). It should change nothing but the database. The
+    /// transaction is rolled back when `body` returns an error.
     ///
     /// # Cancellation
     /// Dropping the future rolls the transaction back, unless the commit has been handed to the
@@ -333,7 +336,7 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// The closure's own; or, converted from [`Error`], those of
-    /// [`Transaction::commit`](crate::Transaction::commit) but for `Conflict`.
+    /// [`Transaction::commit`](crate::Transaction::commit); `Conflict` only after all attempts.
     pub async fn transact<T, F, Fut>(&self, body: F) -> Result<T, E>
     where
         F: FnMut(Transaction) -> Fut,

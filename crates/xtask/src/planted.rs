@@ -33,7 +33,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 22] = [
+const BUGS: [Bug; 23] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/write/sync.rs",
@@ -96,6 +96,16 @@ const BUGS: [Bug; 22] = [
             "                Ok(seen) => is_report || seen == step.seen,",
             "                Ok(seen) => \
              (seen.rows, seen.ended) == (step.seen.rows, step.seen.ended),",
+        )],
+    },
+    Bug {
+        name: "a turn that replaces the validation",
+        file: "crates/monolite/src/transaction/replay.rs",
+        changes: &[(
+            "        let replayed = self.steps.replay_in_writer(tx, extent, self.validation);",
+            "        let has_turn = self.visit.has_turn();
+        let validation = if has_turn { Validation::Off } else { self.validation };
+        let replayed = self.steps.replay_in_writer(tx, extent, validation);",
         )],
     },
     Bug {

@@ -4,6 +4,7 @@ pub mod appends;
 pub mod contention;
 pub mod engine;
 pub mod held;
+pub mod hot_row;
 pub mod interactive;
 pub mod mixed;
 pub mod postgres;

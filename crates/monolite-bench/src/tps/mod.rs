@@ -53,7 +53,7 @@ pub struct InteractiveOptions {
     /// Clients of raw SQLite, a thread each. One shows all the throughput there is; more show what
     /// waiting for each other costs.
     pub holders: Vec<u64>,
-    /// Clients of the mixed workload.
+    /// Clients of the mixed workload, and of the hot row.
     pub mixed: Vec<u64>,
     /// Clients that write beside sleepers.
     pub writers: Vec<u64>,
@@ -85,7 +85,7 @@ impl InteractiveOptions {
             clients: vec![64, 512, 2_000],
             pools: vec![8, 64, 256],
             holders: vec![1, 16],
-            mixed: vec![12, 64, 256],
+            mixed: vec![12, 64, 256, 1_024],
             writers: vec![128, 1_024],
             costs: vec![16, 128],
             columns: DELAYS.map(|(column, _)| column).to_vec(),

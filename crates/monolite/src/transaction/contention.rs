@@ -64,7 +64,7 @@ pub(crate) struct Contention {
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    waiting: HashMap<Visitor, Arc<Bell>>,
+    waiting: HashMap<(Spot, Visitor), Arc<Bell>>,
     is_closed: bool,
 }
 
@@ -315,7 +315,7 @@ impl Visit {
                 schedule.leave(now, *family, self.visitor, End::Other, changes);
             }
             let bell = Arc::<Bell>::default();
-            state.waiting.insert(self.visitor, Arc::clone(&bell));
+            state.waiting.insert((spot, self.visitor), Arc::clone(&bell));
             (Answer::Waits, Some(bell))
         });
         let (Answer::Turn | Answer::Waits, bell) = asked else { return None };
@@ -341,7 +341,7 @@ impl Visit {
 
     /// A statement has answered this.
     pub(crate) fn note_answer(&self, statement: impl FnOnce() -> u64, answer: u128) {
-        if self.contention.is_calm() || self.inner().spots.is_empty() {
+        if self.contention.is_calm() || !self.has_turn() {
             return;
         }
         let spot = Spot::Statement(statement());
@@ -370,9 +370,14 @@ impl Visit {
         self.finish(End::Conflict);
     }
 
+    /// Whether it has a turn, or waits for one.
+    pub(crate) fn has_turn(&self) -> bool {
+        !self.inner().spots.is_empty()
+    }
+
     /// The writer has done all of it, and it will be visible with the batch.
     pub(crate) fn note_committed(self: &Arc<Self>) {
-        if self.inner().spots.is_empty() {
+        if !self.has_turn() {
             return;
         }
         let contention = &self.contention;
@@ -393,9 +398,9 @@ impl Visit {
         self.contention.change(|state, now, changes| {
             for spot in spots {
                 state.schedule.leave(now, spot, self.visitor, end, changes);
+                // Should it wait there, it need not.
+                changes.granted.push((spot, self.visitor));
             }
-            // Should it wait, it need not.
-            changes.granted.push(self.visitor);
         });
     }
 
@@ -403,7 +408,7 @@ impl Visit {
     fn withdraw(&self, spot: Spot) {
         self.inner().spots.retain(|it| *it != spot);
         self.contention.change(|state, now, changes| {
-            state.waiting.remove(&self.visitor);
+            state.waiting.remove(&(spot, self.visitor));
             state.schedule.leave(now, spot, self.visitor, End::Other, changes);
         });
     }

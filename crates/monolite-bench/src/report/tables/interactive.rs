@@ -10,7 +10,7 @@ use crate::report::render::{Table, bytes, count, nanoseconds, percent, ratio, sp
 pub(super) fn all(record: &Record) -> Vec<Table> {
     let mut tables: Vec<Table> =
         Workload::ALL.into_iter().flat_map(|workload| delays(record, workload)).collect();
-    tables.extend([mixed(record), sleepers(record), costs(record)]);
+    tables.extend([mixed(record), hot_row(record), sleepers(record), costs(record)]);
     tables
 }
 
@@ -241,6 +241,27 @@ fn measured<'r>(
 fn mixed(record: &Record) -> Table {
     let title = "Mixed transactions of 2 to 6 operations with 1 ms after each, half of the \
                  accesses on 50 rows of 4,000, durable";
+    let mut table = contended(record, title, "mixed/");
+    table.notes.push(
+        "unchanged: share of the commits of which the writer replayed the writes alone, because \
+         the page check found what they had read unchanged"
+            .into(),
+    );
+    table.notes.push(
+        "rowids returned: appends with RETURNING ask for the new id, which conflicts with every \
+         append in between; the others ask for columns that they gave"
+            .into(),
+    );
+    table
+}
+
+fn hot_row(record: &Record) -> Table {
+    let title = "One row that everybody reads, decides on for 5 ms, and writes, durable";
+    contended(record, title, "hot-row/")
+}
+
+/// How often transactions got in each other's way, and what came of it.
+fn contended(record: &Record, title: &str, prefix: &str) -> Table {
     let header = [
         "",
         "tx/s (min–max)",
@@ -253,7 +274,7 @@ fn mixed(record: &Record) -> Table {
         "max",
     ];
     let mut table = Table::new(title, &header);
-    for (cell, figures) in measured(record, "mixed/") {
+    for (cell, figures) in measured(record, prefix) {
         let mut row = vec![cell.name.clone(), spread(figures.per_second)];
         row.push(percent(figures.repeated()));
         row.push(count(figures.contention.resumed as f64));
@@ -263,16 +284,6 @@ fn mixed(record: &Record) -> Table {
         row.extend([latency.p50_ns, latency.p99_ns, latency.max_ns].map(nanoseconds));
         table.rows.push(row);
     }
-    table.notes.push(
-        "unchanged: share of the commits of which the writer replayed the writes alone, because \
-         the page check found what they had read unchanged"
-            .into(),
-    );
-    table.notes.push(
-        "rowids returned: appends with RETURNING ask for the new id, which conflicts with every \
-         append in between; the others ask for columns that they gave"
-            .into(),
-    );
     table
 }
 

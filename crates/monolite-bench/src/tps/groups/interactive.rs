@@ -2,6 +2,7 @@
 
 use super::{Candidates, Group, Groups, PostgresCell, raw_settings};
 use crate::drivers::held::HeldTransfers;
+use crate::drivers::hot_row::HotRow;
 use crate::drivers::interactive::{Call, InteractiveTransfers};
 use crate::drivers::mixed::{MixedTransactions, Returning};
 use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
@@ -26,6 +27,9 @@ const ROWID_CLIENTS: u64 = 12;
 
 /// The application's time after each operation of the mixed workload.
 const MIXED_DELAY: Duration = Duration::from_millis(1);
+
+/// The application's time between the read and the write of the hot row.
+const DECISION: Duration = Duration::from_millis(5);
 
 /// Transactions that are open and asleep.
 const SLEEPERS: u64 = 2_000;
@@ -111,6 +115,7 @@ fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
         ("interactive, blind", groups.delays(Workload::Blind)),
         ("interactive, decide", groups.delays(Workload::Decide)),
         ("interactive, mixed", groups.mixed()),
+        ("interactive, hot row", groups.hot_row()),
         ("interactive, sleepers", groups.sleepers()),
         ("interactive, cost", groups.costs()),
     ];
@@ -214,6 +219,24 @@ impl<'g> Groups<'g> {
         let columns = clients.map(|&clients| candidate(clients, Returning::Columns));
         let rowids = self.options.interactive.mixed.first().map(|_| ROWID_CLIENTS);
         columns.chain(rowids.map(|clients| candidate(clients, Returning::Rowid))).collect()
+    }
+
+    /// Interactive transactions that all read, decide on and write one row.
+    fn hot_row(&self) -> Candidates<'g> {
+        let clients = self.options.interactive.mixed.iter();
+        let candidate = |&clients: &u64| -> Box<dyn Candidate + 'g> {
+            let id = format!("hot-row/durable/monolite-{clients}");
+            let name = format!("monolite, {clients} clients");
+            let profile = self.profile(id, &name, Durability::Durable, self.timed());
+            Box::new(HotRow {
+                profile: Profile { store: Store::Nowhere, ..profile },
+                dir: self.options.data.clone(),
+                settings: self.engine_settings(Durability::Durable),
+                clients,
+                delay: DECISION,
+            })
+        };
+        clients.map(candidate).collect()
     }
 
     /// Plain writes without and with transactions that sleep.

@@ -108,9 +108,9 @@ pub(crate) enum Answer {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// They have got their turn, or need none any more.
-    pub(crate) granted: Vec<Visitor>,
+    pub(crate) granted: Vec<(Spot, Visitor)>,
     /// They are first in their queue, and are to look when [`Schedule::next_look`] says so.
-    pub(crate) heads: Vec<Visitor>,
+    pub(crate) heads: Vec<(Spot, Visitor)>,
 }
 
 #[derive(Debug)]
@@ -173,18 +173,18 @@ impl Queue {
     }
 
     /// Gives the turns that there are to those who wait.
-    fn advance(&mut self, now: Duration, changes: &mut Changes) {
+    fn advance(&mut self, now: Duration, spot: Spot, changes: &mut Changes) {
         let mut has_changed = false;
         while let Some((&visitor, &manner)) = self.waiting.first_key_value() {
             if !self.has_room_for(manner) {
                 if has_changed {
-                    changes.heads.push(visitor);
+                    changes.heads.push((spot, visitor));
                 }
                 return;
             }
             self.waiting.pop_first();
             self.give(now, visitor, manner, true);
-            changes.granted.push(visitor);
+            changes.granted.push((spot, visitor));
             has_changed = true;
         }
     }
@@ -256,7 +256,7 @@ impl Schedule {
     pub(crate) fn look(&mut self, now: Duration, spot: Spot, changes: &mut Changes) -> usize {
         let Some(queue) = self.queues.get_mut(&spot) else { return 0 };
         let lost = queue.take_away_overdue(now);
-        queue.advance(now, changes);
+        queue.advance(now, spot, changes);
         lost
     }
 
@@ -280,10 +280,11 @@ impl Schedule {
         }
         queue.width += 1;
         if queue.width <= OPEN {
-            return queue.advance(now, changes);
+            return queue.advance(now, spot, changes);
         }
         let queue = self.queues.remove(&spot);
-        changes.granted.extend(queue.into_iter().flat_map(|queue| queue.waiting.into_keys()));
+        let waiting = queue.into_iter().flat_map(|queue| queue.waiting.into_keys());
+        changes.granted.extend(waiting.map(|visitor| (spot, visitor)));
     }
 
     /// Gives a turn back, or a place in the queue.
@@ -299,9 +300,9 @@ impl Schedule {
         let is_head = queue.waiting.first_key_value().is_some_and(|(first, _)| *first == visitor);
         if queue.waiting.remove(&visitor).is_some() {
             if let Some(head) = queue.waiting.first_key_value().filter(|_| is_head) {
-                changes.heads.push(*head.0);
+                changes.heads.push((spot, *head.0));
             }
-            return queue.advance(now, changes);
+            return queue.advance(now, spot, changes);
         }
         let Some(holder) = queue.holders.remove(&visitor) else { return };
         queue.is_alone &= holder.manner == Manner::Beside;
@@ -311,7 +312,7 @@ impl Schedule {
             // More than are asked for would be no bound when they are.
             queue.width = queue.width.saturating_add(usize::from(!queue.waiting.is_empty()));
         }
-        queue.advance(now, changes);
+        queue.advance(now, spot, changes);
     }
 
     /// A statement answered otherwise than before to an attempt that took so long.

@@ -1,5 +1,7 @@
 //! Turns, step by step, on a clock that stands where it is put.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 const ROW: Spot = Spot::Statement(7);
@@ -24,16 +26,24 @@ fn ask(schedule: &mut Schedule, now: u64, spot: Spot, number: u64) -> Answer {
     schedule.ask(ms(now), spot, visitor(number), Manner::Beside)
 }
 
-fn leave(schedule: &mut Schedule, now: u64, spot: Spot, number: u64, end: End) -> Changes {
-    let mut changes = Changes::default();
-    schedule.leave(ms(now), spot, visitor(number), end, &mut changes);
-    changes
+/// Who is told, first those that got their turn.
+type Told = (Vec<u64>, Vec<u64>);
+
+fn told(changes: &Changes) -> Told {
+    let numbers = |all: &[(Spot, Visitor)]| all.iter().map(|(_, it)| it.number).collect();
+    (numbers(&changes.granted), numbers(&changes.heads))
 }
 
-fn answers(schedule: &mut Schedule, now: u64, number: u64, answer: u128) -> Changes {
+fn leave(schedule: &mut Schedule, now: u64, spot: Spot, number: u64, end: End) -> Told {
+    let mut changes = Changes::default();
+    schedule.leave(ms(now), spot, visitor(number), end, &mut changes);
+    told(&changes)
+}
+
+fn answers(schedule: &mut Schedule, now: u64, number: u64, answer: u128) -> Told {
     let mut changes = Changes::default();
     schedule.note_answer(ms(now), ROW, visitor(number), answer, &mut changes);
-    changes
+    told(&changes)
 }
 
 #[test]
@@ -49,10 +59,8 @@ fn turns_go_to_the_oldest_first() {
     assert_eq!(ask(&mut schedule, 0, ROW, 5), Answer::Turn);
     assert_eq!(ask(&mut schedule, 0, ROW, 9), Answer::Waits);
     assert_eq!(ask(&mut schedule, 0, ROW, 3), Answer::Waits);
-    let changes = leave(&mut schedule, 1, ROW, 5, End::Committed);
-    assert_eq!(changes, Changes { granted: vec![visitor(3)], heads: vec![visitor(9)] });
-    let changes = leave(&mut schedule, 2, ROW, 3, End::Other);
-    assert_eq!(changes, Changes { granted: vec![visitor(9)], heads: vec![] });
+    assert_eq!(leave(&mut schedule, 1, ROW, 5, End::Committed), (vec![3], vec![9]));
+    assert_eq!(leave(&mut schedule, 2, ROW, 3, End::Other), (vec![9], vec![]));
 }
 
 #[test]
@@ -61,9 +69,8 @@ fn who_gives_up_its_place_is_not_waited_for() {
     (1..=3).for_each(|number| {
         ask(&mut schedule, 0, ROW, number);
     });
-    let changes = leave(&mut schedule, 1, ROW, 2, End::Other);
-    assert_eq!(changes, Changes { granted: vec![], heads: vec![visitor(3)] });
-    assert_eq!(leave(&mut schedule, 1, ROW, 1, End::Other).granted, [visitor(3)]);
+    assert_eq!(leave(&mut schedule, 1, ROW, 2, End::Other), (vec![], vec![3]));
+    assert_eq!(leave(&mut schedule, 1, ROW, 1, End::Other), (vec![3], vec![]));
 }
 
 #[test]
@@ -78,10 +85,10 @@ fn a_turn_is_taken_away_after_twice_the_usual_time() {
         let mut changes = Changes::default();
         assert_eq!(schedule.look(ms(limit - 1), ROW, &mut changes), 0);
         assert_eq!(schedule.look(ms(limit), ROW, &mut changes), 1);
-        assert_eq!(changes, Changes { granted: vec![visitor(2)], heads: vec![visitor(3)] });
+        assert_eq!(told(&changes), (vec![2], vec![3]));
         // What is taken away cannot be given back.
-        let changes = leave(&mut schedule, limit + 1, ROW, 1, End::Committed);
-        assert_eq!(changes, Changes::default());
+        let late = leave(&mut schedule, limit + 1, ROW, 1, End::Committed);
+        assert_eq!(late, Told::default());
     }
 }
 
@@ -91,16 +98,16 @@ fn answers_that_stay_the_same_open_the_way() {
     (1..=100).for_each(|number| {
         ask(&mut schedule, 0, ROW, number);
     });
-    assert_eq!(answers(&mut schedule, 1, 1, 42), Changes::default());
+    assert_eq!(answers(&mut schedule, 1, 1, 42), Told::default());
     leave(&mut schedule, 1, ROW, 1, End::Committed);
-    let mut under_way = vec![visitor(2)];
+    let mut under_way = vec![2];
     let mut rounds = 0;
     while schedule.is_known(ROW) {
         rounds += 1;
         let mut next = Vec::new();
-        for visitor in under_way {
-            next.extend(answers(&mut schedule, 2, visitor.number, 42).granted);
-            next.extend(leave(&mut schedule, 2, ROW, visitor.number, End::Committed).granted);
+        for number in under_way {
+            next.extend(answers(&mut schedule, 2, number, 42).0);
+            next.extend(leave(&mut schedule, 2, ROW, number, End::Committed).0);
         }
         under_way = next;
     }
@@ -115,8 +122,7 @@ fn answers_that_change_keep_it_narrow() {
     });
     for number in 1..100 {
         answers(&mut schedule, number, number, number.into());
-        let changes = leave(&mut schedule, number, ROW, number, End::Committed);
-        assert_eq!(changes.granted, [visitor(number + 1)]);
+        assert_eq!(leave(&mut schedule, number, ROW, number, End::Committed).0, [number + 1]);
     }
 }
 
@@ -154,24 +160,39 @@ fn no_more_spots_are_remembered_than_there_may_be() {
     assert_eq!(schedule.len(), 1);
 }
 
-/// Has so many attempts of a family begin, and ends them in turn: every `nth` by a conflict.
-fn churn(schedule: &mut Schedule, clients: u64, attempts: u64, nth: u64) {
-    let mut under_way: Vec<u64> =
-        (1..=clients).filter(|it| ask(schedule, 0, FAMILY, *it) != Answer::Waits).collect();
-    let mut next = clients;
-    for attempt in 1..=attempts {
-        let number = under_way.remove(0);
-        let end = if attempt % nth == 0 { End::Conflict } else { End::Committed };
-        if end == End::Conflict {
-            schedule.note_conflict(ms(attempt), FAMILY, ms(5));
-        }
-        let changes = leave(schedule, attempt, FAMILY, number, end);
-        under_way.extend(changes.granted.iter().map(|it| it.number));
-        next += 1;
-        if ask(schedule, attempt, FAMILY, next) != Answer::Waits {
-            under_way.push(next);
+/// Clients of a family, each with an attempt under way or waiting.
+#[derive(Default)]
+struct Clients {
+    under_way: VecDeque<u64>,
+    next: u64,
+}
+
+impl Clients {
+    fn begin(&mut self, schedule: &mut Schedule, now: u64) {
+        self.next += 1;
+        if ask(schedule, now, FAMILY, self.next) != Answer::Waits {
+            self.under_way.push_back(self.next);
         }
     }
+
+    /// Ends so many attempts in turn, every `nth` by a conflict; another one begins each time.
+    fn churn(&mut self, schedule: &mut Schedule, attempts: u64, nth: u64) {
+        for attempt in 1..=attempts {
+            let number = self.under_way.pop_front().expect("somebody has a turn");
+            let end = if attempt % nth == 0 { End::Conflict } else { End::Committed };
+            if end == End::Conflict {
+                schedule.note_conflict(ms(attempt), FAMILY, ms(5));
+            }
+            self.under_way.extend(leave(schedule, attempt, FAMILY, number, end).0);
+            self.begin(schedule, attempt);
+        }
+    }
+}
+
+fn family(clients: usize) -> (Schedule, Clients) {
+    let (mut schedule, mut all) = (known(FAMILY, ms(5)), Clients::default());
+    (0..clients).for_each(|_| all.begin(&mut schedule, 0));
+    (schedule, all)
 }
 
 fn width(schedule: &Schedule) -> usize {
@@ -180,20 +201,33 @@ fn width(schedule: &Schedule) -> usize {
 
 #[test]
 fn a_family_that_conflicts_rarely_is_not_held_up() {
-    let mut schedule = known(FAMILY, ms(5));
-    churn(&mut schedule, 1_000, 10_000, 10);
-    assert_eq!(width(&schedule), usize::MAX);
+    let (mut schedule, mut clients) = family(1_000);
+    clients.churn(&mut schedule, 10_000, 10);
+    assert_eq!((width(&schedule), clients.under_way.len()), (usize::MAX, 1_000));
 }
 
 #[test]
 fn a_family_that_conflicts_often_gets_as_few_turns_as_keep_the_cores_busy() {
-    let mut schedule = known(FAMILY, ms(5));
-    churn(&mut schedule, 1_000, 10_000, 2);
-    assert_eq!(width(&schedule), FEWEST);
+    let (mut schedule, mut clients) = family(1_000);
+    clients.churn(&mut schedule, 10_000, 2);
+    assert_eq!((width(&schedule), clients.under_way.len()), (FEWEST, FEWEST));
     // And as many as anybody asks for, when they do no more.
-    let waiting = schedule.queues[&FAMILY].waiting.len();
-    churn(&mut schedule, 1, 20_000, u64::MAX);
-    assert!(waiting > 900 && width(&schedule) > 900, "{waiting} {}", width(&schedule));
+    clients.churn(&mut schedule, 10_000, u64::MAX);
+    assert_eq!(clients.under_way.len(), 1_000);
+}
+
+#[test]
+fn a_family_gets_the_turns_at_which_a_third_of_its_attempts_conflict() {
+    // The more are under way, the more of them conflict: half of them when there are 60.
+    let (mut schedule, mut clients) = family(1_000);
+    for round in 0..2_000 {
+        let under_way = clients.under_way.len().max(1);
+        let nth = (120 / under_way).max(1) as u64;
+        clients.churn(&mut schedule, nth.min(120), nth);
+        if round > 1_000 {
+            assert!((25..=60).contains(&under_way), "{under_way}");
+        }
+    }
 }
 
 #[test]
@@ -204,11 +238,11 @@ fn a_last_attempt_is_alone_in_its_family() {
     assert_eq!(schedule.ask(ms(0), FAMILY, last, Manner::Alone), Answer::Waits);
     assert_eq!(ask(&mut schedule, 0, FAMILY, 4), Answer::Waits);
     (1..=2).for_each(|number| {
-        assert_eq!(leave(&mut schedule, 1, FAMILY, number, End::Committed).granted, []);
+        assert_eq!(leave(&mut schedule, 1, FAMILY, number, End::Committed), Told::default());
     });
-    assert_eq!(leave(&mut schedule, 1, FAMILY, 3, End::Committed).granted, [last]);
+    assert_eq!(leave(&mut schedule, 1, FAMILY, 3, End::Committed).0, [last.number]);
     assert_eq!(ask(&mut schedule, 1, FAMILY, 5), Answer::Waits);
     let mut changes = Changes::default();
     schedule.leave(ms(2), FAMILY, last, End::Committed, &mut changes);
-    assert_eq!(changes.granted, [visitor(4), visitor(5)]);
+    assert_eq!(told(&changes).0, [4, 5]);
 }
