@@ -46,6 +46,7 @@
 // which none uses one that stands before it, and what is below.
 mod database;
 mod error;
+mod migrations;
 mod options;
 mod stats;
 mod tx;
@@ -56,6 +57,7 @@ mod watchdog;
 
 mod backup;
 mod jobs;
+mod maintenance;
 
 mod checkpoint;
 mod write;
@@ -82,6 +84,8 @@ pub use clock::{Clock, SystemClock};
 pub use database::Database;
 pub use error::{Error, ErrorKind, OptionalExtension, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
+pub use maintenance::{Checked, Checkpointed, Vacuumed};
+pub use migrations::{Applied, MigrationStatus, Migrations};
 pub use options::{Durability, Options, Sharing};
 pub use read::handle::Read;
 pub use stats::{SlowTransaction, Stats, Summary};

@@ -74,6 +74,7 @@ pub struct Options {
     pub(crate) transaction_attempts: u32,
     pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
+    pub(crate) optimize_every: Option<Duration>,
     pub(crate) validation: Validation,
     pub(crate) page_checksums: bool,
     pub(crate) untrusted: Option<Untrusted>,
@@ -116,6 +117,7 @@ impl Default for Options {
             transaction_attempts: 10,
             exclusive_time_limit: Duration::from_secs(1),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
+            optimize_every: None,
             validation: Validation::On,
             page_checksums: false,
             untrusted: None,
@@ -371,6 +373,14 @@ impl Options {
         self
     }
 
+    /// Has [`Database::optimize`](crate::Database::optimize) be done again and again, with so much
+    /// time in between. Not at all unless this is said.
+    #[must_use]
+    pub fn optimize_every(mut self, interval: Duration) -> Options {
+        self.optimize_every = Some(interval);
+        self
+    }
+
     /// # Errors
     /// `Invalid` for an option out of its range.
     pub(crate) fn check(&self) -> Result<()> {
@@ -396,6 +406,9 @@ impl Options {
         within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
         within("exclusive_time_limit", self.exclusive_time_limit, MS, HOUR)?;
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
+        if let Some(interval) = self.optimize_every {
+            within("optimize_every", interval, 1_000 * MS, 87_600 * HOUR)?;
+        }
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }
 }

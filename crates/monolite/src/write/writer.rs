@@ -62,7 +62,7 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::call::entry::{Again, Entry};
 use crate::call::in_flight::{Batch, Closure, Collected, Held};
-use crate::call::member::Ran;
+use crate::call::member::{ForeignKeys, Ran};
 use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
@@ -437,8 +437,9 @@ impl Writer {
     fn run(&mut self, entry: &mut Entry, batch: &mut Held<'_>) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
+        let alone = entry.member.alone();
         let own_limit = entry.member.time_limit().filter(|own| *own < self.time_limit);
-        let limit = own_limit.unwrap_or(self.time_limit);
+        let limit = alone.map(|it| it.limit).or(own_limit).unwrap_or(self.time_limit);
         self.deadline.set(self.now, limit);
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
@@ -469,7 +470,8 @@ impl Writer {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
                 Some(_) => turn_is_over(),
-                None => self.late(time),
+                None if alone.is_some() => self.late(time, limit, "its own"),
+                None => self.late(time, limit, "option write_time_limit"),
             });
         } else if is_starved && ran == Ran::Failed {
             entry.overrule(starved());
@@ -516,16 +518,15 @@ impl Writer {
         keys
     }
 
-    fn late(&self, time: Duration) -> Error {
+    fn late(&self, time: Duration, limit: Duration, whose: &str) -> Error {
         let last = self.last_sql.borrow();
         let ran = match last.as_str() {
             "" => "it ran no statement".into(),
             sql => format!("its last statement was: {sql}"),
         };
         let message = format!(
-            "the transaction was rolled back after {time:.1?}: it may take {:.1?} (option \
-             write_time_limit); {ran}",
-            self.time_limit
+            "the transaction was rolled back after {time:.1?}: it may take {limit:.1?} ({whose}); \
+             {ran}"
         );
         Error::new(ErrorKind::Timeout, message)
     }
@@ -604,7 +605,10 @@ impl Writer {
     /// When there is none to be had, it and those behind it that are to run alone are refused.
     fn step_alone(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
-        let ran = self.run_alone(&mut entry, batch, room);
+        let ran = match entry.member.alone().map(|alone| alone.foreign_keys) {
+            Some(ForeignKeys::Off) => self.run_without_foreign_keys(&mut entry, batch, room),
+            _ => self.run_alone(&mut entry, batch, room),
+        };
         let mut members = vec![entry];
         if let Err(error) = ran {
             let next_alone = || batch.pop_if(|entry| entry.again == Some(Again::Alone));
@@ -612,6 +616,23 @@ impl Writer {
             refuse(&mut members, &error);
         }
         members
+    }
+
+    /// As [`Writer::run_alone`], with foreign keys off until its transaction has ended.
+    fn run_without_foreign_keys(
+        &mut self,
+        entry: &mut Entry,
+        batch: &mut Held<'_>,
+        room: &dyn Room,
+    ) -> Result<()> {
+        if let Err(error) = self.connection.suspend_foreign_keys() {
+            entry.overrule(error.into());
+            return Ok(());
+        }
+        // Its closure cannot unwind out of this, nor return while its transaction is open.
+        let ran = self.run_alone(entry, batch, room);
+        self.connection.resume_foreign_keys();
+        ran
     }
 
     /// # Errors
