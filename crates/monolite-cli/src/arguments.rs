@@ -1,8 +1,10 @@
 //! What may be said on the command line.
 
 mod checks;
+mod files;
 
 pub(crate) use checks::Checks;
+pub(crate) use files::{Backup, Migrate, Migrated};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -31,6 +33,14 @@ pub(crate) enum Command {
     /// Run SQL scripts on plain SQLite and on all paths of Monolite, and show where they differ
     #[command(long_about = CONFORM_HELP, after_help = CONFORM_EXAMPLE)]
     Conform(Conform),
+
+    /// Copy a database that no process has open, into one file, whole and on disk
+    #[command(long_about = files::BACKUP_HELP)]
+    Backup(Backup),
+
+    /// Change a database's schema step by step, each step once
+    #[command(subcommand, long_about = files::MIGRATE_HELP)]
+    Migrate(Migrate),
 }
 
 #[derive(Debug, Subcommand)]
@@ -330,6 +340,15 @@ mod tests {
         };
         assert!(conform(&["scripts", "--path", "lost"]) && conform(&["--list-differences"]));
         assert!(!conform(&[]) && !conform(&["scripts", "--path", "found"]));
+    }
+
+    #[test]
+    fn migrations_have_a_database_and_a_directory() {
+        let migrate = |arguments: &[&str]| {
+            Arguments::try_parse_from(["monolite", "migrate"].iter().chain(arguments)).is_ok()
+        };
+        assert!(migrate(&["up", "shop.db", "--dir", "migrations"]));
+        assert!(!migrate(&["up", "shop.db"]) && !migrate(&["down", "shop.db", "--dir", "x"]));
     }
 
     #[test]

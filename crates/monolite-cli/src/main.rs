@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod backup;
 mod bar;
 mod bench;
 mod conform;
 mod interrupt;
+mod migrate;
 mod torture;
 
 use arguments::{Arguments, Command};
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(command),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::Conform(arguments) => conform::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Migrate(command) => migrate::run(&command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,7 +43,10 @@ fn main() -> ExitCode {
 }
 
 fn is_stop(error: &anyhow::Error) -> bool {
-    error.is::<bench::Stopped>() || error.is::<torture::Stopped>() || error.is::<conform::Stopped>()
+    error.is::<bench::Stopped>()
+        || error.is::<torture::Stopped>()
+        || error.is::<conform::Stopped>()
+        || error.is::<backup::Stopped>()
 }
 
 fn complain(text: &str) {

@@ -24,6 +24,8 @@ mod budget;
 mod cached;
 mod figures;
 mod keys;
+mod maintenance;
+mod migrations;
 mod opening;
 mod overlay;
 mod profile;
@@ -41,6 +43,8 @@ use std::time::Duration;
 
 use budget::MemoryLimit;
 use cached::CachedPasses;
+pub use maintenance::AutoVacuum;
+pub use migrations::AppliedMigration;
 use opening::Hooks;
 use overlay::OverlayState;
 pub use overlay::{Unfit, test_overlay};

@@ -40,8 +40,8 @@ pub mod wal;
 mod weights;
 
 pub use connection::{
-    Checkpoint, CheckpointMode, Connection, Role, Savepoint, Settings, Unfit, UserSavepoint,
-    test_overlay,
+    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, Role, Savepoint,
+    Settings, Unfit, UserSavepoint, test_overlay,
 };
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};

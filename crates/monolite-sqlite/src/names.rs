@@ -28,11 +28,16 @@ const PREFIX: &str = "monolite_";
 /// Where idempotency keys are kept.
 pub(crate) const KEYS: &str = "monolite_idempotency";
 
-/// Makes the table of the keys and its index.
-pub(crate) const DEFINITIONS: [&str; 2] = [
+/// Where it is kept which migrations were made.
+pub(crate) const MIGRATIONS: &str = "monolite_migrations";
+
+/// Makes the table of the keys and its index, and the table of the migrations.
+pub(crate) const DEFINITIONS: [&str; 3] = [
     "CREATE TABLE monolite_idempotency(key TEXT PRIMARY KEY, outcome BLOB NOT NULL, \
      expires INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE INDEX monolite_idempotency_expires ON monolite_idempotency(expires)",
+    "CREATE TABLE monolite_migrations(number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
+     checksum TEXT NOT NULL, applied INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
 pub(crate) fn is_ours(name: &str) -> bool {
@@ -62,8 +67,8 @@ pub(crate) fn refusal(action: &AuthAction<'_>, numbers: bool) -> Option<String> 
     let name = named(action).into_iter().find(|name| is_ours(name))?;
     Some(format!(
         "{name} is refused: names that begin with {PREFIX} belong to the engine, and what it keeps \
-         in them can be neither read nor changed (idempotency keys: Transaction::commit_once); \
-         choose another name"
+         in them can be neither read nor changed (idempotency keys: Transaction::commit_once, \
+         migrations: Migrations); choose another name"
     ))
 }
 
@@ -102,14 +107,14 @@ fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
 /// Finds what names a table of the engine in the schema and is none of its [`DEFINITIONS`], which
 /// are its parameters.
 pub(crate) const FIND: &str = "SELECT type || ' ' || name FROM sqlite_schema \
-     WHERE (instr(lower(sql), 'monolite_idempotency') OR lower(name) GLOB 'monolite_*') \
-     AND sql <> ?1 AND sql <> ?2";
+     WHERE (instr(lower(sql), 'monolite_idempotency') OR instr(lower(sql), 'monolite_migrations') \
+     OR lower(name) GLOB 'monolite_*') AND sql <> ?1 AND sql <> ?2 AND sql <> ?3";
 
 /// The refusal of what [`FIND`] has found.
 pub(crate) fn refused(found: &str) -> rusqlite::Error {
     let text = format!(
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
-         whatever names {KEYS}; choose another name"
+         whatever names {KEYS} or {MIGRATIONS}; choose another name"
     );
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text))
 }

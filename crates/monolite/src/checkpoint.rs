@@ -23,6 +23,11 @@
 //!    that would cross it; the writer then has the WAL restart in the same way
 //!    ([`Room::restart_wal`]).
 //!
+//! 6. A writer that has been idle for longer cuts a large WAL file to nothing
+//!    ([`Checkpoints::shrink`]). Never to some bytes: a crash would find the older commits that are
+//!    left, and recovery would put their pages over newer ones. Never while there is work: what is
+//!    overwritten is written faster than what makes a file longer.
+//!
 //! # Threads and locks
 //! `signal` is taken for a few instructions by the writer (once per batch, only to ask) and the
 //! checkpointer. No lock is held during I/O.
@@ -197,6 +202,20 @@ impl Checkpoints {
         }
         self.recorder.writer_pause.record_time(self.clock.now() - start);
         Ok(done)
+    }
+
+    /// Cuts the WAL file to nothing, if everything in it was copied and no reader uses it; else it
+    /// stays as it is. On the writer's thread, between batches.
+    ///
+    /// # Durability
+    /// SQLite syncs the database first. A crash leaves a WAL that says nothing else than it.
+    ///
+    /// # Errors
+    /// Those of SQLite; a failed sync poisons the database.
+    pub(crate) fn shrink(&self, writer: &Connection) -> Result<()> {
+        self.holders.release_idle(Duration::ZERO);
+        writer.checkpoint(CheckpointMode::Truncate)?;
+        Ok(())
     }
 
     fn restart(&self, writer: &Connection) -> Result<Checkpoint> {

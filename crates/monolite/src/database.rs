@@ -14,7 +14,8 @@ use crate::call::write_queue::WriteQueue;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
-use crate::jobs::Job;
+use crate::jobs::{Job, Jobs};
+use crate::maintenance::{self, Checked, Checkpointed, Vacuumed};
 use crate::options::Options;
 use crate::read::handle::{Answer, Read};
 use crate::stats::Stats;
@@ -503,6 +504,73 @@ impl<E> Database<E> {
         let lifetime = self.handle.transactions.limits.idempotency_lifetime;
         let key = Key { text, outcome: Vec::new(), lifetime };
         key.check().map(|()| key)
+    }
+
+    /// Copies what the WAL holds into the database file now, and makes the next commit overwrite the
+    /// WAL from its start, as the engine does by itself when the WAL has grown or nobody writes.
+    /// Writes wait meanwhile; a read that needs what the file has now keeps some of it in the WAL.
+    ///
+    /// # Errors
+    /// From the handle: `Storage` when the disk is full or fails, `Poisoned`, `Closed`.
+    pub fn checkpoint(&self) -> Job<Checkpointed> {
+        let maintenance = self.handle.engine.maintenance().clone();
+        self.jobs().start(move |job| maintenance.checkpoint(job))
+    }
+
+    /// Checks the database in the background: the pages, rows and indexes of every table, and all
+    /// foreign keys, as `PRAGMA integrity_check` and `foreign_key_check` do. Each table is checked
+    /// on a snapshot of its own, so the WAL is kept for as long as the largest one takes; its
+    /// handle's progress counts tables. Pages that belong to no table are looked at by `PRAGMA
+    /// integrity_check` on a backup.
+    ///
+    /// # Errors
+    /// From the handle: `Corrupt` when the damage is such that the check cannot go on; `Timeout`
+    /// when its snapshot was revoked again and again near the WAL's limit; `Aborted` when it was
+    /// cancelled; `Storage`, `Closed`. Problems that were found are no error: see
+    /// [`Checked::problems`].
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Database::open(":memory:")?;
+    /// let checked = db.check().wait()?;
+    /// assert!(checked.problems.is_empty(), "{:?}", checked.problems);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn check(&self) -> Job<Checked> {
+        let maintenance = self.handle.engine.maintenance().clone();
+        self.jobs().start(move |job| maintenance.check(job))
+    }
+
+    /// Gathers statistics for SQLite's planner where they are missing or old (`PRAGMA optimize`,
+    /// for all tables, reading some 2,000 rows of each index): worth while after the data has
+    /// changed much, at most some times a day. [`Options::optimize_every`] does it by itself.
+    ///
+    /// # Errors
+    /// See [`Write::wait`].
+    pub fn optimize(&self) -> Write<()> {
+        maintenance::optimize(&self.handle.writes)
+    }
+
+    /// Gives back the free pages of a database whose file allows it (`auto_vacuum = INCREMENTAL`),
+    /// in small steps, each a transaction of its own: other writes go on in between, and the WAL
+    /// keeps its limit. The file gets shorter with the next checkpoints. The handle's progress
+    /// counts pages.
+    ///
+    /// # Errors
+    /// From the handle: `Invalid` for a file that keeps its pages, with what to do; `Aborted` when
+    /// it was cancelled (what was given back stays so); those of a write.
+    pub fn vacuum(&self) -> Job<Vacuumed> {
+        let writes = Arc::clone(&self.handle.writes);
+        self.jobs().start(move |job| maintenance::vacuum(&writes, job))
+    }
+
+    pub(crate) fn writes(&self) -> &Arc<WriteQueue> {
+        &self.handle.writes
+    }
+
+    pub(crate) fn jobs(&self) -> &Jobs {
+        self.handle.engine.jobs()
     }
 
     /// What the engine counted and measured since the database was opened.

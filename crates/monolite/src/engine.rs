@@ -40,7 +40,8 @@ use crate::clock::Stopwatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
-use crate::jobs::Jobs;
+use crate::jobs::{Job, Jobs};
+use crate::maintenance::{Maintenance, optimize_every};
 use crate::options::{Options, Sharing};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
@@ -64,6 +65,13 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the writer must be idle before the WAL is copied whatever its size.
 const IDLE: Duration = Duration::from_millis(500);
 
+/// How long the writer must be idle before a WAL file that everything was copied from is cut: a file
+/// that is there is written to faster than one that has to be made longer.
+const LONG_IDLE: Duration = Duration::from_secs(2);
+
+/// Up to this size it stays.
+const KEPT_BYTES: u64 = 4 << 20;
+
 /// One open database.
 pub(crate) struct Engine {
     database: DatabaseId,
@@ -77,6 +85,9 @@ pub(crate) struct Engine {
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
     backups: backup::Source,
+    maintenance: Maintenance,
+    /// Runs until the end.
+    _optimizer: Option<Job<()>>,
     life: Arc<Life>,
 }
 
@@ -228,7 +239,14 @@ impl Engine {
             rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
+            maintenance: Maintenance {
+                open_reader: Arc::clone(&backups.open_reader),
+                between: Arc::clone(&backups.between),
+                checkpoints: Arc::clone(&parts.checkpoints),
+                pins: Arc::clone(&backups.pins),
+            },
             backups,
+            _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
             parts,
         })
@@ -248,6 +266,10 @@ impl Engine {
 
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.parts.jobs
+    }
+
+    pub(crate) fn maintenance(&self) -> &Maintenance {
+        &self.maintenance
     }
 
     pub(crate) fn backups(&self) -> &backup::Source {
@@ -489,6 +511,11 @@ fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> R
     Ok(())
 }
 
+fn optimizer(parts: &Parts, options: &Options) -> Option<Job<()>> {
+    let (interval, writes) = (options.optimize_every?, Arc::clone(&parts.queue));
+    Some(parts.jobs.start(move |job| optimize_every(interval, &writes, job)))
+}
+
 fn backups(
     opened: &Opened,
     queue: &Arc<WriteQueue>,
@@ -620,14 +647,16 @@ impl WriteLoop {
         let in_flight = Arc::clone(&self.in_flight);
         let mut batch = in_flight.hold();
         loop {
-            let patience = (self.checkpoints.wal_bytes() > 0).then_some(IDLE);
+            let patience = self.patience();
             let taken =
                 self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
             batch.inbox.extend(members.drain(..).map(Entry::new));
             if self.checkpoints.is_finish_wanted() {
                 self.finish_checkpoint(&writer);
-            } else if taken == Taken::TimedOut {
+            } else if taken == Taken::TimedOut && self.checkpoints.wal_bytes() > 0 {
                 self.checkpoints.request();
+            } else if taken == Taken::TimedOut {
+                self.shrink_wal(&writer);
             }
             self.serve(&writer);
             while !batch.inbox.is_empty() {
@@ -668,6 +697,21 @@ impl WriteLoop {
             self.finish_checkpoint(writer);
         }
         self.serve(writer);
+    }
+
+    /// How long to wait for something to do before something is done about the WAL.
+    fn patience(&self) -> Option<Duration> {
+        let is_large = || self.syncer.wal.file_bytes() > KEPT_BYTES;
+        if self.checkpoints.wal_bytes() > 0 { Some(IDLE) } else { is_large().then_some(LONG_IDLE) }
+    }
+
+    fn shrink_wal(&self, writer: &Writer) {
+        if self.progress.is_poisoned() {
+            return;
+        }
+        if let Err(error) = self.checkpoints.shrink(writer.connection()) {
+            self.poison_if_lost(&error);
+        }
     }
 
     /// Does what others have asked for between two batches.

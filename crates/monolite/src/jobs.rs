@@ -13,12 +13,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::clock::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::spawn;
 
@@ -56,6 +58,23 @@ struct Shared {
     total: AtomicU64,
     is_cancelled: AtomicBool,
     is_closed: AtomicBool,
+    /// Ends what the job is in the middle of.
+    interrupt: Mutex<Option<Interrupt>>,
+    resting: Mutex<()>,
+    is_over: Condvar,
+}
+
+type Interrupt = Box<dyn Fn() + Send>;
+
+impl Shared {
+    fn end(&self, why: &AtomicBool) {
+        why.store(true, Ordering::Release);
+        let interrupt = self.interrupt.lock().unwrap_or_else(PoisonError::into_inner);
+        interrupt.iter().for_each(|interrupt| interrupt());
+        drop(interrupt);
+        drop(self.resting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.is_over.notify_all();
+    }
 }
 
 impl JobMonitor {
@@ -67,7 +86,7 @@ impl JobMonitor {
 
     /// Has the job end soon, with `Aborted`, unless it is over by then. Waits for nothing.
     pub fn cancel(&self) {
-        self.shared.is_cancelled.store(true, Ordering::Release);
+        self.shared.end(&self.shared.is_cancelled);
     }
 }
 
@@ -160,6 +179,26 @@ impl JobContext {
         self.check().is_ok()
     }
 
+    /// Has `interrupt` be called when the job is to end, on any thread; at once when it is already.
+    /// It takes no lock that anybody keeps.
+    pub(crate) fn when_it_ends(&self, interrupt: impl Fn() + Send + 'static) {
+        let mut place = self.shared.interrupt.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.goes_on() {
+            interrupt();
+        }
+        *place = Some(Box::new(interrupt));
+    }
+
+    /// Rests for so long, or until the job is to end.
+    pub(crate) fn rest(&self, time: Duration) {
+        let patience = Patience::of(time);
+        let mut resting = self.shared.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.goes_on() && !patience.left().is_zero() {
+            let waited = self.shared.is_over.wait_timeout(resting, patience.left());
+            resting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Tells how far the job is.
     pub(crate) fn tell(&self, done: u64, total: u64) {
         self.shared.done.store(done, Ordering::Release);
@@ -231,7 +270,7 @@ impl Jobs {
     pub(crate) fn shut(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        state.running.iter().for_each(|(_, it)| it.is_closed.store(true, Ordering::Release));
+        state.running.iter().for_each(|(_, it)| it.end(&it.is_closed));
     }
 
     /// Waits until none runs.

@@ -46,6 +46,7 @@
 // which none uses one that stands before it, and what is below.
 mod database;
 mod error;
+mod migrations;
 mod options;
 mod parameters;
 mod stats;
@@ -57,6 +58,7 @@ mod watchdog;
 
 mod backup;
 mod jobs;
+mod maintenance;
 
 mod checkpoint;
 mod write;
@@ -83,6 +85,8 @@ pub use clock::{Clock, SystemClock};
 pub use database::Database;
 pub use error::{Constraint, ConstraintKind, Error, ErrorKind, OptionalExtension, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
+pub use maintenance::{Checked, Checkpointed, Vacuumed};
+pub use migrations::{Applied, MigrationStatus, Migrations};
 pub use options::{Durability, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;

@@ -82,6 +82,7 @@ pub struct Options {
     pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) ids_given_out_ahead: bool,
+    pub(crate) optimize_every: Option<Duration>,
     pub(crate) validation: Validation,
     pub(crate) turns: Turns,
     pub(crate) page_checksums: bool,
@@ -126,6 +127,7 @@ impl Default for Options {
             exclusive_time_limit: Duration::from_millis(100),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
             ids_given_out_ahead: true,
+            optimize_every: None,
             validation: Validation::On,
             turns: Turns::On,
             page_checksums: false,
@@ -403,6 +405,14 @@ impl Options {
         self
     }
 
+    /// Has [`Database::optimize`](crate::Database::optimize) be done again and again, with so much
+    /// time in between. Not at all unless this is said.
+    #[must_use]
+    pub fn optimize_every(mut self, interval: Duration) -> Options {
+        self.optimize_every = Some(interval);
+        self
+    }
+
     /// # Errors
     /// `Invalid` for an option out of its range.
     pub(crate) fn check(&self) -> Result<()> {
@@ -428,6 +438,9 @@ impl Options {
         within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
         within("exclusive_time_limit", self.exclusive_time_limit, Duration::ZERO, HOUR)?;
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
+        if let Some(interval) = self.optimize_every {
+            within("optimize_every", interval, 1_000 * MS, 87_600 * HOUR)?;
+        }
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
     }
 }

@@ -14,7 +14,8 @@ mod savepoint;
 use std::cell::{Cell, RefCell};
 
 use monolite_sqlite::{
-    Connection, GivenRowids, Numbering, PageSet, Traits, UserSavepoint, rusqlite,
+    AppliedMigration, AutoVacuum, Connection, GivenRowids, Numbering, PageSet, Traits,
+    UserSavepoint, rusqlite,
 };
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Row, Statement};
@@ -395,6 +396,56 @@ impl<'c> Tx<'c> {
         self.enter("storing an idempotency key")?;
         self.may_have_written.set(true);
         Ok(self.connection.store_key(key, outcome, seconds, swept)?)
+    }
+
+    /// The migrations that were made, by their numbers.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn migrations(&self) -> Result<Vec<AppliedMigration>> {
+        self.enter("finding migrations")?;
+        Ok(self.connection.migrations()?)
+    }
+
+    /// Notes that a migration is made by the transaction.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn note_migration(&self, number: i64, name: &str, checksum: &str) -> Result<()> {
+        self.enter("noting a migration")?;
+        self.may_have_written.set(true);
+        Ok(self.connection.note_migration(number, name, checksum)?)
+    }
+
+    /// Foreign keys that are violated, see [`Connection::foreign_key_violations`].
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn foreign_key_violations(
+        &self,
+        most: u32,
+    ) -> Result<Vec<(String, Option<i64>, String)>> {
+        self.enter("PRAGMA foreign_key_check")?;
+        Ok(self.connection.foreign_key_violations(most)?)
+    }
+
+    /// How the file gives back free pages, and how many there are.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn free_pages(&self) -> Result<(AutoVacuum, u64)> {
+        self.enter("PRAGMA freelist_count")?;
+        Ok(self.connection.free_pages()?)
+    }
+
+    /// Gives back up to `most` free pages, see [`Connection::give_back_pages`].
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn give_back_pages(&self, most: u32) -> Result<()> {
+        self.enter("PRAGMA incremental_vacuum")?;
+        self.may_have_written.set(true);
+        Ok(self.connection.give_back_pages(most)?)
     }
 
     /// Makes good what its statements have left behind of changes of the schema or the statistics,

@@ -133,7 +133,7 @@ impl Watchdog {
     /// they have.
     fn look_at_reads(&self, now: Duration) {
         let began_by = now.saturating_sub(self.read_limit);
-        self.holders.watches().for_each(|watch| watch.stop_begun_before(began_by));
+        self.holders.limited_watches().for_each(|watch| watch.stop_begun_before(began_by));
         self.threads.iter().for_each(|threads| threads.replace_lost(began_by));
         if self.is_read_overdue(now) {
             self.holders.wake_waiters();
@@ -141,7 +141,7 @@ impl Watchdog {
     }
 
     fn is_read_overdue(&self, now: Duration) -> bool {
-        self.holders.watches().any(|watch| watch.is_overdue(now, self.read_limit))
+        self.holders.limited_watches().any(|watch| watch.is_overdue(now, self.read_limit))
     }
 }
 

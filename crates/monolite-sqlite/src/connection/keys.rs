@@ -46,12 +46,13 @@ impl Connection {
 
     fn make_keys(&self) -> Result<()> {
         self.unsettle(Traits::SCHEMA);
-        self.raw().execute_batch(&names::DEFINITIONS.join(";"))
+        let [table, index, _] = names::DEFINITIONS;
+        self.raw().execute_batch(&format!("{table};{index}"))
     }
 }
 
-/// Whether the table is not there: nothing was ever committed with a key.
-fn is_missing(error: &rusqlite::Error) -> bool {
+/// Whether the table is not there: nothing was ever written to it.
+pub(super) fn is_missing(error: &rusqlite::Error) -> bool {
     let is_unknown = error.sqlite_error_code() == Some(ErrorCode::Unknown);
     is_unknown && error.to_string().contains("no such table")
 }

@@ -1,4 +1,4 @@
-//! Owns the snapshots of backups, which keep the WAL for as long as they are there: like those of
+//! Owns the snapshots of backups and checks, which keep the WAL for as long as they are there: like those of
 //! reads they are revoked near its limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::read::holders::SnapshotHolder;
 use crate::read::readers::Reader;
 
-/// The snapshots of all backups of a database.
+/// The snapshots of all backups and checks of a database.
 pub(crate) struct Pins {
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
@@ -27,7 +27,7 @@ impl Pins {
     }
 
     /// Notes the snapshot that `reader` has just taken, while nobody commits.
-    pub(super) fn note(self: &Arc<Pins>, reader: Reader) -> Pin {
+    pub(crate) fn note(self: &Arc<Pins>, reader: Reader) -> Pin {
         let watch = Arc::new(Watch::new(reader.connection.revoker()));
         let now = self.clock.now();
         watch.take_snapshot(self.progress.exposed(), now);
@@ -48,24 +48,29 @@ impl SnapshotHolder for Pins {
         self.all().clone()
     }
 
+    /// A backup or check may take as long as it takes.
+    fn has_time_limit(&self) -> bool {
+        false
+    }
+
     fn wake_waiters(&self) {}
 }
 
 /// A connection with a snapshot.
-pub(super) struct Pin {
-    pub(super) reader: Reader,
+pub(crate) struct Pin {
+    pub(crate) reader: Reader,
     watch: Arc<Watch>,
     pins: Arc<Pins>,
 }
 
 impl Pin {
     /// Whether the snapshot was there until now.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         !self.reader.connection.signals().is_revoked()
     }
 
     /// Ends the snapshot.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         // Who revokes it uses the connection until then.
         self.watch.end();
         self.watch.end_snapshot();

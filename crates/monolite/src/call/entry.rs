@@ -3,7 +3,7 @@
 use crate::call::member::Member;
 use crate::error::Error;
 
-/// How a member is to run that has run before.
+/// How a member is to run that has run before, or that wants a transaction to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     /// With its group, in which it succeeded before.
@@ -24,7 +24,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(member: Box<dyn Member>) -> Entry {
-        Entry { member, attempts: 0, failed: false, again: None }
+        let again = member.alone().map(|_| Again::Alone);
+        Entry { member, attempts: 0, failed: false, again }
     }
 
     pub(crate) fn answer(self) {

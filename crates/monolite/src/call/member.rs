@@ -44,12 +44,29 @@ impl OwnLimit {
     }
 }
 
+/// How a member runs that has a transaction of SQLite to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alone {
+    /// How long it may take, whatever others may.
+    pub(crate) limit: Duration,
+    pub(crate) foreign_keys: ForeignKeys,
+}
+
+/// Whether foreign keys are enforced, and act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeignKeys {
+    On,
+    Off,
+}
+
 /// A member of a batch, whatever its types.
 pub(crate) trait Member: Send {
     /// Whether the closure may be run more than once.
     fn is_repeatable(&self) -> bool;
     /// How long the closure may take, where it is less than any other may.
     fn time_limit(&self) -> Option<OwnLimit>;
+    /// How it runs when it is no part of a batch.
+    fn alone(&self) -> Option<Alone>;
     /// Who is answerable for it.
     fn principal(&self) -> Principal;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
@@ -102,6 +119,7 @@ pub(crate) struct Submission<B, T, E> {
     outcome: Option<Outcome<T, E>>,
     answered: bool,
     time_limit: Option<OwnLimit>,
+    alone: Option<Alone>,
     principal: Principal,
     caller: Arc<Completion<T, E>>,
 }
@@ -117,6 +135,7 @@ impl<B, T, E> Submission<B, T, E> {
             outcome: None,
             answered: false,
             time_limit: None,
+            alone: None,
             principal,
             caller,
         }
@@ -125,6 +144,12 @@ impl<B, T, E> Submission<B, T, E> {
     /// With a time limit of its own.
     pub(crate) fn within(mut self, limit: OwnLimit) -> Submission<B, T, E> {
         self.time_limit = Some(limit);
+        self
+    }
+
+    /// Has a transaction of SQLite to itself.
+    pub(crate) fn alone(mut self, alone: Alone) -> Submission<B, T, E> {
+        self.alone = Some(alone);
         self
     }
 
@@ -147,6 +172,10 @@ where
 
     fn time_limit(&self) -> Option<OwnLimit> {
         self.time_limit
+    }
+
+    fn alone(&self) -> Option<Alone> {
+        self.alone
     }
 
     fn principal(&self) -> Principal {

@@ -130,6 +130,11 @@ impl WalFile {
         Err(io::Error::new(io::ErrorKind::NotFound, message))
     }
 
+    /// How long the file is.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |meta| meta.len())
+    }
+
     fn check_length(&self) -> io::Result<()> {
         let (length, written) = (self.wal.check()?, self.control.wal_bytes());
         if length < written && self.is_exclusive {

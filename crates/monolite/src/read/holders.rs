@@ -21,6 +21,11 @@ pub(crate) trait SnapshotHolder: Send + Sync {
     /// What others may see of each connection's snapshot.
     fn watches(&self) -> Vec<Arc<Watch>>;
 
+    /// Whether a use of its snapshots may take as long as a read, and no longer.
+    fn has_time_limit(&self) -> bool {
+        true
+    }
+
     /// Has those who wait for a connection look again: one has overrun its time, and does not count
     /// any more.
     fn wake_waiters(&self);
@@ -81,8 +86,13 @@ impl SnapshotHolders {
     }
 
     /// What others may see of each connection's snapshot.
-    pub(crate) fn watches(&self) -> impl Iterator<Item = Arc<Watch>> {
+    fn watches(&self) -> impl Iterator<Item = Arc<Watch>> {
         self.holders.iter().flat_map(|holder| holder.watches())
+    }
+
+    /// As [`SnapshotHolders::watches`], of those that have a time limit.
+    pub(crate) fn limited_watches(&self) -> impl Iterator<Item = Arc<Watch>> {
+        self.holders.iter().filter(|it| it.has_time_limit()).flat_map(|holder| holder.watches())
     }
 
     /// See [`SnapshotHolder::wake_waiters`].

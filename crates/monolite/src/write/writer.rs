@@ -62,7 +62,7 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::call::entry::{Again, Entry};
 use crate::call::in_flight::{Batch, Closure, Collected, Held};
-use crate::call::member::{OwnLimit, Ran};
+use crate::call::member::{ForeignKeys, OwnLimit, Ran};
 use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
@@ -437,8 +437,10 @@ impl Writer {
     fn run(&mut self, entry: &mut Entry, batch: &mut Held<'_>) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
+        let alone = entry.member.alone();
         let own_limit = entry.member.time_limit().filter(|own| own.time() < self.time_limit);
-        let limit = own_limit.map_or(self.time_limit, OwnLimit::time);
+        let own_time = own_limit.map(OwnLimit::time);
+        let limit = alone.map(|it| it.limit).or(own_time).unwrap_or(self.time_limit);
         self.deadline.set(self.now, limit);
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
@@ -470,6 +472,7 @@ impl Writer {
             entry.overrule(match own_limit {
                 Some(OwnLimit::Turn(_)) => turn_is_over(),
                 Some(OwnLimit::Call(_)) => self.late(time, limit, "Database::within"),
+                None if alone.is_some() => self.late(time, limit, "its own"),
                 None => self.late(time, limit, "option write_time_limit"),
             });
         } else if is_starved && ran == Ran::Failed {
@@ -604,7 +607,10 @@ impl Writer {
     /// When there is none to be had, it and those behind it that are to run alone are refused.
     fn step_alone(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
-        let ran = self.run_alone(&mut entry, batch, room);
+        let ran = match entry.member.alone().map(|alone| alone.foreign_keys) {
+            Some(ForeignKeys::Off) => self.run_without_foreign_keys(&mut entry, batch, room),
+            _ => self.run_alone(&mut entry, batch, room),
+        };
         let mut members = vec![entry];
         if let Err(error) = ran {
             let next_alone = || batch.pop_if(|entry| entry.again == Some(Again::Alone));
@@ -612,6 +618,23 @@ impl Writer {
             refuse(&mut members, &error);
         }
         members
+    }
+
+    /// As [`Writer::run_alone`], with foreign keys off until its transaction has ended.
+    fn run_without_foreign_keys(
+        &mut self,
+        entry: &mut Entry,
+        batch: &mut Held<'_>,
+        room: &dyn Room,
+    ) -> Result<()> {
+        if let Err(error) = self.connection.suspend_foreign_keys() {
+            entry.overrule(error.into());
+            return Ok(());
+        }
+        // Its closure cannot unwind out of this, nor return while its transaction is open.
+        let ran = self.run_alone(entry, batch, room);
+        self.connection.resume_foreign_keys();
+        ran
     }
 
     /// # Errors

@@ -25,6 +25,8 @@ mod interactive;
 mod isolation;
 mod limits;
 mod locks;
+mod maintenance;
+mod migrations;
 mod rot;
 mod rules;
 mod sharing;

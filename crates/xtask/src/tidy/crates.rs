@@ -13,7 +13,7 @@ use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
 const ARROWS: [(&str, &[&str]); 7] = [
-    ("monolite-cli", &["monolite-bench", "monolite-torture"]),
+    ("monolite-cli", &["monolite-bench", "monolite-torture", "monolite"]),
     ("monolite-bench", &["monolite"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),

@@ -1,0 +1,108 @@
+//! `monolite backup`: opens the database, shows progress, prints what was copied.
+
+use crate::arguments;
+use crate::bar::Bar;
+use crate::interrupt;
+use anyhow::{Result, anyhow, ensure};
+use monolite::{Database, Error, ErrorKind, JobMonitor};
+use monolite_bench::progress::Progress;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The user stopped the backup.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("stopped; nothing is left of the backup")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Record<'a> {
+    file: &'a Path,
+    backup: &'a Path,
+    pages: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Makes the backup.
+pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
+    let start = Instant::now();
+    let db = open(&arguments.file)?;
+    let backup = db.backup(&arguments.out);
+    let monitor = backup.monitor();
+    interrupt::on_signal(move || monitor.cancel())?;
+    let made = watched(&backup.monitor(), || backup.wait());
+    let closed = db.close();
+    let made = match made {
+        Err(error) if error.kind() == ErrorKind::Aborted => return Err(Stopped.into()),
+        made => made?,
+    };
+    closed?;
+    let mut out = io::stdout().lock();
+    let seconds = start.elapsed().as_secs_f64();
+    let (file, backup) = (arguments.file.as_path(), arguments.out.as_path());
+    if arguments.json {
+        let record = Record { file, backup, pages: made.pages, bytes: made.bytes, seconds };
+        serde_json::to_writer_pretty(&mut out, &record)?;
+        writeln!(out)?;
+    } else {
+        let (pages, bytes) = (made.pages, made.bytes);
+        writeln!(out, "{}: {pages} pages, {bytes} bytes, {seconds:.1} s", backup.display())?;
+    }
+    Ok(())
+}
+
+/// Runs `wait` while a bar shows how far the job is.
+fn watched<T>(monitor: &JobMonitor, wait: impl FnOnce() -> T) -> T {
+    let bar = Bar::new();
+    bar.begin("pages", None);
+    let is_over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut is_sized = false;
+            while !is_over.load(Ordering::Relaxed) {
+                let progress = monitor.progress();
+                if progress.total > 0 && !std::mem::replace(&mut is_sized, true) {
+                    bar.begin("pages", Some(progress.total));
+                }
+                bar.advance_to(progress.done);
+                thread::park_timeout(TICK);
+            }
+        });
+        let result = wait();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    bar.finish();
+    result
+}
+
+/// Opens a database that is there and nobody else has.
+pub(crate) fn open(file: &Path) -> Result<Database> {
+    ensure!(file.exists(), "{} does not exist", file.display());
+    Database::open(file).map_err(|error| match error.kind() {
+        ErrorKind::Overloaded => held(&error),
+        _ => error.into(),
+    })
+}
+
+fn held(error: &Error) -> anyhow::Error {
+    anyhow!(
+        "{error}. (A program that uses the monolite library makes a backup while it runs with \
+         Database::backup, and its migrations with Migrations::up)"
+    )
+}

@@ -1,0 +1,111 @@
+//! Owns the table of migrations in the file, which the engine alone reads and changes
+//! ([`crate::names`]), and the switch by which one of them is made without foreign keys.
+//!
+//! # Format
+//! One row for each migration, written in the transaction that made it: `number INTEGER PRIMARY
+//! KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied INTEGER NOT NULL` (Unix seconds). The
+//! table is made by the first migration.
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Result, Row};
+
+use super::Connection;
+use super::keys::is_missing;
+use crate::names;
+use crate::signals::Traits;
+
+/// A migration that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedMigration {
+    /// Its number.
+    pub number: i64,
+    /// The name of its file.
+    pub name: String,
+    /// What tells whether its text is still the same.
+    pub checksum: String,
+    /// When it was made, in seconds since 1970 (UTC).
+    pub applied: i64,
+}
+
+impl Connection {
+    /// The migrations that were made, by their numbers.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn migrations(&self) -> Result<Vec<AppliedMigration>> {
+        let of = |row: &Row<'_>| {
+            let (number, name) = (row.get(0)?, row.get(1)?);
+            Ok(AppliedMigration { number, name, checksum: row.get(2)?, applied: row.get(3)? })
+        };
+        let find = || {
+            let sql = "SELECT number, name, checksum, applied FROM main.monolite_migrations \
+                       ORDER BY number";
+            let mut statement = self.raw().prepare(sql)?;
+            statement.query_map((), of)?.collect()
+        };
+        match self.signals.as_engine(find) {
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
+            found => found,
+        }
+    }
+
+    /// Notes in the open write transaction that a migration is made by it.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn note_migration(&self, number: i64, name: &str, checksum: &str) -> Result<()> {
+        let insert = || {
+            let sql = "INSERT INTO main.monolite_migrations VALUES (?1, ?2, ?3, unixepoch('now'))";
+            self.raw().execute(sql, (number, name, checksum)).map(drop)
+        };
+        self.signals.as_engine(|| match insert() {
+            Err(error) if is_missing(&error) => {
+                let [.., definition] = names::DEFINITIONS;
+                self.unsettle(Traits::SCHEMA);
+                self.raw().execute_batch(definition)?;
+                insert()
+            }
+            inserted => inserted,
+        })
+    }
+
+    /// Has foreign keys neither be enforced nor act from now on, until
+    /// [`Connection::resume_foreign_keys`].
+    ///
+    /// # Errors
+    /// Those of SQLite; `SQLITE_MISUSE` inside of a transaction. They are on then.
+    pub fn suspend_foreign_keys(&self) -> Result<()> {
+        if self.is_in_transaction() {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_MISUSE);
+            let text = "foreign keys are not switched off inside of a transaction".into();
+            return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
+        }
+        self.raw().set_db_config(FOREIGN_KEYS, false).map(drop)
+    }
+
+    /// Has foreign keys be enforced, and act.
+    ///
+    /// # Panics
+    /// When they are not, which does not happen on an open connection: whatever is written after
+    /// that could be wrong.
+    pub fn resume_foreign_keys(&self) {
+        let is_on = self.raw().set_db_config(FOREIGN_KEYS, true);
+        assert!(is_on == Ok(true), "foreign keys are on again: {is_on:?}");
+    }
+
+    /// The foreign keys that are violated in the whole database, up to `most` of them: the table,
+    /// its row, and the table that lacks the parent.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn foreign_key_violations(&self, most: u32) -> Result<Vec<(String, Option<i64>, String)>> {
+        self.signals.as_engine(|| {
+            let sql = "SELECT \"table\", rowid, parent FROM pragma_foreign_key_check LIMIT ?1";
+            let mut check = self.raw().prepare(sql)?;
+            let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            check.query_map([most], row)?.collect()
+        })
+    }
+}
+
+const FOREIGN_KEYS: DbConfig = DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY;

@@ -1,0 +1,29 @@
+//! Owns the reading of migrations from a directory.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The names and the texts of all files in `directory` whose names end with `.sql`.
+///
+/// # Errors
+/// `Storage` when it, or one of them, cannot be read.
+pub(super) fn read(directory: &Path) -> Result<Vec<(String, String)>> {
+    let failed = |path: &Path, error: &io::Error| {
+        let message = format!("the migrations in {} cannot be read: {error}", path.display());
+        Error::new(ErrorKind::Storage, message)
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|error| failed(directory, &error))? {
+        let path = entry.map_err(|error| failed(directory, &error))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with(".sql") {
+            let sql = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
+            files.push((name, sql));
+        }
+    }
+    files.sort();
+    Ok(files)
+}

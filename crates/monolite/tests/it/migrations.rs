@@ -1,0 +1,254 @@
+//! Migrations: each once, whole, in order, by one process or several.
+
+use std::path::Path;
+use std::time::Duration;
+
+use monolite::{Database, ErrorKind, Migrations, Options, Sharing, rusqlite};
+use monolite_testkit::child::{say, variable};
+
+use crate::child::spawn;
+
+fn of(all: &[(&str, &str)]) -> Migrations {
+    all.iter().fold(Migrations::new(), |all, (name, sql)| all.with(name, sql).unwrap())
+}
+
+fn one(db: &Database, sql: &'static str) -> i64 {
+    db.read(|tx| tx.query_row(sql, (), |row| row.get(0))).wait().unwrap()
+}
+
+const TABLES: (&str, &str) = (
+    "0001_tables.sql",
+    "CREATE TABLE parent(id INTEGER PRIMARY KEY, name TEXT);
+     CREATE TABLE child(id INTEGER PRIMARY KEY,
+         parent INTEGER NOT NULL REFERENCES parent(id) ON DELETE CASCADE);
+     INSERT INTO parent VALUES (1, 'one'), (2, 'two');
+     INSERT INTO child VALUES (10, 1), (20, 2), (21, 2);",
+);
+
+/// The twelve steps of <https://sqlite.org/lang_altertable.html>.
+const REBUILD: (&str, &str) = (
+    "0002_rebuild.sql",
+    "-- monolite: foreign_keys=off
+     CREATE TABLE new_parent(id INTEGER PRIMARY KEY, name TEXT NOT NULL CHECK (name <> ''));
+     INSERT INTO new_parent SELECT id, name FROM parent;
+     DROP TABLE parent;
+     ALTER TABLE new_parent RENAME TO parent;",
+);
+
+#[test]
+fn each_is_made_once_in_order_and_remembered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let first = of(&[TABLES]);
+    let both = of(&[("0003_index.sql", "CREATE INDEX names ON parent(name)"), TABLES]);
+    let db = Database::open(&path).unwrap();
+    assert!(first.verify(&db).unwrap_err().to_string().contains("0001_tables.sql was not made"));
+    assert_eq!(first.up(&db).wait().unwrap(), ["0001_tables.sql"]);
+    first.verify(&db).unwrap();
+    assert_eq!(both.plan(&db).unwrap(), ["0003_index.sql"]);
+    db.close().unwrap();
+    let db = Database::open(&path).unwrap();
+    let up = both.up(&db);
+    assert_eq!(up.wait().unwrap(), ["0003_index.sql"]);
+    let status = both.status(&db).unwrap();
+    assert_eq!(status.applied.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 3]);
+    assert!(status.applied[0].applied > 1_700_000_000 && status.problems.is_empty());
+    // One of an older program: nothing is made by it.
+    let error = first.up(&db).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("0003_index.sql was made in this database and is missing"));
+    let error = Migrations::new().up(&db).wait().unwrap_err();
+    assert!(error.to_string().contains("0001_tables.sql"), "{error}");
+    let edited = of(&[(TABLES.0, "SELECT 1"), ("0004_x.sql", "CREATE TABLE x(v)")]);
+    let error = edited.up(&db).wait().unwrap_err();
+    assert!(error.to_string().contains("0001_tables.sql was edited"), "{error}");
+    assert_eq!(one(&db, "SELECT count(*) FROM sqlite_schema WHERE name = 'x'"), 0);
+}
+
+#[test]
+fn one_that_fails_is_undone_and_those_before_it_stay() {
+    let db = Database::open(":memory:").unwrap();
+    let all = of(&[
+        TABLES,
+        ("0002_wrong.sql", "CREATE TABLE x(v); INSERT INTO nowhere VALUES (1);"),
+        ("0003_never.sql", "CREATE TABLE y(v)"),
+    ]);
+    let error = all.up(&db).wait().unwrap_err();
+    assert!(error.to_string().starts_with("migration 0002_wrong.sql: "), "{error}");
+    assert_eq!(all.plan(&db).unwrap(), ["0002_wrong.sql", "0003_never.sql"]);
+    assert_eq!(one(&db, "SELECT count(*) FROM sqlite_schema WHERE name IN ('x', 'y')"), 0);
+    // What would end the transaction is refused.
+    let all = of(&[TABLES, ("0002_commits.sql", "CREATE TABLE x(v); COMMIT; BEGIN;")]);
+    let error = all.up(&db).wait().unwrap_err();
+    assert!(error.to_string().contains("COMMIT is refused"), "{error}");
+    assert_eq!(one(&db, "SELECT count(*) FROM sqlite_schema WHERE name = 'x'"), 0);
+}
+
+#[test]
+fn a_table_that_others_refer_to_is_rebuilt_and_loses_no_child() {
+    let db = Database::open(":memory:").unwrap();
+    of(&[TABLES]).up(&db).wait().unwrap();
+    // With foreign keys the children go with their parents.
+    let with_keys = REBUILD.1.replace("-- monolite: foreign_keys=off", "");
+    let undone = of(&[TABLES, ("0002_rebuild.sql", &with_keys)]).up(&db).wait();
+    assert!(undone.is_err() || one(&db, "SELECT count(*) FROM child") == 0);
+
+    let db = Database::open(":memory:").unwrap();
+    of(&[TABLES, REBUILD]).up(&db).wait().unwrap();
+    assert_eq!(one(&db, "SELECT count(*) FROM child"), 3);
+    assert_keys_are_enforced(&db);
+}
+
+/// As they always are behind a migration, however it ended.
+fn assert_keys_are_enforced(db: &Database) {
+    let error = db.write(|tx| tx.execute("INSERT INTO child VALUES (90, 9)", ())).wait();
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Constraint);
+    let cascade = |tx: &monolite::Tx<'_>| {
+        tx.execute("DELETE FROM parent WHERE id = 2", ())?;
+        let left =
+            tx.query_row("SELECT count(*) FROM child WHERE parent = 2", (), |row| row.get(0));
+        Err::<(), _>(monolite::Error::aborted(left.map(|left: i64| left.to_string())?))
+    };
+    assert_eq!(db.write(cascade).wait().unwrap_err().to_string(), "0");
+}
+
+#[test]
+fn foreign_keys_are_on_again_whatever_came_of_a_migration_without_them() {
+    let off = "-- monolite: foreign_keys=off\n";
+    let slow = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) \
+                INSERT INTO parent SELECT i + 100, 'x' FROM c";
+    let large = "CREATE TABLE large(v); WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 \
+                 FROM c LIMIT 20000) INSERT INTO large SELECT zeroblob(1000) FROM c";
+    for (sql, kind) in [
+        ("INSERT INTO nowhere VALUES (1)", Some(ErrorKind::Invalid)),
+        ("INSERT INTO child VALUES (50, 50)", Some(ErrorKind::Constraint)),
+        ("DROP TABLE parent", Some(ErrorKind::Constraint)),
+        ("INSERT OR ROLLBACK INTO parent VALUES (1, 'again')", Some(ErrorKind::Constraint)),
+        (slow, Some(ErrorKind::Timeout)),
+        (large, Some(ErrorKind::Invalid)),
+        ("INSERT INTO parent VALUES (3, 'three')", None),
+    ] {
+        let db = Options::new().wal_limit_bytes(8 << 20).open(":memory:").unwrap();
+        of(&[TABLES]).up(&db).wait().unwrap();
+        let all = of(&[TABLES, ("0002_x.sql", &format!("{off}{sql}"))]);
+        let all = all.time_limit(Duration::from_millis(700)).unwrap();
+        // Others write meanwhile, with foreign keys.
+        let (up, beside) =
+            (all.up(&db), db.write(|tx| tx.execute("INSERT INTO child VALUES (90, 9)", ())));
+        let made = up.wait();
+        assert_eq!(made.as_ref().err().map(|error| error.kind()), kind, "{sql}: {made:?}");
+        assert_eq!(beside.wait().unwrap_err().kind(), ErrorKind::Constraint, "{sql}");
+        assert_keys_are_enforced(&db);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn violated_foreign_keys_are_named_and_nothing_is_made() {
+    let db = Database::open(":memory:").unwrap();
+    of(&[TABLES]).up(&db).wait().unwrap();
+    let lost = "-- monolite: foreign_keys=off\nDELETE FROM parent WHERE id = 2;";
+    let error = of(&[TABLES, ("0002_lost.sql", lost)]).up(&db).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Constraint);
+    assert!(error.to_string().contains("row 20 of child has no parent in parent"), "{error}");
+    assert_eq!(one(&db, "SELECT count(*) FROM parent"), 2);
+}
+
+#[test]
+fn a_migration_has_a_time_limit_of_its_own() {
+    let options = Options::new().write_time_limit(Duration::from_millis(60));
+    let db = options.open(":memory:").unwrap();
+    let count = |rows: u64| {
+        format!(
+            "CREATE TABLE t{rows}(v); WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM \
+             c LIMIT {rows}) INSERT INTO t{rows} SELECT count(*) FROM c"
+        )
+    };
+    let long = count(3_000_000);
+    let shared = long.clone();
+    let error = db.write(move |tx| tx.execute_batch(&shared)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    of(&[("1_long.sql", &long)]).up(&db).wait().unwrap();
+    let short = of(&[("1_long.sql", &long), ("2_endless.sql", &count(u64::MAX >> 1))]);
+    let short = short.time_limit(Duration::from_millis(50)).unwrap();
+    let error = short.up(&db).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("2_endless.sql") || error.to_string().contains("its own"));
+}
+
+#[test]
+fn the_table_of_migrations_is_out_of_reach() {
+    let db = Database::open(":memory:").unwrap();
+    of(&[TABLES]).up(&db).wait().unwrap();
+    for sql in [
+        "SELECT * FROM monolite_migrations",
+        "DELETE FROM monolite_migrations",
+        "DROP TABLE monolite_migrations",
+        "CREATE TABLE x(v REFERENCES monolite_migrations(number))",
+        "CREATE TRIGGER x AFTER INSERT ON parent BEGIN DELETE FROM monolite_migrations; END",
+    ] {
+        let error = db.write(move |tx| tx.execute_batch(sql)).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+    }
+    let all = of(&[TABLES, ("2_forges.sql", "DELETE FROM monolite_migrations")]);
+    assert!(all.up(&db).wait().is_err());
+    of(&[TABLES]).verify(&db).unwrap();
+    // It is there beside idempotency keys, and the file opens again.
+    let keyed = db.transaction().unwrap();
+    keyed.execute("INSERT INTO parent VALUES (5, 'five')", ()).wait().unwrap();
+    keyed.commit_once("key", b"outcome".to_vec()).wait().unwrap();
+    of(&[TABLES]).verify(&db).unwrap();
+}
+
+#[test]
+fn a_directory_has_them_by_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write(TABLES.0, TABLES.1);
+    write("README.md", "no migration");
+    let db = Database::open(":memory:").unwrap();
+    let all = Migrations::from_directory(directory.path()).unwrap();
+    assert_eq!(all.up(&db).wait().unwrap(), ["0001_tables.sql"]);
+    write("next.sql", "SELECT 1");
+    let error = Migrations::from_directory(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("\"next.sql\" is no name of a migration"), "{error}");
+    let error = Migrations::from_directory(directory.path().join("missing")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+}
+
+/// The child: makes migrations beside others.
+pub(crate) fn migrate_beside() -> anyhow::Result<()> {
+    let db = Options::new().sharing(Sharing::Shared).open(variable::<String>("FILE")?)?;
+    let made = many().up(&db).wait()?;
+    say(&format!("made {}", made.len()));
+    Ok(())
+}
+
+fn many() -> Migrations {
+    (1..=20).fold(Migrations::new(), |all, number| {
+        let sql = format!("CREATE TABLE t{number}(v); INSERT INTO t{number} VALUES (1);");
+        all.with(&format!("{number}_t.sql"), &sql).unwrap()
+    })
+}
+
+#[test]
+fn processes_that_migrate_at_once_take_turns() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    Options::new().sharing(Sharing::Shared).open(&path).unwrap().close().unwrap();
+    let file = path.to_str().unwrap();
+    let children: Vec<_> = (0..3).map(|_| spawn("migrates beside", &[("FILE", file)])).collect();
+    let made = children.into_iter().map(|mut child| {
+        let made = child.await_word("made ").unwrap();
+        made.parse::<i64>().unwrap()
+    });
+    assert_eq!(made.sum::<i64>(), 20, "each is made by one of them");
+    assert_all_are_made(&path);
+}
+
+fn assert_all_are_made(path: &Path) {
+    let plain = rusqlite::Connection::open(path).unwrap();
+    let count = |sql: &str| plain.query_row(sql, (), |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM monolite_migrations"), 20);
+    (1..=20).for_each(|it| assert_eq!(count(&format!("SELECT count(*) FROM t{it}")), 1));
+}
