@@ -119,7 +119,10 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "loads a library, or says that loading is switched off",
         monolite: "`Invalid`, when the statement is prepared",
         why: "a library can do anything to the process",
-        instead: "link the extension into the program",
+        instead: "link the extension into the program. Call `sqlite3_auto_extension` only after a \
+                  first `Database::open` (`:memory:` will do, kept open): a call before it initialises \
+                  SQLite, so `Stats::is_tracking_pages` is `false` and transactions are replayed \
+                  whole",
         paths: Paths::All,
         sign: Sign::Refusal(|it| it.has_word("LOAD_EXTENSION"), &["load_extension() is refused"]),
     },
@@ -141,7 +144,7 @@ pub(crate) const LIST: &[Difference] = &[
         what: "statements and transactions that take longer than a limit",
         sqlite: "runs on, and everybody who wants to write waits",
         monolite: "`Timeout`; the transaction is rolled back alone",
-        why: "there is one writer, and nobody shall stop it",
+        why: "there is one writer, and nobody may stop it",
         instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`, \
                   `exclusive_time_limit`; shorter transactions",
         paths: Paths::All,
@@ -249,17 +252,16 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "`EXPLAIN` shows the program of the statement",
         monolite: "shows the same program, with the numbers that the connection at hand has given \
                    to its copy of the schema. In an interactive transaction neither is compared \
-                   at commit: its plan may have been that of a moment before. Behind a change of \
-                   the statistics in the same transaction (`ANALYZE`, `DELETE FROM \
-                   sqlite_stat1`), and behind any change of the schema where there are \
-                   statistics, one that failed, too, statements are planned as by a \
-                   connection that has read the statistics and the schema anew; SQLite's own \
-                   goes on with what it had in memory. What SQLite leaves to the plan (the order \
-                   of rows without `ORDER BY`, which of several rows an `UPDATE … FROM` takes) \
-                   follows it",
+                   at commit: its plan may be older. After a change of the statistics in the same \
+                   transaction (`ANALYZE`, `DELETE FROM sqlite_stat1`), and where there are \
+                   statistics after any change of the schema, also a failed one, statements are \
+                   planned as by a connection that has just read the statistics and the schema; \
+                   SQLite's own goes on with what it had in memory. What SQLite leaves to the \
+                   plan (the order of rows without `ORDER BY`, which of several rows an `UPDATE … \
+                   FROM` takes) follows it",
         why: "the program names the connection's own state, and neither says anything about the \
               data",
-        instead: "`EXPLAIN QUERY PLAN`; but for such a transaction, its answer is the same",
+        instead: "`EXPLAIN QUERY PLAN`; except in such a transaction, its answer is the same",
         paths: Paths::All,
         sign: Sign::Answers(is_program),
     },
@@ -318,7 +320,8 @@ pub(crate) const LIST: &[Difference] = &[
         id: "transaction-limits",
         topic: Topic::Limits,
         what: "interactive transactions of more than 10,000 statements (an `execute_batch` is one, \
-               whatever is in it), or with results or parameters of more than 64 MiB",
+               whatever is in it), with more than 64 MiB of statements and parameters in all, or \
+               with a result of one statement of more than 64 MiB",
         sqlite: "has no such limit",
         monolite: "`Invalid`; the transaction can go on or be committed",
         why: "everything is remembered, to be run again at commit",
