@@ -12,7 +12,7 @@ use monolite_bench::tps;
 use monolite_torture::conform;
 use std::path::PathBuf;
 
-/// One SQLite file, made the equal of a production database server.
+/// Measures, tests and looks after databases of Monolite: SQLite files with many writers at once.
 #[derive(Debug, Parser)]
 #[command(name = "monolite", version)]
 pub(crate) struct Arguments {
@@ -65,13 +65,16 @@ by account. The default run takes five minutes with PostgreSQL on 2 cores, --qui
 --full about 25. Each says first how long it will take, and ends in a summary; all tables are \
 printed with --tables, and are in the record that stays in --data.
 
+The work is that of Anders Murphy's article \"100000 TPS over a billion rows: the unreasonable \
+effectiveness of SQLite\" (2025).
+
 Beside bursts, waiting clients and reads, there are transactions in the middle of which the \
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
 held meanwhile, and PostgreSQL with pools of 8, 64 and 256. --only delay/ runs them with updates \
 computed in SQL, --only decide/ with balances that the application reads and writes, --only \
-mixed/, hot-row/, sleepers/ and cost/ the rest of what interactive transactions promise. --only profile/ \
-runs what no other run does: the same reads and writes with the profile for untrusted SQL and \
-without it.
+mixed/, hot-row/, sleepers/ and cost/ the rest of what interactive transactions promise. \
+--only profile/ runs what no other run does: the same reads and writes with the profile for \
+untrusted SQL and without it.
 
 The loaded accounts stay in --data and are used again by the next run. Ctrl-C stops cleanly.";
 
@@ -90,7 +93,7 @@ pub(crate) struct Tps {
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
 
-    /// Print all tables before the summary; --full does
+    /// Print all tables before the summary; --full implies it
     #[arg(long)]
     pub(crate) tables: bool,
 
@@ -135,7 +138,7 @@ pub(crate) struct Tps {
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Run only scenarios whose name contains FILTER, as `burst/durable` or `monolite-128`
+    /// Run only scenarios whose name contains FILTER, e.g. `burst/durable` or `monolite-128`
     #[arg(long, value_name = "FILTER")]
     pub(crate) only: Option<String>,
 
@@ -187,10 +190,10 @@ pub(crate) struct Compare {
 const TORTURE_HELP: &str = "\
 Try to break every promise on this machine's own disk, and count what was lost.
 
-Runs the checks that are named, each with its amount, or all of them with modest amounts (some \
-minutes on 2 cores). Every check also runs known-bad arrangements (controls) that it must notice; \
-one that goes unnoticed breaks the verdict. Power cuts need root: they mount small file systems \
-of their own from image files and shut those down. Everything else runs as anybody. What cannot \
+Runs the checks that are named, each with its amount, or all of them with their defaults (some \
+15 minutes on 2 cores). Every check also runs known-bad arrangements (controls) that it must \
+notice; one that goes unnoticed breaks the verdict. Power cuts need root: they mount small file systems \
+of their own from image files and shut those down. Everything else runs as any user. What cannot \
 run here is reported as skipped.
 
 A failure keeps its evidence and prints the command that repeats it. Exit code 0 means that every \
@@ -201,11 +204,11 @@ pub(crate) struct Torture {
     #[command(flatten)]
     pub(crate) checks: Checks,
 
-    /// Run what --differential or --history keeps as evidence once more
+    /// Run again what --differential or --history has kept as evidence
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) replay: Option<PathBuf>,
 
-    /// Print what comes of which accident, as docs/accidents.md has it, and run nothing
+    /// Print what each accident does, as in docs/accidents.md, and run nothing
     #[arg(long, exclusive = true)]
     pub(crate) list_accidents: bool,
 
@@ -247,7 +250,7 @@ pub(crate) struct Conform {
     #[arg(value_name = "DIR", required_unless_present = "list_differences")]
     pub(crate) scripts: Vec<PathBuf>,
 
-    /// Take this path only; may be said several times [default: all]
+    /// Take this path only; can be repeated [default: all]
     #[arg(long = "path", value_name = "NAME", value_parser = paths())]
     pub(crate) paths: Vec<&'static conform::Path>,
 
@@ -282,7 +285,7 @@ fn paths() -> impl TypedValueParser<Value = &'static conform::Path> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaArgument {
-    /// `account(id PRIMARY KEY, balance INT)`: two B-trees, as in the article
+    /// `account(id PRIMARY KEY, balance INT)`: two B-trees, as in Murphy's article
     Published,
     /// `account(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) STRICT`: one B-tree
     Tuned,
@@ -290,7 +293,7 @@ pub(crate) enum SchemaArgument {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SkewArgument {
-    /// A Pareto-like curve over a billion ids, folded into the table, as in the article
+    /// A Pareto-like curve over a billion ids, folded into the table, as in Murphy's article
     Pareto,
     /// Every account equally likely
     Uniform,

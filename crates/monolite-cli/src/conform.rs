@@ -127,9 +127,10 @@ fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     write!(out, "{}", table.to_text())?;
     let Report { files, statements, left_out, .. } = report;
+    let plural = if *files == 1 { "" } else { "s" };
     writeln!(
         out,
-        "\n{files} files, {statements} statements, {left_out} left out as the files say"
+        "\n{files} file{plural}, {statements} statements, {left_out} left out as the files say"
     )?;
     let listed: Vec<_> = report
         .listed

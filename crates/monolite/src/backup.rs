@@ -15,7 +15,7 @@
 //!    ([`part`]).
 //!
 //! With [`Sharing::Shared`](crate::Sharing) other processes checkpoint, and take no page before. So
-//! the snapshot stays until the end, and where it is revoked the copy begins anew.
+//! the snapshot stays until the end, and where it is revoked the copy begins again.
 //!
 //! # Durability
 //! A backup has no transaction that the database could lose in a power cut.
@@ -53,7 +53,7 @@ const SYNC_BYTES: u64 = 16 << 20;
 /// How long a checkpoint that is under way is waited for before the next look.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// How often a copy whose snapshot was revoked begins anew.
+/// How often a copy whose snapshot was revoked begins again.
 const ATTEMPTS: u32 = 4;
 
 /// What a backup has copied.

@@ -194,7 +194,7 @@ impl<E> Database<E> {
     /// the batch are not touched.
     ///
     /// `body` is handed to the writer thread at once, whether the handle is waited for or not. When
-    /// the queue is full it waits for its turn, and a handle that is dropped meanwhile takes it
+    /// the queue is full, `body` waits for its turn, and dropping the handle meanwhile takes it
     /// back: it is not run (see [`Write`]). It may be run more than once before its
     /// one result is delivered (see [`Tx::attempt`]), so it should change nothing but the database.
     /// It should not block: the writer does nothing else meanwhile.
@@ -320,8 +320,8 @@ impl<E> Database<E> {
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
     /// slow service included, and nobody waits for it.
     ///
-    /// `body` is run again when its transaction conflicts with another one, when it is its turn
-    /// among those with which it collides. After as many conflicts as the option
+    /// When its transaction conflicts with another one, `body` is run again: when it is its turn
+    /// among those with which it collides, see the guide `docs/guides/interactive-transactions.md`. After as many conflicts as the option
     /// `transaction_attempts` allows it runs once more, alone in the writer, if it was quicker than
     /// the option `exclusive_time_limit`, and for no longer than that; all other writes wait
     /// meanwhile. So it ends: with a commit, unless others keep changing what it has read, and it
@@ -368,9 +368,9 @@ impl<E> Database<E> {
     /// from a medium that cannot be written. It has the permissions of the database, and its page
     /// checksums, which are verified on the way where the option `page_checksums` is set.
     ///
-    /// Writes and checkpoints go on, and the WAL is not kept from restarting but for the moment in
+    /// Writes and checkpoints go on, and the WAL is kept from restarting only for the moment in
     /// which what it holds is copied. (With [`Sharing::Shared`](crate::Sharing) it is kept all the
-    /// time, and the copy begins anew when the WAL nears its limit.) The guide is
+    /// time, and the copy begins again when the WAL nears its limit.) The guide is
     /// `docs/guides/backup.md`.
     ///
     /// # Durability
@@ -587,7 +587,8 @@ impl<E> Database<E> {
     /// db.close())`.
     ///
     /// Other handles of this database see it closed. Closing again, or at the same time, waits for
-    /// the same end and gives the same result.
+    /// the same end and gives the result of that one close. After `Timeout` the close goes on:
+    /// closing again waits for it, and gives what came of it.
     ///
     /// # Errors
     /// `Poisoned` when a sync failed earlier, or the files were found deleted, cut or replaced;
@@ -623,7 +624,7 @@ impl Options {
     /// Opens the database at `path`, and creates it where there is none.
     ///
     /// `":memory:"` opens a new empty database that is removed when it is closed, with the same
-    /// behaviour but for durability; it is meant for tests. Any other path is taken literally:
+    /// behaviour except for durability; it is meant for tests. Any other path is taken literally:
     /// `file:shop.db?mode=ro` is the name of a file and no URI (what its parameters say are methods
     /// of [`Options`]), and `~` is a directory of that name (the home directory is
     /// [`std::env::home_dir`]).

@@ -1,4 +1,5 @@
-//! One SQLite file, made the equal of a production database server, inside your process.
+//! Many write transactions at once on one SQLite file: each is serializable, and on disk when it is
+//! acknowledged.
 //!
 //! ```
 //! use monolite::{Database, Error};
@@ -42,8 +43,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, reason = "time comes from `clock`"))]
 
-// In the order in which a reader may want them: the API, what puts all together, the rooms, of
-// which none uses one that stands before it, and what is below.
+// In the order in which a reader may want them: the API, what puts all together, the parts of
+// the engine, of which none uses one that stands before it, and what is below.
 mod database;
 mod error;
 mod migrations;

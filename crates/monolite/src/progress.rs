@@ -188,8 +188,8 @@ fn tell(waiting: Vec<(BatchNumber, Tell)>, verdict: impl Fn() -> Result<()>) {
 
 fn poisoned(reason: &str) -> Error {
     let message = format!(
-        "nothing more is acknowledged since {reason}; reads go on, close and reopen the database \
-         to write again"
+        "nothing more is acknowledged since {reason}; reads go on until the database is closed; \
+         after that, open the database again"
     );
     Error::new(ErrorKind::Poisoned, message)
 }

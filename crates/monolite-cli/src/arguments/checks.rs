@@ -42,7 +42,13 @@ impl FromArgMatches for Checks {
 
 /// The option with a check's name.
 fn option(check: &Check) -> Arg {
-    let option = Arg::new(check.name).long(check.name).help(check.about);
+    let about = check.about;
+    let help = match check.amount {
+        Amount::None => about.to_owned(),
+        Amount::Number | Amount::NumberIfSaid => format!("{about} [default: {}]", check.modest),
+        Amount::Time | Amount::TimeIfSaid => format!("{about} [default: {}s]", check.modest),
+    };
+    let option = Arg::new(check.name).long(check.name).help(help);
     let with_amount = |unit, parser| option.clone().value_name(unit).value_parser(parser);
     match check.amount {
         Amount::None => option.action(ArgAction::SetTrue),

@@ -7,7 +7,7 @@
 //! 1. What was counted is remembered by a hash of the text, as `rusqlite` finds a statement by its
 //!    text.
 //! 2. A statement that SQLite has prepared again since (the schema had changed) may have become
-//!    another one. It is not used, but prepared anew.
+//!    another one. It is not used, but prepared again.
 //! 3. When there are many entries, statements and entries are forgotten together, before a closure
 //!    begins: none is handed out then that would return to the others later. Within one closure
 //!    further statements are not remembered, and count as having as many passes as can be.

@@ -164,7 +164,7 @@ impl Connection {
     }
 
     /// Has virtual tables write what they hold back until the commit, as each savepoint does. With
-    /// the schema, SQLite forgets them in mid-transaction and connects them anew, and full-text
+    /// the schema, SQLite forgets them in mid-transaction and connects them again, and full-text
     /// search that has terms held back twice overwrites one by the other.
     ///
     /// What they write is no statement of the transaction, and none of its figures tells of it.
@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// Has the connection read schema and statistics again before it prepares its next statement,
-    /// and connect virtual tables anew, which take back nothing that they have in memory when a
+    /// and connect virtual tables again, which take back nothing that they have in memory when a
     /// transaction is rolled back (FTS5: its configuration). Not while they hold anything back: it
     /// would be lost.
     pub(super) fn forget_schema(&self) -> Result<()> {
@@ -205,7 +205,7 @@ impl Connection {
         self.signals.as_engine(forget)
     }
 
-    /// Has each statement of untrusted SQL prepared anew, and asked then whether it sorts. SQLite
+    /// Has each statement of untrusted SQL prepared again, and asked then whether it sorts. SQLite
     /// would prepare it again in the middle of a run, where that cannot be asked.
     fn forget_what_sorts(&self) {
         if self.memory.is_some() {

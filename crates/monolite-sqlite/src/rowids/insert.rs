@@ -5,7 +5,7 @@
 //! SQLite is the parser: a text is only looked at here that it has prepared, or will before the
 //! second form is used. So it is enough to cut the text into tokens, and to find in them, in this
 //! order, what the grammar of a simple `INSERT` has: the verb, the table, the columns, and the
-//! values, which are parted by commas outside of parentheses. What was found is not printed anew:
+//! values, which are parted by commas outside of parentheses. What was found is not printed again:
 //! the second form is the text itself with a few pieces put into it, so all that the application
 //! can see of it (names of columns, numbers of parameters) is what it was.
 //!

@@ -21,7 +21,7 @@ const NO_HIT: u8 = u8::MAX;
 /// The place of a commit in the WAL; places are in the order of the commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WalPosition {
-    /// Goes up whenever the WAL begins anew or is cut, as far as this process sees that.
+    /// Goes up whenever the WAL restarts or is cut, as far as this process sees that.
     pub generation: u64,
     /// Where the commit's last frame ends, in bytes from the beginning of the file.
     pub offset: u64,

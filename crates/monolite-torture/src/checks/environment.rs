@@ -30,7 +30,7 @@ mod time;
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
     name: "environment",
-    about: "Have every accident of docs/accidents.md; fill disks, fail syncs and \
+    about: "Try every accident of docs/accidents.md; fill disks, fail syncs and \
             allocations, turn the clock",
     unit: "cases",
     amount: Amount::None,

@@ -38,7 +38,7 @@ mod load;
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
     name: "overload",
-    about: "Offer ten times the load it can take, in limited memory, for a time, as 20s",
+    about: "Offer ten times the load it can take, in limited memory, for T, e.g. 20s",
     unit: "seconds",
     amount: Amount::TimeIfSaid,
     modest: 20,

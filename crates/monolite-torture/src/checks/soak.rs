@@ -34,7 +34,7 @@ use process::Usage;
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
     name: "soak",
-    about: "Run mixed load with kills and schema changes for a time, as 90s, 30m or 2h",
+    about: "Run mixed load with kills and schema changes for T, e.g. 90s, 30m or 2h",
     unit: "seconds",
     amount: Amount::Time,
     modest: 30,

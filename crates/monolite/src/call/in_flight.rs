@@ -2,7 +2,7 @@
 //! a closure: within reach of others, should the closure not return.
 //!
 //! # Algorithm
-//! The writer [holds](Held) them but for the time in which it runs a closure. When one has been
+//! The writer [holds](Held) them except while it runs a closure. When one has been
 //! running for too long, somebody else takes them, and answers them: those that have not run, and
 //! those whose batch is now not committed. The writer learns that its batch was taken when the
 //! closure returns, and rolls it back.
@@ -62,7 +62,7 @@ pub(crate) struct InFlight(Mutex<Desk>);
 /// The batch in the hands of the writer. What is in it when this is dropped is dropped, too.
 pub(crate) struct Held<'d> {
     in_flight: &'d InFlight,
-    /// Always there but for the time of [`Held::leave_while`].
+    /// Always there except during [`Held::leave_while`].
     desk: Option<MutexGuard<'d, Desk>>,
 }
 

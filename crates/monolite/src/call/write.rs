@@ -17,11 +17,11 @@ use crate::error::{Error, ErrorKind};
 /// A write on its way: a [`Future`] of its result, which can also be waited for.
 ///
 /// The transaction was handed to the writer when this handle was made. If the queue was full, it
-/// waits before the queue and gets in when its turn comes, whether the handle is polled or not.
+/// waits in front of the queue and gets in when its turn comes, whether the handle is polled or not.
 ///
 /// # Cancellation
 /// Dropping the handle of a transaction that is in the queue stops nobody: it runs to completion,
-/// whole, and its result is dropped. One that still waits before a full queue does not run.
+/// whole, and its result is dropped. One that still waits in front of a full queue is not run.
 #[must_use = "a write that is neither waited for nor awaited has an unknown result"]
 pub struct Write<T, E = Error> {
     caller: Arc<Completion<T, E>>,

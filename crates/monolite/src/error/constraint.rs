@@ -64,7 +64,7 @@ impl ConstraintKind {
 pub struct Constraint<'e> {
     /// What kind of constraint it is.
     pub kind: ConstraintKind,
-    /// The table that it is on, where SQLite tells: of [`ConstraintKind::Unique`] but for an index
+    /// The table that it is on, where SQLite tells: of [`ConstraintKind::Unique`] except an index
     /// on expressions, [`ConstraintKind::NotNull`] and [`ConstraintKind::Type`]. `None`, too, when
     /// a name in it has a dot, or a comma and a space, by which SQLite's text can be read in more
     /// than one way.

@@ -107,7 +107,7 @@ impl Hold {
     /// Removes the file and lets go of it. The database must still be locked.
     pub(crate) fn remove(&self) {
         if let Some(_locked) = self.state().locked.take() {
-            // A file that stays does no harm: SQLite starts with it anew.
+            // A file that stays does no harm: SQLite initialises it at the next open.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -268,7 +268,7 @@ pub(crate) fn check_wal(path: &Path, wal: &Path) -> Result<()> {
     };
     let message = format!(
         "{} is missing or empty, but there is its {name}, {} ({} bytes), and that {why}: the \
-         database was moved or deleted; put it back, or move the {name} away to begin anew",
+         database was moved or deleted; put it back, or move the {name} away to start empty",
         path.display(),
         file.display(),
         length(file)

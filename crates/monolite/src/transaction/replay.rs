@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - A transaction is committed only if each of its statements answers here what it answered
-//!   before, but for the leading reads when no page that they have read was changed. Who had a turn
+//!   before, except the leading reads when no page that they have read was changed. Who had a turn
 //!   ([`super::contention`]) is of no importance here.
 
 use std::sync::Arc;

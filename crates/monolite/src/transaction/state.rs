@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! - Whoever takes a place out of here ends what is in it: a connection goes back to the pool.
-//! - What ended a transaction first is what everybody is told who comes later, but for a statement
+//! - What ended a transaction first is what everybody is told who comes later, except a statement
 //!   that nobody waits for any more, and a commit.
 
 use std::mem;

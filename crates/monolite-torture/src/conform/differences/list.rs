@@ -120,9 +120,9 @@ pub(crate) const LIST: &[Difference] = &[
         monolite: "`Invalid`, when the statement is prepared",
         why: "a library can do anything to the process",
         instead: "link the extension into the program. Call `sqlite3_auto_extension` only after a \
-                  first `Database::open` (`:memory:` will do, kept open): a call before it initialises \
-                  SQLite, so `Stats::is_tracking_pages` is `false` and transactions are replayed \
-                  whole",
+                  first `Database::open` (`:memory:` will do, kept open): an earlier call \
+                  initialises SQLite, so `Stats::is_tracking_pages` is `false` and transactions are \
+                  replayed whole",
         paths: Paths::All,
         sign: Sign::Refusal(|it| it.has_word("LOAD_EXTENSION"), &["load_extension() is refused"]),
     },

@@ -279,7 +279,7 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Crashed],
         fate: Fate::Survived,
         says: "",
-        what: "it is made anew from the WAL",
+        what: "it is made again from the WAL",
         instead: "nothing",
         trial: Trial::Scene(deleted_shm_after_a_crash),
     },
