@@ -34,6 +34,7 @@ fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Sett
         reserved_bytes: RESERVED_BYTES,
         overdue: Arc::new(|_| false),
         untrusted: None,
+        setup: None,
         control,
     }
 }

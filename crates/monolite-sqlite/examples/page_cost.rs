@@ -78,6 +78,7 @@ impl Rig {
             reserved_bytes: 0,
             overdue: Arc::new(|_| false),
             untrusted: None,
+            setup: None,
             control: None,
         };
         let writer = Connection::open(path, Role::Writer, &settings)?;

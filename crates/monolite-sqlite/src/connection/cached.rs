@@ -123,6 +123,7 @@ mod tests {
             reserved_bytes: 0,
             overdue: Arc::new(|_| false),
             untrusted: Some(profile),
+            setup: None,
             control: None,
         };
         let path = directory.join("test.db");

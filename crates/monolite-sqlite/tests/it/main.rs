@@ -20,6 +20,7 @@ fn pages_are_not_tracked_when_another_library_was_first() {
         reserved_bytes: 0,
         overdue: Arc::new(|_| false),
         untrusted: None,
+        setup: None,
         control: None,
     };
     let directory = tempfile::tempdir().unwrap();

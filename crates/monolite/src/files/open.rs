@@ -357,6 +357,7 @@ impl Opener {
             overdue: Arc::new(move |more| watched.is_past(more)),
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
             control: self.control.clone(),
+            setup: self.options.setup.clone().map(|setup| setup.0),
         };
         self.check_files()?;
         let connection = open(&settings)?;

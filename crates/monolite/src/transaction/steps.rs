@@ -333,6 +333,9 @@ fn statement(
     let before = tx.total_changes();
     let ran = tx.with_statement_and_traits(sql, |statement, traits| -> Result<i64> {
         observer.prepared(statement, traits);
+        if traits.is_volatile() {
+            return Err(volatile());
+        }
         parameters.bind(statement)?;
         match action {
             Action::Change => {
@@ -548,6 +551,14 @@ fn conflict(number: usize, sql: &str) -> Error {
          nothing was changed, run the transaction again"
     );
     Error::new(ErrorKind::Conflict, message)
+}
+
+fn volatile() -> Error {
+    let message = "a statement that calls a function which the application has added as \
+                   Function::VOLATILE is refused in an interactive transaction, which runs its \
+                   statements again at commit; call it in the program and give the value as a \
+                   parameter, or use Database::write";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn too_much(most_bytes: usize) -> Error {

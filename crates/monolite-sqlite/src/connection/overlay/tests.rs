@@ -99,6 +99,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         reserved_bytes,
         overdue: Arc::new(|_| false),
         untrusted: None,
+        setup: None,
         control: None,
     }
 }
@@ -446,6 +447,7 @@ fn an_overlay_keeps_the_profile_for_untrusted_sql_and_its_deadline() {
     let late = Arc::clone(&is_late);
     let settings = Settings {
         untrusted: Some(profile),
+        setup: None,
         overdue: Arc::new(move |_| late.load(Relaxed)),
         ..settings(&rig.overlay_vfs, 0)
     };

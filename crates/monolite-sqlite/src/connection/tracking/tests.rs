@@ -84,6 +84,7 @@ impl Rig {
             reserved_bytes: 0,
             overdue: Arc::new(|_| false),
             untrusted: None,
+            setup: None,
             control,
         };
         Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()
