@@ -82,6 +82,7 @@ pub(crate) struct Engine {
     recovered: RecoveredWal,
     rowids: Option<Arc<Rowids>>,
     is_tracking_pages: bool,
+    stream_stall_limit: Duration,
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
     backups: backup::Source,
@@ -96,6 +97,7 @@ pub(crate) struct Engine {
 struct Parts {
     queue: Arc<WriteQueue>,
     reads: Arc<ReadSide>,
+    streams: Arc<ReadSide>,
     transactions: Arc<Transactions>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
@@ -113,13 +115,14 @@ impl Parts {
     }
 
     /// All threads that run awaited work.
-    fn threads(&self) -> [&Arc<ReadThreads>; 2] {
-        [&self.reads.threads, &self.transactions.threads]
+    fn threads(&self) -> [&Arc<ReadThreads>; 3] {
+        [&self.reads.threads, &self.transactions.threads, &self.streams.threads]
     }
 
     /// Waits for reads and statements to end, closes their connections, and refuses more.
     fn close_readers(&self) {
         self.reads.readers.close();
+        self.streams.readers.close();
         self.transactions.pool.close();
     }
 }
@@ -184,11 +187,20 @@ impl Engine {
         let queue = Arc::new(WriteQueue::new(database, room, Arc::clone(&progress)));
         let answers = Arc::new(Answers::new(room, Arc::clone(&progress)));
         let backups = backups(&opened, &queue, options, &progress);
-        let (count, connections) = (opened.readers.len(), (opened.readers, opened.open_reader));
-        let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
+        let (count, opener) = (opened.readers.len(), opened.open_reader);
+        let side = |work, readers| {
+            let connections = (readers, Arc::clone(&opener));
+            read_side((database, work), connections, opened.is_exclusive, options, &progress)
+        };
+        let reads = side(Work::Reads, opened.readers.into_iter().map(Some).collect());
+        let streams = side(Work::Streams, (0..count).map(|_| None).collect());
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
-        let all: Vec<Arc<dyn SnapshotHolder>> =
-            vec![reads.readers.clone(), pool.clone(), backups.pins.clone()];
+        let all: Vec<Arc<dyn SnapshotHolder>> = vec![
+            reads.readers.clone(),
+            pool.clone(),
+            streams.readers.clone(),
+            backups.pins.clone(),
+        ];
         let holders = holders(all, options, &progress, &recorder);
         let (control, held) = (Arc::clone(&opened.wal), Arc::clone(&holders));
         let checkpoints = Checkpoints::new(control, held, options, Arc::clone(&recorder));
@@ -211,13 +223,15 @@ impl Engine {
             clock: Arc::clone(&options.clock),
         });
         let in_flight = Arc::new(InFlight::default());
-        let threads = vec![Arc::clone(&reads.threads), Arc::clone(&transactions.threads)];
+        let threads = [&reads.threads, &transactions.threads, &streams.threads];
+        let threads = threads.into_iter().cloned().collect();
         let (told, figures) = (Arc::clone(&in_flight), Arc::clone(&recorder));
         let watched = Arc::clone(&queue);
         let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
         let watchdog = Arc::new(watchdog);
         let jobs = Arc::new(Jobs::new(database));
-        let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog, jobs };
+        let parts =
+            Parts { queue, reads, streams, transactions, checkpoints, progress, watchdog, jobs };
         let between = Arc::clone(&backups.between);
         let write_loop = WriteLoop::new(&parts, &syncer, between, in_flight, options.max_batch);
         let checkpointer = Checkpointer {
@@ -238,6 +252,7 @@ impl Engine {
             recovered: opened.recovered,
             rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
+            stream_stall_limit: options.stream_stall_limit,
             own_threads: running.threads(),
             maintenance: Maintenance {
                 open_reader: Arc::clone(&backups.open_reader),
@@ -258,6 +273,14 @@ impl Engine {
 
     pub(crate) fn reads(&self) -> &Arc<ReadSide> {
         &self.parts.reads
+    }
+
+    pub(crate) fn stream_stall_limit(&self) -> Duration {
+        self.stream_stall_limit
+    }
+
+    pub(crate) fn streams(&self) -> &Arc<ReadSide> {
+        &self.parts.streams
     }
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
@@ -407,7 +430,8 @@ impl Running {
     ) -> Result<Running> {
         let threads = parts.threads();
         let others = Vec::with_capacity(bodies.others.len());
-        let started = threads.iter().try_for_each(|threads| threads.start());
+        // Those of streams are started when there is one.
+        let started = threads[..2].iter().try_for_each(|threads| threads.start());
         let writer = started.and_then(|()| spawn("monolite-write", bodies.write));
         let mut rest = bodies.others.into_iter();
         let mut running = match writer {
@@ -542,13 +566,13 @@ fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> 
 }
 
 fn read_side(
-    database: DatabaseId,
-    (readers, open_reader): (Vec<Reader>, OpenReader),
+    (database, work): (DatabaseId, Work),
+    (readers, open_reader): (Vec<Option<Reader>>, OpenReader),
     keep_snapshots: bool,
     options: &Options,
     progress: &Arc<Progress>,
 ) -> Arc<ReadSide> {
-    let threads = threads_for(Work::Reads, readers.len(), options);
+    let threads = threads_for(work, readers.len(), options);
     let readers = Readers::new(
         (readers, open_reader),
         database,
