@@ -25,7 +25,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::WalControl;
-use monolite_sqlite::{CheckpointMode, Rowids};
+use monolite_sqlite::{CheckpointMode, Connection, Rowids};
 
 use crate::backup;
 use crate::backup::pins::Pins;
@@ -42,7 +42,7 @@ use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
 use crate::jobs::{Job, Jobs};
 use crate::maintenance::{Maintenance, optimize_every};
-use crate::options::{Options, Sharing};
+use crate::options::{Durability, Options, Sharing};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
@@ -65,8 +65,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the writer must be idle before the WAL is copied whatever its size.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long the writer must be idle before a WAL file that everything was copied from is cut: a file
-/// that is there is written to faster than one that has to be made longer.
+/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
+/// file that is there is written to faster than one that has to be made longer.
 const LONG_IDLE: Duration = Duration::from_secs(2);
 
 /// Up to this size it stays.
@@ -112,6 +112,24 @@ impl Parts {
         self.threads().iter().for_each(|threads| threads.close());
         self.jobs.shut();
         self.transactions.contention.close();
+    }
+
+    fn checkpointer(&self, connection: Connection) -> Checkpointer {
+        Checkpointer {
+            connection,
+            checkpoints: Arc::clone(&self.checkpoints),
+            queue: Arc::clone(&self.queue),
+            progress: Arc::clone(&self.progress),
+        }
+    }
+
+    fn maintenance(&self, backups: &backup::Source) -> Maintenance {
+        Maintenance {
+            open_reader: Arc::clone(&backups.open_reader),
+            between: Arc::clone(&backups.between),
+            checkpoints: Arc::clone(&self.checkpoints),
+            pins: Arc::clone(&backups.pins),
+        }
     }
 
     /// All threads that run awaited work.
@@ -211,17 +229,9 @@ impl Engine {
         let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
         let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
         let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
-        let syncer = Arc::new(Syncer {
-            handover: Handover::default(),
-            answers: Arc::clone(&answers),
-            wal: Arc::clone(&opened.wal_file),
-            looked: AtomicU64::new(0),
-            durability: opened.durability,
-            progress: Arc::clone(&progress),
-            queue: Arc::clone(&queue),
-            recorder: Arc::clone(&recorder),
-            clock: Arc::clone(&options.clock),
-        });
+        let synced = (Arc::clone(&opened.wal_file), opened.durability);
+        let told = (Arc::clone(&answers), Arc::clone(&progress), Arc::clone(&queue));
+        let syncer = syncer(synced, told, options, &recorder);
         let in_flight = Arc::new(InFlight::default());
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
         let threads = threads.into_iter().cloned().collect();
@@ -234,12 +244,7 @@ impl Engine {
             Parts { queue, reads, streams, transactions, checkpoints, progress, watchdog, jobs };
         let between = Arc::clone(&backups.between);
         let write_loop = WriteLoop::new(&parts, &syncer, between, in_flight, options.max_batch);
-        let checkpointer = Checkpointer {
-            connection: opened.checkpointer,
-            checkpoints: Arc::clone(&parts.checkpoints),
-            queue: Arc::clone(&parts.queue),
-            progress: Arc::clone(&parts.progress),
-        };
+        let checkpointer = parts.checkpointer(opened.checkpointer);
         let watchdog = Arc::clone(&parts.watchdog);
         let write = move || write_loop.run(writer);
         let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog);
@@ -254,12 +259,7 @@ impl Engine {
             is_tracking_pages: opened.is_tracking_pages,
             stream_stall_limit: options.stream_stall_limit,
             own_threads: running.threads(),
-            maintenance: Maintenance {
-                open_reader: Arc::clone(&backups.open_reader),
-                between: Arc::clone(&backups.between),
-                checkpoints: Arc::clone(&parts.checkpoints),
-                pins: Arc::clone(&backups.pins),
-            },
+            maintenance: parts.maintenance(&backups),
             backups,
             _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
@@ -563,6 +563,26 @@ fn backups(
 fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> {
     let (capacity, patience) = (options.queue_capacity, options.read_time_limit);
     Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
+}
+
+/// What syncs the WAL and tells those who wait for it.
+fn syncer(
+    (wal, durability): (Arc<WalFile>, Durability),
+    (answers, progress, queue): (Arc<Answers>, Arc<Progress>, Arc<WriteQueue>),
+    options: &Options,
+    recorder: &Arc<Recorder>,
+) -> Arc<Syncer> {
+    Arc::new(Syncer {
+        handover: Handover::default(),
+        answers,
+        wal,
+        looked: AtomicU64::new(0),
+        durability,
+        progress,
+        queue,
+        recorder: Arc::clone(recorder),
+        clock: Arc::clone(&options.clock),
+    })
 }
 
 fn read_side(
