@@ -35,6 +35,7 @@ fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Sett
         overdue: Arc::new(|_| false),
         untrusted: None,
         rowids: None,
+        setup: None,
         control,
     }
 }

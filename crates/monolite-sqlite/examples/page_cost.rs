@@ -79,6 +79,7 @@ impl Rig {
             overdue: Arc::new(|_| false),
             untrusted: None,
             rowids: None,
+            setup: None,
             control: None,
         };
         let writer = Connection::open(path, Role::Writer, &settings)?;

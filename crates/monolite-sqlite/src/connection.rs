@@ -53,6 +53,7 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 use schema::SchemaFacts;
 
+use crate::additions::Setup;
 use crate::counts::Counts;
 use crate::like;
 use crate::look::{Look, Overdue};
@@ -119,6 +120,8 @@ pub struct Settings {
     /// The record of all changes to the database, if no other process writes to it: lets readers
     /// and overlays keep the pages in their cache that no commit has changed.
     pub control: Option<Arc<WalControl>>,
+    /// Adds an application's functions, collations and modules.
+    pub setup: Option<Setup>,
 }
 
 /// Instructions between two calls of [`Settings::overdue`].

@@ -8,10 +8,11 @@
 
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
+use crate::additions::Added;
 use crate::verb::Verb;
 use crate::{names, rules, untrusted, weights};
 
@@ -39,6 +40,8 @@ impl Traits {
     pub(crate) const ADDS_TO_SCHEMA: Traits = Traits(128);
     /// Its first word says that it changes rows.
     const CHANGES_ROWS: Traits = Traits(256);
+    /// It calls a function of the application that may give something else when it is run again.
+    const VOLATILE: Traits = Traits(512);
     /// What has to be made good before the next statement is prepared.
     pub(crate) const UNSETTLED: Traits =
         Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
@@ -82,6 +85,12 @@ impl Traits {
     /// Whether the statement, or a trigger that it fires, calls `changes()`.
     pub(crate) fn asks_changes(self) -> bool {
         self.has(Traits::ASKS_CHANGES)
+    }
+
+    /// Whether the statement calls a function of the application that may give something else when
+    /// it is run again.
+    pub fn is_volatile(self) -> bool {
+        self.has(Traits::VOLATILE)
     }
 
     /// Whether the statement changes something else than rows, and so has no number of them: SQLite
@@ -161,6 +170,10 @@ pub struct Signals {
     /// Whether the statement that is being prepared has SQLite change tables of its own.
     is_sqlites_way: AtomicBool,
     denial: Mutex<Option<String>>,
+    /// What the application has added to the connection.
+    added: OnceLock<Added>,
+    /// Whether a collation of the application panicked.
+    panicked: AtomicBool,
 }
 
 impl Signals {
@@ -192,6 +205,37 @@ impl Signals {
 
     pub(crate) fn mark_interrupted(&self) {
         self.interrupted.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes note of what the application has added.
+    pub(crate) fn know_added(&self, added: Added) {
+        // A connection is set up once.
+        let _ = self.added.set(added);
+    }
+
+    pub(crate) fn mark_panicked(&self) {
+        self.panicked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a collation of the application panicked since the last call: what was compared by it
+    /// is in no order, and must not be kept.
+    #[inline]
+    pub fn take_panicked(&self) -> bool {
+        // No swap, see `Signals::take`.
+        let has_panicked = self.panicked.load(Ordering::Relaxed);
+        if has_panicked {
+            self.panicked.store(false, Ordering::Relaxed);
+        }
+        has_panicked
+    }
+
+    fn add_those_of_additions(&self, added: &Added, action: &AuthAction<'_>) {
+        if added.is_used_by(action) {
+            self.add(Traits::BEYOND_PAGES);
+        }
+        if added.is_volatile(action) {
+            self.add(Traits::VOLATILE);
+        }
     }
 
     /// Whether the connection's snapshot was revoked, see [`Revoker`](crate::Revoker).
@@ -430,6 +474,10 @@ impl Signals {
             return Authorization::Deny;
         }
         self.add(Traits::of(&context.action, context.database_name));
+        let added = self.added.get();
+        if let Some(added) = added {
+            self.add_those_of_additions(added, &context.action);
+        }
         let untrusted = |action| {
             let modules = self.modules()?;
             if untrusted::changes_tables_itself(action) {
@@ -437,6 +485,7 @@ impl Signals {
             }
             let is_sqlites_way = self.is_sqlites_way.load(Ordering::Relaxed);
             let refused = untrusted::refusal(action, modules, is_sqlites_way);
+            let refused = refused.or_else(|| added?.refusal(action));
             refused.or_else(|| self.count(action))
         };
         let general = || {

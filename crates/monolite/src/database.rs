@@ -6,6 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use monolite_sqlite::rusqlite;
+use rusqlite::Row;
+
 use crate::backup::Backup;
 use crate::call::completion::Completion;
 use crate::call::member::{Body, Member, Once, OwnLimit, Repeatable, Submission};
@@ -17,7 +20,9 @@ use crate::files::open as files;
 use crate::jobs::{Job, Jobs};
 use crate::maintenance::{self, Checked, Checkpointed, Vacuumed};
 use crate::options::Options;
+use crate::parameters::IntoParameters;
 use crate::read::handle::{Answer, Read};
+use crate::read::stream::{Query, RowStream};
 use crate::stats::Stats;
 use crate::transaction::{
     Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction, Transactions,
@@ -123,8 +128,9 @@ impl<E> Database<E> {
     /// write in the writer, a read, a statement of an interactive transaction. It replaces the
     /// options [`Options::write_time_limit`] and [`Options::read_time_limit`] where it is less, and
     /// where it is more they hold: they bound what others have to wait for. It is looked at as they
-    /// are, so what runs in SQLite ends within a fraction of a millisecond of it, and a closure that
-    /// does something else when it returns. The time in the queue does not count.
+    /// are, so what runs in SQLite ends within a fraction of a millisecond of it, and a closure
+    /// that does something else when it returns. The time in the queue does not count, nor does
+    /// what the writer does for the commit of an interactive transaction, or in its last attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -302,6 +308,53 @@ impl<E> Database<E> {
     {
         let limit = self.handle.time_limit;
         Read::new(self.handle.engine.reads(), limit, Answer::OnceDurable, body)
+    }
+
+    /// The rows of a query one by one, as `map` makes them, for a consumer that takes its time: a
+    /// [`Stream`](futures_core::Stream), or with [`RowStream::wait`] an iterator.
+    ///
+    /// The query runs as a read on one snapshot, some rows ahead of the consumer (256, or about
+    /// 1 MiB), and rests while that much is not taken. Streams have threads and connections of
+    /// their own, as many as the option `readers` says, so stalled ones hold up no other reads.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = monolite::Database::open(":memory:")?;
+    /// let sql = "SELECT value FROM generate_series(1, ?1)";
+    /// let mut sum = 0;
+    /// for number in db.read_stream(sql, (1_000,), |row| row.get::<_, i64>(0)).wait() {
+    ///     sum += number?;
+    /// }
+    /// assert_eq!(sum, 500_500);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The last item of the stream: those of [`Read::wait`]; `Timeout`, too, when no row was taken
+    /// for the option `stream_stall_limit`, and when all of it together takes longer than
+    /// `read_time_limit`; `Invalid` inside of a write closure of the same database.
+    ///
+    /// # Panics
+    /// With the panic of `map`, where the stream is polled.
+    pub fn read_stream<T, F>(
+        &self,
+        sql: impl Into<String>,
+        parameters: impl IntoParameters,
+        map: F,
+    ) -> RowStream<T>
+    where
+        F: FnMut(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let Handle { engine, time_limit, .. } = &*self.handle;
+        let query = Query {
+            sql: sql.into(),
+            parameters: parameters.into_parameters(),
+            time_limit: *time_limit,
+            stall_limit: engine.stream_stall_limit(),
+        };
+        RowStream::new(engine.streams(), query, map)
     }
 
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.

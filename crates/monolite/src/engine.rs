@@ -25,7 +25,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::WalControl;
-use monolite_sqlite::{CheckpointMode, Rowids};
+use monolite_sqlite::{CheckpointMode, Connection, Rowids};
 
 use crate::backup;
 use crate::backup::pins::Pins;
@@ -42,7 +42,7 @@ use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
 use crate::jobs::{Job, Jobs};
 use crate::maintenance::{Maintenance, optimize_every};
-use crate::options::{Options, Sharing};
+use crate::options::{Durability, Options, Sharing};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
@@ -65,8 +65,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the writer must be idle before the WAL is copied whatever its size.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long the writer must be idle before a WAL file that everything was copied from is cut: a file
-/// that is there is written to faster than one that has to be made longer.
+/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
+/// file that is there is written to faster than one that has to be made longer.
 const LONG_IDLE: Duration = Duration::from_secs(2);
 
 /// Up to this size it stays.
@@ -82,6 +82,7 @@ pub(crate) struct Engine {
     recovered: RecoveredWal,
     rowids: Option<Arc<Rowids>>,
     is_tracking_pages: bool,
+    stream_stall_limit: Duration,
     /// The threads beside the readers on which code of the application may run.
     own_threads: Vec<ThreadId>,
     backups: backup::Source,
@@ -96,6 +97,7 @@ pub(crate) struct Engine {
 struct Parts {
     queue: Arc<WriteQueue>,
     reads: Arc<ReadSide>,
+    streams: Arc<ReadSide>,
     transactions: Arc<Transactions>,
     checkpoints: Arc<Checkpoints>,
     progress: Arc<Progress>,
@@ -112,14 +114,33 @@ impl Parts {
         self.transactions.contention.close();
     }
 
+    fn checkpointer(&self, connection: Connection) -> Checkpointer {
+        Checkpointer {
+            connection,
+            checkpoints: Arc::clone(&self.checkpoints),
+            queue: Arc::clone(&self.queue),
+            progress: Arc::clone(&self.progress),
+        }
+    }
+
+    fn maintenance(&self, backups: &backup::Source) -> Maintenance {
+        Maintenance {
+            open_reader: Arc::clone(&backups.open_reader),
+            between: Arc::clone(&backups.between),
+            checkpoints: Arc::clone(&self.checkpoints),
+            pins: Arc::clone(&backups.pins),
+        }
+    }
+
     /// All threads that run awaited work.
-    fn threads(&self) -> [&Arc<ReadThreads>; 2] {
-        [&self.reads.threads, &self.transactions.threads]
+    fn threads(&self) -> [&Arc<ReadThreads>; 3] {
+        [&self.reads.threads, &self.transactions.threads, &self.streams.threads]
     }
 
     /// Waits for reads and statements to end, closes their connections, and refuses more.
     fn close_readers(&self) {
         self.reads.readers.close();
+        self.streams.readers.close();
         self.transactions.pool.close();
     }
 }
@@ -184,11 +205,20 @@ impl Engine {
         let queue = Arc::new(WriteQueue::new(database, room, Arc::clone(&progress)));
         let answers = Arc::new(Answers::new(room, Arc::clone(&progress)));
         let backups = backups(&opened, &queue, options, &progress);
-        let (count, connections) = (opened.readers.len(), (opened.readers, opened.open_reader));
-        let reads = read_side(database, connections, opened.is_exclusive, options, &progress);
+        let (count, opener) = (opened.readers.len(), opened.open_reader);
+        let side = |work, readers| {
+            let connections = (readers, Arc::clone(&opener));
+            read_side((database, work), connections, opened.is_exclusive, options, &progress)
+        };
+        let reads = side(Work::Reads, opened.readers.into_iter().map(Some).collect());
+        let streams = side(Work::Streams, (0..count).map(|_| None).collect());
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
-        let all: Vec<Arc<dyn SnapshotHolder>> =
-            vec![reads.readers.clone(), pool.clone(), backups.pins.clone()];
+        let all: Vec<Arc<dyn SnapshotHolder>> = vec![
+            reads.readers.clone(),
+            pool.clone(),
+            streams.readers.clone(),
+            backups.pins.clone(),
+        ];
         let holders = holders(all, options, &progress, &recorder);
         let (control, held) = (Arc::clone(&opened.wal), Arc::clone(&holders));
         let checkpoints = Checkpoints::new(control, held, options, Arc::clone(&recorder));
@@ -199,33 +229,22 @@ impl Engine {
         let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
         let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
         let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
-        let syncer = Arc::new(Syncer {
-            handover: Handover::default(),
-            answers: Arc::clone(&answers),
-            wal: Arc::clone(&opened.wal_file),
-            looked: AtomicU64::new(0),
-            durability: opened.durability,
-            progress: Arc::clone(&progress),
-            queue: Arc::clone(&queue),
-            recorder: Arc::clone(&recorder),
-            clock: Arc::clone(&options.clock),
-        });
+        let synced = (Arc::clone(&opened.wal_file), opened.durability);
+        let told = (Arc::clone(&answers), Arc::clone(&progress), Arc::clone(&queue));
+        let syncer = syncer(synced, told, options, &recorder);
         let in_flight = Arc::new(InFlight::default());
-        let threads = vec![Arc::clone(&reads.threads), Arc::clone(&transactions.threads)];
+        let threads = [&reads.threads, &transactions.threads, &streams.threads];
+        let threads = threads.into_iter().cloned().collect();
         let (told, figures) = (Arc::clone(&in_flight), Arc::clone(&recorder));
         let watched = Arc::clone(&queue);
         let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
         let watchdog = Arc::new(watchdog);
         let jobs = Arc::new(Jobs::new(database));
-        let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog, jobs };
+        let parts =
+            Parts { queue, reads, streams, transactions, checkpoints, progress, watchdog, jobs };
         let between = Arc::clone(&backups.between);
         let write_loop = WriteLoop::new(&parts, &syncer, between, in_flight, options.max_batch);
-        let checkpointer = Checkpointer {
-            connection: opened.checkpointer,
-            checkpoints: Arc::clone(&parts.checkpoints),
-            queue: Arc::clone(&parts.queue),
-            progress: Arc::clone(&parts.progress),
-        };
+        let checkpointer = parts.checkpointer(opened.checkpointer);
         let watchdog = Arc::clone(&parts.watchdog);
         let write = move || write_loop.run(writer);
         let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog);
@@ -238,13 +257,9 @@ impl Engine {
             recovered: opened.recovered,
             rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
+            stream_stall_limit: options.stream_stall_limit,
             own_threads: running.threads(),
-            maintenance: Maintenance {
-                open_reader: Arc::clone(&backups.open_reader),
-                between: Arc::clone(&backups.between),
-                checkpoints: Arc::clone(&parts.checkpoints),
-                pins: Arc::clone(&backups.pins),
-            },
+            maintenance: parts.maintenance(&backups),
             backups,
             _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
@@ -258,6 +273,14 @@ impl Engine {
 
     pub(crate) fn reads(&self) -> &Arc<ReadSide> {
         &self.parts.reads
+    }
+
+    pub(crate) fn stream_stall_limit(&self) -> Duration {
+        self.stream_stall_limit
+    }
+
+    pub(crate) fn streams(&self) -> &Arc<ReadSide> {
+        &self.parts.streams
     }
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
@@ -407,7 +430,8 @@ impl Running {
     ) -> Result<Running> {
         let threads = parts.threads();
         let others = Vec::with_capacity(bodies.others.len());
-        let started = threads.iter().try_for_each(|threads| threads.start());
+        // Those of streams are started when there is one.
+        let started = threads[..2].iter().try_for_each(|threads| threads.start());
         let writer = started.and_then(|()| spawn("monolite-write", bodies.write));
         let mut rest = bodies.others.into_iter();
         let mut running = match writer {
@@ -541,14 +565,34 @@ fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> 
     Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
 }
 
+/// What syncs the WAL and tells those who wait for it.
+fn syncer(
+    (wal, durability): (Arc<WalFile>, Durability),
+    (answers, progress, queue): (Arc<Answers>, Arc<Progress>, Arc<WriteQueue>),
+    options: &Options,
+    recorder: &Arc<Recorder>,
+) -> Arc<Syncer> {
+    Arc::new(Syncer {
+        handover: Handover::default(),
+        answers,
+        wal,
+        looked: AtomicU64::new(0),
+        durability,
+        progress,
+        queue,
+        recorder: Arc::clone(recorder),
+        clock: Arc::clone(&options.clock),
+    })
+}
+
 fn read_side(
-    database: DatabaseId,
-    (readers, open_reader): (Vec<Reader>, OpenReader),
+    (database, work): (DatabaseId, Work),
+    (readers, open_reader): (Vec<Option<Reader>>, OpenReader),
     keep_snapshots: bool,
     options: &Options,
     progress: &Arc<Progress>,
 ) -> Arc<ReadSide> {
-    let threads = threads_for(Work::Reads, readers.len(), options);
+    let threads = threads_for(work, readers.len(), options);
     let readers = Readers::new(
         (readers, open_reader),
         database,

@@ -51,6 +51,8 @@ mod migrations;
 mod options;
 mod parameters;
 mod stats;
+#[cfg(feature = "serde")]
+mod structs;
 mod tx;
 mod untrusted;
 
@@ -91,12 +93,15 @@ pub use migrations::{Applied, MigrationStatus, Migrations};
 pub use options::{Durability, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
+pub use read::stream::{RowIterator, RowStream};
 pub use stats::{SlowTransaction, Stats, Summary};
+#[cfg(feature = "serde")]
+pub use structs::from_row;
 pub use transaction::{Committed, Execution, TransactedOnce, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
 
-pub use monolite_sqlite::{rusqlite, vfs};
+pub use monolite_sqlite::{ConnectionSetup, Function, rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};
 pub use rusqlite::{Params, Row, named_params, params};
 

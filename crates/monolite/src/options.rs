@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{Direct, Storage};
+use monolite_sqlite::{ConnectionSetup, Setup};
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Result, within};
@@ -70,6 +72,7 @@ pub struct Options {
     pub(crate) queue_capacity: usize,
     pub(crate) write_time_limit: Duration,
     pub(crate) read_time_limit: Duration,
+    pub(crate) stream_stall_limit: Duration,
     pub(crate) slow_transaction: Duration,
     pub(crate) wal_limit_bytes: u64,
     pub(crate) max_transactions: usize,
@@ -89,6 +92,17 @@ pub struct Options {
     pub(crate) untrusted: Option<Untrusted>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Option<Decorate>,
+    pub(crate) setup: Option<Additions>,
+}
+
+/// Adds an application's functions to a connection.
+#[derive(Clone)]
+pub(crate) struct Additions(pub(crate) Setup);
+
+impl std::fmt::Debug for Additions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Additions(..)")
+    }
 }
 
 /// Puts a storage of one's own around the engine's.
@@ -115,6 +129,7 @@ impl Default for Options {
             queue_capacity: 16_384,
             write_time_limit: Duration::from_secs(5),
             read_time_limit: Duration::from_secs(60),
+            stream_stall_limit: Duration::from_secs(5),
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
             max_transactions: 10_000,
@@ -134,6 +149,7 @@ impl Default for Options {
             untrusted: None,
             clock: Arc::new(SystemClock::default()),
             storage: None,
+            setup: None,
         }
     }
 }
@@ -230,6 +246,16 @@ impl Options {
     #[must_use]
     pub fn read_time_limit(mut self, time: Duration) -> Options {
         self.read_time_limit = time;
+        self
+    }
+
+    /// Longest time that a stream ([`Database::read_stream`](crate::Database::read_stream)) waits
+    /// for a consumer that takes no rows: 1 ms to 1 h. Default: 5 s. Then it is ended with
+    /// `Timeout`, and its connection goes to the next one. A longer time suits slow consumers; as
+    /// many of them as there are readers keep all other streams waiting for as long.
+    #[must_use]
+    pub fn stream_stall_limit(mut self, time: Duration) -> Options {
+        self.stream_stall_limit = time;
         self
     }
 
@@ -387,6 +413,47 @@ impl Options {
         self
     }
 
+    /// Adds functions, collations and virtual table modules of the application, which `add` puts on
+    /// every connection when it is opened: on the writer, the readers, and those of interactive
+    /// transactions. Default: none. A second call adds to what the first has added.
+    ///
+    /// What a function may do, and what it may not, is in the guide `docs/guides/functions.md`.
+    ///
+    /// ```
+    /// use monolite::{Function, Options};
+    ///
+    /// # fn main() -> monolite::Result<()> {
+    /// let db = Options::new()
+    ///     .connection_setup(|connection| {
+    ///         connection.scalar("double", 1, Function::DETERMINISTIC, |call| {
+    ///             Ok(2 * call.get::<i64>(0)?)
+    ///         })?;
+    ///         connection.collation("by_length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)))
+    ///     })
+    ///     .open(":memory:")?;
+    /// let sql = "SELECT double(21)";
+    /// let number: i64 = db.read(|tx| tx.query_one(sql, (), |row| row.get(0))).wait()?;
+    /// assert_eq!(number, 42);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `add` fails with is an error of `open` (`Invalid`), or of the call for which a further
+    /// connection was opened.
+    #[must_use]
+    pub fn connection_setup<F>(mut self, add: F) -> Options
+    where
+        F: Fn(&ConnectionSetup<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
+    {
+        let before = self.setup.take();
+        self.setup = Some(Additions(Arc::new(move |connection| {
+            before.iter().try_for_each(|before| (before.0)(connection))?;
+            add(connection)
+        })));
+        self
+    }
+
     /// Brings a clock of one's own, for tests and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
@@ -426,6 +493,7 @@ impl Options {
         within("max_batch_time", self.max_batch_time, US, Duration::from_secs(60))?;
         within("queue_capacity", self.queue_capacity, 1, 10_000_000)?;
         within("write_time_limit", self.write_time_limit, MS, HOUR)?;
+        within("stream_stall_limit", self.stream_stall_limit, MS, HOUR)?;
         within("read_time_limit", self.read_time_limit, MS, 24 * HOUR)?;
         within("slow_transaction", self.slow_transaction, US, HOUR)?;
         within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)?;

@@ -1,5 +1,5 @@
-//! Owns the parameters of a statement: as `rusqlite` takes them, and as values that are kept, because
-//! a statement of an interactive transaction is run again at commit.
+//! Owns the parameters of a statement: as `rusqlite` takes them, and as values that are kept,
+//! because a statement of an interactive transaction is run again at commit.
 
 use std::hash::Hasher;
 

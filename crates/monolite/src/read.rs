@@ -4,4 +4,5 @@
 pub(crate) mod handle;
 pub(crate) mod holders;
 pub(crate) mod readers;
+pub(crate) mod stream;
 pub(crate) mod threads;

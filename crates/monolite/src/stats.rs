@@ -23,6 +23,7 @@ const LARGEST: u64 = 3_600_000_000_000;
 ///
 /// [`Database::stats`]: crate::Database::stats
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stats {
     /// Write transactions answered, failed ones included.
     pub transactions: u64,
@@ -125,6 +126,7 @@ pub struct Stats {
 
 /// A write transaction that took long.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SlowTransaction {
     /// Time its closure took in the writer.
     pub time: Duration,
@@ -134,6 +136,7 @@ pub struct SlowTransaction {
 
 /// Percentiles of a measurement, to three significant digits; zero where nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Summary {
     /// Number of measurements.
     pub count: u64,

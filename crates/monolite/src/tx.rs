@@ -477,6 +477,9 @@ impl<'c> Tx<'c> {
 
     /// As [`Tx::settle`], when the closure has returned.
     pub(crate) fn settle_at_end(&self) -> Result<()> {
+        if self.connection.signals().take_panicked() {
+            return Err(collation_panicked());
+        }
         self.check_undone()?;
         self.settle()?;
         Ok(self.connection.settle_schema_at_end()?)
@@ -530,11 +533,27 @@ impl<'c> Tx<'c> {
         if is_memory && self.connection.has_memory_left() {
             return too_long_a_program();
         }
-        match self.connection.no_module(error.said()) {
+        match self.connection.no_module(error.said()).or_else(|| not_added(&error)) {
             Some(message) => error.reworded(message),
             None => error,
         }
     }
+}
+
+/// What is said of a function or a collation that is not there.
+fn not_added(error: &Error) -> Option<String> {
+    let said = error.said();
+    let is_one = |start| said.starts_with(start);
+    (is_one("no such function: ") || is_one("no such collation sequence: ")).then(|| {
+        format!("{said}; one of the application is added by Options::connection_setup, each time")
+    })
+}
+
+/// What is said when a collation of the application has panicked.
+pub(crate) fn collation_panicked() -> Error {
+    let message = "a collation of the application (Options::connection_setup) panicked while texts \
+                   were compared, so their order is not known; nothing of the transaction is kept";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn too_long_a_program() -> Error {

@@ -124,6 +124,7 @@ mod tests {
             overdue: Arc::new(|_| false),
             untrusted: Some(profile),
             rowids: None,
+            setup: None,
             control: None,
         };
         let path = directory.join("test.db");

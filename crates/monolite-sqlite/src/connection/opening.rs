@@ -20,7 +20,7 @@ use crate::rowids::Giver;
 use crate::signals::Signals;
 use crate::stack::Stack;
 use crate::vfs::with_database_locked;
-use crate::{format, surroundings};
+use crate::{additions, format, surroundings};
 
 /// Prepared statements kept by a connection; more than most applications have.
 pub(super) const STATEMENT_CACHE: usize = 256;
@@ -76,6 +76,7 @@ pub(super) fn set_up(
     if let Some(profile) = profile {
         profile::apply(inner, profile, &look)?;
     }
+    additions::add_to(inner, &signals, settings.setup.as_ref())?;
     let stack = profile.map(|_| Stack::new()).transpose().map_err(no_stack)?;
     install_hooks(inner, &signals, &settings.overdue)?;
     Ok(Hooks { signals, counts, look, giver, stack })

@@ -112,6 +112,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         untrusted: None,
         control: None,
         rowids: None,
+        setup: None,
     }
 }
 

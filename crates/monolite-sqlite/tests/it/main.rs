@@ -21,6 +21,7 @@ fn pages_are_not_tracked_when_another_library_was_first() {
         overdue: Arc::new(|_| false),
         untrusted: None,
         rowids: None,
+        setup: None,
         control: None,
     };
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
 //! Interactive transactions under load: every answer is that of a serial order, and would not be
 //! without validation.
 
+use std::time::Duration;
+
 use monolite::Options;
 
 use super::{Load, Played, play};

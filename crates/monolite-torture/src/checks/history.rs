@@ -24,6 +24,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;

@@ -58,7 +58,8 @@ impl ConstraintKind {
     }
 }
 
-/// Which constraint of the schema refused a change, see [`Error::constraint`](crate::Error::constraint).
+/// Which constraint of the schema refused a change, see
+/// [`Error::constraint`](crate::Error::constraint).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Constraint<'e> {
@@ -128,104 +129,75 @@ mod tests {
         Error::from(connection.execute_batch(sql).unwrap_err())
     }
 
+    /// Schema and rows, what is refused then, and what is told of it.
+    const REFUSED: &[(&str, &str, &str)] = &[
+        (
+            "CREATE TABLE t(a, b, UNIQUE (b, a)); INSERT INTO t VALUES (1, 2)",
+            "INSERT INTO t VALUES (1, 2)",
+            r#"Unique Some("t") ["b", "a"] None"#,
+        ),
+        (
+            "CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)",
+            "INSERT INTO t VALUES (1)",
+            r#"Unique Some("t") ["id"] None"#,
+        ),
+        (
+            "CREATE TABLE \"t u\"(k PRIMARY KEY) WITHOUT ROWID; INSERT INTO \"t u\" VALUES (1)",
+            "INSERT INTO \"t u\" VALUES (1)",
+            r#"Unique Some("t u") ["k"] None"#,
+        ),
+        (
+            "CREATE TABLE t(a); CREATE UNIQUE INDEX low ON t(lower(a)); INSERT INTO t VALUES ('a')",
+            "INSERT INTO t VALUES ('A')",
+            r#"Unique None [] Some("low")"#,
+        ),
+        (
+            "CREATE TABLE t(a NOT NULL)",
+            "INSERT INTO t VALUES (NULL)",
+            r#"NotNull Some("t") ["a"] None"#,
+        ),
+        (
+            "CREATE TABLE t(a, CONSTRAINT positive CHECK (a > 0))",
+            "INSERT INTO t VALUES (-1)",
+            r#"Check None [] Some("positive")"#,
+        ),
+        (
+            "CREATE TABLE t(a CHECK (a > 0))",
+            "INSERT INTO t VALUES (-1)",
+            r#"Check None [] Some("a > 0")"#,
+        ),
+        (
+            "CREATE TABLE t(a INTEGER) STRICT",
+            "INSERT INTO t VALUES ('x')",
+            r#"Type Some("t") ["a"] None"#,
+        ),
+        (
+            "CREATE TABLE t(a); CREATE TRIGGER no BEFORE INSERT ON t \
+             BEGIN SELECT RAISE(ABORT, 'closed'); END",
+            "INSERT INTO t VALUES (1)",
+            r#"Trigger None [] Some("closed")"#,
+        ),
+        (
+            "PRAGMA foreign_keys = ON; CREATE TABLE p(id INTEGER PRIMARY KEY); \
+             CREATE TABLE c(p REFERENCES p)",
+            "INSERT INTO c VALUES (1)",
+            "ForeignKey None [] None",
+        ),
+    ];
+
     #[test]
     fn each_kind_is_told_with_what_it_is_on() {
-        use ConstraintKind::*;
-        let none: &[&str] = &[];
-        for (schema, sql, kind, table, columns, name) in [
-            (
-                "CREATE TABLE t(a, b, UNIQUE (b, a)); INSERT INTO t VALUES (1, 2)",
-                "INSERT INTO t VALUES (1, 2)",
-                Unique,
-                Some("t"),
-                &["b", "a"][..],
-                None,
-            ),
-            (
-                "CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1)",
-                "INSERT INTO t VALUES (1)",
-                Unique,
-                Some("t"),
-                &["id"],
-                None,
-            ),
-            (
-                "CREATE TABLE \"two words\"(k TEXT PRIMARY KEY) WITHOUT ROWID; \
-                 INSERT INTO \"two words\" VALUES ('a')",
-                "INSERT INTO \"two words\" VALUES ('a')",
-                Unique,
-                Some("two words"),
-                &["k"],
-                None,
-            ),
-            (
-                "CREATE TABLE t(a); CREATE UNIQUE INDEX low ON t(lower(a)); \
-                 INSERT INTO t VALUES ('a')",
-                "INSERT INTO t VALUES ('A')",
-                Unique,
-                None,
-                none,
-                Some("low"),
-            ),
-            (
-                "CREATE TABLE t(a NOT NULL)",
-                "INSERT INTO t VALUES (NULL)",
-                NotNull,
-                Some("t"),
-                &["a"],
-                None,
-            ),
-            (
-                "CREATE TABLE t(a, CONSTRAINT positive CHECK (a > 0))",
-                "INSERT INTO t VALUES (-1)",
-                Check,
-                None,
-                none,
-                Some("positive"),
-            ),
-            (
-                "CREATE TABLE t(a CHECK (a > 0))",
-                "INSERT INTO t VALUES (-1)",
-                Check,
-                None,
-                none,
-                Some("a > 0"),
-            ),
-            (
-                "CREATE TABLE t(a INTEGER) STRICT",
-                "INSERT INTO t VALUES ('x')",
-                Type,
-                Some("t"),
-                &["a"],
-                None,
-            ),
-            (
-                "CREATE TABLE t(a); CREATE TRIGGER no BEFORE INSERT ON t \
-                 BEGIN SELECT RAISE(ABORT, 'closed on sundays'); END",
-                "INSERT INTO t VALUES (1)",
-                Trigger,
-                None,
-                none,
-                Some("closed on sundays"),
-            ),
-            (
-                "PRAGMA foreign_keys = ON; CREATE TABLE p(id INTEGER PRIMARY KEY); \
-                 CREATE TABLE c(p REFERENCES p)",
-                "INSERT INTO c VALUES (1)",
-                ForeignKey,
-                None,
-                none,
-                None,
-            ),
-        ] {
+        for (schema, sql, expected) in REFUSED {
             let error = refused(schema, sql);
             assert_eq!(error.kind(), ErrorKind::Constraint, "{sql}");
-            let expected = Constraint { kind, table, columns: columns.to_vec(), name };
-            assert_eq!(error.constraint(), Some(expected), "{schema}: {error}");
-            assert_eq!(error.is_unique_violation(), kind == Unique, "{sql}");
-            assert_eq!(error.is_foreign_key_violation(), kind == ForeignKey, "{sql}");
-            assert_eq!(error.is_check_violation(), kind == Check, "{sql}");
-            assert_eq!(error.is_not_null_violation(), kind == NotNull, "{sql}");
+            let Constraint { kind, table, columns, name } = error.constraint().unwrap();
+            let told = format!("{kind:?} {table:?} {columns:?} {name:?}");
+            assert_eq!(told, *expected, "{schema}: {error}");
+            let is = |wanted| kind == wanted;
+            assert_eq!(error.is_unique_violation(), is(ConstraintKind::Unique), "{sql}");
+            assert_eq!(error.is_foreign_key_violation(), is(ConstraintKind::ForeignKey), "{sql}");
+            assert_eq!(error.is_check_violation(), is(ConstraintKind::Check), "{sql}");
+            assert_eq!(error.is_not_null_violation(), is(ConstraintKind::NotNull), "{sql}");
         }
     }
 

@@ -367,6 +367,7 @@ impl Opener {
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
             rowids: self.rowids.clone(),
             control: self.control.clone(),
+            setup: self.options.setup.clone().map(|setup| setup.0),
         };
         self.check_files()?;
         let connection = open(&settings)?;

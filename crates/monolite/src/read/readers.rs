@@ -42,7 +42,7 @@ use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Orderi
 use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
-use crate::tx::Tx;
+use crate::tx::{Tx, collation_panicked};
 use crate::untrusted::starved;
 
 /// Spare connections for each ordinary one: beyond that, something is wrong that more connections
@@ -132,8 +132,9 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
+    /// Those of `readers`; each that is `None` is opened when it is used.
     pub(crate) fn new(
-        (readers, open): (Vec<Reader>, OpenReader),
+        (readers, open): (Vec<Option<Reader>>, OpenReader),
         database: DatabaseId,
         keep_snapshots: bool,
         time_limit: Duration,
@@ -142,7 +143,7 @@ impl Readers {
     ) -> Readers {
         let ordinary = readers.len();
         let others = (0..ordinary * SPARES + 1).map(|_| None);
-        let slots = readers.into_iter().map(Some).chain(others).map(Slot::new);
+        let slots = readers.into_iter().chain(others).map(Slot::new);
         Readers {
             slots: slots.collect(),
             ordinary,
@@ -160,8 +161,8 @@ impl Readers {
         }
     }
 
-    /// Runs `body` in a read transaction on this thread, for no longer than `own_limit`, if there is
-    /// one, and the option.
+    /// Runs `body` in a read transaction on this thread, for no longer than the option says, and
+    /// than `own_limit` where there is one.
     pub(crate) fn run<T, E: From<Error>>(
         &self,
         own_limit: Option<Duration>,
@@ -377,6 +378,7 @@ impl Turn<'_> {
         let is_starved = reader.connection.end_budget(budget);
         reader.deadline.clear();
         let signals = reader.connection.signals();
+        let has_panicked = signals.take_panicked();
         if signals.is_revoked() {
             let time = readers.clock.now() - now;
             let error = if time > limit { late() } else { revoked(time) };
@@ -384,6 +386,9 @@ impl Turn<'_> {
         }
         if signals.take_interrupted() {
             return Err(late().into());
+        }
+        if has_panicked {
+            return Err(collation_panicked().into());
         }
         if is_starved && result.is_err() {
             return Err(starved().into());

@@ -1,8 +1,8 @@
 //! Owns the threads that run awaited work.
 //!
 //! # Algorithm
-//! There is a thread for each reader connection, and as many others for the statements of
-//! interactive transactions. One whose work has overrun the time of a read, or
+//! There is a thread for each reader connection, as many others for the statements of
+//! interactive transactions, and as many for streams, from the first one on. One whose work has overrun the time of a read, or
 //! is not wanted any more, may be in the middle of a closure that sleeps, and cannot be ended. It
 //! is *lost*, and another one is started in its place; when its work ends, it ends, too. So work
 //! that hangs takes no thread from the others, until as many are lost as there may be.
@@ -48,6 +48,7 @@ pub(crate) enum Work {
     Reads,
     /// Of interactive transactions: they are short as a rule, and do not wait behind long reads.
     Statements,
+    Streams,
 }
 
 impl Work {
@@ -55,6 +56,7 @@ impl Work {
         match self {
             Work::Reads => format!("monolite-read-{number}"),
             Work::Statements => format!("monolite-tx-{number}"),
+            Work::Streams => format!("monolite-stream-{number}"),
         }
     }
 }
@@ -92,6 +94,18 @@ impl ReadThreads {
     pub(crate) fn start(self: &Arc<Self>) -> Result<()> {
         let mut workers = self.workers();
         (0..self.count).try_for_each(|_| self.start_one(&mut workers))
+    }
+
+    /// Starts the threads, unless that was done before.
+    ///
+    /// # Errors
+    /// As [`ReadThreads::start`].
+    pub(crate) fn start_once(self: &Arc<Self>) -> Result<()> {
+        let mut workers = self.workers();
+        if workers.number >= self.count {
+            return Ok(());
+        }
+        (workers.number..self.count).try_for_each(|_| self.start_one(&mut workers))
     }
 
     fn start_one(self: &Arc<Self>, workers: &mut Workers) -> Result<()> {
@@ -174,6 +188,7 @@ fn not_served(work: Work, patience: Duration) -> Error {
     let of = match work {
         Work::Reads => "awaited reads",
         Work::Statements => "awaited statements of transactions",
+        Work::Streams => "streams",
     };
     let message = format!(
         "no thread for {of} was free for {patience:.1?} (option read_time_limit): too much is \

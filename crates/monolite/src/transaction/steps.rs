@@ -373,6 +373,9 @@ fn statement(
     let (numbering, mut rowids) = (observer.numbering, None);
     let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<i64> {
         observer.prepared(statement, traits);
+        if traits.is_volatile() {
+            return Err(volatile());
+        }
         parameters.bind(statement)?;
         match action {
             Action::Change => {
@@ -594,6 +597,14 @@ fn conflict(number: usize, sql: &str) -> Error {
          nothing was changed, run the transaction again"
     );
     Error::new(ErrorKind::Conflict, message).at_statement(number)
+}
+
+fn volatile() -> Error {
+    let message = "a statement that calls a function which the application has added as \
+                   Function::VOLATILE is refused in an interactive transaction, which runs its \
+                   statements again at commit; call it in the program and give the value as a \
+                   parameter, or use Database::write";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn too_much(most_bytes: usize) -> Error {

@@ -41,16 +41,16 @@ impl Tx<'_> {
     ///     Ok(added)
     /// });
     /// assert_eq!(added.wait()?, 2);
-    /// let lines: i64 = db.read(|tx| tx.query_one("SELECT count(*) FROM log", (), |row| row.get(0)))
-    ///     .wait()?;
+    /// let sql = "SELECT count(*) FROM log";
+    /// let lines: i64 = db.read(|tx| tx.query_one(sql, (), |row| row.get(0))).wait()?;
     /// assert_eq!(lines, 2);
     /// # db.close()
     /// # }
     /// ```
     ///
     /// # Errors
-    /// Those of `body`; `Aborted` when its transaction was rolled back, and when the savepoint could
-    /// not be undone; `Invalid` when rows of a statement that writes (`RETURNING`) are
+    /// Those of `body`; `Aborted` when its transaction was rolled back, and when the savepoint
+    /// could not be undone; `Invalid` when rows of a statement that writes (`RETURNING`) are
     /// half-way, at its beginning or its end.
     pub fn savepoint<T>(&self, body: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
         self.savepoint_and_then(body)

@@ -100,6 +100,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         overdue: Arc::new(|_| false),
         untrusted: None,
         rowids: None,
+        setup: None,
         control: None,
     }
 }
@@ -447,6 +448,7 @@ fn an_overlay_keeps_the_profile_for_untrusted_sql_and_its_deadline() {
     let late = Arc::clone(&is_late);
     let settings = Settings {
         untrusted: Some(profile),
+        setup: None,
         overdue: Arc::new(move |_| late.load(Relaxed)),
         ..settings(&rig.overlay_vfs, 0)
     };

@@ -19,6 +19,7 @@ fn open(path: &Path, rowids: Option<Arc<Rowids>>) -> Connection {
         overdue: Arc::new(|_| false),
         untrusted: None,
         rowids,
+        setup: None,
         control: None,
     };
     Connection::open(path, Role::Writer, &settings).unwrap()

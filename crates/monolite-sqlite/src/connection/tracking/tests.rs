@@ -85,6 +85,7 @@ impl Rig {
             overdue: Arc::new(|_| false),
             untrusted: None,
             rowids: None,
+            setup: None,
             control,
         };
         Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()

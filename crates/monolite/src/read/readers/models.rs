@@ -29,7 +29,7 @@ impl Bench {
         let database = database.lock().unwrap();
         reset(&database.writer);
         let open = Arc::clone(&database.open_reader);
-        let readers = (0..connections).map(|_| open().unwrap()).collect();
+        let readers = (0..connections).map(|_| Some(open().unwrap())).collect();
         let clock: Arc<dyn Clock> = Arc::<SystemClock>::default();
         let id = DatabaseId::new();
         let readers = Readers::new((readers, open), id, true, HOUR, clock, Arc::clone(progress));

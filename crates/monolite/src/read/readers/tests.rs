@@ -40,7 +40,7 @@ impl Bench {
         let (clock, progress) = (Arc::<HandClock>::default(), Arc::<Progress>::default());
         let database = DatabaseId::new();
         let readers = Readers::new(
-            (opened.readers, opened.open_reader),
+            (opened.readers.into_iter().map(Some).collect(), opened.open_reader),
             database,
             keep_snapshots,
             limit,

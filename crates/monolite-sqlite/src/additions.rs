@@ -1,0 +1,287 @@
+//! Owns what is added to SQLite's own functions, collations and modules on every connection: by the
+//! application, and by the engine ([`extras`]).
+//!
+//! # Invariants
+//! - The application has no way to the connection itself: what it adds is called by SQLite, and
+//!   changes nothing else of the connection.
+//! - What SQLite, or the engine, has already is not replaced: `random()`, `changes()` and the like
+//!   are part of what makes a statement repeatable. Extras may be.
+//! - The authorizer knows the names of the application's functions and modules ([`Added`]): a
+//!   statement that uses one has other inputs than pages.
+//! - A collation that panics makes its transaction fail: SQLite has no error for it, and would go on
+//!   with rows in some order, in an index, too.
+
+pub(crate) mod extras;
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
+use rusqlite::hooks::AuthAction;
+use rusqlite::types::ToSql;
+use rusqlite::vtab::{Module, VTab};
+use rusqlite::{Result, ffi};
+
+use crate::signals::Signals;
+
+/// Adds an application's functions to a connection.
+pub type Setup = Arc<dyn Fn(&ConnectionSetup<'_>) -> Result<()> + Send + Sync>;
+
+/// What an application promises of a function.
+///
+/// A promise that is not kept costs a needless `Conflict` in an interactive transaction, never a
+/// wrong commit. SQLite itself relies on it where a function is part of an index or of a generated
+/// column, and keeps wrong values there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    is_deterministic: bool,
+    is_for_untrusted: bool,
+}
+
+impl Function {
+    /// It gives the same for the same arguments, always, and does nothing else: it may be used in
+    /// interactive transactions, indexes and generated columns.
+    pub const DETERMINISTIC: Function =
+        Function { is_deterministic: true, is_for_untrusted: false };
+
+    /// It may give something else each time. Interactive transactions refuse statements that call
+    /// it, because they are run again at commit.
+    pub const VOLATILE: Function = Function { is_deterministic: false, is_for_untrusted: false };
+
+    /// The same, and untrusted SQL may call it, with whatever arguments: it tells no secrets, has no
+    /// effects, and each call ends soon.
+    #[must_use]
+    pub const fn for_untrusted(self) -> Function {
+        Function { is_for_untrusted: true, ..self }
+    }
+
+    fn flags(self, is_trusted: bool) -> FunctionFlags {
+        let mut flags = FunctionFlags::SQLITE_UTF8;
+        if self.is_deterministic {
+            flags |= FunctionFlags::SQLITE_DETERMINISTIC;
+        }
+        if self.is_for_untrusted {
+            flags |= FunctionFlags::SQLITE_INNOCUOUS;
+        } else if !is_trusted {
+            flags |= FunctionFlags::SQLITE_DIRECTONLY;
+        }
+        flags
+    }
+}
+
+/// What an application has added to a connection, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    functions: Vec<(Box<str>, Function)>,
+    modules: Vec<Box<str>>,
+}
+
+impl Added {
+    fn function(&self, name: &str) -> Option<Function> {
+        let known = self.functions.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        known.map(|(_, function)| *function)
+    }
+
+    /// Whether a statement with this `action` has inputs of the application.
+    pub(crate) fn is_used_by(&self, action: &AuthAction<'_>) -> bool {
+        match action {
+            AuthAction::Function { function_name } => self.function(function_name).is_some(),
+            AuthAction::Read { table_name, .. } => {
+                self.modules.iter().any(|module| module.eq_ignore_ascii_case(table_name))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a statement with this `action` calls a function that may give something else when it
+    /// is run again.
+    pub(crate) fn is_volatile(&self, action: &AuthAction<'_>) -> bool {
+        match action {
+            AuthAction::Function { function_name } => {
+                self.function(function_name).is_some_and(|it| !it.is_deterministic)
+            }
+            _ => false,
+        }
+    }
+
+    /// Says why `action` is refused to untrusted SQL, if it is.
+    pub(crate) fn refusal(&self, action: &AuthAction<'_>) -> Option<String> {
+        let AuthAction::Function { function_name } = action else { return None };
+        let is_refused = !self.function(function_name)?.is_for_untrusted;
+        is_refused.then(|| {
+            format!(
+                "{function_name}() is refused to untrusted SQL: the application has not added it \
+                 with Function::for_untrusted"
+            )
+        })
+    }
+}
+
+/// A connection that is being opened, to which an application adds functions, collations and
+/// modules.
+///
+/// Names are compared without regard to case. One that SQLite or the engine has already is refused.
+pub struct ConnectionSetup<'c> {
+    connection: &'c rusqlite::Connection,
+    signals: &'c Arc<Signals>,
+    taken: Taken,
+    added: RefCell<Added>,
+}
+
+/// Names that are not to be had.
+struct Taken {
+    functions: Vec<String>,
+    collations: Vec<String>,
+    modules: Vec<String>,
+}
+
+impl Taken {
+    fn on(connection: &rusqlite::Connection) -> Result<Taken> {
+        let names = |sql: &str, column: usize| -> Result<Vec<String>> {
+            let mut statement = connection.prepare(sql)?;
+            statement.query_map([], |row| row.get(column))?.collect()
+        };
+        Ok(Taken {
+            functions: names("PRAGMA function_list", 0)?,
+            collations: names("PRAGMA collation_list", 1)?,
+            modules: names("PRAGMA module_list", 0)?,
+        })
+    }
+}
+
+fn check(what: &str, name: &str, taken: &[String]) -> Result<()> {
+    let problem = if name.is_empty() || name.contains('\0') {
+        "a name is not empty and has no NUL inside"
+    } else if taken.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        "SQLite or the engine has one of that name, which is not replaced; take another name"
+    } else {
+        return Ok(());
+    };
+    let text = format!("the {what} {name:?} cannot be added: {problem}");
+    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_MISUSE), Some(text)))
+}
+
+impl ConnectionSetup<'_> {
+    fn note_function(&self, name: &str, function: Function) -> Result<FunctionFlags> {
+        check("function", name, &self.taken.functions)?;
+        self.added.borrow_mut().functions.push((name.into(), function));
+        Ok(function.flags(self.signals.modules().is_none()))
+    }
+
+    /// Adds a scalar function of so many arguments, or of any number (-1). A panic in it is an error
+    /// of the statement that calls it.
+    ///
+    /// # Errors
+    /// A name that is taken; those of SQLite.
+    pub fn scalar<F, T>(&self, name: &str, arguments: i32, kind: Function, body: F) -> Result<()>
+    where
+        F: Fn(&Context<'_>) -> Result<T> + Send + 'static,
+        T: ToSql,
+    {
+        let flags = self.note_function(name, kind)?;
+        self.connection.create_scalar_function(name, arguments, flags, body)
+    }
+
+    /// Adds an aggregate function of so many arguments, or of any number (-1).
+    ///
+    /// # Errors
+    /// As [`ConnectionSetup::scalar`].
+    pub fn aggregate<A, D, T>(
+        &self,
+        name: &str,
+        arguments: i32,
+        kind: Function,
+        body: D,
+    ) -> Result<()>
+    where
+        A: RefUnwindSafe + UnwindSafe + Send,
+        D: Aggregate<A, T> + Send + 'static,
+        T: ToSql,
+    {
+        let flags = self.note_function(name, kind)?;
+        self.connection.create_aggregate_function(name, arguments, flags, body)
+    }
+
+    /// Adds an aggregate function that can be used with `OVER`, too.
+    ///
+    /// # Errors
+    /// As [`ConnectionSetup::scalar`].
+    pub fn window<A, W, T>(&self, name: &str, arguments: i32, kind: Function, body: W) -> Result<()>
+    where
+        A: RefUnwindSafe + UnwindSafe + Send,
+        W: WindowAggregate<A, T> + Send + 'static,
+        T: ToSql,
+    {
+        let flags = self.note_function(name, kind)?;
+        self.connection.create_window_function(name, arguments, flags, body)
+    }
+
+    /// Adds a collation: an order of texts, the same for ever. SQLite keeps indexes in it, so a
+    /// database whose index was made in another order is damaged (`REINDEX` mends it), and other
+    /// programs can use such an index only if they have the collation. A panic in it makes the
+    /// transaction fail.
+    ///
+    /// # Errors
+    /// As [`ConnectionSetup::scalar`].
+    pub fn collation<C>(&self, name: &str, order: C) -> Result<()>
+    where
+        C: Fn(&str, &str) -> Ordering + Send + 'static,
+    {
+        check("collation", name, &self.taken.collations)?;
+        let signals = Arc::clone(self.signals);
+        let order = move |a: &str, b: &str| {
+            let compared = catch_unwind(AssertUnwindSafe(|| order(a, b)));
+            compared.unwrap_or_else(|_| {
+                signals.mark_panicked();
+                Ordering::Equal
+            })
+        };
+        self.connection.create_collation(name, order)
+    }
+
+    /// Adds a module of virtual tables. They are to be read only, and give the same for the same
+    /// arguments: what a module keeps is no part of a transaction. A panic in it ends the process.
+    /// Untrusted SQL may use it if the profile names it ([`Untrusted`](crate::Untrusted)).
+    ///
+    /// # Errors
+    /// As [`ConnectionSetup::scalar`].
+    pub fn module<T>(
+        &self,
+        name: &str,
+        module: &'static Module<'static, T>,
+        aux: Option<T::Aux>,
+    ) -> Result<()>
+    where
+        T: VTab<'static>,
+    {
+        check("module", name, &self.taken.modules)?;
+        if let Some(kept) = self.signals.modules()
+            && !kept.iter().any(|known| known.eq_ignore_ascii_case(name))
+        {
+            return Ok(());
+        }
+        self.added.borrow_mut().modules.push(name.into());
+        self.connection.create_module(name, module, aux)
+    }
+}
+
+/// Adds the extras and what the application's `setup` adds to a connection that was just opened.
+///
+/// # Errors
+/// Those of `setup`, and those of SQLite.
+pub(crate) fn add_to(
+    connection: &rusqlite::Connection,
+    signals: &Arc<Signals>,
+    setup: Option<&Setup>,
+) -> Result<()> {
+    let Some(setup) = setup else { return extras::add_to(connection, signals.modules()) };
+    let taken = Taken::on(connection)?;
+    extras::add_to(connection, signals.modules())?;
+    let added = RefCell::default();
+    let additions = ConnectionSetup { connection, signals, taken, added };
+    setup(&additions)?;
+    signals.know_added(additions.added.into_inner());
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Owns streams: reads whose rows are taken one by one, by whoever has time for them.
+//!
+//! # Algorithm
+//! 1. A stream runs its query on a thread and a connection that only streams use, as many as there
+//!    are readers. So whoever takes no rows can hold up other streams, and nobody else.
+//! 2. Rows go through a buffer ([`Buffer`]). When it is full, the query rests.
+//! 3. A consumer that has taken nothing for the option `stream_stall_limit` loses the stream: the
+//!    query ends, and connection and snapshot are free for the next one.
+//! 4. A stream that is dropped ends its query, whether it runs, rests or waits for a thread.
+//!
+//! # Invariants
+//! - A stream ends with `None` only when every row of its snapshot was taken; whatever ends it
+//!   earlier is its last item, an error.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use futures_core::Stream;
+use monolite_sqlite::rusqlite;
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use crate::call::completion::{Outcome, with_thread_waker};
+use crate::call::inside::Place;
+use crate::call::work::Work;
+use crate::clock::Patience;
+use crate::error::{Error, ErrorKind, Result};
+use crate::parameters::{Bind as _, Parameters};
+use crate::read::handle::ReadSide;
+
+/// Rows that are read ahead: enough that query and consumer seldom wait for each other.
+const MOST_ROWS: usize = 256;
+
+/// Bytes of rows that are read ahead, about; a single row may have more.
+const MOST_BYTES: usize = 1 << 20;
+
+/// What is asked for, and for how long.
+pub(crate) struct Query {
+    pub(crate) sql: String,
+    pub(crate) parameters: Result<Parameters>,
+    /// Where it is less than the option.
+    pub(crate) time_limit: Option<Duration>,
+    pub(crate) stall_limit: Duration,
+}
+
+type Body = Box<dyn FnOnce(&ReadSide) -> Result<()> + Send>;
+
+/// The rows of a query, from [`Database::read_stream`](crate::Database::read_stream): a
+/// [`Stream`] of them, and with [`RowStream::wait`] an iterator for a thread.
+///
+/// Nothing happens before it is polled. All rows are of one snapshot.
+///
+/// # Cancellation
+/// Dropping it ends the query and gives its connection to the next stream.
+#[must_use = "a stream does nothing until it is polled"]
+pub struct RowStream<T> {
+    side: Arc<ReadSide>,
+    buffer: Arc<Buffer<T>>,
+    work: Work<Body, (), Error>,
+    is_over: bool,
+    /// The last item, when the rows before it were taken.
+    failure: Option<Error>,
+}
+
+// No field is ever pinned.
+impl<T> Unpin for RowStream<T> {}
+
+impl<T: Send + 'static> RowStream<T> {
+    pub(crate) fn new<F>(side: &Arc<ReadSide>, query: Query, mut map: F) -> RowStream<T>
+    where
+        F: FnMut(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let buffer = Arc::new(Buffer::new(query.stall_limit));
+        let filled = Arc::clone(&buffer);
+        let Query { sql, parameters, time_limit, .. } = query;
+        let body = move |side: &ReadSide| {
+            let parameters = parameters?;
+            side.readers.run(time_limit, |tx| {
+                tx.with_statement(&sql, |statement| {
+                    let rows = (&parameters).query(statement);
+                    let mut rows = rows.map_err(|error| tx.explain(error))?;
+                    while let Some(row) = rows.next().map_err(|error| tx.explain(error))? {
+                        filled.put(map(row)?, bytes_of(row)?)?;
+                    }
+                    Ok(())
+                })
+            })
+        };
+        let work = Work::new(Box::new(body) as Body);
+        RowStream { side: Arc::clone(side), buffer, work, is_over: false, failure: None }
+    }
+
+    /// The rows for a thread, which blocks while there is none yet.
+    pub fn wait(self) -> RowIterator<T> {
+        RowIterator { stream: self }
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let side = &self.side;
+        side.database.check_process()?;
+        if side.database.is_inside(Place::Write) {
+            return Poll::Ready(Err(inside_a_write()));
+        }
+        side.threads.start_once()?;
+        let bind = |body: Body| {
+            let side = Arc::clone(side);
+            move || body(&side)
+        };
+        self.work.poll(&side.threads.queue, context, bind).map(Outcome::unwrap_for_caller)
+    }
+}
+
+impl<T: Send + 'static> Stream for RowStream<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        if let Some(row) = self.buffer.take(context.waker()) {
+            return Poll::Ready(Some(Ok(row)));
+        }
+        if !self.is_over {
+            let Poll::Ready(end) = self.poll_end(context) else { return Poll::Pending };
+            (self.is_over, self.failure) = (true, end.err());
+            // It may have put some since this was looked at.
+            if let Some(row) = self.buffer.take(context.waker()) {
+                return Poll::Ready(Some(Ok(row)));
+            }
+        }
+        Poll::Ready(self.failure.take().map(Err))
+    }
+}
+
+impl<T> Drop for RowStream<T> {
+    fn drop(&mut self) {
+        self.buffer.close();
+        self.work.leave(&self.side.threads.queue);
+    }
+}
+
+impl<T> fmt::Debug for RowStream<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowStream").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// The rows of a [`RowStream`] for a thread, from [`RowStream::wait`].
+#[derive(Debug)]
+pub struct RowIterator<T> {
+    stream: RowStream<T>,
+}
+
+impl<T: Send + 'static> Iterator for RowIterator<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        with_thread_waker(|waker| {
+            loop {
+                let polled = Pin::new(&mut self.stream).poll_next(&mut Context::from_waker(waker));
+                match polled {
+                    Poll::Ready(item) => return item,
+                    Poll::Pending => thread::park(),
+                }
+            }
+        })
+    }
+}
+
+/// Rows between the query and the consumer.
+struct Buffer<T> {
+    held: Mutex<Held<T>>,
+    /// Some were taken, or nobody takes any more.
+    taken: Condvar,
+    stall_limit: Duration,
+}
+
+struct Held<T> {
+    rows: VecDeque<(T, usize)>,
+    bytes: usize,
+    /// How many were taken.
+    taken: u64,
+    is_closed: bool,
+    consumer: Option<Waker>,
+}
+
+impl<T> Held<T> {
+    fn is_full(&self) -> bool {
+        self.rows.len() >= MOST_ROWS || self.bytes >= MOST_BYTES
+    }
+
+    /// Whether there is room that it is worth to go on for.
+    fn has_room(&self) -> bool {
+        self.rows.len() <= MOST_ROWS / 2 && self.bytes <= MOST_BYTES / 2
+    }
+}
+
+impl<T> Buffer<T> {
+    fn new(stall_limit: Duration) -> Buffer<T> {
+        let held =
+            Held { rows: VecDeque::new(), bytes: 0, taken: 0, is_closed: false, consumer: None };
+        Buffer { held: Mutex::new(held), taken: Condvar::new(), stall_limit }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held<T>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a row behind the others, and waits for room.
+    ///
+    /// # Errors
+    /// `Timeout` when none was taken for the limit; `Aborted` when nobody takes any more.
+    fn put(&self, row: T, bytes: usize) -> Result<()> {
+        let mut held = self.held();
+        held.rows.push_back((row, bytes));
+        held.bytes += bytes;
+        let consumer = held.consumer.take();
+        if consumer.is_some() {
+            drop(held);
+            consumer.into_iter().for_each(Waker::wake);
+            held = self.held();
+        }
+        if !held.is_full() && !held.is_closed {
+            return Ok(());
+        }
+        let (mut patience, mut seen) = (Patience::of(self.stall_limit), held.taken);
+        while !held.has_room() && !held.is_closed {
+            let left = patience.left();
+            if left.is_zero() && held.taken == seen {
+                return Err(stalled(self.stall_limit));
+            }
+            if held.taken != seen {
+                (patience, seen) = (Patience::of(self.stall_limit), held.taken);
+                continue;
+            }
+            let waited = self.taken.wait_timeout(held, left);
+            held = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if held.is_closed { Err(dropped()) } else { Ok(()) }
+    }
+
+    /// The next row; without one, `waker` is woken when there is one.
+    fn take(&self, waker: &Waker) -> Option<T> {
+        let mut held = self.held();
+        let Some((row, bytes)) = held.rows.pop_front() else {
+            held.consumer = Some(waker.clone());
+            return None;
+        };
+        held.bytes -= bytes;
+        held.taken += 1;
+        let has_room = held.has_room();
+        drop(held);
+        if has_room {
+            self.taken.notify_one();
+        }
+        Some(row)
+    }
+
+    fn close(&self) {
+        let mut held = self.held();
+        held.is_closed = true;
+        let left = std::mem::take(&mut held.rows);
+        drop(held);
+        self.taken.notify_one();
+        drop(left);
+    }
+}
+
+/// About how many bytes a row has.
+fn bytes_of(row: &Row<'_>) -> rusqlite::Result<usize> {
+    let columns = AsRef::<rusqlite::Statement<'_>>::as_ref(row).column_count();
+    let mut bytes = 0;
+    for i in 0..columns {
+        bytes += size_of::<ValueRef<'_>>()
+            + match row.get_ref(i)? {
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+                ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+            };
+    }
+    Ok(bytes)
+}
+
+fn stalled(limit: Duration) -> Error {
+    let message = format!(
+        "the stream was ended: no row of it was taken for {limit:.1?} (option stream_stall_limit), \
+         and its snapshot and connection are for others now; take rows sooner, or ask for them in \
+         pieces (WHERE id > ?1 ORDER BY id LIMIT 1000)"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+fn dropped() -> Error {
+    Error::aborted("the stream was dropped")
+}
+
+fn inside_a_write() -> Error {
+    let message = "a stream was polled inside of a write closure of the same database, whose \
+                   writer would wait for it; use the closure's own transaction";
+    Error::new(ErrorKind::Invalid, message)
+}

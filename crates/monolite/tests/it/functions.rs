@@ -1,0 +1,340 @@
+//! Functions, collations and modules of the application, on every connection; and those that the
+//! engine adds.
+
+use std::panic::panic_any;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use monolite::{
+    ConnectionSetup, Database, Error, ErrorKind, Function, Options, Tx, Untrusted, rusqlite,
+};
+use rusqlite::functions::{Aggregate, Context, WindowAggregate};
+
+/// The longest text.
+struct Longest;
+
+impl Aggregate<String, String> for Longest {
+    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<String> {
+        Ok(String::new())
+    }
+
+    fn step(&self, call: &mut Context<'_>, longest: &mut String) -> rusqlite::Result<()> {
+        let text: String = call.get(0)?;
+        if text.len() > longest.len() {
+            *longest = text;
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, longest: Option<String>) -> rusqlite::Result<String> {
+        Ok(longest.unwrap_or_default())
+    }
+}
+
+/// A sum, with `OVER`, too.
+struct Sum;
+
+impl Aggregate<i64, i64> for Sum {
+    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<i64> {
+        Ok(0)
+    }
+
+    fn step(&self, call: &mut Context<'_>, sum: &mut i64) -> rusqlite::Result<()> {
+        *sum += call.get::<i64>(0)?;
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, sum: Option<i64>) -> rusqlite::Result<i64> {
+        Ok(sum.unwrap_or(0))
+    }
+}
+
+impl WindowAggregate<i64, i64> for Sum {
+    fn value(&self, sum: Option<&mut i64>) -> rusqlite::Result<i64> {
+        Ok(sum.map_or(0, |sum| *sum))
+    }
+
+    fn inverse(&self, call: &mut Context<'_>, sum: &mut i64) -> rusqlite::Result<()> {
+        *sum -= call.get::<i64>(0)?;
+        Ok(())
+    }
+}
+
+fn add(connection: &ConnectionSetup<'_>) -> rusqlite::Result<()> {
+    let kind = Function::DETERMINISTIC;
+    connection.scalar("double", 1, kind, |call| Ok(2 * call.get::<i64>(0)?))?;
+    connection.scalar("safe", 1, kind.for_untrusted(), |call| call.get::<i64>(0))?;
+    connection.aggregate("longest", 1, kind, Longest)?;
+    connection.window("total_of", 1, kind, Sum)?;
+    connection
+        .scalar("panics", 0, kind, |_| -> rusqlite::Result<i64> { panic_any("on purpose") })?;
+    // It lies: it is not deterministic.
+    let count = Arc::new(AtomicI64::new(0));
+    connection.scalar("liar", 0, kind, {
+        let count = Arc::clone(&count);
+        move |_| Ok(count.fetch_add(1, Ordering::Relaxed))
+    })?;
+    connection.scalar("counts", 0, Function::VOLATILE, move |_| {
+        Ok(count.fetch_add(1, Ordering::Relaxed))
+    })?;
+    connection.collation("by_length", |a, b| a.len().cmp(&b.len()).then(a.cmp(b)))?;
+    connection.collation("no_boom", |a, b| {
+        if [a, b].contains(&"boom") {
+            panic_any("on purpose")
+        }
+        a.cmp(b)
+    })
+}
+
+fn open(path: impl AsRef<Path>) -> Database {
+    Options::new().connection_setup(add).open(path).unwrap()
+}
+
+fn database() -> Database {
+    let db = open(":memory:");
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, x INTEGER, name TEXT);
+             CREATE INDEX names ON t(name COLLATE by_length);
+             INSERT INTO t VALUES (1, 10, 'aaa'), (2, 20, 'b'), (3, 30, 'cc');",
+        )
+    })
+    .wait()
+    .unwrap();
+    db
+}
+
+fn number(tx: &Tx<'_>, sql: &str) -> Result<i64, Error> {
+    tx.query_one(sql, (), |row| row.get(0))
+}
+
+fn ask(db: &Database, sql: &'static str) -> Result<i64, Error> {
+    db.read(move |tx| number(tx, sql)).wait()
+}
+
+#[test]
+fn functions_and_collations_are_on_every_connection() {
+    let db = database();
+    let sql = "SELECT group_concat(name ORDER BY name COLLATE by_length) || double(4) || \
+               longest(name) FROM t";
+    let expected = "b,cc,aaa8aaa";
+    let text = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    assert_eq!(db.write(move |tx| tx.query_one(sql, (), text)).wait().unwrap(), expected);
+    assert_eq!(db.read(move |tx| tx.query_one(sql, (), text)).wait().unwrap(), expected);
+    assert_eq!(smol::block_on(db.read(move |tx| tx.query_one(sql, (), text))).unwrap(), expected);
+    let tx = db.transaction().unwrap();
+    tx.execute("UPDATE t SET x = double(x) WHERE id = 1", ()).wait().unwrap();
+    assert_eq!(tx.query_one(sql, (), text).wait().unwrap(), expected);
+    tx.commit().wait().unwrap();
+    let sums = "SELECT total_of(x) OVER (ORDER BY id ROWS 1 PRECEDING) FROM t";
+    let sums = db.read(|tx| tx.query_map(sums, (), |row| row.get::<_, i64>(0))).wait().unwrap();
+    assert_eq!(sums, [20, 40, 50]);
+    assert_eq!(ask(&db, "SELECT total_of(x) FROM t").unwrap(), 70);
+}
+
+#[test]
+fn an_index_in_an_applications_order_is_the_same_for_writer_and_overlay() {
+    let db = database();
+    let tx = db.transaction().unwrap();
+    let insert = "INSERT INTO t(name) VALUES (?1)";
+    for name in ["dddd", "", "ee"] {
+        tx.execute(insert, [name]).wait().unwrap();
+    }
+    let found = "SELECT id FROM t INDEXED BY names WHERE name = ?1 COLLATE by_length";
+    let id = tx.query_one(found, ["ee"], |row| row.get::<_, i64>(0)).wait().unwrap();
+    tx.commit().wait().unwrap();
+    db.write(move |tx| tx.execute(insert, ["fff"])).wait().unwrap();
+    let read = db.read(|tx| tx.query_one(found, ["ee"], |row| row.get::<_, i64>(0))).wait();
+    assert_eq!(read.unwrap(), id);
+    let check =
+        db.write(|tx| tx.query_one("PRAGMA integrity_check", (), |row| row.get::<_, String>(0)));
+    assert_eq!(check.wait().unwrap(), "ok");
+}
+
+#[test]
+fn what_a_function_saw_is_compared_at_commit() {
+    let db = database();
+    let sql = "SELECT double(x) FROM t WHERE id = 1";
+    let begin = || {
+        let tx = db.transaction().unwrap();
+        let seen = tx.query_one(sql, (), |row| row.get::<_, i64>(0)).wait().unwrap();
+        tx.execute("UPDATE t SET x = ?1 WHERE id = 2", [seen]).wait().unwrap();
+        tx
+    };
+    begin().commit().wait().unwrap();
+    let stale = begin();
+    db.write(|tx| tx.execute("UPDATE t SET x = x + 1 WHERE id = 1", ())).wait().unwrap();
+    assert_eq!(stale.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+    begin().commit().wait().unwrap();
+    assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 2").unwrap(), 22);
+}
+
+#[test]
+fn a_function_that_lies_about_being_deterministic_costs_a_commit_and_makes_none_wrong() {
+    let db = database();
+    let tx = db.transaction().unwrap();
+    let seen = tx.query_one("SELECT liar() FROM t LIMIT 1", (), |row| row.get::<_, i64>(0));
+    let seen = seen.wait().unwrap();
+    tx.execute("UPDATE t SET x = ?1 WHERE id = 2", [seen]).wait().unwrap();
+    let error = tx.commit().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("cannot be repeated"), "{error}");
+    assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 2").unwrap(), 20);
+}
+
+#[test]
+fn a_volatile_function_is_refused_where_statements_are_run_again() {
+    let db = database();
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE log(n);
+             CREATE TRIGGER logs AFTER DELETE ON t BEGIN INSERT INTO log VALUES (counts()); END",
+        )?;
+        number(tx, "SELECT counts()")
+    })
+    .wait()
+    .unwrap();
+    ask(&db, "SELECT counts()").unwrap();
+    db.write(|tx| tx.execute("DELETE FROM t WHERE id = 3", ())).wait().unwrap();
+    let tx = db.transaction().unwrap();
+    for sql in ["SELECT counts() FROM t", "DELETE FROM t", "UPDATE t SET x = counts()"] {
+        let error = tx.query_map(sql, (), |_| Ok(())).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("Function::VOLATILE"), "{error}");
+    }
+    tx.execute("UPDATE t SET x = 5 WHERE id = 1", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+    let managed = db.transact_blocking(|tx| tx.execute("UPDATE t SET x = counts()", ()).wait());
+    assert_eq!(managed.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 1").unwrap(), 5);
+}
+
+#[test]
+fn a_panic_in_a_function_is_an_error_of_its_statement() {
+    let db = database();
+    let kept = db.write(|tx| {
+        tx.execute("UPDATE t SET x = 11 WHERE id = 1", ())?;
+        let error = tx.execute("UPDATE t SET x = panics()", ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        number(tx, "SELECT x FROM t WHERE id = 1")
+    });
+    assert_eq!(kept.wait().unwrap(), 11);
+    assert!(ask(&db, "SELECT panics()").is_err());
+    assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 2").unwrap(), 20);
+}
+
+#[test]
+fn nothing_is_kept_of_a_transaction_whose_collation_panicked() {
+    let db = database();
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE p(name UNIQUE COLLATE no_boom); INSERT INTO p VALUES ('a'), ('c')",
+        )
+    })
+    .wait()
+    .unwrap();
+    let insert = "INSERT INTO p VALUES ('boom')";
+    let panicked = [
+        db.write(move |tx| tx.execute(insert, ()).map(|_| 0)).wait(),
+        ask(&db, "SELECT count(*) FROM p WHERE name > 'boom'"),
+        db.transact_blocking(|tx| tx.execute(insert, ()).wait().map(|_| 0)),
+    ];
+    for error in panicked.into_iter().map(Result::unwrap_err) {
+        assert!(error.to_string().contains("a collation of the application"), "{error}");
+    }
+    assert_eq!(ask(&db, "SELECT count(*) FROM p WHERE name > 'b'").unwrap(), 1);
+    db.write(|tx| tx.execute("INSERT INTO p VALUES ('b')", ())).wait().unwrap();
+    assert_eq!(ask(&db, "SELECT count(*) FROM p").unwrap(), 3);
+}
+
+#[test]
+fn what_was_not_added_after_a_reopen_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = open(&path);
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE t(name); CREATE INDEX names ON t(name COLLATE by_length);
+             CREATE VIEW v AS SELECT double(1) AS x; INSERT INTO t VALUES ('a')",
+        )
+    })
+    .wait()
+    .unwrap();
+    db.close().unwrap();
+    let db = Database::open(&path).unwrap();
+    for (sql, name) in [
+        ("INSERT INTO t VALUES ('b')", "no such collation sequence: by_length"),
+        ("INSERT INTO t SELECT x FROM v", "no such function: double"),
+    ] {
+        let error = db.write(move |tx| tx.execute(sql, ())).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let said = error.to_string();
+        assert!(said.contains(name) && said.contains("Options::connection_setup"), "{said}");
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn what_sqlite_or_the_engine_has_is_not_replaced() {
+    type Add = fn(&ConnectionSetup<'_>) -> rusqlite::Result<()>;
+    let wrong: [(Add, &str); 4] = [
+        (|c| c.scalar("Random", 0, Function::VOLATILE, |_| Ok(4)), "\"Random\""),
+        (|c| c.scalar("changes", 0, Function::VOLATILE, |_| Ok(4)), "\"changes\""),
+        (|c| c.collation("nocase", |a, b| a.cmp(b)), "\"nocase\""),
+        (|c| c.scalar("", 0, Function::VOLATILE, |_| Ok(4)), "\"\""),
+    ];
+    for (add, name) in wrong {
+        let error = Options::new().connection_setup(add).open(":memory:").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    // What the engine adds may be.
+    let replaces: Add = |c| c.scalar("sin", 1, Function::DETERMINISTIC, |_| Ok(7));
+    let db = Options::new().connection_setup(replaces).connection_setup(add).open(":memory:");
+    assert_eq!(ask(&db.unwrap(), "SELECT sin(double(0))").unwrap(), 7);
+}
+
+#[test]
+fn untrusted_sql_may_call_what_is_meant_for_it() {
+    let options = Options::new().connection_setup(add).untrusted(Untrusted::new());
+    let db = options.open(":memory:").unwrap();
+    assert_eq!(ask(&db, "SELECT safe(1) + sqrt(4)").unwrap(), 3);
+    for sql in ["SELECT double(1)", "SELECT longest('a')", "SELECT 'a' REGEXP 'a'"] {
+        let error = ask(&db, sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let error = ask(&db, "SELECT double(1)").unwrap_err().to_string();
+    assert!(error.contains("Function::for_untrusted"), "{error}");
+    assert!(ask(&db, "SELECT count(*) FROM generate_series(1, 3)").is_err());
+    let created = db.write(|tx| tx.execute("CREATE TABLE t(x, y AS (double(x)))", ())).wait();
+    assert!(created.is_err());
+}
+
+#[test]
+fn mathematics_a_series_and_regexp_are_there() {
+    let db = database();
+    let sql = "SELECT printf('%.4f %.4f %.4f %.4f', sin(1), log(2, 8), pow(2, '10'), degrees(pi())) \
+               || ' ' || ceil(1.2) || ' ' || ceil(3) || ' ' || coalesce(ln(0), sqrt(-1), \
+               sqrt('x'), acos(2), mod(1, 0), 'NULL') || ' ' || (SELECT sum(value) \
+               FROM generate_series(1, 10, 2))";
+    let text = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let told = db.read(|tx| tx.query_one(sql, (), text)).wait().unwrap();
+    assert_eq!(told, "0.8415 3.0000 1024.0000 180.0000 2.0 3 NULL 25");
+    let sql = "SELECT sum(name REGEXP '^(a+|c)') FROM t";
+    assert_eq!(ask(&db, sql).unwrap(), 2);
+    let error = ask(&db, "SELECT 'a' REGEXP '('").unwrap_err();
+    assert!(error.to_string().contains("the pattern \"(\" cannot be used"), "{error}");
+    let hard = "SELECT replace(hex(zeroblob(10000)), '0', 'a') REGEXP '^(a+)+$b'";
+    assert_eq!(ask(&db, hard).unwrap(), 0);
+    let within = db.within(Duration::from_millis(30));
+    let endless = ask(&within, "SELECT count(*) FROM generate_series(1, 1000000000000)");
+    assert_eq!(endless.unwrap_err().kind(), ErrorKind::Timeout);
+    let tx = db.transaction().unwrap();
+    let pure =
+        "SELECT count(*) FROM generate_series(1, 3) WHERE sqrt(value) >= 1 AND 'a' REGEXP 'a'";
+    assert_eq!(tx.query_one(pure, (), |row| row.get::<_, i64>(0)).wait().unwrap(), 3);
+    tx.execute("UPDATE t SET x = pow(x, 2)", ()).wait().unwrap();
+    tx.commit().wait().unwrap();
+}
