@@ -192,9 +192,9 @@ Try to break every promise on this machine's own disk, and count what was lost.
 
 Runs the checks that are named, each with its amount, or all of them with their defaults (some \
 15 minutes on 2 cores). Every check also runs known-bad arrangements (controls) that it must \
-notice; one that goes unnoticed breaks the verdict. Power cuts need root: they mount small file systems \
-of their own from image files and shut those down. Everything else runs as any user. What cannot \
-run here is reported as skipped.
+notice; one that goes unnoticed breaks the verdict. Power cuts need root: they mount small file \
+systems of their own from image files and shut those down. Everything else runs as any user. \
+What cannot run here is reported as skipped.
 
 A failure keeps its evidence and prints the command that repeats it. Exit code 0 means that every \
 promise was kept, 1 that one was not. Ctrl-C stops, and reports what was found until then.";

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 /// A write on its way: a [`Future`] of its result, which can also be waited for.
 ///
 /// The transaction was handed to the writer when this handle was made. If the queue was full, it
-/// waits in front of the queue and gets in when its turn comes, whether the handle is polled or not.
+/// waits in front of it and gets in when its turn comes, whether the handle is polled or not.
 ///
 /// # Cancellation
 /// Dropping the handle of a transaction that is in the queue stops nobody: it runs to completion,
