@@ -374,12 +374,13 @@ impl<E> Database<E> {
     /// slow service included, and nobody waits for it.
     ///
     /// When its transaction conflicts with another one, `body` is run again, as soon as it is its
-    /// turn among those with which it collides (`docs/guides/interactive-transactions.md`). After as
-    /// many conflicts as the option `transaction_attempts` allows it runs once more, alone in the
+    /// turn among those that collide (`docs/guides/interactive-transactions.md`). After as many
+    /// conflicts as the option `transaction_attempts` allows it runs once more, alone in the
     /// writer, if it was quicker than the option `exclusive_time_limit`, and for no longer than
-    /// that; all other writes wait meanwhile. So it ends: with a commit, unless others keep changing what it has read, and it
-    /// is too slow for that (`Conflict`, `Timeout`). It should change nothing but the database. The
-    /// transaction is rolled back when `body` returns an error.
+    /// that; all other writes wait meanwhile. So it ends: with a commit, unless others keep
+    /// changing what it has read, and it is too slow for that (`Conflict`, `Timeout`). It should
+    /// change nothing but the database. The transaction is rolled back when `body` returns an
+    /// error.
     ///
     /// # Cancellation
     /// Dropping the future rolls the transaction back, unless the commit has been handed to the

@@ -119,8 +119,8 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "loads a library, or says that loading is switched off",
         monolite: "`Invalid`, when the statement is prepared",
         why: "a library can do anything to the process",
-        instead: "`Options::connection_setup` for functions in Rust; or link the extension into the \
-                  program, and call `sqlite3_auto_extension` only after a first `Database::open` \
+        instead: "`Options::connection_setup` for functions in Rust; or link the extension into \
+                  the program, and call `sqlite3_auto_extension` only after a first `Database::open` \
                   (`:memory:` will do, kept open): an earlier call initialises SQLite, so \
                   `Stats::is_tracking_pages` is `false` and transactions are replayed whole",
         paths: Paths::All,
