@@ -120,9 +120,10 @@ pub(crate) const LIST: &[Difference] = &[
         monolite: "`Invalid`, when the statement is prepared",
         why: "a library can do anything to the process",
         instead: "`Options::connection_setup` for functions in Rust; or link the extension into \
-                  the program, and call `sqlite3_auto_extension` only after a first `Database::open` \
-                  (`:memory:` will do, kept open): an earlier call initialises SQLite, so \
-                  `Stats::is_tracking_pages` is `false` and transactions are replayed whole",
+                  the program, and call `sqlite3_auto_extension` only after a first \
+                  `Database::open` (`:memory:` will do, kept open): an earlier call initialises \
+                  SQLite, so `Stats::is_tracking_pages` is `false` and transactions are replayed \
+                  whole",
         paths: Paths::All,
         sign: Sign::Refusal(|it| it.has_word("LOAD_EXTENSION"), &["load_extension() is refused"]),
     },
