@@ -436,7 +436,7 @@ fn closed() -> Error {
 fn none_free(ordinary: usize, limit: Duration) -> Error {
     let message = format!(
         "no reader connection was free within {limit:.1?} (option read_time_limit): all {ordinary} \
-         readers and their stand-ins are busy; end long reads, or raise the option readers"
+         readers and their spares are busy; end long reads, or raise the option readers"
     );
     Error::new(ErrorKind::Timeout, message)
 }
