@@ -56,10 +56,10 @@ pub struct Stats {
     /// Most bytes that were in use in the WAL.
     pub wal_bytes_max: u64,
     /// Frames of the WAL that were committed and not yet in the database file when it was opened,
-    /// as behind a crash.
+    /// as after a crash.
     pub wal_frames_recovered: u64,
     /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
-    /// crash interrupted, or behind damage.
+    /// crash interrupted, or after damage.
     pub wal_frames_discarded: u64,
     /// Whether the engine sees which pages are read: not when another library has initialised
     /// SQLite in this process before. Then interactive transactions are always replayed whole, and

@@ -81,7 +81,8 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "rewrites the database, or copies it into another file",
         monolite: "`Invalid`: it cannot run inside a transaction, and every statement is in one",
         why: "it needs the file for itself, and everybody else would wait",
-        instead: "for a smaller file, run it with the `sqlite3` shell while the database is closed",
+        instead: "`Database::backup` for a copy; `Database::vacuum` for a smaller file where its \
+                  `auto_vacuum` is `INCREMENTAL`, or the `sqlite3` shell while it is closed",
         paths: Paths::All,
         sign: Sign::Refusal(
             |it| it.verb() == "VACUUM",
@@ -105,7 +106,7 @@ pub(crate) const LIST: &[Difference] = &[
         what: "tables, views, indexes and triggers whose names begin with `monolite_`, and \
                whatever in the schema mentions `monolite_idempotency`",
         sqlite: "takes them for any other",
-        monolite: "`Invalid`; the transaction can go on, behind a rename it cannot",
+        monolite: "`Invalid`; the transaction can go on, except after a rename",
         why: "the engine acts upon what it keeps there: an idempotency key that somebody has \
               forged is a payment that is not made",
         instead: "choose another name; `Transaction::commit_once` for the keys",
@@ -157,7 +158,7 @@ pub(crate) const LIST: &[Difference] = &[
     Difference {
         id: "after-rollback",
         topic: Topic::Transactions,
-        what: "statements behind one that has rolled the whole transaction back (`OR ROLLBACK`, \
+        what: "statements after one that has rolled the whole transaction back (`OR ROLLBACK`, \
                `RAISE(ROLLBACK)`)",
         sqlite: "runs each by itself, outside of any transaction",
         monolite: "refuses them: `Aborted` in a closure, the first error's kind in an interactive \
@@ -171,7 +172,7 @@ pub(crate) const LIST: &[Difference] = &[
     Difference {
         id: "transaction-is-over",
         topic: Topic::Transactions,
-        what: "statements behind one that has ended an interactive transaction: `OR ROLLBACK`, \
+        what: "statements after one that has ended an interactive transaction: `OR ROLLBACK`, \
                `SQLITE_FULL`, which `AUTOINCREMENT` also says when the largest rowid is used, and \
                `SQLITE_CORRUPT_VTAB`, by which FTS says that an index does not fit its content",
         sqlite: "goes on in the transaction, or outside of it after a rollback",
@@ -186,7 +187,7 @@ pub(crate) const LIST: &[Difference] = &[
     Difference {
         id: "end-after-rollback",
         topic: Topic::Transactions,
-        what: "the end of a transaction that was ended by one of its statements",
+        what: "the end of a transaction that one of its statements has ended",
         sqlite: "says that no transaction is active, or commits what it went on with",
         monolite: "`Aborted`, or the kind of the error that has ended it; nothing of it is done",
         why: "an `Ok` would say that it was committed",
@@ -200,8 +201,8 @@ pub(crate) const LIST: &[Difference] = &[
         what: "a deferred foreign key that is violated at the end",
         sqlite: "`COMMIT` fails with code 787 and leaves the transaction open",
         monolite: "rolls the transaction back with the same kind and code, and a text of its own",
-        why: "its neighbours' commit cannot wait until somebody mends it",
-        instead: "mend it before the end of the closure",
+        why: "its neighbours' commit cannot wait until somebody corrects it",
+        instead: "correct it before the end of the closure",
         paths: Paths::All,
         sign: Sign::End(is_deferred_violation),
     },
@@ -224,10 +225,10 @@ pub(crate) const LIST: &[Difference] = &[
         monolite: "tells about whatever ran on the connection at hand: of another transaction, or \
                    nothing. In an interactive transaction, asking before it has changed anything \
                    may end in `Conflict`. What full-text search writes for itself at a savepoint \
-                   or behind a change of the schema is left out; SQLite counts it, and tells of \
+                   or after a change of the schema is left out; SQLite counts it, and tells of \
                    no rowid then",
         why: "a transaction gets some connection, and shares it with others",
-        instead: "ask in the transaction that has changed something, behind the change; \
+        instead: "ask in the transaction that has changed something, after the change; \
                   `RETURNING`; the number that `execute` gives",
         paths: Paths::All,
         sign: Sign::Answers(asks_of_earlier_changes),

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Open],
         fate: Fate::Lost,
         says: "the WAL file was deleted or renamed",
-        what: "the first write behind it fails with `Poisoned`; what the WAL held is gone with the \
+        what: "the first write after it fails with `Poisoned`; what the WAL held is gone with the \
                process",
         instead: "close what says so, and do not kill it; or restore a backup",
         trial: Trial::Scene(deleted_wal_and_killed),
@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Idle, When::Open],
         fate: Fate::Lost,
         says: "the WAL file was cut",
-        what: "writes and `close` fail with `Poisoned`; what was committed behind the last \
+        what: "writes and `close` fail with `Poisoned`; what was committed after the last \
                checkpoint is gone",
         instead: "before the process ends, read out what can still be read; or restore a backup",
         trial: Trial::File(FileTrial::of(acts::empty_wal)),

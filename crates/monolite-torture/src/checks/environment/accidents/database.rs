@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Row] = &[
         fate: Fate::Lost,
         says: "the database file was deleted or renamed",
         what: "`close` fails with `Poisoned`, and the file is gone with the process; the WAL that \
-               is kept has only what came behind the last checkpoint",
+               is kept has only what came after the last checkpoint",
         instead: "restore a backup",
         trial: Trial::File(FileTrial::of(acts::delete_database)),
     },

@@ -65,8 +65,7 @@ pub(super) const ROWS: &[Row] = &[
         says: "",
         what: "the database goes on. The copy is no backup: what is in the WAL is missing, and a \
                copy made during a checkpoint is damaged",
-        instead: "close the database and copy it; or, with `Sharing::Shared`, `VACUUM INTO` of \
-                  plain SQLite",
+        instead: "`Database::backup`; or close the database and copy it",
         trial: Trial::File(FileTrial::of(acts::copy_alone).afterwards(acts::use_copy)),
     },
     Row {

@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Row] = &[
         fate: Fate::Refused,
         says: "forked",
         what: "each call of the child is refused with `Invalid`; the parent goes on",
-        instead: "open databases behind `fork()`",
+        instead: "open databases after `fork()`",
         trial: Trial::Scene(|scene, _| {
             told(scene, "exclusive", &["fork write", "put 70 75", "close"])
         }),
