@@ -39,6 +39,8 @@ pub struct Tx<'c> {
     /// What those statements are like that were handed out and may run at any time.
     handed_out: Cell<Traits>,
     last_sql: &'c RefCell<String>,
+    /// The numbers that rows of the latest statement were given.
+    given: Cell<Option<GivenRowids>>,
 }
 
 impl<'c> Tx<'c> {
@@ -48,8 +50,15 @@ impl<'c> Tx<'c> {
         last_sql: &'c RefCell<String>,
     ) -> Tx<'c> {
         last_sql.borrow_mut().clear();
-        let (may_have_written, handed_out) = (Cell::new(false), Cell::default());
-        Tx { connection, attempt, is_first: false, may_have_written, handed_out, last_sql }
+        Tx {
+            connection,
+            attempt,
+            is_first: false,
+            may_have_written: Cell::new(false),
+            handed_out: Cell::default(),
+            last_sql,
+            given: Cell::default(),
+        }
     }
 
     /// As it is when nothing has run before it in this transaction of SQLite.
@@ -262,16 +271,21 @@ impl<'c> Tx<'c> {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.with_numbered_statement(sql, Numbering::Plain, &mut None, run)
+        self.with_numbered_statement(sql, Numbering::Plain, run)
     }
 
-    /// As [`Tx::with_statement_and_traits`], for a statement whose rows are numbered so; `given`
-    /// becomes the numbers that they have.
+    /// The numbers that rows of the latest statement were given ahead, for a check that has plain
+    /// SQLite give them, too.
+    #[doc(hidden)]
+    pub fn given_rowids(&self) -> Option<GivenRowids> {
+        self.given.get()
+    }
+
+    /// As [`Tx::with_statement_and_traits`], for a statement whose rows are numbered so.
     pub(crate) fn with_numbered_statement<T, E: From<Error>>(
         &self,
         sql: &str,
         numbering: Numbering,
-        given: &mut Option<GivenRowids>,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
         self.enter(sql)?;
@@ -283,8 +297,8 @@ impl<'c> Tx<'c> {
             run(statement, traits)
         };
         let ran = self.connection.with_numbered_statement(sql, numbering, noted);
-        let ran = ran.map(|(ran, numbers)| {
-            *given = numbers;
+        let ran = ran.map(|(ran, given)| {
+            self.given.set(given);
             ran
         });
         if !matches!(ran, Ok(Ok(_))) {
@@ -390,6 +404,7 @@ impl<'c> Tx<'c> {
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         self.connection.signals().start_statement();
+        self.given.set(None);
         let mut last = self.last_sql.borrow_mut();
         last.clear();
         last.push_str(truncated(sql));
