@@ -51,6 +51,7 @@ pub use look::Overdue;
 pub use memory::Budget;
 pub use pages::PageSet;
 pub use revoke::{Revocation, Revoker};
+pub use rowids::plain::{PlainNumbers, inserted_into};
 pub use rowids::{GivenRowids, Numbering, Rowids};
 pub use rusqlite;
 pub use signals::{Signals, Traits};

@@ -17,7 +17,9 @@
 //! - [`FUNCTION`] gives NULL, for which SQLite chooses, unless it was told otherwise; no definition
 //!   in a schema can call it, and no statement of a user.
 
-pub(crate) mod insert;
+mod insert;
+pub(crate) mod plain;
+pub(crate) mod table;
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -26,6 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use rusqlite::{Result, ffi};
+
+use table::Second;
 
 /// The function that stands for a key in the second form of an `INSERT`.
 pub(crate) const FUNCTION: &str = "monolite_rowid";
@@ -43,13 +47,23 @@ const MAX_TABLES: usize = 100_000;
 /// Numbers that were given to one run of a statement, one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenRowids {
-    pub(crate) first: i64,
-    pub(crate) count: u32,
+    first: i64,
+    count: u32,
 }
 
 impl GivenRowids {
+    /// So many from `first` on; `None` when they would be beyond the largest.
+    pub(crate) fn new(first: i64, count: u32) -> Option<GivenRowids> {
+        first.checked_add(i64::from(count) - 1).map(|_| GivenRowids { first, count })
+    }
+
+    /// The first one.
+    pub fn first(self) -> i64 {
+        self.first
+    }
+
     /// The last one.
-    pub(crate) fn last(self) -> i64 {
+    pub fn last(self) -> i64 {
         self.first + (i64::from(self.count) - 1)
     }
 }
@@ -92,16 +106,12 @@ impl Counter {
     /// Takes `count` numbers that were never given and are not below `least`; `None` when there are
     /// not so many.
     fn take(&self, least: i64, count: u32) -> Option<GivenRowids> {
-        let after = |last: i64| {
-            let first = last.checked_add(1)?.max(least);
-            Some((first, first.checked_add(i64::from(count) - 1)?))
-        };
+        let after = |last: i64| GivenRowids::new(last.checked_add(1)?.max(least), count);
         self.has_given.store(true, Ordering::Release);
         let taken = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
-            after(last).map(|(_, end)| end)
+            after(last).map(GivenRowids::last)
         });
-        let (first, _) = after(taken.ok()?)?;
-        Some(GivenRowids { first, count })
+        after(taken.ok()?)
     }
 
     fn raise(&self, rowid: i64) {
@@ -109,16 +119,10 @@ impl Counter {
     }
 }
 
-/// An `INSERT` in its second form.
+/// An `INSERT` in its second form, with the counter that gives its numbers.
 #[derive(Debug)]
 pub(crate) struct Form {
-    pub(crate) text: Box<str>,
-    /// Rows that it inserts at most.
-    pub(crate) rows: u32,
-    /// Asks for the largest rowid that SQLite heeds when it chooses the next.
-    pub(crate) largest: Box<str>,
-    /// Asks whether there is a row from `?1` to `?2`.
-    pub(crate) is_taken: Box<str>,
+    pub(crate) second: Second,
     pub(crate) counter: Arc<Counter>,
 }
 
@@ -303,7 +307,7 @@ impl Giver {
         least: i64,
         run: impl FnOnce() -> R,
     ) -> (R, Option<GivenRowids>) {
-        let (counter, rows) = (Arc::clone(&form.counter), form.rows);
+        let (counter, rows) = (Arc::clone(&form.counter), form.second.rows);
         let giving = Giving::New { counter, least, rows, given: None, used: 0 };
         let (result, giving) = self.during(giving, run);
         let given = match giving {

@@ -89,6 +89,13 @@ impl Transaction {
         self.attempt
     }
 
+    /// The numbers that rows of the latest statement were given ahead, for a check that has plain
+    /// SQLite give them, too.
+    #[doc(hidden)]
+    pub fn given_rowids(&self) -> Option<monolite_sqlite::GivenRowids> {
+        self.open.given_rowids()
+    }
+
     /// Runs one statement that returns no rows; gives how many rows it changed.
     ///
     /// # Errors

@@ -49,6 +49,8 @@ pub struct Tx<'c> {
     /// Whether what it did must not be committed, because one could not be undone.
     is_doomed: Cell<bool>,
     last_sql: &'c RefCell<String>,
+    /// The numbers that rows of the latest statement were given.
+    given: Cell<Option<GivenRowids>>,
 }
 
 impl<'c> Tx<'c> {
@@ -67,6 +69,7 @@ impl<'c> Tx<'c> {
             savepoints: Cell::new(0),
             is_doomed: Cell::new(false),
             last_sql,
+            given: Cell::default(),
         }
     }
 
@@ -324,16 +327,21 @@ impl<'c> Tx<'c> {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.with_numbered_statement(sql, Numbering::Plain, &mut None, run)
+        self.with_numbered_statement(sql, Numbering::Plain, run)
     }
 
-    /// As [`Tx::with_statement_and_traits`], for a statement whose rows are numbered so; `given`
-    /// becomes the numbers that they have.
+    /// The numbers that rows of the latest statement were given ahead, for a check that has plain
+    /// SQLite give them, too.
+    #[doc(hidden)]
+    pub fn given_rowids(&self) -> Option<GivenRowids> {
+        self.given.get()
+    }
+
+    /// As [`Tx::with_statement_and_traits`], for a statement whose rows are numbered so.
     pub(crate) fn with_numbered_statement<T, E: From<Error>>(
         &self,
         sql: &str,
         numbering: Numbering,
-        given: &mut Option<GivenRowids>,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
     ) -> Result<T, E> {
         self.enter(sql)?;
@@ -345,8 +353,8 @@ impl<'c> Tx<'c> {
             run(statement, traits)
         };
         let ran = self.connection.with_numbered_statement(sql, numbering, noted);
-        let ran = ran.map(|(ran, numbers)| {
-            *given = numbers;
+        let ran = ran.map(|(ran, given)| {
+            self.given.set(given);
             ran
         });
         if !matches!(ran, Ok(Ok(_))) {
@@ -507,6 +515,7 @@ impl<'c> Tx<'c> {
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         self.connection.signals().start_statement();
+        self.given.set(None);
         let mut last = self.last_sql.borrow_mut();
         last.clear();
         last.push_str(truncated(sql));

@@ -33,7 +33,7 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 23] = [
+const BUGS: [Bug; 25] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/write/sync.rs",
@@ -159,6 +159,19 @@ const BUGS: [Bug; 23] = [
             "        let run = || self.with_statement(&sql, |statement| statement.raw_execute());
         self.signals.as_engine(run)??;",
         )],
+    },
+    Bug {
+        name: "a number is given out twice",
+        file: "crates/monolite-sqlite/src/rowids.rs",
+        changes: &[(
+            "            after(last).map(GivenRowids::last)",
+            "            after(last).map(|it| it.last() - i64::from(it.last() % 3 == 0))",
+        )],
+    },
+    Bug {
+        name: "a number that was given is used again whoever has it by then",
+        file: "crates/monolite-sqlite/src/connection/rowids.rs",
+        changes: &[("        is_taken == Ok(false)", "        is_taken.is_ok()")],
     },
     Bug {
         name: "the lock that keeps others of the process out is a shared one",

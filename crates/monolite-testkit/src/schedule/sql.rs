@@ -227,12 +227,19 @@ pub(super) fn values(row: &Row<'_>) -> rusqlite::Result<Vec<i64>> {
     Ok(values)
 }
 
+/// Enters a transaction into `done`. Its number is said, and not left to SQLite: that would be one
+/// that is given out ahead, and not the place in the order of the commits.
+const ENTER: &str = "INSERT INTO done(n, id) SELECT COALESCE(MAX(n), 0) + 1, ?1 FROM done";
+
+/// As [`ENTER`], for a line of the log.
+const LOG: &str = "INSERT INTO log(at, id) SELECT COALESCE(MAX(at), 0) + 1, ?1 FROM log";
+
 /// Enters a transaction into `done`; returns its number.
 ///
 /// # Errors
 /// Those of the statement.
 pub fn number(sql: &impl Sql, id: i64) -> Result<i64, Error> {
-    let entered = sql.rows("INSERT INTO done(id) VALUES (?1) RETURNING n", &[id])?;
+    let entered = sql.rows(&format!("{ENTER} RETURNING n"), &[id])?;
     Ok(entered.first().copied().unwrap_or(-1))
 }
 
@@ -241,7 +248,7 @@ pub fn number(sql: &impl Sql, id: i64) -> Result<i64, Error> {
 /// # Errors
 /// Those of the statement.
 pub fn enter(sql: &impl Sql, id: i64) -> Result<(), Error> {
-    sql.change("INSERT INTO done(id) VALUES (?1)", &[&id]).map(drop)
+    sql.change(ENTER, &[&id]).map(drop)
 }
 
 /// The number of the last transaction that a snapshot contains.
@@ -288,13 +295,13 @@ pub fn run(sql: &impl Sql, op: &Op, id: i64, saw: &mut Vec<i64>) -> Result<(), E
             saw.push(read);
         }
         Op::Append { returning: false } => {
-            sql.change("INSERT INTO log(id) VALUES (?1)", &[&id])?;
+            sql.change(LOG, &[&id])?;
             saw.push(sql.last_rowid()?);
         }
         Op::Append { returning: true } => {
-            saw.extend(sql.rows("INSERT INTO log(id) VALUES (?1) RETURNING at", &[id])?);
+            saw.extend(sql.rows(&format!("{LOG} RETURNING at"), &[id])?);
         }
-        Op::Note => saw.push(sql.change("INSERT INTO log(id) VALUES (?1)", &[&id])?),
+        Op::Note => saw.push(sql.change(LOG, &[&id])?),
         Op::Child { id, parent } => {
             let insert = "INSERT INTO child VALUES (?1, ?2)";
             saw.push(or_refused(sql.change(insert, &[&id, &parent]), ErrorKind::Constraint)?);

@@ -124,6 +124,8 @@ pub(crate) enum Observation {
     UndoneWhole,
     /// Two inserts got their rowids in the order of the commits.
     RowidsInOrderOfCommits,
+    /// The number of a row that was undone was not used again.
+    IdsWithGaps,
 }
 
 /// Two answers that differ.

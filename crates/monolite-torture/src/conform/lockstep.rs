@@ -164,7 +164,7 @@ impl Lockstep<'_> {
             return Ok(());
         }
         let plain = match told {
-            Told::Reference => self.plain.say(statement),
+            Told::Reference => self.plain.say_numbered(statement, ours.given),
             Told::Copy => {
                 if statement.has_word("FAIL") {
                     self.observe(Observation::UndoneWhole);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use monolite::rusqlite::Connection;
+use monolite_sqlite::{GivenRowids, PlainNumbers};
 
 use super::ask::{Way, ask, query};
 use super::content::{Content, Extent, content};
@@ -14,10 +15,12 @@ use super::statement::Statement;
 /// Plain SQLite with one connection.
 pub(crate) struct Plain {
     connection: Connection,
+    /// Has it choose the numbers that Monolite has given out.
+    numbers: PlainNumbers,
     path: PathBuf,
     way: Way,
-    /// The statements of the open block so far.
-    block: Option<Vec<Statement>>,
+    /// The statements of the open block so far, with the numbers of their rows.
+    block: Option<Vec<(Statement, Option<GivenRowids>)>>,
 }
 
 impl Plain {
@@ -29,15 +32,25 @@ impl Plain {
         let connection = connect(path)?;
         // A database of Monolite has its first page from the start, as every one in WAL mode.
         connection.execute_batch("PRAGMA user_version = 0")?;
-        Ok(Plain { connection, path: path.to_owned(), way, block: None })
+        let numbers = PlainNumbers::install(&connection)?;
+        Ok(Plain { connection, numbers, path: path.to_owned(), way, block: None })
     }
 
     /// Runs a statement that stands alone, or in the block that is open.
     pub(crate) fn say(&mut self, statement: &Statement) -> Said {
+        self.say_numbered(statement, None)
+    }
+
+    /// As [`Plain::say`], with the numbers that its rows were given.
+    pub(crate) fn say_numbered(
+        &mut self,
+        statement: &Statement,
+        given: Option<GivenRowids>,
+    ) -> Said {
         if let Some(block) = &mut self.block {
-            block.push(statement.clone());
+            block.push((statement.clone(), given));
         }
-        ask(&self.connection, statement, self.way)
+        ask_numbered((&self.connection, &self.numbers), statement, given, self.way)
     }
 
     /// Opens a block; `begin` is missing when a savepoint opens it.
@@ -65,8 +78,9 @@ impl Plain {
         let path = self.path.with_extension("aside");
         fs::copy(&self.path, &path).context("cannot copy the reference")?;
         let connection = connect(&path)?;
-        for earlier in self.block.iter().flatten() {
-            ask(&connection, earlier, self.way);
+        let numbers = PlainNumbers::install(&connection)?;
+        for (earlier, given) in self.block.iter().flatten() {
+            ask_numbered((&connection, &numbers), earlier, *given, self.way);
         }
         let said = ask(&connection, statement, self.way);
         drop(connection);
@@ -88,6 +102,20 @@ impl Plain {
         let connection = connect(&self.path)?;
         Ok(questions.iter().map(|sql| (sql.clone(), query(&connection, sql))).collect())
     }
+}
+
+fn ask_numbered(
+    (connection, numbers): (&Connection, &PlainNumbers),
+    statement: &Statement,
+    given: Option<GivenRowids>,
+    way: Way,
+) -> Said {
+    numbers.with(connection, &statement.sql, given, |sql| {
+        if sql == &*statement.sql {
+            return ask(connection, statement, way);
+        }
+        ask(connection, &Statement::new(statement.line, sql), way)
+    })
 }
 
 /// What plain SQLite finds in the file at `path`.

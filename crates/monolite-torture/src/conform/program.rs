@@ -12,12 +12,28 @@ use super::differences::Observation;
 pub(crate) fn observe() -> Result<Vec<Observation>> {
     let db = Database::open(":memory:")?;
     db.write(|tx| tx.execute_batch("CREATE TABLE t(a)")).wait()?;
+    let mut seen = Vec::new();
     let first = db.transaction()?;
-    first.execute("INSERT INTO t VALUES ('first')", ()).wait()?;
+    first.execute("INSERT INTO t SELECT 'first'", ()).wait()?;
     db.write(|tx| tx.execute("INSERT INTO t VALUES ('second')", ())).wait()?;
     first.commit().wait()?;
-    let rowid = "SELECT rowid FROM t WHERE a = 'first'";
-    let rowid: i64 = db.read(|tx| tx.query_one(rowid, (), |row| row.get(0))).wait()?;
+    if rowid(&db, "first")? == 2 {
+        seen.push(Observation::RowidsInOrderOfCommits);
+    }
+    let undone = db.transaction()?;
+    undone.execute("INSERT INTO t VALUES ('undone')", ()).wait()?;
+    undone.rollback();
+    let third = db.transaction()?;
+    third.execute("INSERT INTO t VALUES ('third')", ()).wait()?;
+    third.commit().wait()?;
+    if rowid(&db, "third")? == 4 {
+        seen.push(Observation::IdsWithGaps);
+    }
     db.close()?;
-    Ok(if rowid == 2 { vec![Observation::RowidsInOrderOfCommits] } else { vec![] })
+    Ok(seen)
+}
+
+fn rowid(db: &Database, name: &'static str) -> Result<i64> {
+    let sql = "SELECT rowid FROM t WHERE a = ?1";
+    Ok(db.read(move |tx| tx.query_one(sql, [name], |row| row.get(0))).wait()?)
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use monolite::rusqlite::types::ValueRef;
 use monolite::rusqlite::{self, Row, Statement};
 use monolite::{Error, ErrorKind};
+use monolite_sqlite::GivenRowids;
 
 /// Longest row, and most rows, that are shown of an answer.
 const SHOWN_CELLS: usize = 12;
@@ -87,6 +88,8 @@ pub(crate) struct Said {
     /// How many rows it changed, where that was asked.
     pub(crate) changes: Option<u64>,
     pub(crate) fault: Option<Fault>,
+    /// The numbers that its rows were given ahead; no part of the answer.
+    pub(crate) given: Option<GivenRowids>,
 }
 
 /// In what two answers differ.

@@ -34,6 +34,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use monolite_sqlite::GivenRowids;
 use monolite_sqlite::rusqlite::Row;
 
 use super::connection::{PooledConnection, ReadSet};
@@ -290,6 +291,11 @@ impl Open {
             return Some(ErrorKind::Aborted);
         }
         self.slot().state.as_ref()?.ending().map(Ending::kind)
+    }
+
+    /// The numbers that rows of the latest statement were given.
+    pub(crate) fn given_rowids(&self) -> Option<GivenRowids> {
+        self.slot().state.as_ref()?.steps.last()?.rowids()
     }
 
     fn check(&self, state: &mut State) -> Result<()> {

@@ -145,6 +145,11 @@ impl Step {
         self.nature == Nature::Query
     }
 
+    /// Numbers that its rows were given.
+    pub(super) fn rowids(&self) -> Option<GivenRowids> {
+        self.rowids
+    }
+
     /// Whether it is one statement that changes rows and shows none.
     pub(crate) fn is_change(&self) -> bool {
         matches!(self.request.action, Action::Change) && self.nature == Nature::Change
@@ -370,7 +375,7 @@ fn statement(
     // An error of the application's reader comes after everything that was seen.
     let mut refused = None;
     let before = tx.total_changes();
-    let (numbering, mut rowids) = (observer.numbering, None);
+    let numbering = observer.numbering;
     let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<i64> {
         observer.prepared(statement, traits);
         if traits.is_volatile() {
@@ -389,8 +394,8 @@ fn statement(
             }
         }
     };
-    let ran = tx.with_numbered_statement(sql, numbering, &mut rowids, run);
-    observer.rowids = rowids;
+    let ran = tx.with_numbered_statement(sql, numbering, run);
+    observer.rowids = tx.given_rowids();
     note(observer, &ran);
     if tx.has_changed_since(before) {
         // Whatever SQLite has said of the statement.
@@ -479,6 +484,10 @@ impl Steps {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter()
+    }
+
+    pub(super) fn last(&self) -> Option<&Step> {
+        self.steps.last()
     }
 
     pub(crate) fn push(&mut self, step: Step) {

@@ -248,8 +248,7 @@ fn the_second_form_is_the_same_statement() {
                 };
                 let given = form.as_ref().and_then(|form| {
                     let first = connection.next_of_sqlite(form)?;
-                    let last = first.checked_add(i64::from(form.rows) - 1)?;
-                    (first <= last).then_some(GivenRowids { first, count: form.rows })
+                    GivenRowids::new(first, form.second.rows)
                 });
                 let numbering = Numbering::Again(given);
                 let ran = connection.with_numbered_statement(&sql, numbering, |it, _| answer(it));

@@ -12,7 +12,7 @@ const TRIES: u64 = 150;
 /// Statements of a history of a control.
 const LENGTH: u64 = 300;
 
-pub(super) const CONTROLS: [(Flaw, &str); 7] = [
+pub(super) const CONTROLS: [(Flaw, &str); 8] = [
     (Flaw::NoValidation, "validation switched off"),
     (Flaw::SkippedChange, "the oracle skips a committed change"),
     (Flaw::StaleStatistics, "the oracle keeps old statistics"),
@@ -20,6 +20,7 @@ pub(super) const CONTROLS: [(Flaw, &str); 7] = [
     (Flaw::LateReads, "reads are compared with a later state"),
     (Flaw::InventedConflict, "a commit is taken for a conflict"),
     (Flaw::OtherRowid, "the oracle draws rowids of its own"),
+    (Flaw::OwnIds, "the oracle chooses ids that were given out ahead"),
 ];
 
 /// Runs each control.

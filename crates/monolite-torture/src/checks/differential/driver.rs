@@ -23,6 +23,7 @@ use std::time::Duration;
 use anyhow::Result;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error, ErrorKind, Transaction, Tx};
+use monolite_sqlite::{GivenRowids, inserted_into};
 use monolite_testkit::blocking::locked;
 use serde::{Deserialize, Serialize};
 
@@ -70,9 +71,12 @@ pub(super) enum Ended {
     Refused(Error),
 }
 
+/// What a closure was told, and the numbers that its rows were given.
+type Told = (Said, Option<GivenRowids>);
+
 /// A submitted transaction.
 enum Pending {
-    Write { write: Write, told: Arc<Mutex<Vec<Said>>>, handle: monolite::Write<()> },
+    Write { write: Write, told: Arc<Mutex<Vec<Told>>>, handle: monolite::Write<()> },
     Commit { slot: Steps, key: Option<String>, handle: monolite::Write<monolite::Committed> },
 }
 
@@ -91,6 +95,8 @@ pub(super) struct Driver {
     pub(super) flaw: Flaw,
     slots: [Option<Slot>; SLOTS],
     pub(super) keys: BTreeMap<String, Vec<u8>>,
+    /// The numbers that the open database has given out ahead, for each table.
+    given: BTreeMap<String, Vec<GivenRowids>>,
     pub(super) claims: Vec<Claim>,
     /// The read before, under [`Flaw::LateReads`].
     late_read: Option<(Vec<Step>, Vec<Said>)>,
@@ -113,6 +119,7 @@ impl Driver {
             flaw,
             slots: Default::default(),
             keys: BTreeMap::new(),
+            given: BTreeMap::new(),
             claims: Vec::new(),
             late_read: None,
             op: 0,
@@ -261,8 +268,10 @@ impl Driver {
         let said = Said::of(&step.sql, &ask_interactive(&open.tx, step));
         let is_conflict = said.failed == Some(ErrorKind::Conflict);
         let is_over = said.is_fatal();
-        open.steps.push(step.clone());
+        let step = numbered(step, &open.tx, is_over);
         open.told.push(said);
+        open.steps.push(step.clone());
+        self.note_given(&step)?;
         if is_over && let Some(Slot { tx, steps, told, first }) = self.slots[slot].take() {
             drop(tx);
             let left = Steps { steps, told, first };
@@ -272,6 +281,20 @@ impl Driver {
                 verdict::judge_end(self, left)
             };
         }
+        Ok(())
+    }
+
+    /// Notes the numbers that the rows of a step were given. None may be given twice while the
+    /// database is open, whatever becomes of the transaction.
+    fn note_given(&mut self, step: &Step) -> Result<(), Stop> {
+        let Some((given, table)) = step.given.zip(inserted_into(&step.sql)) else { return Ok(()) };
+        let all = self.given.entry(table).or_default();
+        let is_in = |it: &&GivenRowids| it.first() <= given.last() && given.first() <= it.last();
+        if let Some(before) = all.iter().find(is_in) {
+            let ours = format!("{given:?} behind {before:?}: {}", step.sql);
+            return Err(Difference::new(Class::Content, "an id", ours, "one of its own").into());
+        }
+        all.push(given);
         Ok(())
     }
 
@@ -312,7 +335,9 @@ impl Driver {
                 let answer = ask_interactive(tx, step);
                 let said = Said::of(&step.sql, &answer);
                 let is_over = said.is_fatal();
-                attempt.steps.push(step.clone());
+                attempt.steps.push(numbered(step, tx, is_over));
+                let noted = attempt.steps.last().map_or(Ok(()), |step| self.note_given(step));
+                stopped = stopped.take().or(noted.err());
                 attempt.told.push(said);
                 if is_over {
                     failure = answer.err();
@@ -356,6 +381,7 @@ impl Driver {
             return Ok(());
         }
         self.close()?;
+        self.given.clear();
         let db = self.open_engine().map_err(|error| Difference::engine("open", &error))?;
         self.db = Some(db);
         Ok(())
@@ -443,7 +469,12 @@ impl Pending {
                     Err(payload) if payload.downcast_ref() == Some(&PANICKED) => Ended::Panicked,
                     Err(payload) => resume_unwind(payload),
                 };
-                let told = std::mem::take(&mut *locked(&told));
+                let (told, given): (Vec<Said>, Vec<_>) =
+                    std::mem::take(&mut *locked(&told)).into_iter().unzip();
+                let mut write = write;
+                for (step, given) in write.steps.iter_mut().zip(given) {
+                    step.given = given;
+                }
                 (Answered::Write { write, told }, ended)
             }
             Pending::Commit { slot, key, handle } => {
@@ -465,17 +496,23 @@ pub(super) enum Answered {
     Commit { slot: Steps, key: Option<String> },
 }
 
+/// A step that an interactive transaction has asked, with the numbers that its rows were given.
+fn numbered(step: &Step, tx: &Transaction, is_over: bool) -> Step {
+    let given = if is_over { None } else { tx.given_rowids() };
+    Step { given, ..step.clone() }
+}
+
 fn is_gave_up(error: &Error) -> bool {
     error.kind() == ErrorKind::Aborted && error.to_string() == GAVE_UP
 }
 
-fn run_closure(tx: &Tx<'_>, write: &Write, answers: &Mutex<Vec<Said>>) -> Result<(), Error> {
+fn run_closure(tx: &Tx<'_>, write: &Write, answers: &Mutex<Vec<Told>>) -> Result<(), Error> {
     let mut told = Vec::with_capacity(write.steps.len());
     let mut gives_up = write.ending == Ending::Fails;
     for step in &write.steps {
         let said = Said::of(&step.sql, &ask_closure(tx, step));
         let has_failed = said.failed.is_some();
-        told.push(said);
+        told.push((said, tx.given_rowids()));
         if has_failed && !step.is_handled {
             gives_up = true;
             break;

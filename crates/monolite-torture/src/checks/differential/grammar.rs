@@ -202,6 +202,7 @@ impl Template {
             is_handled: true,
             judged: self.judged,
             random: self.random.clone(),
+            given: None,
         }
     }
 }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use anyhow::Result;
 use monolite::rusqlite::Connection;
 use monolite::{Error, ErrorKind};
+use monolite_sqlite::PlainNumbers;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Said;
@@ -58,6 +59,8 @@ pub(super) enum Flaw {
     InventedConflict,
     /// Rowids that the engine has drawn are drawn again.
     OtherRowid,
+    /// Ids that the engine has given out ahead are chosen by plain SQLite.
+    OwnIds,
 }
 
 /// Whose steps are replayed: they end differently.
@@ -126,6 +129,8 @@ pub(super) struct Claim {
 
 pub(super) struct Oracle {
     plain: Connection,
+    /// Has it choose the numbers that the engine has given out.
+    numbers: PlainNumbers,
     /// The file of which each transaction gets a new connection, if they do.
     renewed_on: Option<PathBuf>,
     /// On the same file, to analyze behind the other's back.
@@ -178,6 +183,7 @@ impl Oracle {
         let effort = Arc::new(Effort::default());
         let has_two = flaw == Flaw::StaleStatistics;
         let plain = connect((has_two || is_renewed).then_some(path), &effort)?;
+        let numbers = PlainNumbers::install(&plain)?;
         let other = if has_two {
             plain.execute_batch("PRAGMA journal_mode = WAL")?;
             Some(Connection::open(path)?)
@@ -185,12 +191,13 @@ impl Oracle {
             None
         };
         let renewed_on = (is_renewed && !has_two).then(|| path.to_owned());
-        Ok(Oracle { plain, renewed_on, other, log: Vec::new(), flaw, effort })
+        Ok(Oracle { plain, numbers, renewed_on, other, log: Vec::new(), flaw, effort })
     }
 
     fn begin(&mut self, steps: &[Step], flow: Flow) -> Result<()> {
         if let Some(path) = &self.renewed_on {
             self.plain = connect(Some(path), &self.effort)?;
+            self.numbers = PlainNumbers::install(&self.plain)?;
         }
         let plain = self.in_transaction(steps);
         if steps.iter().any(|step| step.judged == Judged::Figures) {
@@ -305,7 +312,18 @@ impl Oracle {
         self.effort.begin();
         let by_value = drawn.and_then(|value| with_value(plain, step, value));
         let by_value = if self.flaw == Flaw::OtherRowid { None } else { by_value };
-        Said::of(&step.sql, &ask_plain(plain, by_value.as_ref().unwrap_or(step)))
+        let asked = by_value.as_ref().unwrap_or(step);
+        Said::of(&step.sql, &self.ask_numbered(plain, asked))
+    }
+
+    /// As [`ask_plain`], with the numbers that the rows were given.
+    fn ask_numbered(&self, plain: &Connection, step: &Step) -> Result<String, Error> {
+        if step.given.is_none() || self.flaw == Flaw::OwnIds {
+            return ask_plain(plain, step);
+        }
+        self.numbers.with(plain, &step.sql, step.given, |sql| {
+            ask_plain(plain, &Step { sql: sql.into(), ..step.clone() })
+        })
     }
 
     /// Commits what was replayed; rolls it back when SQLite refuses. What has changed nothing makes
@@ -435,7 +453,7 @@ impl Oracle {
         self.begin(steps, Flow::Interactive)?;
         for step in steps.iter().filter(|step| step.judged != Judged::Refused) {
             self.effort.begin();
-            let has_failed = ask_plain(&self.plain, step).is_err();
+            let has_failed = self.ask_numbered(&self.plain, step).is_err();
             if self.has_given_up() {
                 self.roll_back(steps);
                 return Ok(());
@@ -520,7 +538,8 @@ fn appended(step: &Step, value: &Datum) -> Option<Step> {
     let Parameters::Positional(mut values) = step.parameters.clone() else { return None };
     values.push(value.clone());
     let parameters = Parameters::Positional(values);
-    Some(Step { sql: random.with_value.clone(), parameters, random: None, ..step.clone() })
+    let sql = random.with_value.clone();
+    Some(Step { sql, parameters, random: None, given: None, ..step.clone() })
 }
 
 /// Whether an answer tells of the connection that gave it, which a commit does not compare.

@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
 use monolite::{Durability, Options, Sharing, ToSql, rusqlite};
+use monolite_sqlite::GivenRowids;
 use serde::{Deserialize, Serialize};
 
 /// What a write, a read or a statement of an interactive transaction may take: several of them one
@@ -52,6 +53,13 @@ pub(super) struct Setup {
     /// Whether each transaction is judged by a new connection.
     #[serde(default)]
     pub(super) renews_oracle: bool,
+    /// Whether ids are given out ahead.
+    #[serde(default = "yes")]
+    pub(super) gives_ids: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What the client does next. A slot is where it keeps an interactive transaction, which begins
@@ -142,6 +150,9 @@ pub(super) struct Step {
     pub(super) judged: Judged,
     #[serde(alias = "chance")]
     pub(super) random: Option<Box<RandomValue>>,
+    /// The numbers that its rows were given by the engine, once it has run.
+    #[serde(skip)]
+    pub(super) given: Option<GivenRowids>,
 }
 
 /// The call.
@@ -240,6 +251,7 @@ impl Step {
             is_handled: true,
             judged: Judged::Whole,
             random: None,
+            given: None,
         }
     }
 
@@ -267,6 +279,7 @@ impl Setup {
         is_in_memory: true,
         explains_all: true,
         renews_oracle: false,
+        gives_ids: true,
     };
 
     pub(super) fn random(rng: &mut Rng) -> Setup {
@@ -283,6 +296,7 @@ impl Setup {
             is_in_memory: rng.bool(),
             explains_all: rng.u8(..10) == 0,
             renews_oracle: rng.bool(),
+            gives_ids: rng.u8(..4) != 0,
         }
     }
 
@@ -303,6 +317,7 @@ impl Setup {
             .page_checksums(self.has_checksums)
             .durability(durability)
             .sharing(sharing)
+            .ids_given_out_ahead(self.gives_ids)
             // A whole history is in memory at once, and none of them needs more.
             .reader_cache_bytes(256 << 10)
             .writer_cache_bytes(1 << 20)
@@ -322,6 +337,7 @@ impl Setup {
             Setup { is_buffered: Self::SIMPLE.is_buffered, ..*self },
             Setup { is_in_memory: Self::SIMPLE.is_in_memory, ..*self },
             Setup { renews_oracle: Self::SIMPLE.renews_oracle, ..*self },
+            Setup { gives_ids: false, ..*self },
         ];
         all.into_iter().filter(|setup| setup != self).collect()
     }

@@ -378,9 +378,22 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Observed(Observation::Conflicted),
     },
     Difference {
+        id: "ids-ahead",
+        topic: Topic::Program,
+        what: "ids that are left to SQLite, in simple `INSERT`s of interactive transactions, and \
+               in those of `write` behind them",
+        sqlite: "are the largest one in the table and one",
+        monolite: "are given out ahead, as sequences do: no number twice, gaps where a transaction \
+                   failed, and a row that is committed first may have the larger one",
+        why: "two transactions that insert into one table and ask for the id would conflict",
+        instead: "give the ids yourself; `Options::ids_given_out_ahead(false)`",
+        paths: Paths::Interactive,
+        sign: Sign::Observed(Observation::IdsWithGaps),
+    },
+    Difference {
         id: "rowids-by-commit",
         topic: Topic::Program,
-        what: "rowids that nobody has asked for",
+        what: "rowids that nobody has asked for, of other `INSERT`s (`INSERT … SELECT`)",
         sqlite: "are given when the row is inserted",
         monolite: "are given in the order of the commits. A rowid that the transaction has seen \
                    (`RETURNING`, `last_insert_rowid()`) stays, or the commit fails with `Conflict`",

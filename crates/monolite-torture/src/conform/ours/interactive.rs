@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use monolite::rusqlite::{self, Row};
-use monolite::{Error, Transaction};
+use monolite::{Error, ErrorKind, Transaction};
 use monolite_testkit::blocking::{block_on, locked};
 
 use super::super::ask::Way;
@@ -29,7 +29,7 @@ impl Ours {
             for (at, statement) in unit.statements.iter().enumerate() {
                 self.heart.beat(statement);
                 self.disturb(self.turn + at)?;
-                heard.hear(put(&tx, statement, self.path.way));
+                heard.hear(numbered(&tx, put(&tx, statement, self.path.way)));
             }
             self.disturb(self.turn)?;
             outcome(unit)?;
@@ -48,7 +48,7 @@ impl Ours {
         heard.begin();
         for statement in &unit.statements {
             self.heart.beat(statement);
-            heard.hear(put(tx, statement, self.path.way));
+            heard.hear(numbered(tx, put(tx, statement, self.path.way)));
         }
         outcome(unit)
     }
@@ -61,7 +61,7 @@ impl Ours {
                 heard.begin();
                 for statement in &unit.statements {
                     heart.beat(statement);
-                    heard.hear(put_awaited(&tx, statement).await);
+                    heard.hear(numbered(&tx, put_awaited(&tx, statement).await));
                 }
                 outcome(&unit)
             }
@@ -156,6 +156,12 @@ impl Gathered {
     fn said<T>(&self, result: Result<T, Error>) -> Said {
         std::mem::take(&mut *locked(&self.0)).ended(result)
     }
+}
+
+/// What a statement of the transaction has said, with the numbers that its rows were given.
+fn numbered(tx: &Transaction, said: Said) -> Said {
+    let is_answer = said.fault.as_ref().is_none_or(|it| it.kind == ErrorKind::Constraint);
+    Said { given: is_answer.then(|| tx.given_rowids()).flatten(), ..said }
 }
 
 /// Runs a statement of the transaction.

@@ -141,8 +141,8 @@ fn an_update_that_meets_another_number_of_rows_conflicts() {
 }
 
 #[test]
-fn appends_conflict_only_where_the_rowid_was_seen() {
-    let (_directory, db) = accounts(Options::new());
+fn appends_conflict_only_where_the_rowid_was_seen_that_sqlite_chose() {
+    let (_directory, db) = accounts(Options::new().ids_given_out_ahead(false));
     let insert = "INSERT INTO entry(text) VALUES ('x')";
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     one.execute(insert, ()).wait().unwrap();

@@ -132,3 +132,215 @@ fn another_process_may_take_a_number() {
     tx.commit().wait().unwrap();
     assert_eq!(all(&db, "SELECT id FROM parent ORDER BY id"), [1, next]);
 }
+
+/// Two transactions run each of these statements at the same time, ask for their ids, and commit;
+/// how many conflicted.
+fn conflicts(schema: &'static str, statement: &str) -> u64 {
+    let (_directory, db) = open(Options::new());
+    db.write(move |tx| tx.execute_batch(schema)).wait().unwrap();
+    let (one, other) = (db.transaction().unwrap(), db.transaction().unwrap());
+    for tx in [&one, &other] {
+        let row = tx.query_row(statement, (), |_| Ok(())).wait();
+        // One that inserts nothing shows no row.
+        row.unwrap_or_else(|error| assert!(error.is_no_rows(), "{statement}: {error}"));
+        tx.last_insert_rowid().wait().unwrap();
+    }
+    let _ = one.commit().wait();
+    let _ = other.commit().wait();
+    db.stats().transaction_conflicts
+}
+
+#[test]
+fn every_simple_insert_gets_its_ids_ahead() {
+    for statement in [
+        "INSERT INTO parent VALUES (NULL, NULL, 'x') RETURNING id",
+        "INSERT INTO parent(name) VALUES (NULL), (NULL), (NULL) RETURNING id",
+        "INSERT INTO parent(id, note) VALUES (NULL, 1), (NULL, 2) RETURNING id, note",
+        "INSERT INTO parent DEFAULT VALUES RETURNING rowid",
+        "REPLACE INTO parent(note) VALUES (random()) RETURNING id",
+        "INSERT OR IGNORE INTO main.parent AS p (note) VALUES ((SELECT 1)) RETURNING id",
+        "INSERT OR ROLLBACK INTO \"PARENT\"(note) VALUES ('VALUES (') RETURNING id;",
+        "INSERT INTO parent(note) VALUES (1) ON CONFLICT (id) DO UPDATE SET note = 2 RETURNING id",
+        "INSERT INTO parent(rowid, note) VALUES (NULL, 1) RETURNING id",
+        "INSERT INTO auto(x) VALUES (1) RETURNING id",
+        "INSERT INTO hidden VALUES (random(), 1) RETURNING rowid",
+        "INSERT INTO watched(x) VALUES (1) RETURNING id",
+        "-- a child\nINSERT INTO strict(x) VALUES (1) RETURNING id, y",
+    ] {
+        let schema = "CREATE TABLE auto(x, id INTEGER PRIMARY KEY AUTOINCREMENT);
+            CREATE TABLE hidden(x TEXT PRIMARY KEY, y);
+            CREATE TABLE strict(id INTEGER PRIMARY KEY, x INT, y AS (id + x)) STRICT;
+            CREATE TABLE watched(id INTEGER PRIMARY KEY, x);";
+        let trigger = "CREATE TABLE auto(x, id INTEGER PRIMARY KEY AUTOINCREMENT);
+            CREATE TABLE watched(id INTEGER PRIMARY KEY, x);
+            CREATE TRIGGER seen AFTER INSERT ON watched BEGIN
+                INSERT INTO auto(x) VALUES (NEW.id);
+            END;";
+        let schema = if statement.contains("watched") { trigger } else { schema };
+        assert_eq!(conflicts(schema, statement), 0, "{statement}");
+    }
+}
+
+/// The guide names them.
+#[test]
+fn other_inserts_have_their_ids_chosen_by_sqlite() {
+    let schema = "CREATE TABLE before_it(id INTEGER PRIMARY KEY, x);
+        CREATE TRIGGER before_in BEFORE INSERT ON before_it BEGIN SELECT NEW.id; END;
+        CREATE TABLE behind_it(id INTEGER PRIMARY KEY, x);
+        CREATE TRIGGER behind_in AFTER INSERT ON behind_it BEGIN SELECT NEW.id; END;";
+    for statement in [
+        "INSERT INTO parent(note) SELECT 1 RETURNING id",
+        "WITH c AS (SELECT 1) INSERT INTO parent(note) VALUES (1) RETURNING id",
+        "INSERT INTO before_it(x) VALUES (1) RETURNING id",
+        "INSERT INTO behind_it(x) VALUES (1), (2) RETURNING id",
+        "REPLACE INTO behind_it(x) VALUES (1) RETURNING id",
+    ] {
+        assert_eq!(conflicts(schema, statement), 1, "{statement}");
+    }
+}
+
+#[test]
+fn a_parameter_that_is_null_is_a_key_that_is_left_to_sqlite() {
+    let (_directory, db) = open(Options::new());
+    let (one, other) = (db.transaction().unwrap(), db.transaction().unwrap());
+    let sql = "INSERT INTO parent(id, note) VALUES (?1, ?2) RETURNING id";
+    let insert = |tx: &Transaction, key: Option<i64>| -> i64 {
+        tx.query_row(sql, (key, "x"), |row| row.get(0)).wait().unwrap()
+    };
+    assert_eq!((insert(&one, None), insert(&other, None)), (1, 2));
+    assert_eq!(insert(&one, Some(70)), 70);
+    other.commit().wait().unwrap();
+    one.commit().wait().unwrap();
+    assert_eq!(db.stats().transaction_conflicts, 0);
+    // What the application says raises the counter.
+    let tx = db.transaction().unwrap();
+    assert_eq!(insert(&tx, None), 71);
+}
+
+#[test]
+fn ids_that_the_application_says_in_the_same_transaction_are_passed_by() {
+    let (_directory, db) = open(Options::new());
+    let tx = db.transaction().unwrap();
+    assert_eq!(id(&tx, PARENT), 1);
+    tx.execute("INSERT INTO parent(id, note) VALUES (2, 'mine')", ()).wait().unwrap();
+    let replace = "INSERT OR REPLACE INTO parent(note) VALUES ('other') RETURNING id";
+    assert_eq!(id(&tx, replace), 3);
+    tx.commit().wait().unwrap();
+    assert_eq!(all(&db, "SELECT id FROM parent ORDER BY id"), [1, 2, 3]);
+}
+
+#[test]
+fn a_number_that_somebody_took_is_not_taken_from_him() {
+    for statement in [
+        "INSERT OR REPLACE INTO parent(note) VALUES ('mine')",
+        "INSERT INTO parent(note) VALUES ('mine') ON CONFLICT (id) DO UPDATE SET note = 'mine'",
+        "INSERT INTO parent(note) VALUES ('mine')",
+    ] {
+        let (_directory, db) = open(Options::new());
+        let (blind, asks) = (db.transaction().unwrap(), db.transaction().unwrap());
+        blind.execute(statement, ()).wait().unwrap();
+        assert_eq!(id(&asks, &format!("{statement} RETURNING id")), 2);
+        let theirs = "INSERT INTO parent(id, note) VALUES (1, 'theirs'), (2, 'theirs')";
+        db.write(move |tx| tx.execute(theirs, ())).wait().unwrap();
+        blind.commit().wait().unwrap();
+        assert_eq!(asks.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+        let kept = "SELECT count(*) FROM parent WHERE note = 'theirs' AND id < 3";
+        assert_eq!(all(&db, kept), [2], "{statement}");
+        assert_eq!(all(&db, "SELECT id FROM parent WHERE note = 'mine'"), [3], "{statement}");
+    }
+}
+
+#[test]
+fn a_table_that_was_made_anew_is_another_one() {
+    let (_directory, db) = open(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.execute("INSERT INTO named(name) VALUES ('mine')", ()).wait().unwrap();
+    let anew = "DROP TABLE named; CREATE TABLE named(name, rowid TEXT, _rowid_ TEXT DEFAULT 'd')";
+    db.write(move |tx| tx.execute_batch(anew)).wait().unwrap();
+    tx.commit().wait().unwrap();
+    let own = "SELECT count(*) FROM named WHERE rowid IS NULL AND _rowid_ = 'd'";
+    assert_eq!(all(&db, own), [1]);
+    // The counter of a name goes on.
+    let tx = db.transaction().unwrap();
+    assert_eq!(id(&tx, PARENT), 1);
+    tx.rollback();
+    let anew = "DROP TABLE child; DROP TABLE parent; CREATE TABLE parent(id INTEGER PRIMARY KEY, \
+                name)";
+    db.write(move |tx| tx.execute_batch(anew)).wait().unwrap();
+    let tx = db.transaction().unwrap();
+    assert_eq!(id(&tx, PARENT), 2);
+}
+
+#[test]
+fn a_transaction_that_changes_the_schema_has_ids_chosen_by_sqlite() {
+    let (_directory, db) = open(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.execute_batch("CREATE TABLE new(id INTEGER PRIMARY KEY, x)").wait().unwrap();
+    assert_eq!(id(&tx, "INSERT INTO new(x) VALUES (1) RETURNING id"), 1);
+    assert_eq!(id(&tx, PARENT), 1);
+    tx.commit().wait().unwrap();
+    assert_eq!(db.stats().ids_given_out, 0);
+}
+
+#[test]
+fn ids_go_on_from_what_is_committed_when_the_database_is_opened_again() {
+    let (directory, db) = open(Options::new());
+    let child = "INSERT INTO child(parent) VALUES (1) RETURNING id";
+    let (tx, undone) = (db.transaction().unwrap(), db.transaction().unwrap());
+    assert_eq!((id(&tx, PARENT), id(&tx, child)), (1, 1));
+    tx.commit().wait().unwrap();
+    assert_eq!((id(&undone, PARENT), id(&undone, child)), (2, 2));
+    db.write(|tx| tx.execute("DELETE FROM child", ())).wait().unwrap();
+    undone.rollback();
+    db.close().unwrap();
+    let db = Database::open(directory.path().join("db")).unwrap();
+    let tx = db.transaction().unwrap();
+    // The number of a row that was deleted is not used again: that is what AUTOINCREMENT is for.
+    assert_eq!((id(&tx, PARENT), id(&tx, child)), (2, 2));
+    tx.commit().wait().unwrap();
+}
+
+#[test]
+fn at_the_largest_rowid_sqlite_has_its_way() {
+    let (_directory, db) = open(Options::new());
+    let sql = "INSERT INTO parent(id) VALUES (9223372036854775806)";
+    db.write(move |tx| tx.execute(sql, ())).wait().unwrap();
+    let tx = db.transaction().unwrap();
+    assert_eq!(id(&tx, PARENT), i64::MAX);
+    tx.commit().wait().unwrap();
+    // Drawn at random.
+    let tx = db.transaction().unwrap();
+    assert!((1..i64::MAX).contains(&id(&tx, PARENT)));
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn clients_and_plain_writers_beside_them_do_not_conflict() {
+    let (_directory, db) = open(Options::new().transaction_connections(3));
+    let child = "INSERT INTO child(parent, text) VALUES (?1, 'x') RETURNING id";
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let db = &db;
+            scope.spawn(move || {
+                for _ in 0..40 {
+                    if client % 4 == 3 {
+                        let write = db.write(|tx| {
+                            tx.execute("INSERT INTO parent DEFAULT VALUES", ())?;
+                            let parent = tx.last_insert_rowid();
+                            tx.query_row(child, [parent], |row| row.get::<_, i64>(0))
+                        });
+                        write.wait().unwrap();
+                        continue;
+                    }
+                    let tx = db.transaction().unwrap();
+                    let parent = id(&tx, PARENT);
+                    tx.query_row(child, [parent], |row| row.get::<_, i64>(0)).wait().unwrap();
+                    tx.commit().wait().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.stats().transaction_conflicts, 0);
+    let whole = "SELECT count(*) FROM parent JOIN child ON child.parent = parent.id";
+    assert_eq!(all(&db, whole), [320]);
+}

@@ -92,7 +92,7 @@ fn a_change_of_an_overflow_page_is_noticed() {
 
 #[test]
 fn what_is_read_behind_own_writes_is_always_done_again() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(Options::new().ids_given_out_ahead(false));
     let behind = || {
         let tx = db.transaction().unwrap();
         tx.execute("INSERT INTO entry(text) VALUES ('first')", ()).wait().unwrap();
