@@ -27,8 +27,8 @@ meets.
 this page says that a statement is refused, the transaction can go on without it.
 
 Plain SQLite means here the one that `rusqlite` builds. If yours is another, two things
-differ. **Foreign keys are always enforced** (elsewhere SQLite's default is not to), and so `ON DELETE
-CASCADE` deletes; before you open an existing file, `PRAGMA foreign_key_check` tells which rows
+differ. **Foreign keys are always enforced** (elsewhere SQLite's default is not to), and so
+`ON DELETE CASCADE` deletes; before you open an existing file, `PRAGMA foreign_key_check` tells which rows
 violate theirs. And `LIKE`, `DQS` and other options of the build may be set otherwise (`PRAGMA
 compile_options`).
 
