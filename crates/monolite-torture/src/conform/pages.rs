@@ -28,9 +28,9 @@ this page says that a statement is refused, the transaction can go on without it
 
 Plain SQLite means here the one that `rusqlite` builds. If yours is another, two things
 differ. **Foreign keys are always enforced** (elsewhere SQLite's default is not to), and so
-`ON DELETE CASCADE` deletes; before you open an existing file, `PRAGMA foreign_key_check` tells which rows
-violate theirs. And `LIKE`, `DQS` and other options of the build may be set otherwise (`PRAGMA
-compile_options`).
+`ON DELETE CASCADE` deletes; before you open an existing file, `PRAGMA foreign_key_check` tells
+which rows violate theirs. And `LIKE`, `DQS` and other options of the build may be set otherwise
+(`PRAGMA compile_options`).
 
 This page is made from the list in `crates/monolite-torture/src/conform/differences/list.rs`, by
 `monolite conform --list-differences > docs/differences.md`.
