@@ -17,7 +17,7 @@ pub enum Durability {
     /// The write is on disk (`fdatasync` of the WAL returned): it survives `kill -9` and power
     /// loss.
     Synced,
-    /// The write is committed: it survives `kill -9`; a power loss may take the last moments.
+    /// The write is committed: it survives `kill -9`; a power loss may lose the last moments.
     Buffered,
 }
 
@@ -341,10 +341,10 @@ impl Options {
     }
 
     /// Longest time that a transaction of `transact` may have the writer to itself after as many
-    /// conflicts as [`Options::transaction_attempts`] allows: up to 1 h, and never longer than
-    /// [`Options::write_time_limit`]. Default: 100 ms. All other writes wait meanwhile. A closure
-    /// that has just taken longer does not get the writer and fails with `Conflict`; with zero,
-    /// nobody gets it.
+    /// conflicts as [`Options::transaction_attempts`] allows: up to 1 h; more than
+    /// [`Options::write_time_limit`] counts as that. Default: 100 ms. All other writes wait
+    /// meanwhile. A closure that has just taken longer does not get the writer and fails with
+    /// `Conflict`; with zero, nobody gets it.
     #[must_use]
     pub fn exclusive_time_limit(mut self, time: Duration) -> Options {
         self.exclusive_time_limit = time;

@@ -32,7 +32,8 @@ const NO_ROWS: rusqlite::Error = rusqlite::Error::QueryReturnedNoRows;
 ///
 /// The methods are those of [`rusqlite::Connection`] under the same names and with the same
 /// meaning. Those that run a statement at once return [`Error`]; statements from
-/// [`Tx::prepare`] are `rusqlite`'s own and return its error, which `?` converts.
+/// [`Tx::prepare`] are `rusqlite`'s own and return its error, which `?` converts into [`Error`]; an
+/// error type of your own needs `From<rusqlite::Error>` for that.
 ///
 /// In a read transaction every statement that would write fails with
 /// [`ErrorKind::Invalid`].

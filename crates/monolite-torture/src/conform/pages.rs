@@ -20,17 +20,17 @@ const DIFFERENCES: &str = "\
 Monolite runs stock SQLite, and SQL means what it means there: `monolite conform` runs scripts
 ([which features of SQLite they exercise](sqlite-features.md)) on plain SQLite and on all of
 Monolite's paths and compares every answer. What differs on purpose is on this page, and nothing
-else is: a difference that is not here fails the gate, and so does an entry here that no script
+else: a difference that is not here fails the gate, and so does an entry here that no script
 meets.
 
-`all` paths are closures of `write`, `write_once` and `read`, and interactive transactions. Where it
-says that a statement is refused, the transaction can go on without it.
+`all` paths are closures of `write`, `write_once` and `read`, and interactive transactions. Where
+this page says that a statement is refused, the transaction can go on without it.
 
-Plain SQLite is here the one that `rusqlite` builds. Where yours is another, two of its settings are
-too: **foreign keys are enforced**, always (elsewhere SQLite's default is not to), and so `ON DELETE
-CASCADE` deletes; before an existing file is opened, `PRAGMA foreign_key_check` tells which rows
-violate theirs. And `LIKE`, `DQS` and other options of the build are its own (`PRAGMA
-compile_options`).
+Plain SQLite means here the one that `rusqlite` builds. If yours is another, two things
+differ. **Foreign keys are always enforced** (elsewhere SQLite's default is not to), and so
+`ON DELETE CASCADE` deletes; before you open an existing file, `PRAGMA foreign_key_check` tells
+which rows violate theirs. And `LIKE`, `DQS` and other options of the build may be set otherwise
+(`PRAGMA compile_options`).
 
 This page is made from the list in `crates/monolite-torture/src/conform/differences/list.rs`, by
 `monolite conform --list-differences > docs/differences.md`.

@@ -68,8 +68,8 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "changes the connection or the file",
         monolite: "`Invalid`, code 23, for a setting and for every pragma that is not known to \
                    report only; `user_version` and `application_id` can be set",
-        why: "the engine owns the settings of its connections, on which durability and isolation \
-              hang",
+        why: "the engine owns the settings of its connections, on which durability and \
+              isolation depend",
         instead: "what the error says: mostly an option of `monolite::Options`",
         paths: Paths::All,
         sign: Sign::Refusal(is_pragma, &["inside a transaction: ", "not authorized"]),

@@ -8,9 +8,9 @@ const HEAD: &str = "\
 # Accidents
 
 What happens to a database when its files, its directory, its process or its machine have an
-accident, and what to do. `monolite torture --environment` has each accident that can be had on the
-machine it runs on, does what the last column says, opens the database again, and compares: a row
-that promises too little is as wrong as one that promises too much.
+accident, and what to do. `monolite torture --environment` tries each accident that is possible on
+the machine it runs on, does what the last column says, opens the database again, and compares: a
+row that promises too little is as wrong as one that promises too much.
 
 | in the end | means |
 |---|---|
@@ -20,11 +20,11 @@ that promises too little is as wrong as one that promises too much.
 | lost, and told | something acknowledged is gone; a write, the close or the next opening says so |
 | lost, unseen | something acknowledged is gone, and no process can see it |
 
-*Open* is followed by reads and writes, *idle* by the close alone; *under load* four threads write.
+After *open* come reads and writes, after *idle* only the close; *under load* four threads write.
 *Detected* while it is open means an error before anything is acknowledged that would be lost: of
 the writes that follow, or of the close. Where no other mode is named, the database is opened with
 `Sharing::Exclusive` and `Durability::Synced`, as by default. What a row says of `chattr +i` holds
-for every other reason why nobody can write to a file.
+for every other reason why a file cannot be written.
 
 `cp /proc/PID/fd/N` is for a file that is deleted and still open: `ls -l /proc/PID/fd` shows which.
 Copy the database and its WAL to one directory, as `NAME` and `NAME-wal`, before the process ends.
