@@ -55,9 +55,9 @@ Beside bursts, waiting clients and reads, there are transactions in the middle o
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
 held meanwhile, and PostgreSQL with pools of 8, 64 and 256. --only delay/ runs them with updates \
 computed in SQL, --only decide/ with balances that the application reads and writes, --only \
-mixed/, hot-row/, sleepers/ and cost/ the rest of what interactive transactions promise. --only profile/ \
-runs what no other run does: the same reads and writes with the profile for untrusted SQL and \
-without it.
+mixed/, hot-row/, sleepers/ and cost/ the rest of what interactive transactions promise. --only \
+profile/ runs what no other run does: the same reads and writes with the profile for untrusted SQL \
+and without it.
 
 The loaded accounts stay in --data and are used again by the next run. Ctrl-C stops cleanly.";
 

@@ -203,8 +203,8 @@ impl Database {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
     /// Nothing happens before its first statement.
     ///
-    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then. One
-    /// that you run again yourself takes its turn among those with which it collides, too: its
+    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then.
+    /// One that you run again yourself takes its turn among those with which it collides, too: its
     /// statements may wait for theirs.
     ///
     /// # Errors
@@ -259,8 +259,8 @@ impl Database {
     /// again because the first answer was lost.
     ///
     /// When a transaction with `key` was committed before, `body` is not run, nothing is changed,
-    /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its value,
-    /// the outcome to store; both are committed together. So it can be called again after
+    /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its
+    /// value, the outcome to store; both are committed together. So it can be called again after
     /// [`ErrorKind::CommitUnknown`](crate::ErrorKind::CommitUnknown), or by a client that has lost
     /// its connection. The key is that of [`Transaction::commit_once`].
     ///

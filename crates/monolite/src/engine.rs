@@ -193,8 +193,7 @@ impl Engine {
         let threads = vec![Arc::clone(&reads.threads), Arc::clone(&transactions.threads)];
         let (told, figures) = (Arc::clone(&in_flight), Arc::clone(&recorder));
         let watched = Arc::clone(&queue);
-        let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
-        let watchdog = Arc::new(watchdog);
+        let watchdog = Arc::new(Watchdog::new(watched, told, holders, threads, options, figures));
         let parts = Parts { queue, reads, transactions, checkpoints, progress, watchdog };
         let write_loop = WriteLoop {
             database,

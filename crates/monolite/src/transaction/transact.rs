@@ -50,6 +50,8 @@ struct Attempts<'e> {
     number: u32,
     /// The latest one, among those with which the transaction collides.
     visit: Arc<Visit>,
+    /// How long its closure took.
+    took: Duration,
 }
 
 /// What follows an attempt.
@@ -71,7 +73,8 @@ impl<'e> Attempts<'e> {
     /// `F` stands for all transactions that do the same.
     fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
         let family = fingerprint(type_name::<F>());
-        Attempts { engine, number: 0, visit: Visit::new(&engine.contention, Some(family)) }
+        let visit = Visit::new(&engine.contention, Some(family));
+        Attempts { engine, number: 0, visit, took: Duration::ZERO }
     }
 
     /// Whether this attempt has the writer to itself.
@@ -89,7 +92,7 @@ impl<'e> Attempts<'e> {
         let limits = &self.engine.limits;
         match self.number.cmp(&limits.transaction_attempts) {
             Ordering::Less => true,
-            Ordering::Equal => self.visit.took() < limits.exclusive_time_limit,
+            Ordering::Equal => self.took < limits.exclusive_time_limit,
             Ordering::Greater => false,
         }
     }
@@ -236,6 +239,7 @@ where
             });
             poll.await
         };
+        attempts.took = attempts.visit.took();
         let result = match result {
             Ok(value) => match open.commit(commits.key_with(&value)).await {
                 Ok(committed) => Ok(Transacted::of(committed, value)),
@@ -280,6 +284,7 @@ where
             let _inside = attempts.enter();
             body(&transaction)
         };
+        attempts.took = attempts.visit.took();
         let result = match result {
             Ok(value) => match open.commit(commits.key_with(&value)).wait() {
                 Ok(committed) => Ok(Transacted::of(committed, value)),

@@ -1,5 +1,5 @@
-//! Schedules of those who wait for turns, have them, and go away. The clock stands still, so no turn
-//! is taken away: somebody who is not told of the turn waits for ever.
+//! Schedules of those who wait for turns, have them, and go away. The clock stands still, so no
+//! turn is taken away: somebody who is not told of the turn waits for ever.
 
 use std::future::Future;
 use std::pin::pin;
