@@ -16,8 +16,8 @@ use crate::options::Options;
 use crate::read::handle::{Answer, Read};
 use crate::stats::Stats;
 use crate::transaction::{
-    Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction, Transactions,
-    transact, transact_blocking, transact_blocking_with, transact_with,
+    Attempts, Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction,
+    Transactions, transact, transact_blocking, transact_blocking_with, transact_with,
 };
 use crate::tx::Tx;
 
@@ -301,8 +301,8 @@ impl Database {
                 Ok((value, outcome.into()))
             }
         };
-        let once = CommittedOnce(key.clone());
-        match transact_with(&self.handle.transactions, body, once).await {
+        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        match transact_with(attempts, body, CommittedOnce(key.clone())).await {
             Ok(transacted) => Ok(once_done(transacted)),
             // The first one may have been on its way.
             Err(error) => match known().await {
@@ -332,7 +332,8 @@ impl Database {
             return Ok(TransactedOnce::Before { outcome });
         }
         let body = move |tx: &Transaction| body(tx).map(|(value, outcome)| (value, outcome.into()));
-        match transact_blocking_with(&self.handle.transactions, body, CommittedOnce(key.clone())) {
+        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        match transact_blocking_with(attempts, body, CommittedOnce(key.clone())) {
             Ok(transacted) => Ok(once_done(transacted)),
             Err(error) => match known() {
                 Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),

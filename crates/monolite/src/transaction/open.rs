@@ -216,6 +216,7 @@ impl Open {
 
     /// What has to happen before `request` can run: others may be before it where it would collide.
     pub(crate) fn turn_for(&self, request: &Request) -> Option<BoxedWait> {
+        self.engine.database.check_process().ok()?;
         let family = || fingerprint(&request.text);
         let spots = self.visit.spots_at(|| request.fingerprint(), family);
         let has_writer = self.exclusive.is_some() || self.engine.database.has_writer();

@@ -45,7 +45,7 @@ const MAX_REST: Duration = Duration::from_millis(20);
 const LAST_PART: u32 = 3;
 
 /// The attempts of one transaction.
-struct Attempts<'e> {
+pub(crate) struct Attempts<'e> {
     engine: &'e Arc<Transactions>,
     number: u32,
     /// The latest one, among those with which the transaction collides.
@@ -70,8 +70,8 @@ impl Drop for Ended {
 }
 
 impl<'e> Attempts<'e> {
-    /// `F` stands for all transactions that do the same.
-    fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
+    /// `F` is the application's closure, and stands for all transactions that do the same.
+    pub(crate) fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
         let family = fingerprint(type_name::<F>());
         let visit = Visit::new(&engine.contention, Some(family));
         Attempts { engine, number: 0, visit, took: Duration::ZERO }
@@ -99,6 +99,7 @@ impl<'e> Attempts<'e> {
 
     /// Begins the next attempt, when it is its turn among those with which it collides.
     async fn begin(&mut self) -> Result<Arc<Open>> {
+        self.engine.database.check_process()?;
         self.number += 1;
         if self.number > 1 {
             self.visit = self.visit.again(self.manner());
@@ -206,12 +207,12 @@ where
     Fut: Future<Output = Result<T, E>>,
     E: From<Error>,
 {
-    transact_with(engine, body, Plain).await.map(Transacted::expect_now)
+    transact_with(Attempts::of::<F>(engine), body, Plain).await.map(Transacted::expect_now)
 }
 
 /// As [`transact`], and commits with what `commits` says.
 pub(crate) async fn transact_with<T, E, F, Fut>(
-    engine: &Arc<Transactions>,
+    mut attempts: Attempts<'_>,
     mut body: F,
     commits: impl Commits<T>,
 ) -> Result<Transacted<T>, E>
@@ -220,7 +221,6 @@ where
     Fut: Future<Output = Result<T, E>>,
     E: From<Error>,
 {
-    let mut attempts = Attempts::of::<F>(engine);
     loop {
         let attempt = Ended(attempts.begin().await?);
         let open = &attempt.0;
@@ -259,12 +259,12 @@ where
     F: FnMut(&Transaction) -> Result<T, E>,
     E: From<Error>,
 {
-    transact_blocking_with(engine, body, Plain).map(Transacted::expect_now)
+    transact_blocking_with(Attempts::of::<F>(engine), body, Plain).map(Transacted::expect_now)
 }
 
 /// As [`transact_with`], on this thread.
 pub(crate) fn transact_blocking_with<T, E, F>(
-    engine: &Arc<Transactions>,
+    mut attempts: Attempts<'_>,
     mut body: F,
     commits: impl Commits<T>,
 ) -> Result<Transacted<T>, E>
@@ -272,7 +272,6 @@ where
     F: FnMut(&Transaction) -> Result<T, E>,
     E: From<Error>,
 {
-    let mut attempts = Attempts::of::<F>(engine);
     loop {
         let attempt = Ended(block_on(attempts.begin())?);
         let open = &attempt.0;

@@ -26,7 +26,7 @@ const ROWS: [u64; 2] = [1, 2];
 /// Some spots at which there was a conflict.
 fn contention(rows: &[u64]) -> Arc<Contention> {
     let options = Options::new().clock(Arc::new(Still));
-    let contention = Contention::new(&options, Arc::default());
+    let contention = Contention::new(DatabaseId::new(), &options, Arc::default());
     for row in rows {
         Visit::new(&contention, None).note_conflict(*row, std::iter::empty());
     }
