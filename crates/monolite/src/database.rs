@@ -25,8 +25,8 @@ use crate::read::handle::{Answer, Read};
 use crate::read::stream::{Query, RowStream};
 use crate::stats::Stats;
 use crate::transaction::{
-    Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction, Transactions,
-    transact, transact_blocking, transact_blocking_with, transact_with,
+    Attempts, Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction,
+    Transactions, transact, transact_blocking, transact_blocking_with, transact_with,
 };
 use crate::tx::Tx;
 
@@ -360,8 +360,8 @@ impl<E> Database<E> {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
     /// Nothing happens before its first statement.
     ///
-    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then. One
-    /// that you run again yourself takes its turn among those with which it collides, too: its
+    /// A commit may fail with `Conflict`; [`Database::transact`] runs the transaction again then.
+    /// One that you run again yourself takes its turn among those with which it collides, too: its
     /// statements may wait for theirs.
     ///
     /// # Errors
@@ -470,8 +470,8 @@ impl<E> Database<E> {
     /// again because the first answer was lost.
     ///
     /// When a transaction with `key` was committed before, `body` is not run, nothing is changed,
-    /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its value,
-    /// the outcome to store; both are committed together. So it can be called again after
+    /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its
+    /// value, the outcome to store; both are committed together. So it can be called again after
     /// [`ErrorKind::CommitUnknown`](crate::ErrorKind::CommitUnknown), or by a client that has lost
     /// its connection. The key is that of [`Transaction::commit_once`].
     ///
@@ -513,8 +513,8 @@ impl<E> Database<E> {
                 Ok((value, outcome.into()))
             }
         };
-        let once = CommittedOnce(key.clone());
-        match transact_with(&self.handle.transactions, body, once).await {
+        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        match transact_with(attempts, body, CommittedOnce(key.clone())).await {
             Ok(transacted) => Ok(once_done(transacted)),
             // The first one may have been on its way.
             Err(error) => match known().await {
@@ -545,7 +545,8 @@ impl<E> Database<E> {
             return Ok(TransactedOnce::Before { outcome });
         }
         let body = move |tx: &Transaction| body(tx).map(|(value, outcome)| (value, outcome.into()));
-        match transact_blocking_with(&self.handle.transactions, body, CommittedOnce(key.clone())) {
+        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        match transact_blocking_with(attempts, body, CommittedOnce(key.clone())) {
             Ok(transacted) => Ok(once_done(transacted)),
             Err(error) => match known() {
                 Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),

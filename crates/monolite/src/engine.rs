@@ -646,7 +646,7 @@ fn transactions(
         limits: Limits::of(options),
         clock: Arc::clone(&options.clock),
         recorder: Arc::clone(recorder),
-        contention: Contention::new(options, Arc::clone(recorder)),
+        contention: Contention::new(database, options, Arc::clone(recorder)),
         open: Arc::default(),
     })
 }

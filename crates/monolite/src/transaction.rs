@@ -45,7 +45,7 @@ use open::BoxedWait;
 pub(crate) use open::{Open, Transactions};
 pub(crate) use pool::{Pool, PoolOpener};
 pub(crate) use transact::{
-    Once, Transacted, transact, transact_blocking, transact_blocking_with, transact_with,
+    Attempts, Once, Transacted, transact, transact_blocking, transact_blocking_with, transact_with,
 };
 pub(crate) use turn::over as turn_is_over;
 

@@ -73,7 +73,7 @@ pub(crate) enum Place {
     /// That of a write, or anything else that the writer, or a thread which answers for it, runs:
     /// the drop of a closure, a waker.
     Write,
-    /// That of an interactive transaction in its last attempt, which has the writer to itself.
+    /// That of an interactive transaction in an exclusive turn, which has the writer to itself.
     Exclusive,
     /// That of a read.
     Read,

@@ -35,6 +35,7 @@ use std::time::Duration;
 use futures_timer::Delay;
 
 use crate::call::discards::quietly;
+use crate::call::inside::DatabaseId;
 use crate::clock::Clock;
 use crate::options::{Options, Turns};
 use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -50,6 +51,7 @@ const REMEMBERED: usize = 64;
 
 /// Everybody who waits at a spot of a database.
 pub(crate) struct Contention {
+    database: DatabaseId,
     state: Mutex<State>,
     /// How many spots are known.
     known: AtomicUsize,
@@ -104,10 +106,15 @@ impl Bell {
 }
 
 impl Contention {
-    pub(crate) fn new(options: &Options, recorder: Arc<Recorder>) -> Arc<Contention> {
+    pub(crate) fn new(
+        database: DatabaseId,
+        options: &Options,
+        recorder: Arc<Recorder>,
+    ) -> Arc<Contention> {
         let clock = Arc::clone(&options.clock);
         let is_closed = options.turns == Turns::Off;
         Arc::new(Contention {
+            database,
             state: Mutex::new(State { is_closed, ..State::default() }),
             known: AtomicUsize::new(0),
             numbers: AtomicU64::new(0),
@@ -416,7 +423,10 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.finish(End::Other);
+        // In a forked process whoever held a lock may be gone.
+        if self.contention.database.check_process().is_ok() {
+            self.finish(End::Other);
+        }
     }
 }
 

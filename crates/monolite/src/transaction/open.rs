@@ -225,13 +225,12 @@ impl Open {
 
     /// What has to happen before `request` can run: others may be before it where it would collide.
     pub(crate) fn turn_for(&self, request: &Request) -> Option<BoxedWait> {
+        self.engine.database.check_process().ok()?;
         let family = || fingerprint(&request.text);
         let spots = self.visit.spots_at(|| request.fingerprint(), family);
-        let has_writer = || self.engine.database.has_writer();
-        if spots.is_empty() || self.exclusive.is_some() || has_writer() {
-            return None;
-        }
-        Some(Box::pin(Arc::clone(&self.visit).pass(spots)))
+        let has_writer = self.exclusive.is_some() || self.engine.database.has_writer();
+        let may_wait = !spots.is_empty() && !has_writer;
+        may_wait.then(|| -> BoxedWait { Box::pin(Arc::clone(&self.visit).pass(spots)) })
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -692,8 +691,8 @@ impl Open {
         }))
     }
 
-    /// The outcome of an earlier commit with `key`, for a transaction that has the writer to itself:
-    /// none can come between this and its own. `None` for any other, which looks when it commits.
+    /// The outcome of an earlier commit with `key`, for a transaction that has the writer to
+    /// itself: none can come in between. `None` for any other, which looks when it commits.
     ///
     /// # Errors
     /// Those of SQLite; `Timeout` when the turn is over.

@@ -1,5 +1,5 @@
-//! Owns what an interactive transaction did on its way through the writer, where it is done again and
-//! compared, and what follows from a conflict.
+//! Owns what an interactive transaction did on its way through the writer, where it is done again
+//! and compared, and what follows from a conflict.
 //!
 //! # Invariants
 //! - A transaction is committed only if each of its statements answers here what it answered

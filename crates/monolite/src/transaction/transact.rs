@@ -45,11 +45,13 @@ const MAX_REST: Duration = Duration::from_millis(20);
 const LAST_PART: u32 = 3;
 
 /// The attempts of one transaction.
-struct Attempts<'e> {
+pub(crate) struct Attempts<'e> {
     engine: &'e Arc<Transactions>,
     number: u32,
     /// The latest one, among those with which the transaction collides.
     visit: Arc<Visit>,
+    /// How long its closure took.
+    took: Duration,
 }
 
 /// What follows an attempt.
@@ -68,10 +70,11 @@ impl Drop for Ended {
 }
 
 impl<'e> Attempts<'e> {
-    /// `F` stands for all transactions that do the same.
-    fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
+    /// `F` is the application's closure, and stands for all transactions that do the same.
+    pub(crate) fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
         let family = fingerprint(type_name::<F>());
-        Attempts { engine, number: 0, visit: Visit::new(&engine.contention, Some(family)) }
+        let visit = Visit::new(&engine.contention, Some(family));
+        Attempts { engine, number: 0, visit, took: Duration::ZERO }
     }
 
     /// Whether this attempt has the writer to itself.
@@ -89,13 +92,14 @@ impl<'e> Attempts<'e> {
         let limits = &self.engine.limits;
         match self.number.cmp(&limits.transaction_attempts) {
             Ordering::Less => true,
-            Ordering::Equal => self.visit.took() < limits.exclusive_time_limit,
+            Ordering::Equal => self.took < limits.exclusive_time_limit,
             Ordering::Greater => false,
         }
     }
 
     /// Begins the next attempt, when it is its turn among those with which it collides.
     async fn begin(&mut self) -> Result<Arc<Open>> {
+        self.engine.database.check_process()?;
         self.number += 1;
         if self.number > 1 {
             self.visit = self.visit.again(self.manner());
@@ -203,12 +207,12 @@ where
     Fut: Future<Output = Result<T, E>>,
     E: From<Error>,
 {
-    transact_with(engine, body, Plain).await.map(Transacted::expect_now)
+    transact_with(Attempts::of::<F>(engine), body, Plain).await.map(Transacted::expect_now)
 }
 
 /// As [`transact`], and commits with what `commits` says.
 pub(crate) async fn transact_with<T, E, F, Fut>(
-    engine: &Arc<Transactions>,
+    mut attempts: Attempts<'_>,
     mut body: F,
     commits: impl Commits<T>,
 ) -> Result<Transacted<T>, E>
@@ -217,7 +221,6 @@ where
     Fut: Future<Output = Result<T, E>>,
     E: From<Error>,
 {
-    let mut attempts = Attempts::of::<F>(engine);
     loop {
         let attempt = Ended(attempts.begin().await?);
         let open = &attempt.0;
@@ -236,6 +239,7 @@ where
             });
             poll.await
         };
+        attempts.took = attempts.visit.took();
         let result = match result {
             Ok(value) => match open.commit(commits.key_with(&value)).await {
                 Ok(committed) => Ok(Transacted::of(committed, value)),
@@ -255,12 +259,12 @@ where
     F: FnMut(&Transaction) -> Result<T, E>,
     E: From<Error>,
 {
-    transact_blocking_with(engine, body, Plain).map(Transacted::expect_now)
+    transact_blocking_with(Attempts::of::<F>(engine), body, Plain).map(Transacted::expect_now)
 }
 
 /// As [`transact_with`], on this thread.
 pub(crate) fn transact_blocking_with<T, E, F>(
-    engine: &Arc<Transactions>,
+    mut attempts: Attempts<'_>,
     mut body: F,
     commits: impl Commits<T>,
 ) -> Result<Transacted<T>, E>
@@ -268,7 +272,6 @@ where
     F: FnMut(&Transaction) -> Result<T, E>,
     E: From<Error>,
 {
-    let mut attempts = Attempts::of::<F>(engine);
     loop {
         let attempt = Ended(block_on(attempts.begin())?);
         let open = &attempt.0;
@@ -280,6 +283,7 @@ where
             let _inside = attempts.enter();
             body(&transaction)
         };
+        attempts.took = attempts.visit.took();
         let result = match result {
             Ok(value) => match open.commit(commits.key_with(&value)).wait() {
                 Ok(committed) => Ok(Transacted::of(committed, value)),

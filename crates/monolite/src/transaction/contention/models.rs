@@ -1,5 +1,5 @@
-//! Schedules of those who wait for turns, have them, and go away. The clock stands still, so no turn
-//! is taken away: somebody who is not told of the turn waits for ever.
+//! Schedules of those who wait for turns, have them, and go away. The clock stands still, so no
+//! turn is taken away: somebody who is not told of the turn waits for ever.
 
 use std::future::Future;
 use std::pin::pin;
@@ -26,7 +26,7 @@ const ROWS: [u64; 2] = [1, 2];
 /// Some spots at which there was a conflict.
 fn contention(rows: &[u64]) -> Arc<Contention> {
     let options = Options::new().clock(Arc::new(Still));
-    let contention = Contention::new(&options, Arc::default());
+    let contention = Contention::new(DatabaseId::new(), &options, Arc::default());
     for row in rows {
         Visit::new(&contention, None).note_conflict(*row, std::iter::empty());
     }

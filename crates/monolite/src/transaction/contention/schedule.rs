@@ -1,5 +1,5 @@
-//! Owns which transactions go on, and which wait, where transactions were found to collide. It knows
-//! no threads, and is told the time.
+//! Owns which transactions go on, and which wait, where transactions were found to collide. It
+//! knows no threads, and is told the time.
 //!
 //! # Algorithm
 //! A conflict makes two [`Spot`]s known: the statement that answered otherwise, with its parameters
@@ -7,14 +7,14 @@
 //! asks for a **turn**, and gives it back when it has committed, failed or gone.
 //!
 //! 1. At a **statement** there is one turn at first. An answer that is the same as the one before
-//!    says that whoever had the turn before has changed nothing there, so the turn was waited for in
-//!    vain: there is one more from then on, so their number doubles while nothing changes there, and
-//!    beyond [`OPEN`] the spot is forgotten. A conflict halves it.
+//!    says that whoever had the turn before has changed nothing there, so the turn was waited for
+//!    in vain: there is one more from then on, so their number doubles while nothing changes there,
+//!    and beyond [`OPEN`] the spot is forgotten. A conflict halves it.
 //! 2. A **family** is only counted at first: each conflict weighs [`WEIGHT`] times what a commit
-//!    does. When conflicts have the upper hand ([`TOO_MANY`]), half as many turns are given as there
-//!    were attempts under way, from then on one more after each commit and [`WEIGHT`] fewer after
-//!    each conflict, so it stays at the number at which a third of the attempts conflict; no fewer
-//!    than [`FEWEST`], because then the conflicts have other reasons.
+//!    does. When conflicts have the upper hand ([`TOO_MANY`]), half as many turns are given as
+//!    there were attempts under way, from then on one more after each commit while somebody waits,
+//!    and [`WEIGHT`] fewer after each conflict, so it stays at the number at which a third of the
+//!    attempts conflict; no fewer than [`FEWEST`], because then the conflicts have other reasons.
 //! 3. Turns are given to the oldest transaction first, by the beginning of its first attempt.
 //! 4. A turn is **taken away** after twice the time that one usually takes here, [`SHORTEST_HOLD`]
 //!    at least and [`LONGEST_HOLD`] at most: whoever had it goes on without.

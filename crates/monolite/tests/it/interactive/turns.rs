@@ -212,8 +212,8 @@ fn a_holder_that_sleeps_holds_up_its_own_kind_for_a_bounded_time() {
         next.join().unwrap();
     });
     // Whoever lost its turn is judged by what it saw, as everybody.
-    asleep.execute(SET, (1, 0)).wait().unwrap();
-    assert_eq!(asleep.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+    let told = asleep.execute(SET, (1, 0)).wait().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Conflict);
     assert_eq!(balance(&db, 1), 102);
 }
 
