@@ -15,7 +15,7 @@
 
 use crate::dataset::Dataset;
 use crate::drivers::contention::Contention;
-use crate::drivers::{Candidate, Outcome, Round, Store, Work};
+use crate::drivers::{Candidate, Outcome, Profile, Round, Store, Work};
 use crate::ledger::Ledger;
 use crate::machine::{self, CpuTime};
 use crate::plan::{Pace, Planned};
@@ -113,7 +113,7 @@ impl Bench<'_> {
         if let Purpose::Measure(pace) = &mut self.purpose {
             pace.spend(begin.elapsed());
         }
-        Ok(candidates.iter().zip(counted).map(|(c, rounds)| cell(c.as_ref(), &rounds)).collect())
+        Ok(candidates.iter().zip(counted).map(|(c, rounds)| cell(c.profile(), &rounds)).collect())
     }
 
     /// Notes that a round is over, and says how long the rest takes.
@@ -215,8 +215,7 @@ fn seed(group: &str, number: usize) -> u64 {
 }
 
 /// Sums up the counted rounds of a candidate.
-pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
-    let profile = candidate.profile();
+pub fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
     let mut latencies = Latencies::default();
     rounds.iter().for_each(|round| latencies.merge(&round.latencies));
     let mut contention = Contention::default();
@@ -234,7 +233,7 @@ pub fn cell(candidate: &dyn Candidate, rounds: &[Round]) -> Cell {
         contention,
         unchanged_share: contention.unchanged_share(),
         cpu,
-        wal: Vec::new(),
+        wal: rounds.last().map(|round| round.wal.clone()).unwrap_or_default(),
         notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
         rounds: figures,
     };

@@ -30,4 +30,5 @@ pub mod harness;
 pub mod plan;
 pub mod published;
 pub mod report;
+pub mod suites;
 pub mod tps;

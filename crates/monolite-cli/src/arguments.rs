@@ -48,6 +48,17 @@ pub(crate) enum Bench {
     /// Transfers a second between millions of accounts: monolite, raw SQLite, PostgreSQL
     #[command(long_about = TPS_HELP)]
     Tps(Tps),
+    /// Ways to begin a transaction, by many threads: DEFERRED, IMMEDIATE, monolite
+    Begin(SuiteRun),
+    /// The smallest operations: twelve scenarios of one table, raw and through monolite
+    Micro(SuiteRun),
+    /// Short range scans by many threads, and what each tweak of SQLite does alone
+    Scan(SuiteRun),
+    /// Blobs by key, and a page of 201 queries beside PostgreSQL over loopback
+    Kv(SuiteRun),
+    /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
+    #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
+    Yours(Yours),
     /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
     Report(Report),
     /// Show two records side by side, and mark what differs by more than noise
@@ -93,14 +104,6 @@ pub(crate) struct Tps {
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
 
-    /// Print all tables before the summary; --full implies it
-    #[arg(long)]
-    pub(crate) tables: bool,
-
-    /// Print the record as JSON instead of a summary
-    #[arg(long)]
-    pub(crate) json: bool,
-
     /// Directory of the loaded accounts, kept between runs; the device under it is measured
     #[arg(long, value_name = "DIR", default_value = "./bench-data")]
     pub(crate) data: PathBuf,
@@ -134,9 +137,8 @@ pub(crate) struct Tps {
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = whole_number)]
     pub(crate) clients: Option<Vec<u64>>,
 
-    /// Write a record of the run into DIR/DATE-tps: README.md, raw.json, summary.md
-    #[arg(long, value_name = "DIR")]
-    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 
     /// Run only scenarios whose name contains FILTER, e.g. `burst/durable` or `monolite-128`
     #[arg(long, value_name = "FILTER")]
@@ -149,6 +151,119 @@ pub(crate) struct Tps {
     /// Limit of the engine's WAL in MiB; raw SQLite checkpoints at the same size as the engine does
     #[arg(long, value_name = "MIB", default_value_t = tps::WAL_LIMIT_BYTES >> 20)]
     pub(crate) wal_limit_mib: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SuiteRun {
+    /// Finish in under a minute: little data, one short round; figures are rough
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+
+    /// Measure every cell, on as much data as was published
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Directory on the disk to measure; what is loaded is removed, the record stays
+    #[arg(long, value_name = "DIR", default_value = "./bench-data")]
+    pub(crate) data: PathBuf,
+
+    /// Rows to load, of the suites that have one number of them
+    #[arg(long, value_name = "N", value_parser = whole_number)]
+    pub(crate) rows: Option<u64>,
+
+    /// Counted rounds, after one that is dropped [default: 3, or 1 with --quick]
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<usize>,
+
+    /// Leave PostgreSQL out
+    #[arg(long)]
+    pub(crate) no_postgres: bool,
+
+    /// Run only scenarios whose name contains FILTER, as `disk-10-0` or `monolite`
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) only: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What becomes of a record.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Output {
+    /// Print all tables before the summary; `tps --full` does
+    #[arg(long)]
+    pub(crate) tables: bool,
+
+    /// Print the record as JSON instead of a summary
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write a record of the run into DIR/DATE-SUITE: README.md, raw.json, summary.md
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+const YOURS_HELP: &str = "\
+Your own statements on your own schema: raw SQLite, monolite, PostgreSQL.
+
+Each --write and each --read is a transaction, of one statement or of several separated by \
+semicolons. A client draws one of them, runs it, waits until it is acknowledged (on disk), and \
+draws the next. A parameter, :name, has one value in a transaction, from the generator that \
+--param gives it:
+
+  :id uniform(1..1e6)   a whole number, each equally likely
+  :id zipf(1e6)         from 1 on, number n in proportion to 1/n; zipf(1e6, 1.2) to n^-1.2
+  :id pareto(1..1e6)    as published: almost all draws go to few numbers
+  :id serial            1, 2, 3 …, for new rows; goes on where --load has stopped
+  :t text(20)           letters, digits and spaces
+  :b blob(1KiB)         random bytes
+  :t now                the time, as RFC 3339
+
+Every trial works on a fresh copy of what --schema and --load have made, and SQLite's own checks \
+must find nothing afterwards. PostgreSQL gets the same texts, SERIALIZABLE; what it does not \
+accept is said in its words.";
+
+const YOURS_EXAMPLE: &str = "\
+Example:
+  monolite bench yours --schema schema.sql \\
+    --load '100000 INSERT INTO post (id, title, likes) VALUES (:n, :title, 0)' \\
+    --write 'UPDATE post SET likes = likes + 1 WHERE id = :id' \\
+    --read 'SELECT title, likes FROM post WHERE id = :id' \\
+    --param ':n serial' --param ':title text(60)' --param ':id zipf(1e5)' \\
+    --mix 75/25 --clients 64";
+
+#[derive(Args, Debug)]
+pub(crate) struct Yours {
+    /// SQL that makes the tables, and anything else that must be there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: PathBuf,
+
+    /// A transaction that writes; may be given several times, each is drawn equally often
+    #[arg(long, value_name = "SQL")]
+    pub(crate) write: Vec<String>,
+
+    /// A transaction that only reads; may be given several times
+    #[arg(long, value_name = "SQL")]
+    pub(crate) read: Vec<String>,
+
+    /// Statements that load rows, N times; may be given several times, in order
+    #[arg(long, value_name = "N SQL")]
+    pub(crate) load: Vec<String>,
+
+    /// What a parameter becomes, as ':id uniform(1..1e6)'
+    #[arg(long = "param", value_name = "NAME GENERATOR")]
+    pub(crate) parameters: Vec<String>,
+
+    /// Reads and writes out of a hundred [default: 75/25]
+    #[arg(long, value_name = "READS/WRITES")]
+    pub(crate) mix: Option<String>,
+
+    /// Clients that wait at the same time, beside a run with one alone
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) clients: u64,
+
+    #[command(flatten)]
+    pub(crate) run: SuiteRun,
 }
 
 #[derive(Args, Debug)]

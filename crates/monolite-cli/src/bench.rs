@@ -1,17 +1,23 @@
 //! `monolite bench`: hands the arguments over and prints what comes back.
 
-use crate::arguments::{Bench, Compare, Report, SchemaArgument, SkewArgument, Tps};
+use crate::arguments::{
+    Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
+};
 use crate::bar::Bar;
 use crate::interrupt;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
+use monolite_bench::suites::stage::{self, Play};
+use monolite_bench::suites::yours::{self, YoursOptions};
+use monolite_bench::suites::{self, Depth, SuiteOptions};
 use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 /// The user stopped the run.
@@ -32,44 +38,99 @@ impl std::error::Error for Stopped {}
 pub(crate) fn run(command: Bench) -> Result<()> {
     match command {
         Bench::Tps(arguments) => tps(&arguments),
+        Bench::Begin(arguments) => suite("begin", &arguments),
+        Bench::Micro(arguments) => suite("micro", &arguments),
+        Bench::Scan(arguments) => suite("scan", &arguments),
+        Bench::Kv(arguments) => suite("kv", &arguments),
+        Bench::Yours(arguments) => yours(&arguments),
         Bench::Report(arguments) => report(&arguments),
         Bench::Compare(arguments) => compare(&arguments),
     }
 }
 
 fn tps(arguments: &Tps) -> Result<()> {
+    let options = options(arguments, std::env::args().skip(1));
+    let record = measure(|progress, interrupt| tps::run(&options, progress, interrupt))?;
+    let output = arguments.output.clone();
+    let output = Output { tables: output.tables || arguments.full, ..output };
+    show(&record, &arguments.data, &output)
+}
+
+fn suite(name: &str, arguments: &SuiteRun) -> Result<()> {
+    play(suites::named(name).expect("each command is named as its suite"), arguments)
+}
+
+fn yours(arguments: &Yours) -> Result<()> {
+    let schema = std::fs::read_to_string(&arguments.schema)
+        .with_context(|| format!("--schema: cannot read {}", arguments.schema.display()))?;
+    let yours = yours::Yours::new(&YoursOptions {
+        schema,
+        writes: arguments.write.clone(),
+        reads: arguments.read.clone(),
+        loads: arguments.load.clone(),
+        parameters: arguments.parameters.clone(),
+        mix: arguments.mix.clone(),
+        clients: arguments.clients,
+    })?;
+    play(&yours, &arguments.run)
+}
+
+fn play(suite: &dyn Play, arguments: &SuiteRun) -> Result<()> {
+    let depth = match (arguments.quick, arguments.full) {
+        (true, _) => Depth::Quick,
+        (_, true) => Depth::Full,
+        _ => Depth::Standard,
+    };
+    let base = SuiteOptions::new(arguments.data.clone(), depth);
+    let options = SuiteOptions {
+        rounds: arguments.rounds.unwrap_or(base.rounds),
+        rows: arguments.rows,
+        postgres: if arguments.no_postgres { Source::None } else { Source::Private },
+        only: arguments.only.clone(),
+        command: repeatable(std::env::args().skip(1)),
+        ..base
+    };
+    let record = measure(|progress, interrupt| stage::run(suite, &options, progress, interrupt))?;
+    show(&record, &arguments.data, &arguments.output)
+}
+
+/// Runs a benchmark with progress, until it is done or the user stops it.
+fn measure(run: impl FnOnce(&Bar, &Interrupt) -> Result<Record>) -> Result<Record> {
     ensure!(
         !cfg!(debug_assertions),
         "this is a debug build, whose figures mean nothing; build with cargo build --release"
     );
-    let options = options(arguments, std::env::args().skip(1));
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
     interrupt::on_signal(move || asked.request())?;
     let bar = Bar::new();
-    let outcome = tps::run(&options, &bar, &interrupt);
+    let outcome = run(&bar, &interrupt);
     bar.finish();
-    let record = match outcome {
-        Err(_) if interrupt.requested() => return Err(Stopped.into()),
-        Err(error) if error.is::<Interrupted>() => return Err(Stopped.into()),
-        outcome => outcome?,
-    };
-    let latest = files::write_latest(&record, &arguments.data)?;
+    match outcome {
+        Err(_) if interrupt.requested() => Err(Stopped.into()),
+        Err(error) if error.is::<Interrupted>() => Err(Stopped.into()),
+        outcome => outcome,
+    }
+}
+
+/// Keeps the record and its report in the data directory, and prints what was asked for.
+fn show(record: &Record, data: &Path, output: &Output) -> Result<()> {
+    let latest = files::write_latest(record, data)?;
+    let page = latest.with_extension("html");
+    files::write_html(std::slice::from_ref(record), &page)?;
     let mut out = io::stdout().lock();
-    if arguments.json {
-        files::write_json(&record, &mut out)?;
+    if output.json {
+        files::write_json(record, &mut out)?;
     } else {
-        if arguments.tables || arguments.full {
-            files::write_text(&record, &mut out)?;
+        if output.tables {
+            files::write_text(record, &mut out)?;
             writeln!(out)?;
         }
-        files::write_summary(&record, &mut out)?;
-        let page = latest.with_extension("html");
-        files::write_html(std::slice::from_ref(&record), &page)?;
+        files::write_summary(record, &mut out)?;
         writeln!(out, "report: {} (from {})", page.display(), latest.display())?;
     }
-    if let Some(dir) = &arguments.record {
-        let target = files::write_record(&record, dir)?;
+    if let Some(dir) = &output.record {
+        let target = files::write_record(record, dir)?;
         writeln!(io::stderr(), "record written to {}", target.display())?;
     }
     Ok(())
@@ -114,8 +175,8 @@ fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
 
 /// Returns the command line without names of directories and servers, which are nobody's business.
 fn repeatable(line: impl Iterator<Item = String>) -> String {
-    const PRIVATE: [(&str, &str); 3] =
-        [("--data", "DIR"), ("--record", "DIR"), ("--postgres", "URL")];
+    const PRIVATE: [(&str, &str); 4] =
+        [("--data", "DIR"), ("--record", "DIR"), ("--postgres", "URL"), ("--schema", "FILE")];
     let mut words = vec!["monolite".to_owned()];
     let mut replacement = None;
     for word in line {
@@ -130,6 +191,7 @@ fn repeatable(line: impl Iterator<Item = String>) -> String {
                 replacement = Some((*stand_in).to_owned());
                 words.push(word);
             }
+            None if word.contains(char::is_whitespace) => words.push(format!("\"{word}\"")),
             None => words.push(word),
         }
     }

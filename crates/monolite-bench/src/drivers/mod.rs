@@ -20,6 +20,7 @@ use crate::raw_connection::Durability;
 use crate::statistics::Latencies;
 use crate::workload::Transfer;
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -137,8 +138,19 @@ pub struct Round {
     pub wal_bytes_max: u64,
     /// Times that a checkpoint was completed and the WAL restarted, warm-up included.
     pub checkpoints: u64,
+    /// Size of the WAL over time, where it was looked at.
+    pub wal: Vec<WalSample>,
     /// What else is to be known of the round.
     pub note: Option<String>,
+}
+
+/// A look at the WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WalSample {
+    /// Since the round began.
+    pub seconds: f64,
+    /// Size of the file.
+    pub bytes: u64,
 }
 
 /// What one of many clients did in a round.

@@ -5,6 +5,7 @@ use super::chart::{Chart, Form, Line, Mark, Point, Scale, Unit};
 use super::record::{Cell, CellOutcome, Measurement, Record, Section};
 use super::render::{Table, count, nanoseconds, ratio, spread};
 use crate::published::SUITES;
+use crate::raw_connection::Durability;
 
 /// Returns all tables in the order they are read.
 pub fn tables(record: &Record) -> Vec<Table> {
@@ -70,11 +71,17 @@ pub fn charts(record: &Record) -> Vec<Chart> {
 /// Returns a line for each section: the best of ours, of raw SQLite and of PostgreSQL.
 pub fn summary(record: &Record) -> Table {
     let header = ["per second", "monolite", "raw", "÷ raw", "PostgreSQL", "÷ PostgreSQL"];
-    let mut table = Table::new("Summary: each side by its best candidate", &header);
+    let mut table =
+        Table::new("Summary: each side by its best candidate of the same durability", &header);
     for section in &record.sections {
+        let here: Vec<&Cell> =
+            record.cells.iter().filter(|cell| section.place(cell).is_some()).collect();
+        // What is not durable is not compared with what is.
+        let durable = here.iter().any(|cell| cell.durability == Durability::Durable);
         let best = |begin: &str| {
-            let cells = record.cells.iter().filter(|cell| {
-                section.place(cell).is_some_and(|(line, _)| line.starts_with(begin))
+            let cells = here.iter().filter(|cell| {
+                let comparable = !durable || cell.durability == Durability::Durable;
+                comparable && section.place(cell).is_some_and(|(line, _)| line.starts_with(begin))
             });
             let rates = cells.filter_map(|cell| Some(cell.measurement()?.per_second.median));
             rates.reduce(f64::max)

@@ -6,6 +6,7 @@
 
 use crate::dataset::{Identity, Origin};
 use crate::device::DeviceProbe;
+pub use crate::drivers::WalSample;
 use crate::drivers::contention::Contention;
 use crate::drivers::{Profile, Round};
 use crate::machine::{CpuTime, Machine};
@@ -203,15 +204,6 @@ pub struct Measurement {
     pub rounds: Vec<RoundFigures>,
 }
 
-/// A look at the WAL.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WalSample {
-    /// Since the round began.
-    pub seconds: f64,
-    /// Size of the file.
-    pub bytes: u64,
-}
-
 /// The figures of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundFigures {
@@ -297,4 +289,9 @@ impl Record {
     pub fn rate(&self, id: &str) -> Option<f64> {
         Some(self.cell(id)?.measurement()?.per_second.median)
     }
+}
+
+/// Returns the day, UTC, as a record has it.
+pub fn today() -> String {
+    jiff::Timestamp::now().to_string().chars().take("2026-11-21".len()).collect()
 }

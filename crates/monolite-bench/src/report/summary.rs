@@ -144,9 +144,11 @@ pub fn lines(record: &Record) -> Vec<String> {
     lines.extend(table.rows.iter().map(|row| columns(row)));
     lines.push(String::new());
     lines.extend(table.notes);
+    lines.extend(record.work.iter().filter(|line| line.contains("PostgreSQL")).cloned());
     lines.push(format!(
-        "{} checks of the money passed; {:.0} s in all",
+        "{} checks of the {} passed; {:.0} s in all",
         record.verifications.len(),
+        if record.suite == "tps" { "money" } else { "work" },
         record.seconds
     ));
     if !record.setup.left_out.is_empty() {

@@ -27,7 +27,7 @@ use crate::plan::Pace;
 use crate::progress::{Interrupt, Interrupted, Progress};
 use crate::raw_connection::{Durability, WRITER_CACHE_BYTES};
 use crate::report::names::DELAYS;
-use crate::report::record::{Data, RECORD_VERSION, Record, Setup, Verification};
+use crate::report::record::{Data, RECORD_VERSION, Record, Setup, Verification, today};
 use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
 use anyhow::{Result, ensure};
 use forecast::Forecast;
@@ -328,7 +328,13 @@ fn postgres(
         Source::Private => {
             progress.begin("starting a private PostgreSQL", None);
             let needed = options.rows * BYTES_PER_ROW + (2 << 30);
-            server::Server::start(&options.data, needed, machine.memory_bytes).and_then(|server| {
+            server::Server::start(
+                &options.data,
+                needed,
+                machine.memory_bytes,
+                server::Reach::Socket,
+            )
+            .and_then(|server| {
                 if !server.same_device {
                     setup.postgres_settings.push(
                         "data on another device than SQLite's, which its user cannot reach".into(),
@@ -365,8 +371,4 @@ fn verify_postgres(postgres: &Postgres) -> Result<Verification> {
         check: format!("sum of all balances is {expected}, as loaded"),
         accounts: (expected / crate::workload::INITIAL_BALANCE) as u64,
     })
-}
-
-fn today() -> String {
-    jiff::Timestamp::now().to_string().chars().take("2026-11-21".len()).collect()
 }

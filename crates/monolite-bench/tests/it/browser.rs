@@ -37,10 +37,11 @@ fn chromium() -> Option<PathBuf> {
 }
 
 /// Says in the list of the gate that a test could not run here.
-fn skip(test: &str, reason: &str) {
+pub(crate) fn skip(test: &str, reason: &str) {
     let Some(list) = std::env::var_os("MONOLITE_SKIPS") else { return };
     let file = std::fs::OpenOptions::new().append(true).create(true).open(list);
-    writeln!(file.unwrap(), "{test}: {reason}").unwrap();
+    writeln!(file.expect("the list can be written"), "{test}: {reason}")
+        .expect("the list can be written");
 }
 
 /// What Chromium found in a page: the verdict of [`LOOK`], and what it wrote to its console.
@@ -50,7 +51,7 @@ struct Found {
 }
 
 fn look_at(chromium: &Path, page: &str) -> Found {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a directory for the page");
     let escaped = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(
         "<!DOCTYPE html><title>frame</title><link rel=\"icon\" href=\"data:,\"><body><iframe \
@@ -59,7 +60,7 @@ fn look_at(chromium: &Path, page: &str) -> Found {
          </script>"
     );
     let file = dir.path().join("frame.html");
-    std::fs::write(&file, frame).unwrap();
+    std::fs::write(&file, frame).expect("the page can be written");
     let output = Command::new(chromium)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
         .arg("--hide-scrollbars")
@@ -67,7 +68,7 @@ fn look_at(chromium: &Path, page: &str) -> Found {
         .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
         .arg(format!("file://{}", file.display()))
         .output()
-        .unwrap();
+        .expect("the browser starts");
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let verdict = dom.rsplit_once("verdict: ").and_then(|(_, rest)| rest.split_once(';'));
@@ -80,7 +81,7 @@ fn look_at(chromium: &Path, page: &str) -> Found {
 /// The small record of the report's own tests, and once more as a suite with sections.
 fn records() -> [Record; 2] {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/files/golden.json");
-    let record = read_json(&golden).unwrap();
+    let record = read_json(&golden).expect("the small record is a record");
     let mut other = record.clone();
     other.suite = "scan".into();
     other.sections = vec![Section {
@@ -94,7 +95,7 @@ fn records() -> [Record; 2] {
     for (number, cell) in other.cells.iter_mut().enumerate() {
         cell.id = format!("scan/all/line-{}/{}", number % 2, 1 + number / 2);
     }
-    let mut wal: Cell = record.cell("burst/durable/monolite").unwrap().clone();
+    let mut wal: Cell = record.cell("burst/durable/monolite").expect("it has this cell").clone();
     if let CellOutcome::Measured(figures) = &mut wal.outcome {
         let look = |n: u32| WalSample { seconds: f64::from(n), bytes: u64::from(n) << 20 };
         figures.wal = (0..200).map(look).collect();

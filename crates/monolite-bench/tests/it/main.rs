@@ -3,6 +3,7 @@
 //! Figures of such a run mean nothing; that the work is verified does.
 
 mod browser;
+mod suites;
 
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Silent};

@@ -1,0 +1,168 @@
+//! The suites beside `tps`: a file each, and a line each in [`SUITES`].
+//!
+//! # Algorithm
+//! 1. A suite says which sections it has: candidates that are compared, at each number of threads.
+//! 2. They are counted, and the time they take is announced.
+//! 3. The suite loads its data.
+//! 4. [`stage`] runs the candidates of a section in turn, round after round, and drops the first.
+//!
+//! # Invariants
+//! A trial counts an operation when it is acknowledged, and verifies in its own database that what
+//! was acknowledged is there, and nothing else; one that finds otherwise ends the run.
+
+pub mod begin;
+pub mod kv;
+pub mod micro;
+pub mod page;
+pub mod scan;
+pub mod shift;
+pub mod stage;
+pub mod yours;
+
+use crate::drivers::Round;
+use crate::drivers::postgres::Source;
+use crate::progress::Interrupt;
+use crate::raw_connection::Durability;
+use crate::report::record::Section;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The suites.
+pub const SUITES: [Suite; 4] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE];
+
+/// A suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    /// As its command names it.
+    pub name: &'static str,
+    /// Loads what its trials need into the ground's directory, and says what that is.
+    pub prepare: fn(&Ground<'_>) -> Result<Vec<String>>,
+    /// What there is to measure.
+    pub sections: fn(&Ground<'_>) -> Vec<Bundle>,
+}
+
+/// Returns the suite of this name.
+pub fn named(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| suite.name == name)
+}
+
+/// How much of a suite to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Under a minute.
+    Quick,
+    /// Some minutes.
+    Standard,
+    /// Everything.
+    Full,
+}
+
+impl Depth {
+    /// Returns the number for this depth.
+    pub fn pick<T>(self, quick: T, standard: T, full: T) -> T {
+        match self {
+            Depth::Quick => quick,
+            Depth::Standard => standard,
+            Depth::Full => full,
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct SuiteOptions {
+    /// Where the data goes.
+    pub data: PathBuf,
+    /// How much of it to run.
+    pub depth: Depth,
+    /// Counted rounds.
+    pub rounds: usize,
+    /// Length of a round.
+    pub round: Duration,
+    /// Rows, where the suite has a number of its own that can be changed.
+    pub rows: Option<u64>,
+    /// Where PostgreSQL comes from.
+    pub postgres: Source,
+    /// Only cells whose name contains this.
+    pub only: Option<String>,
+    /// Time after which rounds are left out.
+    pub budget: Option<Duration>,
+    /// The command that repeats the run, without names of directories.
+    pub command: String,
+}
+
+impl SuiteOptions {
+    /// The run of this depth.
+    pub fn new(data: PathBuf, depth: Depth) -> SuiteOptions {
+        SuiteOptions {
+            data,
+            depth,
+            rounds: depth.pick(1, 3, 3),
+            round: Duration::from_millis(depth.pick(150, 500, 1_000)),
+            rows: None,
+            postgres: Source::Private,
+            only: None,
+            budget: depth.pick(Some(Duration::from_secs(55)), Some(Duration::from_secs(285)), None),
+            command: String::new(),
+        }
+    }
+}
+
+/// What a suite stands on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'g> {
+    /// What to run.
+    pub options: &'g SuiteOptions,
+    /// A scratch directory on the disk that is measured, gone at the end.
+    pub dir: &'g Path,
+    /// A scratch directory in memory, where there is one.
+    pub memory: Option<&'g Path>,
+    /// Checked between batches of a load.
+    pub interrupt: &'g Interrupt,
+}
+
+/// A section, and who takes part.
+pub struct Bundle {
+    /// What it shows.
+    pub section: Section,
+    /// What every trial of it verifies at its end.
+    pub check: &'static str,
+    /// Candidates.
+    pub entries: Vec<Entry>,
+}
+
+/// A candidate at one place of a section.
+pub struct Entry {
+    /// Its line: the middle of its cell's name.
+    pub line: String,
+    /// What to call the line; those of the engine begin with `monolite`, of raw SQLite with `raw`.
+    pub name: String,
+    /// Its column.
+    pub x: String,
+    /// What an acknowledgement means.
+    pub durability: Durability,
+    /// Works through a round, and verifies it.
+    pub trial: Trial,
+}
+
+/// Works through a round.
+pub type Trial = Box<dyn Fn(&Turn<'_>) -> Result<Round>>;
+
+/// A round of a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'t> {
+    /// How long it works.
+    pub length: Duration,
+    /// Of its random numbers, the same for all candidates of a round.
+    pub seed: u64,
+    /// Checked now and then.
+    pub interrupt: &'t Interrupt,
+}
+
+/// Numbers of threads: powers of two up to `most`.
+pub fn threads(most: usize) -> Vec<usize> {
+    std::iter::successors(Some(1), |threads| Some(threads * 2))
+        .take_while(|threads| *threads <= most)
+        .collect()
+}

@@ -1,0 +1,251 @@
+//! Runs a suite: announces it, loads its data, measures its sections, and returns the record.
+
+use super::{Bundle, Entry, Ground, Suite, SuiteOptions, Turn};
+use crate::device;
+use crate::drivers::{Extent, Profile, Round, Store, engine};
+use crate::harness::cell;
+use crate::machine::{self, Machine};
+use crate::plan::{self, Pace, Planned};
+use crate::progress::{Interrupt, Progress};
+use crate::report::record::{Cell, RECORD_VERSION, Record, Setup, Verification, today};
+use anyhow::{Context, Result, ensure};
+use std::fmt;
+use std::path::Path;
+use std::time::Instant;
+
+/// Share of its length that the dropped first round has.
+const DROPPED_SHARE: f64 = 1.0 / 3.0;
+
+/// A file system in memory, on Linux.
+const MEMORY: &str = "/dev/shm";
+
+/// What can be run: a suite of the table, or one that is made of what the user says.
+pub trait Play {
+    /// As its command names it.
+    fn name(&self) -> &'static str;
+
+    /// Loads what its trials need into the ground's directory, and says what that is.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>>;
+
+    /// What there is to measure.
+    fn sections(&self, ground: &Ground<'_>) -> Vec<Bundle>;
+}
+
+impl Play for Suite {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>> {
+        (self.prepare)(ground)
+    }
+
+    fn sections(&self, ground: &Ground<'_>) -> Vec<Bundle> {
+        (self.sections)(ground)
+    }
+}
+
+/// Why a candidate cannot be measured here: an error of its trial that is a gap in the report and
+/// not the end of the run.
+#[derive(Clone, Debug)]
+pub struct Absent(pub String);
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Absent {}
+
+/// Runs a suite.
+///
+/// # Errors
+/// When the data cannot be loaded, a trial fails or finds its work wrong, nothing was asked for, or
+/// the user interrupts.
+pub fn run(
+    suite: &dyn Play,
+    options: &SuiteOptions,
+    progress: &dyn Progress,
+    interrupt: &Interrupt,
+) -> Result<Record> {
+    ensure!(options.rounds >= 1, "--rounds must be at least 1");
+    let begin = Instant::now();
+    std::fs::create_dir_all(&options.data)
+        .with_context(|| format!("cannot create {}", options.data.display()))?;
+    let scratch = tempfile::Builder::new().prefix("monolite-bench-").tempdir_in(&options.data)?;
+    let memory = tempfile::Builder::new().prefix("monolite-bench-").tempdir_in(MEMORY).ok();
+    let memory = memory.as_ref().map(tempfile::TempDir::path);
+    let ground = Ground { options, dir: scratch.path(), memory, interrupt };
+    let bundles = selected(suite, &ground);
+    let filter = options.only.as_deref().unwrap_or_default();
+    ensure!(
+        !bundles.is_empty(),
+        "no scenario's name contains {filter:?}; --only takes a part of one"
+    );
+    let planned: Vec<Planned> = bundles.iter().flat_map(planned_cells(options)).collect();
+    let needed = plan::duration(plan::total(&planned, options.rounds));
+    let budget = options.budget.map_or(String::new(), |budget| {
+        format!("; fewer rounds where it would take more than {}", plan::duration(budget))
+    });
+    progress.note(&format!("{} cells in about {needed}, and loading{budget}", planned.len()));
+    engine::initialize_sqlite()?;
+    progress.begin("loading", None);
+    let work = suite.prepare(&ground)?;
+    progress.begin("measuring the device", None);
+    let probe = device::probe(&options.data, options.round, interrupt)?;
+    let deadline = options.budget.map(|budget| begin + budget);
+    let mut pace = Pace::new(&planned, deadline);
+    let (mut cells, mut verifications, mut sections) = (Vec::new(), Vec::new(), Vec::new());
+    for bundle in &bundles {
+        let measured = measure(bundle, options, &mut pace, progress, interrupt)?;
+        let operations = measured.iter().filter_map(Cell::measurement).map(|c| c.operations());
+        verifications.push(Verification {
+            after: bundle.section.key.clone(),
+            check: bundle.check.into(),
+            accounts: operations.sum(),
+        });
+        cells.extend(measured);
+        sections.push(bundle.section.clone());
+    }
+    progress.finish();
+    Ok(Record {
+        record_version: RECORD_VERSION,
+        suite: suite.name().into(),
+        date: today(),
+        command: options.command.clone(),
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_memory_bytes: machine::peak_memory_bytes(),
+        machine: Machine::look(&options.data),
+        setup: setup(options),
+        data: None,
+        work,
+        sections,
+        device: probe,
+        cells,
+        limits: Vec::new(),
+        verifications,
+    })
+}
+
+fn setup(options: &SuiteOptions) -> Setup {
+    Setup {
+        monolite: env!("CARGO_PKG_VERSION").into(),
+        sqlite: rusqlite::version().into(),
+        engine: vec!["the defaults, but for what a line's name says".into()],
+        rounds: options.rounds,
+        ..Setup::default()
+    }
+}
+
+/// The sections that are asked for, with the entries that are.
+fn selected(suite: &dyn Play, ground: &Ground<'_>) -> Vec<Bundle> {
+    let filter = ground.options.only.as_deref().unwrap_or_default();
+    let mut bundles = suite.sections(ground);
+    for bundle in &mut bundles {
+        let key = bundle.section.key.clone();
+        bundle.entries.retain(|entry| id(&key, entry).contains(filter));
+    }
+    bundles.retain(|bundle| !bundle.entries.is_empty());
+    bundles
+}
+
+fn id(key: &str, entry: &Entry) -> String {
+    format!("{key}/{}/{}", entry.line, entry.x)
+}
+
+fn profile(key: &str, entry: &Entry, options: &SuiteOptions) -> Profile {
+    Profile {
+        id: id(key, entry),
+        name: entry.name.clone(),
+        durability: entry.durability,
+        extent: Extent::Time(options.round),
+        store: Store::Nowhere,
+        failing: None,
+    }
+}
+
+fn planned_cells(options: &SuiteOptions) -> impl Fn(&Bundle) -> Vec<Planned> {
+    move |bundle| {
+        let key = &bundle.section.key;
+        let entries = bundle.entries.iter();
+        entries.map(|entry| Planned::of(&profile(key, entry, options))).collect()
+    }
+}
+
+fn measure(
+    bundle: &Bundle,
+    options: &SuiteOptions,
+    pace: &mut Pace,
+    progress: &dyn Progress,
+    interrupt: &Interrupt,
+) -> Result<Vec<Cell>> {
+    let key = &bundle.section.key;
+    let planned = planned_cells(options)(bundle);
+    let rounds = pace.begin_group(&planned, options.rounds, Instant::now());
+    let mut outcomes: Vec<Result<Vec<Round>, Absent>> =
+        bundle.entries.iter().map(|_| Ok(Vec::new())).collect();
+    let steps = (rounds + 1) * bundle.entries.len();
+    for number in 0..=rounds {
+        for (position, entry) in bundle.entries.iter().enumerate() {
+            let Ok(counted) = &mut outcomes[position] else { continue };
+            let what = format!("{}, round {number}: {}, {}", key, entry.name, entry.x);
+            progress.begin(&what, Some(steps as u64));
+            progress.advance_to((number * bundle.entries.len() + position) as u64);
+            let begin = Instant::now();
+            let round = round(entry, options, number, interrupt);
+            pace.finish_round(&planned[position], number == 0, begin.elapsed());
+            progress.time_left(pace.time_left(options.rounds));
+            match round {
+                Ok(round) if number > 0 => counted.push(round),
+                Ok(_) => {}
+                Err(error) => match error.downcast::<Absent>() {
+                    Ok(absent) => outcomes[position] = Err(absent),
+                    Err(error) => return Err(error.context(format!("{} failed", id(key, entry)))),
+                },
+            }
+        }
+    }
+    let cells = bundle.entries.iter().zip(outcomes).map(|(entry, outcome)| match outcome {
+        Ok(rounds) => cell(&profile(key, entry, options), &rounds),
+        Err(absent) => {
+            let id = id(key, entry);
+            Cell::missing(&id, &entry.name, entry.durability, &absent.to_string())
+        }
+    });
+    Ok(cells.collect())
+}
+
+fn round(
+    entry: &Entry,
+    options: &SuiteOptions,
+    number: usize,
+    interrupt: &Interrupt,
+) -> Result<Round> {
+    interrupt.check()?;
+    machine::settle(&options.data)?;
+    let share = if number == 0 { DROPPED_SHARE } else { 1.0 };
+    let length = options.round.mul_f64(share);
+    (entry.trial)(&Turn { length, seed: number as u64, interrupt })
+}
+
+/// Removes a database and what is beside it, so that a trial begins with none.
+///
+/// # Errors
+/// When one of them cannot be removed.
+pub fn remove(database: &Path) -> Result<()> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = database.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::remove_file(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).context("cannot remove a database");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Every suite on tiny data: every driver works, and finds its work as it must be.
+//!
+//! Figures of such a run mean nothing; that each trial verifies itself does.
+
+use monolite_bench::drivers::postgres::{Source, server};
+use monolite_bench::progress::{Interrupt, Silent};
+use monolite_bench::report::record::{CellOutcome, Record};
+use monolite_bench::report::{html, pictures, tables};
+use monolite_bench::suites::yours::{Yours, YoursOptions};
+use monolite_bench::suites::{Depth, SuiteOptions, named, stage};
+use std::path::Path;
+use std::time::Duration;
+
+fn tiny(data: &Path) -> SuiteOptions {
+    SuiteOptions {
+        rounds: 1,
+        round: Duration::from_millis(10),
+        rows: Some(2_000),
+        postgres: Source::None,
+        ..SuiteOptions::new(data.to_owned(), Depth::Quick)
+    }
+}
+
+fn run(suite: &str, change: impl FnOnce(&mut SuiteOptions)) -> Record {
+    let dir = tempfile::tempdir().expect("a directory for the data");
+    let mut options = tiny(dir.path());
+    change(&mut options);
+    let suite = named(suite).expect("there is such a suite");
+    let record = stage::run(suite, &options, &Silent, &Interrupt::default())
+        .unwrap_or_else(|error| panic!("{}: {error:#}", suite.name));
+    assert!(dir.path().read_dir().expect("it is there").next().is_none(), "something was left");
+    record
+}
+
+/// Every cell has figures, and the report has a table and a chart for every section.
+fn assert_whole(record: &Record) {
+    for cell in &record.cells {
+        let CellOutcome::Measured(figures) = &cell.outcome else { panic!("{}", cell.id) };
+        assert!(figures.per_second.median > 0.0, "{}: {figures:?}", cell.id);
+        assert!(figures.latency.p50_ns > 0, "{}", cell.id);
+    }
+    let titles: Vec<String> = tables::all(record).into_iter().map(|table| table.title).collect();
+    for section in &record.sections {
+        assert!(titles.contains(&section.title), "{} is not among {titles:?}", section.title);
+    }
+    assert!(titles.iter().any(|title| title.starts_with("Published on other hardware")));
+    assert!(pictures::all(record).len() >= record.sections.len());
+    assert!(html::page(std::slice::from_ref(record)).len() < 1 << 20);
+}
+
+#[test]
+fn begin_measures_every_way_and_finds_every_update() {
+    let record = run("begin", |_| ());
+    assert_whole(&record);
+    for line in ["raw-deferred", "raw-immediate", "monolite-write", "monolite-interactive"] {
+        assert!(record.cell(&format!("begin/disk-1-0/{line}/4")).is_some(), "{line}");
+    }
+    let watched = record.cell("begin/disk-1-0/raw-immediate/1").unwrap().measurement().unwrap();
+    assert!(watched.wal_bytes_max > 0 && !watched.wal.is_empty());
+}
+
+#[test]
+fn all_mixes_of_begin_are_measured_in_the_full_run() {
+    let record = run("begin", |options| {
+        options.depth = Depth::Full;
+        options.only = Some("disk".into());
+        options.round = Duration::from_millis(3);
+    });
+    let keys: Vec<&str> = record.sections.iter().map(|section| section.key.as_str()).collect();
+    for mix in ["1-0", "10-0", "1-10", "10-10", "0-10", "collisions", "appends"] {
+        assert!(keys.contains(&format!("begin/disk-{mix}").as_str()), "{mix}: {keys:?}");
+    }
+    assert_whole(&record);
+}
+
+#[test]
+fn micro_measures_its_scenarios_raw_and_through_the_engine() {
+    let record = run("micro", |_| ());
+    assert_whole(&record);
+    let keys: Vec<&str> = record.sections.iter().map(|section| section.key.as_str()).collect();
+    assert_eq!(keys.len(), 5, "{keys:?}");
+    assert!(record.cell("micro/writes/monolite-index/16").is_some());
+}
+
+#[test]
+fn scan_measures_each_tweak_alone() {
+    let record = run("scan", |_| ());
+    assert_whole(&record);
+    for line in ["raw", "raw-locks", "raw-mmap", "raw-cache", "raw-unprepared", "monolite"] {
+        assert!(record.cell(&format!("scan/range/{line}/1")).is_some(), "{line}");
+    }
+}
+
+#[test]
+fn kv_measures_blobs_and_the_page() {
+    let record = run("kv", |_| ());
+    assert_whole(&record);
+    assert!(record.work.iter().any(|line| line.contains("left out by --no-postgres")));
+}
+
+#[test]
+fn the_page_is_asked_of_postgres_over_loopback() {
+    if server::find_binaries().is_err() {
+        crate::browser::skip("the_page_is_asked_of_postgres_over_loopback", "no PostgreSQL");
+        return;
+    }
+    let record = run("kv", |options| {
+        options.postgres = Source::Private;
+        options.only = Some("kv/page/postgres".into());
+    });
+    assert_eq!(record.cells.len(), 1);
+    assert_whole(&record);
+}
+
+fn yours(change: impl FnOnce(&mut YoursOptions)) -> YoursOptions {
+    let mut options = YoursOptions {
+        schema: "CREATE TABLE post(id INTEGER PRIMARY KEY, title TEXT NOT NULL, \
+                 likes INTEGER NOT NULL DEFAULT 0)"
+            .into(),
+        writes: vec![
+            "UPDATE post SET likes = likes + 1 WHERE id = :id".into(),
+            "INSERT INTO post(id, title) VALUES (:n, :title)".into(),
+        ],
+        reads: vec!["SELECT title FROM post WHERE id = :id; SELECT 1".into()],
+        loads: vec!["500 INSERT INTO post(id, title) VALUES (:n, :title)".into()],
+        parameters: [":n serial", ":title text(20)", ":id zipf(500)"].map(String::from).to_vec(),
+        mix: Some("50/50".into()),
+        clients: 4,
+    };
+    change(&mut options);
+    options
+}
+
+fn run_yours(options: &YoursOptions, source: Source) -> anyhow::Result<Record> {
+    let dir = tempfile::tempdir().expect("a directory for the data");
+    let suite_options = SuiteOptions { postgres: source, ..tiny(dir.path()) };
+    let yours = Yours::new(options)?;
+    stage::run(&yours, &suite_options, &Silent, &Interrupt::default())
+}
+
+#[test]
+fn own_statements_run_raw_and_through_the_engine() {
+    let record = run_yours(&yours(|_| ()), Source::None).unwrap();
+    assert_eq!(record.sections.len(), 3);
+    for line in ["raw", "monolite", "monolite-interactive"] {
+        let cell = record.cell(&format!("yours/mix/{line}/4")).unwrap().measurement().unwrap();
+        assert!(cell.per_second.median > 0.0 && cell.failed == 0, "{line}: {cell:?}");
+    }
+}
+
+#[test]
+fn own_statements_run_on_postgres_where_it_accepts_them() {
+    if server::find_binaries().is_err() {
+        crate::browser::skip("own_statements_run_on_postgres_where_it_accepts_them", "none here");
+        return;
+    }
+    let rate = |record: &Record| {
+        record.cell("yours/mix/postgres/4").and_then(|cell| Some(cell.measurement()?.operations()))
+    };
+    let record = run_yours(&yours(|_| ()), Source::Private).unwrap();
+    assert!(rate(&record).is_some_and(|operations| operations > 0), "{:?}", record.work);
+    let foreign = yours(|options| options.reads = vec!["SELECT ifnull(title, 1) FROM post".into()]);
+    let record = run_yours(&foreign, Source::Private).unwrap();
+    assert_eq!(rate(&record), None);
+    let cell = record.cell("yours/mix/postgres/4").unwrap();
+    let CellOutcome::Missing(reason) = &cell.outcome else { panic!("{cell:?}") };
+    assert!(reason.contains("ifnull"), "{reason}");
+}
+
+#[test]
+fn a_statement_that_is_refused_or_meets_no_row_is_named_before_anything_is_measured() {
+    let error = |change: fn(&mut YoursOptions)| {
+        format!("{:#}", run_yours(&yours(change), Source::None).unwrap_err())
+    };
+    let wrong = error(|options| options.reads = vec!["SELECT tite FROM post".into()]);
+    assert!(wrong.contains("\"SELECT tite FROM post\"") && wrong.contains("no such column"));
+    let empty = error(|options| options.loads.clear());
+    assert!(empty.contains("found and changed no row") || empty.contains("--load"), "{empty}");
+    let schema = error(|options| options.schema = "CREATE TABEL x".into());
+    assert!(schema.contains("the schema is not accepted"), "{schema}");
+}
+
+#[test]
+fn what_a_constraint_refuses_is_counted_and_not_done() {
+    let clashing = yours(|options| {
+        options.reads.clear();
+        options.mix = None;
+        options.writes = vec!["INSERT INTO post(id, title) VALUES (:id, :title)".into()];
+        options.loads = vec!["400 INSERT INTO post(id, title) VALUES (:n, :title)".into()];
+    });
+    let record = run_yours(&clashing, Source::None).unwrap();
+    let cell = record.cell("yours/writes/monolite/4").unwrap().measurement().unwrap();
+    assert!(cell.failed > 0, "{cell:?}");
+}
+
+#[test]
+fn a_filter_that_fits_nothing_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SuiteOptions { only: Some("no-such".into()), ..tiny(dir.path()) };
+    let suite = named("scan").unwrap();
+    let error = stage::run(suite, &options, &Silent, &Interrupt::default()).unwrap_err();
+    assert!(error.to_string().contains("no-such"), "{error}");
+}
