@@ -305,9 +305,10 @@ impl Database {
         engine.jobs().start(move |job| source.back_up(&target?, job))
     }
 
-    /// Copies what the WAL holds into the database file now, and makes the next commit overwrite the
-    /// WAL from its start, as the engine does by itself when the WAL has grown or nobody writes.
-    /// Writes wait meanwhile; a read that needs what the file has now keeps some of it in the WAL.
+    /// Copies what the WAL holds into the database file now, and makes the next commit overwrite
+    /// the WAL from its start, as the engine does by itself when the WAL has grown or nobody
+    /// writes. Writes wait meanwhile; a read that needs what the file has now keeps some of it in
+    /// the WAL.
     ///
     /// # Errors
     /// From the handle: `Storage` when the disk is full or fails, `Poisoned`, `Closed`.

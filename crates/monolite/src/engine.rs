@@ -65,8 +65,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the writer must be idle before the WAL is copied whatever its size.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long the writer must be idle before a WAL file that everything was copied from is cut: a file
-/// that is there is written to faster than one that has to be made longer.
+/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
+/// file that is there is written to faster than one that has to be made longer.
 const LONG_IDLE: Duration = Duration::from_secs(2);
 
 /// Up to this size it stays.
@@ -236,12 +236,7 @@ impl Engine {
             recovered: opened.recovered,
             is_tracking_pages: opened.is_tracking_pages,
             own_threads: running.threads(),
-            maintenance: Maintenance {
-                open_reader: Arc::clone(&backups.open_reader),
-                between: Arc::clone(&backups.between),
-                checkpoints: Arc::clone(&parts.checkpoints),
-                pins: Arc::clone(&backups.pins),
-            },
+            maintenance: maintenance(&backups, &parts),
             backups,
             _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
@@ -505,6 +500,15 @@ fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> R
     check(wal_file.check())?;
     connection.remove_wal_on_close()?;
     Ok(())
+}
+
+fn maintenance(backups: &backup::Source, parts: &Parts) -> Maintenance {
+    Maintenance {
+        open_reader: Arc::clone(&backups.open_reader),
+        between: Arc::clone(&backups.between),
+        checkpoints: Arc::clone(&parts.checkpoints),
+        pins: Arc::clone(&backups.pins),
+    }
 }
 
 fn optimizer(parts: &Parts, options: &Options) -> Option<Job<()>> {
