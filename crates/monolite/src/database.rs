@@ -561,9 +561,10 @@ impl<E> Database<E> {
         key.check().map(|()| key)
     }
 
-    /// Copies what the WAL holds into the database file now, and makes the next commit overwrite the
-    /// WAL from its start, as the engine does by itself when the WAL has grown or nobody writes.
-    /// Writes wait meanwhile; a read that needs what the file has now keeps some of it in the WAL.
+    /// Copies what the WAL holds into the database file now, and makes the next commit overwrite
+    /// the WAL from its start, as the engine does by itself when the WAL has grown or nobody
+    /// writes. Writes wait meanwhile; a read that needs what the file has now keeps some of it in
+    /// the WAL.
     ///
     /// # Errors
     /// From the handle: `Storage` when the disk is full or fails, `Poisoned`, `Closed`.

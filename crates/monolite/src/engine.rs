@@ -17,7 +17,8 @@
 //!   one does at the close, when the reason was that the WAL has lost its name: nobody would find
 //!   what it holds. Its syncs until then have succeeded, so what is read of it is what was written.
 
-use std::collections::VecDeque;
+mod write_loop;
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,10 +31,8 @@ use monolite_sqlite::{CheckpointMode, Connection, Rowids};
 use crate::backup;
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
-use crate::call::entry::Entry;
-use crate::call::in_flight::{Held, InFlight};
+use crate::call::in_flight::InFlight;
 use crate::call::inside::{DatabaseId, Inside, Place};
-use crate::call::queue::Taken;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::clock::Stopwatch;
@@ -52,25 +51,16 @@ use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
 use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
 use crate::watchdog::Watchdog;
-use crate::write::answers::{Answers, CommittedBatch};
+use crate::write::answers::Answers;
 use crate::write::sync::{Handover, Syncer};
 use crate::write::writer::Writer;
+use write_loop::WriteLoop;
 
 /// How often a close looks whether it waits for a closure that does not come back.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a close waits for one: it may have been told to end just now.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long the writer must be idle before the WAL is copied whatever its size.
-const IDLE: Duration = Duration::from_millis(500);
-
-/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
-/// file that is there is written to faster than one that has to be made longer.
-const LONG_IDLE: Duration = Duration::from_secs(2);
-
-/// Up to this size it stays.
-const KEPT_BYTES: u64 = 4 << 20;
 
 /// One open database.
 pub(crate) struct Engine {
@@ -112,6 +102,26 @@ impl Parts {
         self.threads().iter().for_each(|threads| threads.close());
         self.jobs.shut();
         self.transactions.contention.close();
+    }
+
+    fn write_loop(
+        &self,
+        syncer: &Arc<Syncer>,
+        between: &Arc<BetweenBatches>,
+        in_flight: Arc<InFlight>,
+        max_batch: usize,
+    ) -> WriteLoop {
+        WriteLoop {
+            database: self.queue.database(),
+            queue: Arc::clone(&self.queue),
+            syncer: Arc::clone(syncer),
+            checkpoints: Arc::clone(&self.checkpoints),
+            progress: Arc::clone(&self.progress),
+            between: Arc::clone(between),
+            in_flight,
+            contention: Arc::clone(&self.transactions.contention),
+            max_batch,
+        }
     }
 
     fn checkpointer(&self, connection: Connection) -> Checkpointer {
@@ -242,8 +252,7 @@ impl Engine {
         let jobs = Arc::new(Jobs::new(database));
         let parts =
             Parts { queue, reads, streams, transactions, checkpoints, progress, watchdog, jobs };
-        let between = Arc::clone(&backups.between);
-        let write_loop = WriteLoop::new(&parts, &syncer, between, in_flight, options.max_batch);
+        let write_loop = parts.write_loop(&syncer, &backups.between, in_flight, options.max_batch);
         let checkpointer = parts.checkpointer(opened.checkpointer);
         let watchdog = Arc::clone(&parts.watchdog);
         let write = move || write_loop.run(writer);
@@ -649,157 +658,6 @@ fn transactions(
         contention: Contention::new(database, options, Arc::clone(recorder)),
         open: Arc::default(),
     })
-}
-
-/// The writer thread's part outside of [`Writer`]: where batches come from and go to.
-struct WriteLoop {
-    database: DatabaseId,
-    queue: Arc<WriteQueue>,
-    syncer: Arc<Syncer>,
-    checkpoints: Arc<Checkpoints>,
-    progress: Arc<Progress>,
-    between: Arc<BetweenBatches>,
-    in_flight: Arc<InFlight>,
-    contention: Arc<Contention>,
-    max_batch: usize,
-}
-
-impl WriteLoop {
-    fn new(
-        parts: &Parts,
-        syncer: &Arc<Syncer>,
-        between: Arc<BetweenBatches>,
-        in_flight: Arc<InFlight>,
-        max_batch: usize,
-    ) -> WriteLoop {
-        WriteLoop {
-            database: parts.queue.database(),
-            queue: Arc::clone(&parts.queue),
-            syncer: Arc::clone(syncer),
-            checkpoints: Arc::clone(&parts.checkpoints),
-            progress: Arc::clone(&parts.progress),
-            between,
-            in_flight,
-            contention: Arc::clone(&parts.transactions.contention),
-            max_batch,
-        }
-    }
-
-    fn run(self, mut writer: Writer) -> Option<Writer> {
-        let _inside = Inside::enter(self.database, Place::Write);
-        let mut members = VecDeque::new();
-        let in_flight = Arc::clone(&self.in_flight);
-        let mut batch = in_flight.hold();
-        loop {
-            let patience = self.patience();
-            let taken =
-                self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
-            batch.inbox.extend(members.drain(..).map(Entry::new));
-            if self.checkpoints.is_finish_wanted() {
-                self.finish_checkpoint(&writer);
-            } else if taken == Taken::TimedOut && self.checkpoints.wal_bytes() > 0 {
-                self.checkpoints.request();
-            } else if taken == Taken::TimedOut {
-                self.shrink_wal(&writer);
-            }
-            self.serve(&writer);
-            while !batch.inbox.is_empty() {
-                self.one_batch(&mut writer, &mut batch);
-            }
-            if taken == Taken::Closed {
-                return Some(writer);
-            }
-        }
-    }
-
-    fn one_batch(&self, writer: &mut Writer, batch: &mut Held<'_>) {
-        let checkpoints = self.checkpoints.as_ref();
-        let room =
-            self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));
-        if let Err(error) = room {
-            self.poison_if_lost(&error);
-            return batch.inbox.drain(..).for_each(|entry| entry.refuse(&error));
-        }
-        let number = self.progress.start_commit();
-        let members = writer.step(batch, checkpoints);
-        self.progress.finish_commit(number);
-        self.contention.note_visible();
-        if let Some(reason) = writer.lost_write() {
-            let files = self
-                .syncer
-                .wal
-                .what_happened()
-                .map_or_else(String::new, |error| format!(": {error}"));
-            self.poison(format!("{reason}{files}"));
-        }
-        let is_last = batch.inbox.is_empty() && self.queue.is_empty();
-        let is_alone = members.len() == 1 && is_last;
-        let position = checkpoints.position();
-        self.syncer.finish(CommittedBatch { number, position, members }, is_alone);
-        self.checkpoints.note_growth();
-        if self.checkpoints.is_finish_wanted() {
-            self.finish_checkpoint(writer);
-        }
-        self.serve(writer);
-    }
-
-    /// How long to wait for something to do before something is done about the WAL.
-    fn patience(&self) -> Option<Duration> {
-        let is_large = || self.syncer.wal.file_bytes() > KEPT_BYTES;
-        if self.checkpoints.wal_bytes() > 0 { Some(IDLE) } else { is_large().then_some(LONG_IDLE) }
-    }
-
-    fn shrink_wal(&self, writer: &Writer) {
-        if self.progress.is_poisoned() {
-            return;
-        }
-        if let Err(error) = self.checkpoints.shrink(writer.connection()) {
-            self.poison_if_lost(&error);
-        }
-    }
-
-    /// Does what others have asked for between two batches.
-    fn serve(&self, writer: &Writer) {
-        let lost = |error| self.poison(format!("a checkpoint could not be synced ({error})"));
-        self.between.serve(writer.connection(), lost);
-    }
-
-    fn finish_checkpoint(&self, writer: &Writer) {
-        if self.progress.is_poisoned() {
-            return;
-        }
-        // Any other failure (a full disk) leaves the WAL as it is; it is tried again as it grows.
-        if let Err(error) = self.checkpoints.finish(writer.connection()) {
-            self.poison_if_lost(&error);
-        }
-    }
-
-    fn poison_if_lost(&self, error: &Error) {
-        if error.is_lost_write() {
-            self.poison(format!("a checkpoint could not be synced ({error})"));
-        }
-    }
-
-    fn poison(&self, reason: String) {
-        self.progress.poison(reason);
-        self.queue.close();
-    }
-}
-
-impl Drop for WriteLoop {
-    /// Runs at the regular end, and when a defect unwinds the writer thread.
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.poison("of a defect in the writer (its thread panicked)".into());
-        }
-        self.queue.close();
-        self.between.close();
-        let mut rest = VecDeque::new();
-        while self.queue.take(usize::MAX, &mut rest, None) != Taken::Closed {
-            rest.drain(..).for_each(|member| self.queue.refuse(member));
-        }
-        self.syncer.handover.close();
-    }
 }
 
 /// What a thread does that drops values of the application's and wakes its tasks, while others wait

@@ -109,3 +109,14 @@ pub use rusqlite::{Params, Row, named_params, params};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So do those in the guides.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/guides/backup.md")]
+    struct Backup;
+    #[doc = include_str!("../../../docs/guides/migrations.md")]
+    struct Migrations;
+    #[doc = include_str!("../../../docs/guides/maintenance.md")]
+    struct Maintenance;
+}

@@ -27,9 +27,10 @@ const STEP_PAGES: u32 = 500;
 /// How often a table is checked again whose snapshot was revoked meanwhile.
 const ATTEMPTS: u32 = 3;
 
-/// Runs `ANALYZE` on each table that has changed much since the last time, reading some 2,000 rows of
-/// each index: the masks 0x02, 0x10 and 0x10000 of <https://sqlite.org/pragma.html#pragma_optimize>.
-/// The last is for all tables: the queries are asked on other connections than this.
+/// Runs `ANALYZE` on each table that has changed much since the last time, reading some 2,000 rows
+/// of each index: the masks 0x02, 0x10 and 0x10000 of
+/// <https://sqlite.org/pragma.html#pragma_optimize>. The last is for all tables: the queries are
+/// asked on other connections than this.
 pub(crate) const OPTIMIZE: &str = "PRAGMA optimize = 0x10012";
 
 /// What a checkpoint has achieved.
@@ -125,8 +126,9 @@ impl Maintenance {
         if pin.holds() {
             return ran;
         }
-        let message = "the snapshot of the check was ended, as it kept the WAL from restarting near \
-                       its limit; raise the option wal_limit_bytes, or check while less is written";
+        let message = "the snapshot of the check was ended, as it kept the WAL from restarting \
+                       near its limit; raise the option wal_limit_bytes, or check while less is \
+                       written";
         Err(Error::new(ErrorKind::Timeout, message))
     }
 }

@@ -4,14 +4,14 @@
 //! A migration is a text in a file called `NNNN_name.sql`, and has the number that its name begins
 //! with. Its first lines may be comments `-- monolite: foreign_keys=off`. What was made is noted in
 //! a table of the file (`monolite_migrations`: number, name, checksum, time), in the transaction
-//! that makes it. The checksum is a SipHash-2-4 of 128 bits, with a key of zeros, over the text with
-//! `\n` for each `\r\n`, in hexadecimal digits.
+//! that makes it. The checksum is a SipHash-2-4 of 128 bits, with a key of zeros, over the text
+//! with `\n` for each `\r\n`, in hexadecimal digits.
 //!
 //! # Algorithm
 //! Each migration is a transaction of its own in the writer, which looks first what was made, under
 //! the write lock. So of two processes that migrate at once each makes what the other has not made
-//! yet. One for which foreign keys are off has them off from before its transaction until behind it:
-//! SQLite does not switch them in the middle of one.
+//! yet. One for which foreign keys are off has them off from before its transaction until behind
+//! it: SQLite does not switch them in the middle of one.
 //!
 //! # Invariants
 //! - A migration is made whole and noted, or nothing of it is.
@@ -50,8 +50,10 @@ const NAMED: u32 = 5;
 /// The changes of a schema, in their order.
 ///
 /// Each is SQL in a file called `NNNN_name.sql`, made once, in the order of the numbers, in one
-/// transaction each. What was made is remembered in the database with its checksum, so that one that
-/// was edited afterwards is an error, and so is one that is gone.
+/// transaction each. What was made is remembered in the database with its checksum, so that one
+/// that was edited afterwards is an error, and so is one that is gone.
+///
+/// The guide is `docs/guides/migrations.md`.
 ///
 /// ```
 /// use monolite::{Database, Migrations};
@@ -146,8 +148,8 @@ impl Migrations {
     /// `path` counts; no file is read. They may be given in any order.
     ///
     /// # Errors
-    /// `Invalid` for a name that is not of the form `NNNN_name.sql`, a number that there is already,
-    /// and a directive that is not known.
+    /// `Invalid` for a name that is not of the form `NNNN_name.sql`, a number that there is
+    /// already, and a directive that is not known.
     pub fn with(mut self, path: &str, sql: &str) -> Result<Migrations> {
         let migration = Migration::new(path.rsplit('/').next().unwrap_or(path), sql)?;
         match self.list.binary_search_by_key(&migration.number, |it| it.number) {
@@ -171,8 +173,8 @@ impl Migrations {
         files.iter().try_fold(Migrations::new(), |all, (name, sql)| all.with(name, sql))
     }
 
-    /// How long each of them may take: an hour unless it is said here. The option `write_time_limit`
-    /// does not hold for them.
+    /// How long each of them may take: an hour unless it is said here. The option
+    /// `write_time_limit` does not hold for them.
     ///
     /// # Errors
     /// `Invalid` for less than a millisecond, or more than a week.
@@ -221,8 +223,9 @@ impl Migrations {
     /// for which all other writes wait, and reads do not. The handle's progress counts migrations.
     ///
     /// # Errors
-    /// From the handle: `Invalid` when one that was made has been edited, is missing or comes before
-    /// it; those of the SQL, with the migration's name before. What was made before stays made.
+    /// From the handle: `Invalid` when one that was made has been edited, is missing or comes
+    /// before it; those of the SQL, with the migration's name before. What was made before stays
+    /// made.
     ///
     /// # Cancellation
     /// One that is being made is made; those behind it are not.

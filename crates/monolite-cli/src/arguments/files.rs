@@ -7,17 +7,18 @@ use clap::{Args, Subcommand};
 pub(super) const BACKUP_HELP: &str = "\
 Copy a database that no process has open, into one file, whole and on disk.
 
-Opens FILE (what a crash left in its WAL is recovered), writes the copy beside OUT, and gives it its \
-name when it is whole and on disk. Nothing is overwritten. A process that has FILE open is named; it \
-makes a backup of its own, while it runs, with Database::backup. Ctrl-C stops, and leaves nothing.";
+Opens FILE (what a crash left in its WAL is recovered), writes the copy beside OUT, and gives it \
+its name when it is whole and on disk. Nothing is overwritten. A process that has FILE open is \
+named; it makes a backup of its own, while it runs, with Database::backup. Ctrl-C stops, and \
+leaves nothing.";
 
 pub(super) const MIGRATE_HELP: &str = "\
 Change a database's schema step by step, each step once.
 
 A migration is a file NNNN_name.sql in DIR. Each is made in one transaction, in the order of the \
-numbers, and noted in the database with its checksum: one that is edited afterwards, or missing, is \
-an error. The first line `-- monolite: foreign_keys=off` lets one rebuild a table that others refer \
-to. No other process may have FILE open; a program makes its migrations itself with \
+numbers, and noted in the database with its checksum: one that is edited afterwards, or missing, \
+is an error. The first line `-- monolite: foreign_keys=off` lets one rebuild a table that others \
+refer to. No other process may have FILE open; a program makes its migrations itself with \
 monolite::Migrations.";
 
 #[derive(Args, Debug)]

@@ -252,8 +252,8 @@ pub(super) fn meanwhile() {
     }
 }
 
-/// Takes a moment while an old snapshot keeps the WAL from being copied, and ends just then, so that
-/// it is copied; then the WAL restarts. Whether the image is right.
+/// Takes a moment while an old snapshot keeps the WAL from being copied, and ends just then, so
+/// that it is copied; then the WAL restarts. Whether the image is right.
 fn is_right_when_the_wal_is_copied_meanwhile() -> bool {
     let rig = Rig::new(0);
     let (old, elsewhere) = (rig.reader(), rig.reader());

@@ -1,5 +1,5 @@
-//! Owns the snapshots of backups and checks, which keep the WAL for as long as they are there: like those of
-//! reads they are revoked near its limit.
+//! Owns the snapshots of backups and checks, which keep the WAL for as long as they are there: like
+//! those of reads they are revoked near its limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,0 +1,171 @@
+//! Owns what the thread `monolite-write` does between two batches, and how it ends.
+//!
+//! # Algorithm
+//! 1. Take what the queue holds; wait for it, but not for ever while the WAL is to be copied or cut.
+//! 2. Do what others have asked for while no transaction is open: the end of a checkpoint, a WAL
+//!    that restarts or gets shorter, the moment of a backup.
+//! 3. Run it as batches ([`Writer::step`]), and hand each to the sync thread.
+//!
+//! # Invariants
+//! - Whatever ends the thread, a panic included, everything in the queue is refused, and nothing
+//!   gets into it any more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::call::between::BetweenBatches;
+use crate::call::entry::Entry;
+use crate::call::in_flight::{Held, InFlight};
+use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::call::queue::Taken;
+use crate::call::write_queue::WriteQueue;
+use crate::checkpoint::Checkpoints;
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::transaction::Contention;
+use crate::write::answers::CommittedBatch;
+use crate::write::sync::Syncer;
+use crate::write::writer::Writer;
+
+/// How long the writer must be idle before the WAL is copied whatever its size.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
+/// file that is there is written to faster than one that has to be made longer.
+const LONG_IDLE: Duration = Duration::from_secs(2);
+
+/// Up to this size it stays.
+const KEPT_BYTES: u64 = 4 << 20;
+
+/// The writer thread's part outside of [`Writer`]: where batches come from and go to.
+pub(super) struct WriteLoop {
+    pub(super) database: DatabaseId,
+    pub(super) queue: Arc<WriteQueue>,
+    pub(super) syncer: Arc<Syncer>,
+    pub(super) checkpoints: Arc<Checkpoints>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) between: Arc<BetweenBatches>,
+    pub(super) in_flight: Arc<InFlight>,
+    pub(super) contention: Arc<Contention>,
+    pub(super) max_batch: usize,
+}
+
+impl WriteLoop {
+    pub(super) fn run(self, mut writer: Writer) -> Option<Writer> {
+        let _inside = Inside::enter(self.database, Place::Write);
+        let mut members = VecDeque::new();
+        let in_flight = Arc::clone(&self.in_flight);
+        let mut batch = in_flight.hold();
+        loop {
+            let patience = self.patience();
+            let taken =
+                self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
+            batch.inbox.extend(members.drain(..).map(Entry::new));
+            if self.checkpoints.is_finish_wanted() {
+                self.finish_checkpoint(&writer);
+            } else if taken == Taken::TimedOut && self.checkpoints.wal_bytes() > 0 {
+                self.checkpoints.request();
+            } else if taken == Taken::TimedOut {
+                self.shrink_wal(&writer);
+            }
+            self.serve(&writer);
+            while !batch.inbox.is_empty() {
+                self.one_batch(&mut writer, &mut batch);
+            }
+            if taken == Taken::Closed {
+                return Some(writer);
+            }
+        }
+    }
+
+    fn one_batch(&self, writer: &mut Writer, batch: &mut Held<'_>) {
+        let checkpoints = self.checkpoints.as_ref();
+        let room =
+            self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));
+        if let Err(error) = room {
+            self.poison_if_lost(&error);
+            return batch.inbox.drain(..).for_each(|entry| entry.refuse(&error));
+        }
+        let number = self.progress.start_commit();
+        let members = writer.step(batch, checkpoints);
+        self.progress.finish_commit(number);
+        self.contention.note_visible();
+        if let Some(reason) = writer.lost_write() {
+            let files = self
+                .syncer
+                .wal
+                .what_happened()
+                .map_or_else(String::new, |error| format!(": {error}"));
+            self.poison(format!("{reason}{files}"));
+        }
+        let is_last = batch.inbox.is_empty() && self.queue.is_empty();
+        let is_alone = members.len() == 1 && is_last;
+        let position = checkpoints.position();
+        self.syncer.finish(CommittedBatch { number, position, members }, is_alone);
+        self.checkpoints.note_growth();
+        if self.checkpoints.is_finish_wanted() {
+            self.finish_checkpoint(writer);
+        }
+        self.serve(writer);
+    }
+
+    /// How long to wait for something to do before something is done about the WAL.
+    fn patience(&self) -> Option<Duration> {
+        let is_large = || self.syncer.wal.file_bytes() > KEPT_BYTES;
+        if self.checkpoints.wal_bytes() > 0 { Some(IDLE) } else { is_large().then_some(LONG_IDLE) }
+    }
+
+    fn shrink_wal(&self, writer: &Writer) {
+        if self.progress.is_poisoned() {
+            return;
+        }
+        if let Err(error) = self.checkpoints.shrink(writer.connection()) {
+            self.poison_if_lost(&error);
+        }
+    }
+
+    /// Does what others have asked for between two batches.
+    fn serve(&self, writer: &Writer) {
+        let lost = |error| self.poison(format!("a checkpoint could not be synced ({error})"));
+        self.between.serve(writer.connection(), lost);
+    }
+
+    fn finish_checkpoint(&self, writer: &Writer) {
+        if self.progress.is_poisoned() {
+            return;
+        }
+        // Any other failure (a full disk) leaves the WAL as it is; it is tried again as it grows.
+        if let Err(error) = self.checkpoints.finish(writer.connection()) {
+            self.poison_if_lost(&error);
+        }
+    }
+
+    fn poison_if_lost(&self, error: &Error) {
+        if error.is_lost_write() {
+            self.poison(format!("a checkpoint could not be synced ({error})"));
+        }
+    }
+
+    fn poison(&self, reason: String) {
+        self.progress.poison(reason);
+        self.queue.close();
+    }
+}
+
+impl Drop for WriteLoop {
+    /// Runs at the regular end, and when a defect unwinds the writer thread.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.poison("of a defect in the writer (its thread panicked)".into());
+        }
+        self.queue.close();
+        self.between.close();
+        let mut rest = VecDeque::new();
+        while self.queue.take(usize::MAX, &mut rest, None) != Taken::Closed {
+            rest.drain(..).for_each(|member| self.queue.refuse(member));
+        }
+        self.syncer.handover.close();
+    }
+}
