@@ -71,7 +71,7 @@ impl GivenRowids {
 /// How the rows of a statement get their numbers, where SQLite may choose them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbering {
-    /// As SQLite would, but for numbers that were given out ahead.
+    /// As SQLite would; as `New` in a table of which numbers were given out ahead.
     Plain,
     /// Each has a number of its own from now on.
     New,
@@ -96,11 +96,6 @@ impl Counter {
     /// Whether a number was ever given out.
     pub(crate) fn has_given(&self) -> bool {
         self.has_given.load(Ordering::Acquire)
-    }
-
-    /// Whether `next`, which SQLite would choose, may have been given to somebody.
-    pub(crate) fn may_have_given(&self, next: i64) -> bool {
-        self.has_given() && self.last.load(Ordering::Acquire) >= next
     }
 
     /// Takes `count` numbers that were never given and are not below `least`; `None` when there are
@@ -147,6 +142,11 @@ impl Rowids {
     /// How many numbers were given out ahead.
     pub fn given(&self) -> u64 {
         self.given.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count(&self, given: Option<GivenRowids>) {
+        let count = given.map_or(0, |given| u64::from(given.count));
+        self.given.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Whether there is any counter.
@@ -314,8 +314,6 @@ impl Giver {
             Giving::New { given, .. } => given,
             Giving::Nothing | Giving::Again { .. } => None,
         };
-        let count = given.map_or(0, |given| u64::from(given.count));
-        self.rowids.given.fetch_add(count, Ordering::Relaxed);
         (result, given)
     }
 

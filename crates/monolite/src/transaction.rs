@@ -62,9 +62,11 @@ pub(crate) use turn::over as turn_is_over;
 /// holds; when nothing of the kind can be found, the next statement fails with `Conflict`.
 ///
 /// `random()`, `randomblob()`, `datetime('now')` and their relatives give the same at commit as the
-/// application saw. A rowid that the application has seen (`RETURNING`,
-/// [`Transaction::last_insert_rowid`]) is compared, so two transactions that insert into one table
-/// and look at their rowids conflict; those that do not look, do not.
+/// application saw, and so are the ids of the rows that it inserts: they are given out ahead
+/// ([`Options::ids_given_out_ahead`](crate::Options::ids_given_out_ahead), with the statements of
+/// which this holds in the guide). A rowid that SQLite chose and the application has seen
+/// (`RETURNING`, [`Transaction::last_insert_rowid`]) is compared, so it conflicts with whoever
+/// inserts first.
 ///
 /// Dropping it rolls it back.
 pub struct Transaction {
@@ -191,7 +193,8 @@ impl Transaction {
 
     /// The rowid of the last row that this transaction inserted; 0 before it has inserted any.
     ///
-    /// Having asked, the transaction conflicts with one that makes the rowid another one.
+    /// Having asked, the transaction conflicts with one that makes the rowid another one: not where
+    /// it was given out ahead.
     ///
     /// # Errors
     /// See [`Execution::wait`].

@@ -2,8 +2,8 @@
 //! with the schema of the open transaction, and with which numbers that runs.
 //!
 //! # Invariants
-//! - A form belongs to the text and to a committed schema, which its cookie names. A transaction
-//!   that has changed the schema itself uses none: its cookie can come again with another schema.
+//! - A form that is kept belongs to the text and to a committed schema, which its cookie names.
+//!   Behind a change of the schema none is kept: the cookie can come again with another schema.
 //! - Both texts can be prepared, and have the same parameters and columns.
 
 use std::sync::Arc;
@@ -41,7 +41,8 @@ impl Connection {
             Numbering::New => true,
             Numbering::Again(given) => given.is_some(),
         });
-        let form = giver.and_then(|giver| Some((giver, self.form_of(giver.rowids(), sql)?)));
+        let form =
+            giver.and_then(|giver| Some((giver, self.form_of(giver.rowids(), sql, numbering)?)));
         let Some((giver, form)) = form else {
             return Ok((self.with_statement_and_traits(sql, run)?, None));
         };
@@ -66,14 +67,16 @@ impl Connection {
         numbering: Numbering,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<(R, Option<GivenRowids>)> {
-        let is_asked = numbering == Numbering::New || form.counter.has_given();
-        let next = if is_asked { self.next_of_sqlite(form) } else { None };
-        let is_wanted =
-            |next: &i64| numbering == Numbering::New || form.counter.may_have_given(*next);
-        let Some(least) = next.filter(is_wanted) else {
+        // A number that SQLite chooses is taken as well: it may be promised at the same moment.
+        let is_wanted = numbering == Numbering::New || form.counter.has_given();
+        let least = if is_wanted { self.next_of_sqlite(form) } else { None };
+        let Some(least) = least else {
             return Ok((self.with_statement_and_traits(sql, run)?, None));
         };
         let (ran, given) = giver.during_new(form, least, || self.run_form(form, run));
+        if numbering == Numbering::New {
+            giver.rowids().count(given);
+        }
         Ok((ran?, given))
     }
 
@@ -104,22 +107,32 @@ impl Connection {
         is_taken == Ok(false)
     }
 
-    fn form_of(&self, rowids: &Rowids, sql: &str) -> Option<Arc<Form>> {
-        if !is_insert(sql) || sql.len() > MAX_BYTES || self.may_have_changed_schema() {
+    /// The second form of `sql`, if it has one. Behind a change of the schema that is not committed
+    /// it is found anew, and only for numbers that were given before.
+    fn form_of(&self, rowids: &Rowids, sql: &str, numbering: Numbering) -> Option<Arc<Form>> {
+        if !is_insert(sql) || sql.len() > MAX_BYTES {
             return None;
+        }
+        if self.may_have_changed_schema() {
+            let is_wanted = matches!(numbering, Numbering::Again(_));
+            return is_wanted.then(|| self.find_form(rowids, sql)).flatten();
         }
         let cookie = self.open_cookie()?;
         if let Some(known) = rowids.known(sql, cookie) {
             return known;
         }
+        let form = self.find_form(rowids, sql);
+        rowids.remember(sql, cookie, form.clone());
+        form
+    }
+
+    fn find_form(&self, rowids: &Rowids, sql: &str) -> Option<Arc<Form>> {
         let form = self.make_form(rowids, sql).unwrap_or_else(|_| {
             // Nobody is told of it, nor is of the reason.
             self.signals.take_denial();
             None
         });
-        let form = form.map(Arc::new);
-        rowids.remember(sql, cookie, form.clone());
-        form
+        form.map(Arc::new)
     }
 
     fn make_form(&self, rowids: &Rowids, sql: &str) -> Result<Option<Form>> {

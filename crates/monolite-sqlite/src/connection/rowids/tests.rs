@@ -243,7 +243,7 @@ fn the_second_form_is_the_same_statement() {
             for connection in [&ours, &plain] {
                 connection.begin_immediate().unwrap();
                 let form = match &connection.giver {
-                    Some(giver) => connection.form_of(giver.rowids(), &sql),
+                    Some(giver) => connection.form_of(giver.rowids(), &sql, Numbering::New),
                     None => None,
                 };
                 let given = form.as_ref().and_then(|form| {

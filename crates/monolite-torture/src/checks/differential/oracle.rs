@@ -538,8 +538,7 @@ fn appended(step: &Step, value: &Datum) -> Option<Step> {
     let Parameters::Positional(mut values) = step.parameters.clone() else { return None };
     values.push(value.clone());
     let parameters = Parameters::Positional(values);
-    let sql = random.with_value.clone();
-    Some(Step { sql, parameters, random: None, given: None, ..step.clone() })
+    Some(Step { sql: random.with_value.clone(), parameters, random: None, ..step.clone() })
 }
 
 /// Whether an answer tells of the connection that gave it, which a commit does not compare.
