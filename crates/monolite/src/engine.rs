@@ -37,7 +37,7 @@ use crate::clock::Stopwatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
@@ -186,17 +186,9 @@ impl Engine {
         let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
         let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
         let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
-        let syncer = Arc::new(Syncer {
-            handover: Handover::default(),
-            answers: Arc::clone(&answers),
-            wal: Arc::clone(&opened.wal_file),
-            looked: AtomicU64::new(0),
-            durability: opened.durability,
-            progress: Arc::clone(&progress),
-            queue: Arc::clone(&queue),
-            recorder: Arc::clone(&recorder),
-            clock: Arc::clone(&options.clock),
-        });
+        let looks_at = (Arc::clone(&opened.wal_file), opened.durability);
+        let told = (Arc::clone(&answers), &progress, &queue, &recorder);
+        let syncer = syncer(looks_at, told, options);
         let in_flight = Arc::new(InFlight::default());
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
         let threads = threads.into_iter().cloned().collect();
@@ -490,6 +482,29 @@ fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> R
     check(wal_file.check())?;
     connection.remove_wal_on_close()?;
     Ok(())
+}
+
+fn syncer(
+    (wal, durability): (Arc<WalFile>, Durability),
+    (answers, progress, queue, recorder): (
+        Arc<Answers>,
+        &Arc<Progress>,
+        &Arc<WriteQueue>,
+        &Arc<Recorder>,
+    ),
+    options: &Options,
+) -> Arc<Syncer> {
+    Arc::new(Syncer {
+        handover: Handover::default(),
+        answers,
+        wal,
+        looked: AtomicU64::new(0),
+        durability,
+        progress: Arc::clone(progress),
+        queue: Arc::clone(queue),
+        recorder: Arc::clone(recorder),
+        clock: Arc::clone(&options.clock),
+    })
 }
 
 fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> {
