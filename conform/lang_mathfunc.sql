@@ -1,5 +1,5 @@
 -- chapter: lang_mathfunc
--- feature: mathematical functions are not in this build, as plain SQLite says
+-- feature: mathematical functions, which plain SQLite has not in this build
 SELECT sqrt(4);
 SELECT pow(2, 10);
 SELECT sin(0), cos(0);

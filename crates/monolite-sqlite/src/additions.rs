@@ -8,8 +8,8 @@
 //!   are part of what makes a statement repeatable. Extras may be.
 //! - The authorizer knows the names of the application's functions and modules ([`Added`]): a
 //!   statement that uses one has other inputs than pages.
-//! - A collation that panics makes its transaction fail: SQLite has no error for it, and would go on
-//!   with rows in some order, in an index, too.
+//! - A collation that panics makes its transaction fail: SQLite has no error for it, and would go
+//!   on with rows in some order, in an index, too.
 
 pub(crate) mod extras;
 
@@ -19,105 +19,15 @@ use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
-use rusqlite::hooks::AuthAction;
 use rusqlite::types::ToSql;
 use rusqlite::vtab::{Module, VTab};
 use rusqlite::{Result, ffi};
 
+use crate::added::{Added, Function};
 use crate::signals::Signals;
 
 /// Adds an application's functions to a connection.
 pub type Setup = Arc<dyn Fn(&ConnectionSetup<'_>) -> Result<()> + Send + Sync>;
-
-/// What an application promises of a function.
-///
-/// A promise that is not kept costs a needless `Conflict` in an interactive transaction, never a
-/// wrong commit. SQLite itself relies on it where a function is part of an index or of a generated
-/// column, and keeps wrong values there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
-    is_deterministic: bool,
-    is_for_untrusted: bool,
-}
-
-impl Function {
-    /// It gives the same for the same arguments, always, and does nothing else: it may be used in
-    /// interactive transactions, indexes and generated columns.
-    pub const DETERMINISTIC: Function =
-        Function { is_deterministic: true, is_for_untrusted: false };
-
-    /// It may give something else each time. Interactive transactions refuse statements that call
-    /// it, because they are run again at commit.
-    pub const VOLATILE: Function = Function { is_deterministic: false, is_for_untrusted: false };
-
-    /// The same, and untrusted SQL may call it, with whatever arguments: it tells no secrets, has no
-    /// effects, and each call ends soon.
-    #[must_use]
-    pub const fn for_untrusted(self) -> Function {
-        Function { is_for_untrusted: true, ..self }
-    }
-
-    fn flags(self, is_trusted: bool) -> FunctionFlags {
-        let mut flags = FunctionFlags::SQLITE_UTF8;
-        if self.is_deterministic {
-            flags |= FunctionFlags::SQLITE_DETERMINISTIC;
-        }
-        if self.is_for_untrusted {
-            flags |= FunctionFlags::SQLITE_INNOCUOUS;
-        } else if !is_trusted {
-            flags |= FunctionFlags::SQLITE_DIRECTONLY;
-        }
-        flags
-    }
-}
-
-/// What an application has added to a connection, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Added {
-    functions: Vec<(Box<str>, Function)>,
-    modules: Vec<Box<str>>,
-}
-
-impl Added {
-    fn function(&self, name: &str) -> Option<Function> {
-        let known = self.functions.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        known.map(|(_, function)| *function)
-    }
-
-    /// Whether a statement with this `action` has inputs of the application.
-    pub(crate) fn is_used_by(&self, action: &AuthAction<'_>) -> bool {
-        match action {
-            AuthAction::Function { function_name } => self.function(function_name).is_some(),
-            AuthAction::Read { table_name, .. } => {
-                self.modules.iter().any(|module| module.eq_ignore_ascii_case(table_name))
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether a statement with this `action` calls a function that may give something else when it
-    /// is run again.
-    pub(crate) fn is_volatile(&self, action: &AuthAction<'_>) -> bool {
-        match action {
-            AuthAction::Function { function_name } => {
-                self.function(function_name).is_some_and(|it| !it.is_deterministic)
-            }
-            _ => false,
-        }
-    }
-
-    /// Says why `action` is refused to untrusted SQL, if it is.
-    pub(crate) fn refusal(&self, action: &AuthAction<'_>) -> Option<String> {
-        let AuthAction::Function { function_name } = action else { return None };
-        let is_refused = !self.function(function_name)?.is_for_untrusted;
-        is_refused.then(|| {
-            format!(
-                "{function_name}() is refused to untrusted SQL: the application has not added it \
-                 with Function::for_untrusted"
-            )
-        })
-    }
-}
 
 /// A connection that is being opened, to which an application adds functions, collations and
 /// modules.
@@ -166,12 +76,12 @@ fn check(what: &str, name: &str, taken: &[String]) -> Result<()> {
 impl ConnectionSetup<'_> {
     fn note_function(&self, name: &str, function: Function) -> Result<FunctionFlags> {
         check("function", name, &self.taken.functions)?;
-        self.added.borrow_mut().functions.push((name.into(), function));
+        self.added.borrow_mut().note_function(name, function);
         Ok(function.flags(self.signals.modules().is_none()))
     }
 
-    /// Adds a scalar function of so many arguments, or of any number (-1). A panic in it is an error
-    /// of the statement that calls it.
+    /// Adds a scalar function of so many arguments, or of any number (-1). A panic in it is an
+    /// error of the statement that calls it.
     ///
     /// # Errors
     /// A name that is taken; those of SQLite.
@@ -181,7 +91,13 @@ impl ConnectionSetup<'_> {
         T: ToSql,
     {
         let flags = self.note_function(name, kind)?;
-        self.connection.create_scalar_function(name, arguments, flags, body)
+        // Older versions of `rusqlite` ask for this, and all of them catch the panic.
+        let body = AssertUnwindSafe(body);
+        let call = move |call: &Context<'_>| {
+            let body = &body;
+            (body.0)(call)
+        };
+        self.connection.create_scalar_function(name, arguments, flags, call)
     }
 
     /// Adds an aggregate function of so many arguments, or of any number (-1).
@@ -231,8 +147,10 @@ impl ConnectionSetup<'_> {
     {
         check("collation", name, &self.taken.collations)?;
         let signals = Arc::clone(self.signals);
+        let order = AssertUnwindSafe(order);
         let order = move |a: &str, b: &str| {
-            let compared = catch_unwind(AssertUnwindSafe(|| order(a, b)));
+            let order = &order;
+            let compared = catch_unwind(AssertUnwindSafe(|| (order.0)(a, b)));
             compared.unwrap_or_else(|_| {
                 signals.mark_panicked();
                 Ordering::Equal
@@ -262,7 +180,7 @@ impl ConnectionSetup<'_> {
         {
             return Ok(());
         }
-        self.added.borrow_mut().modules.push(name.into());
+        self.added.borrow_mut().note_module(name);
         self.connection.create_module(name, module, aux)
     }
 }

@@ -8,6 +8,7 @@
 //! Threads, batches, acknowledgements: crate `monolite`. This crate knows connections and files,
 //! never a transaction's life.
 
+mod added;
 mod additions;
 pub mod allocations;
 mod connection;
@@ -40,7 +41,8 @@ pub mod vfs;
 pub mod wal;
 mod weights;
 
-pub use additions::{ConnectionSetup, Function, Setup};
+pub use added::Function;
+pub use additions::{ConnectionSetup, Setup};
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, Role, Savepoint,
     Settings, Unfit, UserSavepoint, test_overlay,

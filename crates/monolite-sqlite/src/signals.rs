@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use crate::additions::Added;
+use crate::added::Added;
 use crate::verb::Verb;
 use crate::{names, rules, untrusted, weights};
 
@@ -227,6 +227,11 @@ impl Signals {
             self.panicked.store(false, Ordering::Relaxed);
         }
         has_panicked
+    }
+
+    /// Whether a collation of the application panicked since [`Signals::take_panicked`].
+    pub fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Relaxed)
     }
 
     fn add_those_of_additions(&self, added: &Added, action: &AuthAction<'_>) {

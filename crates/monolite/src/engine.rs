@@ -310,6 +310,8 @@ impl Engine {
 
     pub(crate) fn stats(&self) -> Stats {
         let (reads, kept) = self.parts.reads.readers.counts();
+        let (streams, kept_by_streams) = self.parts.streams.readers.counts();
+        let (reads, kept) = (reads + streams, kept + kept_by_streams);
         Stats {
             reads,
             reads_on_kept_snapshot: kept,

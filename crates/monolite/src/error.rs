@@ -268,13 +268,26 @@ impl From<rusqlite::Error> for Error {
         } else if let rusqlite::Error::SqlInputError { msg, .. } = &source {
             // Without the place in the text, which is not known of a statement that was prepared
             // before: the same refusal is told in the same words.
-            msg.clone()
+            with_remedy(msg)
         } else {
             in_our_words(without_code(source.to_string()))
         };
         let source = Some(source);
         Error(Box::new(Inner { kind, message, extended_code, source, statement: None }))
     }
+}
+
+/// What SQLite says of a statement that it cannot prepare, and what to do when that is for want of
+/// something that applications add.
+fn with_remedy(said: &str) -> String {
+    let is_one = |start| said.starts_with(start);
+    if is_one("no such function: ") || is_one("no such collation sequence: ") {
+        return format!(
+            "{said}; one of the application is added by Options::connection_setup, each time that \
+             the database is opened"
+        );
+    }
+    said.to_owned()
 }
 
 /// The words alone, of what `rusqlite` calls `Error code 13: …`.

@@ -177,7 +177,8 @@ impl Options {
     /// Number of reader connections, of threads that serve awaited reads, and of others that serve
     /// awaited statements of interactive transactions: 1 to 1,024.
     /// Default: the number of cores, at least 4 and at most 64. More readers allow more long
-    /// queries at once and cost a page cache each.
+    /// queries at once and cost a page cache each. Streams have as many connections and threads of
+    /// their own, from the first stream on.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Options {
         self.readers = readers;

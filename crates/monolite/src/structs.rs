@@ -28,7 +28,8 @@ use crate::error::Result;
 use crate::parameters::Parameters;
 
 /// Makes a struct of a row, by the names of its columns; a tuple by their order; and anything else
-/// of the only column. It is a mapping for whatever takes one: [`Tx::query_map`](crate::Tx::query_map),
+/// of the only column. It is a mapping for whatever takes one:
+/// [`Tx::query_map`](crate::Tx::query_map),
 /// [`Transaction::query_one`](crate::Transaction::query_one),
 /// [`Database::read_stream`](crate::Database::read_stream).
 ///
@@ -48,7 +49,8 @@ use crate::parameters::Parameters;
 ///
 /// # fn main() -> monolite::Result<()> {
 /// # let db = monolite::Database::open(":memory:")?;
-/// # db.write(|tx| tx.execute_batch("CREATE TABLE user(id INTEGER PRIMARY KEY, name, mail)")).wait()?;
+/// # let create = "CREATE TABLE user(id INTEGER PRIMARY KEY, name, mail)";
+/// # db.write(move |tx| tx.execute_batch(create)).wait()?;
 /// let ann = User { id: 1, name: "ann".into(), mail: None };
 /// let row = Parameters::from_struct(&ann)?;
 /// db.write(move |tx| tx.execute("INSERT INTO user VALUES (:id, :name, :mail)", &row)).wait()?;

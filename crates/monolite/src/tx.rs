@@ -538,25 +538,19 @@ impl<'c> Tx<'c> {
 
     /// The error of a statement, with the reason where the engine has refused something.
     pub(crate) fn explain(&self, error: rusqlite::Error) -> Error {
+        if self.connection.signals().has_panicked() {
+            return collation_panicked();
+        }
         let error = Error::from(error).denied(self.connection.signals().take_denial());
         let is_memory = error.extended_code() == Some(rusqlite::ffi::SQLITE_NOMEM);
         if is_memory && self.connection.has_memory_left() {
             return too_long_a_program();
         }
-        match self.connection.no_module(error.said()).or_else(|| not_added(&error)) {
+        match self.connection.no_module(error.said()) {
             Some(message) => error.reworded(message),
             None => error,
         }
     }
-}
-
-/// What is said of a function or a collation that is not there.
-fn not_added(error: &Error) -> Option<String> {
-    let said = error.said();
-    let is_one = |start| said.starts_with(start);
-    (is_one("no such function: ") || is_one("no such collation sequence: ")).then(|| {
-        format!("{said}; one of the application is added by Options::connection_setup, each time")
-    })
 }
 
 /// What is said when a collation of the application has panicked.

@@ -41,7 +41,10 @@ const OF_1: &[(&str, Of1)] = &[
 const ROUNDING: &[(&str, Of1)] =
     &[("ceil", f64::ceil), ("ceiling", f64::ceil), ("floor", f64::floor), ("trunc", f64::trunc)];
 
-const OF_2: &[(&str, fn(f64, f64) -> f64)] = &[
+/// A mathematical function of two numbers.
+type Of2 = fn(f64, f64) -> f64;
+
+const OF_2: &[(&str, Of2)] = &[
     ("atan2", f64::atan2),
     ("log", |base, x| logarithm_e(x) / if base > 0.0 { base.ln() } else { f64::NAN }),
     ("mod", |x, y| x % y),

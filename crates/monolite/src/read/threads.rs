@@ -1,11 +1,12 @@
 //! Owns the threads that run awaited work.
 //!
 //! # Algorithm
-//! There is a thread for each reader connection, as many others for the statements of
-//! interactive transactions, and as many for streams, from the first one on. One whose work has overrun the time of a read, or
-//! is not wanted any more, may be in the middle of a closure that sleeps, and cannot be ended. It
-//! is *lost*, and another one is started in its place; when its work ends, it ends, too. So work
-//! that hangs takes no thread from the others, until as many are lost as there may be.
+//! There is a thread for each reader connection, as many others for the statements of interactive
+//! transactions, and as many for streams, from the first one on. One whose work has overrun the
+//! time of a read, or is not wanted any more, may be in the middle of a closure that sleeps, and
+//! cannot be ended. It is *lost*, and another one is started in its place; when its work ends, it
+//! ends, too. So work that hangs takes no thread from the others, until as many are lost as there
+//! may be.
 //!
 //! Work that has waited for a thread longer than a read may take is refused: behind much that hangs
 //! it would wait for all of it, one limit after another.

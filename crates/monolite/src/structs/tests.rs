@@ -1,3 +1,5 @@
+//! Structs, tuples and values, there and back, and what is said when they do not fit.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -308,6 +308,23 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Answers(|it| it.aspect == Aspect::Changes && !it.statement.counts_changes()),
     },
     Difference {
+        id: "more-functions",
+        topic: Topic::Connection,
+        what: "mathematical functions, `REGEXP` and `generate_series` where SQLite is built \
+               without them (`generate_series` not for untrusted SQL, unless its profile names \
+               it, and `REGEXP` not at all)",
+        sqlite: "`no such function`, `no such table`",
+        monolite: "answers, as the `sqlite3` shell does",
+        why: "most programs need some of them",
+        instead: "functions of your own in their place, by `Options::connection_setup`",
+        paths: Paths::All,
+        sign: Sign::Answers(|it| {
+            let is_missing = it.plain_failed("no such function: ")
+                || it.plain_failed("no such table: generate_series");
+            is_missing && it.ours.fault.is_none()
+        }),
+    },
+    Difference {
         id: "time-limits-at-the-end",
         topic: Topic::Limits,
         what: "the end of a transaction that ran into a limit of time",
