@@ -17,6 +17,7 @@ test:
 # What CI runs: `make test`, and then, whatever that found, lints, documentation, models, versions of
 # rusqlite, our scripts beside plain SQLite, torture, fuzzing.
 gate:
+	@./scripts/setup gate
 	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested
 
 # For a release, more than a day: the torture at the amounts of docs/trust.md, bugs planted into

@@ -226,7 +226,14 @@ fn report(arguments: &Report) -> Result<()> {
 
 fn compare(arguments: &Compare) -> Result<()> {
     let [a, b] = [&arguments.a, &arguments.b].map(|file| files::read_json(file));
-    let Comparison { warnings, table } = compare::compare(&a?, &b?);
+    let (a, b) = (a?, b?);
+    let Comparison { warnings, table } = compare::compare(&a, &b);
+    ensure!(
+        !table.rows.is_empty(),
+        "the records have no figure in common: A is a run of {}, B of {}; take two of one suite",
+        a.suite,
+        b.suite
+    );
     let mut out = io::stdout().lock();
     for warning in warnings {
         writeln!(out, "! {warning}\n")?;

@@ -119,7 +119,7 @@ impl Unit {
             Unit::Number if figure > 0.0 && figure < 10.0 => trimmed(figure, ""),
             Unit::Number => count(figure),
             Unit::Nanoseconds => nanoseconds(figure.max(0.0) as u64),
-            Unit::Bytes => bytes(figure.max(0.0) as u64),
+            Unit::Bytes => bytes(figure.max(0.0) as u64).replace(".0 ", " "),
             Unit::Share if figure < 0.01 => format!("{} %", (figure * 1e4).round() / 100.0),
             Unit::Share => format!("{} %", trimmed(figure * 100.0, "")),
         }

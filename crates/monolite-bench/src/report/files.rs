@@ -128,7 +128,10 @@ pub fn write_charts(records: &[Record], dir: &Path) -> Result<usize> {
     let mut written = 0;
     for record in records {
         for chart in pictures::all(record) {
-            let target = dir.join(format!("{}-{}.svg", record.suite, chart.id));
+            let target = match chart.id.starts_with(&record.suite) {
+                true => dir.join(format!("{}.svg", chart.id)),
+                false => dir.join(format!("{}-{}.svg", record.suite, chart.id)),
+            };
             fs::write(&target, draw::file(&chart))
                 .with_context(|| format!("cannot write {}", target.display()))?;
             written += 1;

@@ -41,7 +41,7 @@ th:first-child{text-align:left;font-weight:400;white-space:normal;min-width:9.5r
 thead th{background:var(--band);font-weight:600;vertical-align:bottom}
 thead th:first-child{font-weight:600}
 pre{background:var(--band);padding:.75rem;white-space:pre-wrap;overflow-wrap:anywhere}
-@media (max-width:30rem){table{font-size:.8rem}th,td{padding:.3rem .4rem}
+@media (max-width:30rem){h1{font-size:1.6rem}table{font-size:.8rem}th,td{padding:.3rem .4rem}
 th:first-child{min-width:6.5rem}}
 ul{padding-left:1.25rem}.notes{color:var(--soft);font-size:.9rem;margin:.25rem 0 1rem}
 summary{cursor:pointer;padding:.5rem 0;font-weight:600}

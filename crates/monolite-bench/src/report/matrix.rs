@@ -1,7 +1,7 @@
 //! Tables and charts of suites whose cells stand in [`Section`]s: a line for each candidate, a
 //! column for each number of threads, or whatever differs.
 
-use super::chart::{Chart, Form, Line, Mark, Point, Scale, Unit};
+use super::chart::{Chart, Form, Line, Mark, Point, Unit};
 use super::record::{Cell, CellOutcome, Measurement, Record, Section};
 use super::render::{Table, count, nanoseconds, ratio, spread};
 use crate::published::SUITES;
@@ -50,7 +50,7 @@ pub fn charts(record: &Record) -> Vec<Chart> {
     let mut charts = Vec::new();
     for section in &record.sections {
         let places = Places::of(record, section);
-        if places.columns.len() < 2 {
+        if places.has_gaps() {
             charts.push(places.bars());
             continue;
         }
@@ -62,8 +62,8 @@ pub fn charts(record: &Record) -> Vec<Chart> {
         if places.any(|cell| cell.retries > 0) {
             charts.push(places.retries());
         }
+        charts.extend(places.wal());
     }
-    charts.extend(record.cells.iter().filter_map(wal));
     charts.retain(|chart| !chart.is_empty());
     charts
 }
@@ -124,6 +124,17 @@ impl<'r> Places<'r> {
         Places { section, lines, columns, cells }
     }
 
+    /// Whether most lines would be points: bars show those better.
+    fn has_gaps(&self) -> bool {
+        let measured = |cell: &&Cell| cell.measurement().is_some();
+        let points = |line: &str| {
+            let of = |column: &&str| self.cell(line, column).filter(measured).is_some();
+            self.columns.iter().copied().filter(of).count()
+        };
+        let single = self.lines.iter().filter(|(line, _)| points(line) == 1).count();
+        single * 2 > self.lines.len()
+    }
+
     fn any(&self, is: impl Fn(&Measurement) -> bool) -> bool {
         self.cells.iter().filter_map(|(.., cell)| cell.measurement()).any(is)
     }
@@ -133,13 +144,18 @@ impl<'r> Places<'r> {
         found.map(|(.., cell)| *cell)
     }
 
-    fn table(&self, title: &str, unit: &str, show: impl Fn(&Measurement) -> String) -> Table {
-        let mut header = vec![unit.to_owned()];
-        header.extend(self.columns.iter().map(|column| match column.parse::<u64>() {
+    /// A column in words, as `16 threads`.
+    fn place(&self, column: &str) -> String {
+        match column.parse::<u64>() {
             Ok(1) => format!("1 {}", self.section.x.trim_end_matches('s')),
             Ok(_) => format!("{column} {}", self.section.x),
-            Err(_) => (*column).to_owned(),
-        }));
+            Err(_) => column.to_owned(),
+        }
+    }
+
+    fn table(&self, title: &str, unit: &str, show: impl Fn(&Measurement) -> String) -> Table {
+        let mut header = vec![unit.to_owned()];
+        header.extend(self.columns.iter().map(|column| self.place(column)));
         let mut table = Table { title: title.into(), header, ..Table::default() };
         for (line, name) in &self.lines {
             let mut row = vec![(*name).to_owned()];
@@ -210,43 +226,61 @@ impl<'r> Places<'r> {
         self.chart(", attempts repeated", "repeated a second", meaning, retries)
     }
 
+    /// The WAL over time, where it was looked at: of the last column, where there is most to do.
+    fn wal(&self) -> Option<Chart> {
+        let column = self.columns.last()?;
+        let lines = self.lines.iter().filter_map(|(line, name)| {
+            let samples = &self.cell(line, column)?.measurement()?.wal;
+            let points = samples.iter().map(|at| Point::exact(at.seconds, at.bytes as f64));
+            Some(Line { name: (*name).to_owned(), points: points.collect() })
+        });
+        let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+        let points = lines.iter().flat_map(|line| &line.points);
+        let end = points.map(|point| point.x).fold(0.0, f64::max);
+        let quarter = |number: u32| {
+            let at = end * f64::from(number) / 4.0;
+            Mark { at, text: nanoseconds((at * 1e9) as u64) }
+        };
+        (end > 0.0).then(|| Chart {
+            id: self.id("-wal"),
+            title: format!("{}: the WAL over time", self.section.title),
+            meaning: format!(
+                "With {}; a line that stays level is a WAL that restarts in time, one that rises \
+                 on is not copied fast enough",
+                self.place(column)
+            ),
+            x_title: "since the round began".into(),
+            x_marks: (0..=4).map(quarter).collect(),
+            y_title: "size of the file".into(),
+            unit: Unit::Bytes,
+            lines,
+            ..Chart::default()
+        })
+    }
+
     fn bars(&self) -> Chart {
         let rate = |cell: &Measurement| Some(cell.per_second);
         let y_title = format!("{}/s", self.section.unit);
         let chart = self.chart("", &y_title, &self.section.meaning, rate);
-        Chart { form: Form::Bars, ..chart }
+        // A bar for each point, which says where it is unless there is one place alone.
+        let lines = chart.lines.iter().flat_map(|line| {
+            line.points.iter().map(|point| {
+                let column = self.columns[point.x as usize];
+                let name = match self.columns.len() {
+                    1 => line.name.clone(),
+                    _ => format!("{}, {}", line.name, self.place(column)),
+                };
+                Line { name, points: vec![*point] }
+            })
+        });
+        let lines = lines.collect();
+        Chart { form: Form::Bars, lines, ..chart }
     }
 }
 
 fn retries_per_second(cell: &Measurement) -> f64 {
     let seconds: f64 = cell.rounds.iter().map(|round| round.seconds).sum();
     cell.retries as f64 / seconds.max(f64::MIN_POSITIVE)
-}
-
-/// The WAL of a cell over time, where it was looked at.
-pub(super) fn wal(cell: &Cell) -> Option<Chart> {
-    let samples = &cell.measurement()?.wal;
-    let end = samples.last()?.seconds;
-    let letters = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let points = samples.iter().map(|at| Point::exact(at.seconds, at.bytes as f64)).collect();
-    let quarter = |number: u32| {
-        let at = end * f64::from(number) / 4.0;
-        Mark { at, text: format!("{at:.1} s") }
-    };
-    Some(Chart {
-        id: format!("wal-{}", cell.id).chars().map(letters).collect(),
-        title: format!("WAL over time: {}", cell.name),
-        meaning: "A level line is a WAL that restarts in time; the file is never cut, so its size \
-                  is the largest so far"
-            .into(),
-        x_title: "since the round began".into(),
-        x_marks: (0..=4).map(quarter).collect(),
-        y_title: "size of the WAL".into(),
-        unit: Unit::Bytes,
-        scale: Scale::Linear,
-        lines: vec![Line { name: cell.name.clone(), points }],
-        form: Form::Lines,
-    })
 }
 
 #[cfg(test)]

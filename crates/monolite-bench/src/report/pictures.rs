@@ -24,7 +24,6 @@ pub fn all(record: &Record) -> Vec<Chart> {
     ] {
         charts.extend([delays(record, key, title), repeated(record, key, title)]);
     }
-    charts.extend(record.cells.iter().filter_map(matrix::wal));
     charts.retain(|chart| !chart.is_empty());
     charts
 }

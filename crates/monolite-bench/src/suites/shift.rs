@@ -78,7 +78,12 @@ impl Crew<'_> {
             });
             let round = self.work(worker);
             drop(end);
-            let wal = watch.join().map_err(|_| anyhow!("the watch panicked"))?;
+            let mut wal: Vec<WalSample> =
+                watch.join().map_err(|_| anyhow!("the watch panicked"))?;
+            // The last connection that closes removes the file.
+            while wal.last().is_some_and(|sample| sample.bytes == 0) {
+                wal.pop();
+            }
             let largest = wal.iter().map(|sample| sample.bytes).max().unwrap_or(0);
             Ok(Round { wal, wal_bytes_max: largest, ..round? })
         })

@@ -2,6 +2,7 @@
 
 use super::{Bundle, Entry, Ground, Suite, SuiteOptions, Turn};
 use crate::device;
+use crate::drivers::postgres::server;
 use crate::drivers::{Extent, Profile, Round, Store, engine};
 use crate::harness::cell;
 use crate::machine::{self, Machine};
@@ -120,7 +121,7 @@ pub fn run(
         seconds: begin.elapsed().as_secs_f64(),
         peak_memory_bytes: machine::peak_memory_bytes(),
         machine: Machine::look(&options.data),
-        setup: setup(options),
+        setup: setup(options, &cells),
         data: None,
         work,
         sections,
@@ -131,8 +132,11 @@ pub fn run(
     })
 }
 
-fn setup(options: &SuiteOptions) -> Setup {
+fn setup(options: &SuiteOptions, cells: &[Cell]) -> Setup {
+    let measured = |cell: &&Cell| cell.measurement().is_some() && cell.id.contains("/postgres");
+    let postgres = cells.iter().find(measured).and_then(|_| server::version().ok());
     Setup {
+        postgres,
         monolite: env!("CARGO_PKG_VERSION").into(),
         sqlite: rusqlite::version().into(),
         engine: vec!["the defaults, but for what a line's name says".into()],

@@ -5,8 +5,7 @@
 
 use monolite_bench::report::files::read_json;
 use monolite_bench::report::html;
-use monolite_bench::report::record::{Cell, CellOutcome};
-use monolite_bench::report::record::{Record, Section, WalSample};
+use monolite_bench::report::record::{CellOutcome, Record, Section, WalSample};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,12 +94,12 @@ fn records() -> [Record; 2] {
     for (number, cell) in other.cells.iter_mut().enumerate() {
         cell.id = format!("scan/all/line-{}/{}", number % 2, 1 + number / 2);
     }
-    let mut wal: Cell = record.cell("burst/durable/monolite").expect("it has this cell").clone();
-    if let CellOutcome::Measured(figures) = &mut wal.outcome {
-        let look = |n: u32| WalSample { seconds: f64::from(n), bytes: u64::from(n) << 20 };
-        figures.wal = (0..200).map(look).collect();
+    for cell in &mut other.cells {
+        if let CellOutcome::Measured(figures) = &mut cell.outcome {
+            let look = |n: u32| WalSample { seconds: f64::from(n), bytes: u64::from(n) << 20 };
+            figures.wal = (0..200).map(look).collect();
+        }
     }
-    other.cells.push(wal);
     [record, other]
 }
 

@@ -1,7 +1,8 @@
 //! Owns what the thread `monolite-write` does between two batches, and how it ends.
 //!
 //! # Algorithm
-//! 1. Take what the queue holds; wait for it, but not for ever while the WAL is to be copied or cut.
+//! 1. Take what the queue holds; wait for it, for a bounded time while the WAL is to be copied or
+//!    cut.
 //! 2. Do what others have asked for while no transaction is open: the end of a checkpoint, a WAL
 //!    that restarts or gets shorter, the moment of a backup.
 //! 3. Run it as batches ([`Writer::step`]), and hand each to the sync thread.

@@ -85,6 +85,16 @@ pub fn find_binaries() -> Result<PathBuf> {
         .context(INSTALL_HINT)
 }
 
+/// Returns the version of the installed binaries, as they say it.
+///
+/// # Errors
+/// With [`INSTALL_HINT`] when there are none, or when they do not run.
+pub fn version() -> Result<String> {
+    let output = Command::new(find_binaries()?.join("postgres")).arg("--version").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.trim().trim_start_matches("postgres (PostgreSQL) ").to_owned())
+}
+
 impl Server {
     /// Starts a server whose data is beside `data_dir`'s, if its user can get there.
     ///

@@ -7,7 +7,7 @@
 //! form of their marks, so that they differ in print, too. A title and a description in words are
 //! inside.
 
-use super::{Chart, Form, Line, Point, Scale};
+use super::{Chart, Form, Line, Point, Scale, Unit};
 use maud::Escaper;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
@@ -112,7 +112,7 @@ fn lines(chart: &Chart, root: &Area<'_>) -> Drawn {
     let axis = Axis::of(chart);
     let last = chart.x_marks.iter().map(|mark| mark.at).fold(0.0, f64::max);
     // A little room, so that marks at the ends are whole.
-    let room = last.max(1.0) * 0.04;
+    let room = if last > 0.0 { last * 0.04 } else { 0.5 };
     let x_points: Vec<f64> = chart.x_marks.iter().map(|mark| mark.at).collect();
     let x = Marked { range: -room..last + room, marks: x_points };
     let y = Marked { range: axis.low..axis.high, marks: axis.marks.clone() };
@@ -140,12 +140,13 @@ fn lines(chart: &Chart, root: &Area<'_>) -> Drawn {
         .y_label_formatter(&|at| chart.unit.write(axis.figure(*at)))
         .x_desc(chart.x_title.clone())
         .draw()?;
-    for (number, line) in chart.lines.iter().enumerate() {
+    let colors = colors(&chart.lines);
+    for (line, &number) in chart.lines.iter().zip(&colors) {
         let at = |x: f64, y: f64| drawing.backend_coord(&(x, axis.place(y)));
         draw_line(root, line, number, &at)?;
     }
-    for (number, line) in chart.lines.iter().enumerate() {
-        let y = number as i32 * LEGEND_HEIGHT as i32 + 10;
+    for ((position, line), &number) in chart.lines.iter().enumerate().zip(&colors) {
+        let y = position as i32 * LEGEND_HEIGHT as i32 + 10;
         let color = color(number);
         legend.draw(&PathElement::new(vec![(8, y), (36, y)], color.stroke_width(2)))?;
         mark(&legend, number, (22, y))?;
@@ -176,6 +177,27 @@ fn draw_line(
         }
     }
     Ok(())
+}
+
+/// Gives each line a colour, and with it a mark: the same ones to the same side in every chart.
+fn colors(lines: &[Line]) -> Vec<usize> {
+    let mut used = Vec::new();
+    let mut colors = Vec::new();
+    for line in lines {
+        let preferred: [usize; 8] = match line.name.get(..3) {
+            Some("mon") => [0, 5, 3, 7, 4, 6, 2, 1],
+            Some("Pos") => [2, 4, 6, 7, 3, 5, 1, 0],
+            _ => [1, 6, 7, 4, 3, 2, 5, 0],
+        };
+        let turns = colors.len() / LINES.len();
+        if turns * LINES.len() == colors.len() {
+            used.clear();
+        }
+        let free = preferred.into_iter().find(|color| !used.contains(color)).unwrap_or(0);
+        used.push(free);
+        colors.push(free + turns * LINES.len());
+    }
+    colors
 }
 
 fn color(number: usize) -> RGBColor {
@@ -262,7 +284,10 @@ impl Axis {
 
     fn linear(chart: &Chart) -> Axis {
         let top = chart.top().max(f64::MIN_POSITIVE);
-        let step = round_step(top / 4.0);
+        let step = match chart.unit {
+            Unit::Bytes => round_bytes(top / 4.0),
+            _ => round_step(top / 4.0),
+        };
         let steps = (top / step).ceil().max(1.0);
         let marks = (0..=steps as u32).map(|number| f64::from(number) * step).collect();
         Axis { scale: Scale::Linear, low: 0.0, high: steps * step, marks }
@@ -299,6 +324,13 @@ fn round_step(least: f64) -> f64 {
     steps.into_iter().map(|step| step * power).find(|step| *step >= least).unwrap_or(least)
 }
 
+/// Returns the next step that is round in the unit in which a size is written.
+fn round_bytes(least: f64) -> f64 {
+    let units = [1024.0_f64.powi(3), 1024.0_f64.powi(2), 1024.0];
+    let unit = units.into_iter().find(|unit| least >= unit / 4.0).unwrap_or(1.0);
+    round_step(least / unit) * unit
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,7 +344,19 @@ mod tests {
     }
 
     #[test]
+    fn each_side_has_its_colour_and_no_two_lines_of_eight_have_one() {
+        let names = ["raw", "monolite", "monolite, b", "PostgreSQL", "raw, b", "raw, c", "d", "e"];
+        let line = |name: &&str| Line { name: (*name).into(), points: Vec::new() };
+        let lines: Vec<Line> = names.iter().map(line).collect();
+        let mut given = colors(&lines);
+        assert_eq!(given[..4], [1, 0, 5, 2]);
+        given.sort_unstable();
+        assert_eq!(given, (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn steps_are_round() {
         assert_eq!([0.3, 3.0, 24.0, 26.0].map(round_step), [0.5, 5.0, 25.0, 50.0]);
+        assert_eq!(round_bytes(350.0 * 1024.0), 0.5 * 1024.0 * 1024.0);
     }
 }

@@ -49,6 +49,23 @@ fn a_section_is_a_table_of_lines_and_columns() {
 }
 
 #[test]
+fn lines_that_would_be_points_are_bars_that_say_where_they_are() {
+    let mut record = record();
+    record.cells = vec![
+        cell("begin/disk/raw/1", "raw", 1.0, 0),
+        cell("begin/disk/raw-b/1", "raw, b", 1.0, 0),
+        cell("begin/disk/monolite/1", "monolite", 2.0, 0),
+        cell("begin/disk/monolite/16", "monolite", 3.0, 0),
+    ];
+    let charts = charts(&record);
+    let names: Vec<&str> = charts[0].lines.iter().map(|line| line.name.as_str()).collect();
+    assert_eq!(charts[0].form, Form::Bars);
+    let expected =
+        ["raw, 1 thread", "raw, b, 1 thread", "monolite, 1 thread", "monolite, 16 threads"];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn threads_get_a_chart_each_and_retries_one_of_their_own() {
     let mut record = record();
     if let CellOutcome::Measured(figures) = &mut record.cells[0].outcome {
@@ -63,7 +80,7 @@ fn threads_get_a_chart_each_and_retries_one_of_their_own() {
             "One update",
             "One update, per thread",
             "One update, attempts repeated",
-            "WAL over time: monolite, write"
+            "One update: the WAL over time"
         ]
     );
     assert_eq!(charts[1].lines[0].points[1].y, 900.0 / 16.0);
