@@ -13,6 +13,7 @@ mod limits;
 mod open;
 mod pins;
 mod pool;
+mod refusals;
 mod replay;
 mod savepoints;
 mod state;

@@ -1,8 +1,6 @@
 //! Interactive transactions under load: every answer is that of a serial order, and would not be
 //! without validation.
 
-use std::time::Duration;
-
 use monolite::Options;
 
 use super::{Load, Played, play};
@@ -25,7 +23,7 @@ fn played(seed: u64, options: Options) -> Played {
             .wal_limit_bytes(8 << 20)
             .transaction_connections(3)
             .transaction_attempts(2)
-            .exclusive_time_limit(Duration::from_secs(1)),
+            .exclusive_time_limit(std::time::Duration::from_secs(1)),
     };
     play(&load, &directory.path().join("load.db")).unwrap()
 }

@@ -24,7 +24,6 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
@@ -280,7 +279,7 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         .transaction_connections([1, 3, 64][rng.usize(..3)])
         .transaction_attempts([1, 3, 10][rng.usize(..3)])
         // Whoever conflicts to the end gets the writer, however busy the machine is.
-        .exclusive_time_limit(Duration::from_secs(5));
+        .exclusive_time_limit(std::time::Duration::from_secs(5));
     // A client reads once or twice for a dozen writes.
     let writes = usize::try_from(length).unwrap_or(usize::MAX) * 8 / 9 / clients;
     Load {

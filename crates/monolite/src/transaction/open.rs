@@ -43,6 +43,7 @@ use super::contention::{Contention, Visit};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
 use super::pool::{Held, Left, Pool, Start};
+use super::refusals::{abandoned, busy, inside_itself, rolled_back_in_closure};
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, Place, Snapshot, State};
 use super::steps::{
@@ -782,30 +783,6 @@ fn end_leading_reads(steps: &Steps, connection: &PooledConnection) {
     if steps.shape() == Shape::Queries {
         connection.end_leading_reads();
     }
-}
-
-fn rolled_back_in_closure() -> Error {
-    let message = "the closure rolled its transaction back and returned Ok, so nothing was \
-                   committed; return an error from the closure to have it rolled back";
-    Error::new(ErrorKind::Invalid, message)
-}
-
-fn abandoned() -> Error {
-    Error::aborted("a statement was dropped before it was done, so what it did is not known")
-}
-
-fn inside_itself() -> Error {
-    let message = "a statement was run inside of the mapping closure of another one of the same \
-                   transaction, for whose end it would wait; collect the rows first";
-    Error::new(ErrorKind::Invalid, message)
-}
-
-fn busy(limit: Duration) -> Error {
-    let message = format!(
-        "another statement of the same transaction has been running for {limit:.1?} (option \
-         read_time_limit)"
-    );
-    Error::new(ErrorKind::Timeout, message)
 }
 
 /// The handle of a commit that is over before the writer saw it.

@@ -13,6 +13,13 @@ mod statements;
 mod turns;
 
 use monolite::{Database, Options};
+use monolite_testkit::clock::HandClock;
+
+/// The clock stands still: no transaction moves to a newer snapshot because its application has
+/// taken its time, however slow the machine is.
+fn still() -> Options {
+    Options::new().clock(HandClock::new())
+}
 
 /// A database with accounts 1 to 10 of 100 each, which goes with its directory.
 fn accounts(options: Options) -> (tempfile::TempDir, Database) {

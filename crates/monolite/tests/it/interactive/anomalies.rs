@@ -1,9 +1,9 @@
 //! The anomalies by name: what a weaker isolation would allow is refused, and what harms nobody is
 //! not.
 
-use monolite::{Database, Error, ErrorKind, Options, Transaction};
+use monolite::{Database, Error, ErrorKind, Transaction};
 
-use super::{ADD, BALANCE, SET, accounts, balance};
+use super::{ADD, BALANCE, SET, accounts, balance, still};
 
 fn read(tx: &Transaction, id: i64) -> i64 {
     tx.query_row(BALANCE, [id], |row| row.get(0)).wait().unwrap()
@@ -20,7 +20,7 @@ fn write(db: &Database, sql: &'static str) {
 
 #[test]
 fn a_lost_update_is_refused() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     let (a, b) = (read(&one, 1), read(&two, 1));
     one.execute(SET, (1, a + 1)).wait().unwrap();
@@ -32,7 +32,7 @@ fn a_lost_update_is_refused() {
 
 #[test]
 fn write_skew_is_refused() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     // Each leaves one of the two accounts alone, as long as both together hold enough.
     assert_eq!(read(&one, 1) + read(&one, 2), 200);
@@ -46,7 +46,7 @@ fn write_skew_is_refused() {
 
 #[test]
 fn a_phantom_is_refused() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     let none = "SELECT count(*) FROM entry WHERE text = 'taken'";
     for tx in [&one, &two] {
@@ -59,7 +59,7 @@ fn a_phantom_is_refused() {
 
 #[test]
 fn a_phantom_in_an_empty_range_is_refused() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let sql = "SELECT id FROM account WHERE id > 1000";
     assert!(tx.query_map(sql, (), |row| row.get::<_, i64>(0)).wait().unwrap().is_empty());
@@ -70,7 +70,7 @@ fn a_phantom_in_an_empty_range_is_refused() {
 
 #[test]
 fn a_read_of_the_largest_conflicts_with_a_larger_one() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let max = tx.query_row("SELECT max(id) FROM account", (), |row| row.get::<_, i64>(0));
     assert_eq!(max.wait().unwrap(), 10);
@@ -81,7 +81,7 @@ fn a_read_of_the_largest_conflicts_with_a_larger_one() {
 
 #[test]
 fn two_reads_of_one_transaction_never_disagree() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     assert_eq!(read(&tx, 1), 100);
     db.write(|tx| {
@@ -98,7 +98,7 @@ fn two_reads_of_one_transaction_never_disagree() {
 
 #[test]
 fn a_moved_transaction_learns_of_its_conflict_at_the_next_statement() {
-    let (_directory, db) = accounts(Options::new().transaction_connections(1));
+    let (_directory, db) = accounts(still().transaction_connections(1));
     let tx = db.transaction().unwrap();
     assert_eq!(read(&tx, 1), 100);
     write(&db, "UPDATE account SET balance = 7 WHERE id = 1");
@@ -111,7 +111,7 @@ fn a_moved_transaction_learns_of_its_conflict_at_the_next_statement() {
 
 #[test]
 fn blind_updates_of_one_row_never_conflict() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let open: Vec<_> = (0..10).map(|_| db.transaction().unwrap()).collect();
     open.iter().for_each(|tx| assert_eq!(tx.execute(ADD, (1, -1)).wait().unwrap(), 1));
     open.into_iter().for_each(|tx| drop(tx.commit().wait().unwrap()));
@@ -121,7 +121,7 @@ fn blind_updates_of_one_row_never_conflict() {
 
 #[test]
 fn a_value_that_came_back_is_no_conflict() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     assert_eq!(read(&tx, 1), 100);
     tx.execute(ADD, (2, 1)).wait().unwrap();
@@ -132,7 +132,7 @@ fn a_value_that_came_back_is_no_conflict() {
 
 #[test]
 fn an_update_that_meets_another_number_of_rows_conflicts() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let rich = "UPDATE account SET balance = balance - 1 WHERE balance >= 100";
     assert_eq!(tx.execute(rich, ()).wait().unwrap(), 10);
@@ -142,7 +142,7 @@ fn an_update_that_meets_another_number_of_rows_conflicts() {
 
 #[test]
 fn appends_conflict_only_where_the_rowid_was_seen_that_sqlite_chose() {
-    let (_directory, db) = accounts(Options::new().ids_given_out_ahead(false));
+    let (_directory, db) = accounts(still().ids_given_out_ahead(false));
     let insert = "INSERT INTO entry(text) VALUES ('x')";
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     one.execute(insert, ()).wait().unwrap();
@@ -164,7 +164,7 @@ fn appends_conflict_only_where_the_rowid_was_seen_that_sqlite_chose() {
 
 #[test]
 fn an_error_that_would_not_come_again_is_a_conflict() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let error = tx.execute("INSERT INTO account VALUES (1, 0)", ()).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Constraint);
@@ -175,7 +175,7 @@ fn an_error_that_would_not_come_again_is_a_conflict() {
 
 #[test]
 fn a_change_of_the_schema_between_statement_and_commit_is_a_conflict() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let all = "SELECT * FROM account WHERE id = 1";
     assert_eq!(tx.query_row(all, (), |row| row.get::<_, i64>(1)).wait().unwrap(), 100);
@@ -191,7 +191,7 @@ fn a_change_of_the_schema_between_statement_and_commit_is_a_conflict() {
 
 #[test]
 fn without_validation_a_lost_update_happens() {
-    let (_directory, db) = accounts(Options::new().without_validation());
+    let (_directory, db) = accounts(still().without_validation());
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     let (a, b) = (read(&one, 1), read(&two, 1));
     one.execute(SET, (1, a + 1)).wait().unwrap();
@@ -203,7 +203,7 @@ fn without_validation_a_lost_update_happens() {
 
 #[test]
 fn a_closure_that_conflicts_is_run_again() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let mut attempts = 0;
     let result: Result<i64, Error> = db.transact_blocking(|tx| {
         attempts = tx.attempt();

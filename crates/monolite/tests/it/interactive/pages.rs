@@ -1,8 +1,8 @@
 //! The page check before the replay: which way a commit took, and that no change slips past it.
 
-use monolite::{Database, ErrorKind, Options, Sharing, Transaction};
+use monolite::{Database, ErrorKind, Sharing, Transaction};
 
-use super::{ADD, BALANCE, accounts};
+use super::{ADD, BALANCE, accounts, still};
 use crate::patience::as_one_batch;
 
 /// Commits that replayed their writes alone, and those that replayed everything.
@@ -26,7 +26,7 @@ const ONE: &str = "SELECT balance FROM account WHERE id = 1";
 
 #[test]
 fn reads_of_unchanged_pages_are_not_done_again() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = reader(&db, ONE);
     tx.commit().wait().unwrap();
     assert_eq!(ways(&db), (1, 0));
@@ -43,7 +43,7 @@ fn reads_of_unchanged_pages_are_not_done_again() {
 
 #[test]
 fn reads_of_changed_pages_are_done_again() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = reader(&db, ONE);
     write(&db, "UPDATE account SET balance = 5 WHERE id = 2");
     tx.commit().wait().unwrap();
@@ -55,7 +55,7 @@ fn reads_of_changed_pages_are_done_again() {
 
 #[test]
 fn a_change_in_the_same_batch_is_noticed() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = reader(&db, ONE);
     let (write, commit) = as_one_batch(&db, || {
         let write = db.write(|tx| tx.execute(ADD, (1, 1)));
@@ -73,7 +73,7 @@ fn a_change_in_the_same_batch_is_noticed() {
 
 #[test]
 fn a_change_of_an_overflow_page_is_noticed() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     write(&db, "CREATE TABLE long(id INTEGER PRIMARY KEY, x BLOB)");
     write(&db, "INSERT INTO long VALUES (1, zeroblob(100000))");
     let last = "SELECT substr(x, 99999, 1) FROM long";
@@ -92,7 +92,7 @@ fn a_change_of_an_overflow_page_is_noticed() {
 
 #[test]
 fn what_is_read_behind_own_writes_is_always_done_again() {
-    let (_directory, db) = accounts(Options::new().ids_given_out_ahead(false));
+    let (_directory, db) = accounts(still().ids_given_out_ahead(false));
     let behind = || {
         let tx = db.transaction().unwrap();
         tx.execute("INSERT INTO entry(text) VALUES ('first')", ()).wait().unwrap();
@@ -113,7 +113,7 @@ fn what_is_read_behind_own_writes_is_always_done_again() {
 
 #[test]
 fn what_was_read_before_a_move_to_a_newer_snapshot_is_still_looked_at() {
-    let (_directory, db) = accounts(Options::new().transaction_connections(1));
+    let (_directory, db) = accounts(still().transaction_connections(1));
     let tx = db.transaction().unwrap();
     tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).wait().unwrap();
     db.transaction().unwrap().query_row(BALANCE, [2], |_| Ok(())).wait().unwrap();
@@ -125,7 +125,7 @@ fn what_was_read_before_a_move_to_a_newer_snapshot_is_still_looked_at() {
 
 #[test]
 fn more_open_transactions_than_connections_have_their_pages_looked_at() {
-    let (_directory, db) = accounts(Options::new().transaction_connections(1));
+    let (_directory, db) = accounts(still().transaction_connections(1));
     let _idle = db.transaction().unwrap();
     let tx = reader(&db, ONE);
     tx.execute("INSERT INTO entry(text) VALUES ('twice')", ()).wait().unwrap();
@@ -138,7 +138,7 @@ fn more_open_transactions_than_connections_have_their_pages_looked_at() {
 
 #[test]
 fn what_hangs_on_more_than_pages_is_done_again() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = reader(&db, "SELECT * FROM pragma_user_version");
     write(&db, "PRAGMA user_version = 7");
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
@@ -156,7 +156,7 @@ fn what_hangs_on_more_than_pages_is_done_again() {
 
 #[test]
 fn a_shared_database_replays_everything_and_keeps_its_promises() {
-    let (_directory, db) = accounts(Options::new().sharing(Sharing::Shared));
+    let (_directory, db) = accounts(still().sharing(Sharing::Shared));
     let tx = reader(&db, ONE);
     write(&db, "UPDATE account SET balance = 5 WHERE id = 2");
     tx.commit().wait().unwrap();

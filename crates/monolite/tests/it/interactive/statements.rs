@@ -1,13 +1,13 @@
 //! What the statements of an interactive transaction see and answer.
 
-use monolite::{ErrorKind, OptionalExtension, Options, ToSql, named_params, params};
+use monolite::{ErrorKind, OptionalExtension, ToSql, named_params, params};
 
-use super::{ADD, BALANCE, SET, accounts, balance};
+use super::{ADD, BALANCE, SET, accounts, balance, still};
 use crate::patience::as_one_batch;
 
 #[test]
 fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_its_commit() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     assert_eq!(tx.execute(ADD, (1, -30)).wait().unwrap(), 1);
     assert_eq!(tx.execute(ADD, (2, 30)).wait().unwrap(), 1);
@@ -20,7 +20,7 @@ fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_its_commit() {
 
 #[test]
 fn a_dropped_or_rolled_back_transaction_leaves_no_trace() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (1, -30)).wait().unwrap();
     drop(tx);
@@ -33,7 +33,7 @@ fn a_dropped_or_rolled_back_transaction_leaves_no_trace() {
 
 #[test]
 fn every_method_answers_as_its_namesake_in_a_closure() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let ids = "SELECT id FROM account WHERE id <= ?1 ORDER BY id DESC";
     assert_eq!(tx.query_map(ids, [3], |row| row.get::<_, i64>(0)).wait().unwrap(), [3, 2, 1]);
@@ -64,7 +64,7 @@ fn every_method_answers_as_its_namesake_in_a_closure() {
 /// A parameter without a value was NULL, and so was a condition upon it.
 #[test]
 fn a_parameter_that_is_not_named_is_refused_by_its_name() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let sql = "UPDATE account SET balance = :new WHERE id = :id";
     for (sql, missing) in [(sql, "parameter :id,"), ("SELECT ?, :new", "parameter number 1,")] {
@@ -81,7 +81,7 @@ fn a_parameter_that_is_not_named_is_refused_by_its_name() {
 
 #[test]
 fn savepoints_undo_a_part() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (1, 1)).wait().unwrap();
     tx.savepoint("a \"quoted\" name").wait().unwrap();
@@ -109,7 +109,7 @@ fn savepoints_undo_a_part() {
 
 #[test]
 fn a_refused_statement_is_an_answer_and_the_transaction_goes_on() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let error = tx.execute(SET, (1, -5)).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Constraint);
@@ -126,7 +126,7 @@ fn a_refused_statement_is_an_answer_and_the_transaction_goes_on() {
 
 #[test]
 fn a_statement_that_rolls_everything_back_ends_the_transaction() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (1, 1)).wait().unwrap();
     let sql = "UPDATE OR ROLLBACK account SET balance = -1 WHERE id = 2";
@@ -138,7 +138,7 @@ fn a_statement_that_rolls_everything_back_ends_the_transaction() {
 
 #[test]
 fn one_database_serves_more_transactions_than_connections() {
-    let (_directory, db) = accounts(Options::new().transaction_connections(2));
+    let (_directory, db) = accounts(still().transaction_connections(2));
     let open: Vec<_> = (0..20).map(|_| db.transaction().unwrap()).collect();
     for _ in 0..3 {
         for tx in &open {
@@ -153,7 +153,7 @@ fn one_database_serves_more_transactions_than_connections() {
 
 #[test]
 fn statements_can_be_awaited_and_the_transaction_moved_between_threads() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     smol::block_on(async {
         let tx = db.transaction().unwrap();
         tx.execute(ADD, (1, 1)).await.unwrap();
@@ -172,7 +172,7 @@ fn statements_can_be_awaited_and_the_transaction_moved_between_threads() {
 /// met a conflict with nothing, and undid the first one's writes before it was noticed.
 #[test]
 fn a_savepoint_that_was_left_open_ends_with_its_transaction() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let (first, second) = (db.transaction().unwrap(), db.transaction().unwrap());
     first.savepoint("s").wait().unwrap();
     first.execute(ADD, (1, 5)).wait().unwrap();
@@ -190,7 +190,7 @@ fn a_savepoint_that_was_left_open_ends_with_its_transaction() {
 /// What was read again stopped at the last row that had been seen, and never met the error.
 #[test]
 fn a_query_that_fails_after_some_rows_conflicts_with_nothing() {
-    let (_directory, db) = accounts(Options::new());
+    let (_directory, db) = accounts(still());
     let tx = db.transaction().unwrap();
     let sql = "SELECT CASE id WHEN 3 THEN abs(-9223372036854775808) ELSE id END
                FROM account ORDER BY id";

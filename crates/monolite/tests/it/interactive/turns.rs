@@ -246,7 +246,7 @@ fn two_rows_in_opposite_orders_are_no_deadlock() {
 fn two_statements_of_one_transaction_may_wait_at_the_same_time() {
     let (_directory, db, _clock) = hot(&[1, 2]);
     let holder = db.transaction().unwrap();
-    (read(&holder, 1), read(&holder, 2));
+    assert_eq!((read(&holder, 1), read(&holder, 2)), (101, 101));
     std::thread::scope(|scope| {
         let both = scope.spawn(|| {
             let tx = db.transaction().unwrap();

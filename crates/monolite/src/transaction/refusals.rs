@@ -1,0 +1,29 @@
+//! Owns the words in which an open transaction refuses what cannot be.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+pub(super) fn rolled_back_in_closure() -> Error {
+    let message = "the closure rolled its transaction back and returned Ok, so nothing was \
+                   committed; return an error from the closure to have it rolled back";
+    Error::new(ErrorKind::Invalid, message)
+}
+
+pub(super) fn abandoned() -> Error {
+    Error::aborted("a statement was dropped before it was done, so what it did is not known")
+}
+
+pub(super) fn inside_itself() -> Error {
+    let message = "a statement was run inside of the mapping closure of another one of the same \
+                   transaction, for whose end it would wait; collect the rows first";
+    Error::new(ErrorKind::Invalid, message)
+}
+
+pub(super) fn busy(limit: Duration) -> Error {
+    let message = format!(
+        "another statement of the same transaction has been running for {limit:.1?} (option \
+         read_time_limit)"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
