@@ -107,8 +107,9 @@ fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
 /// Finds what names a table of the engine in the schema and is none of its [`DEFINITIONS`], which
 /// are its parameters.
 pub(crate) const FIND: &str = "SELECT type || ' ' || name FROM sqlite_schema \
-     WHERE (instr(lower(sql), 'monolite_idempotency') OR instr(lower(sql), 'monolite_migrations') \
-     OR lower(name) GLOB 'monolite_*') AND sql <> ?1 AND sql <> ?2 AND sql <> ?3";
+     WHERE (instr(lower(sql), 'monolite_') AND (instr(lower(sql), 'monolite_idempotency') \
+     OR instr(lower(sql), 'monolite_migrations')) OR lower(name) GLOB 'monolite_*') \
+     AND sql <> ?1 AND sql <> ?2 AND sql <> ?3";
 
 /// The refusal of what [`FIND`] has found.
 pub(crate) fn refused(found: &str) -> rusqlite::Error {

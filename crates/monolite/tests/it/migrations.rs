@@ -252,3 +252,11 @@ fn assert_all_are_made(path: &Path) {
     assert_eq!(count("SELECT count(*) FROM monolite_migrations"), 20);
     (1..=20).for_each(|it| assert_eq!(count(&format!("SELECT count(*) FROM t{it}")), 1));
 }
+
+#[test]
+fn a_program_has_them_in_itself() {
+    let db = Database::open(":memory:").unwrap();
+    let all = monolite::migrations!["migrations/0001_first.sql", "migrations/0002_second.sql"];
+    assert_eq!(all.unwrap().up(&db).wait().unwrap(), ["0001_first.sql", "0002_second.sql"]);
+    assert!(monolite::migrations![].unwrap().up(&db).wait().is_err());
+}
