@@ -7,6 +7,7 @@ mod suites;
 
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::progress::{Interrupt, Interrupted, Silent};
+use monolite_bench::raw_connection::Durability;
 use monolite_bench::report::record::CellOutcome;
 use monolite_bench::tps::{InteractiveOptions, TpsOptions, run};
 use std::path::Path;
@@ -16,12 +17,16 @@ fn tiny(data: &Path) -> TpsOptions {
     TpsOptions {
         rows: 5_000,
         transactions: 2_000,
-        timed_round: Duration::from_millis(10),
+        timed_round: Duration::from_millis(30),
+        durabilities: Durability::ALL.to_vec(),
+        budget: None,
         postgres: Source::None,
         interactive: InteractiveOptions {
             clients: vec![1, 8],
             pools: vec![8],
             columns: vec!["0ms", "10ms", "10ms-third"],
+            writers: vec![128],
+            costs: vec![128],
             ..TpsOptions::quick(data.to_owned()).interactive
         },
         ..TpsOptions::quick(data.to_owned())
