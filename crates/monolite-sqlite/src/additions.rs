@@ -40,23 +40,24 @@ pub struct ConnectionSetup<'c> {
     added: RefCell<Added>,
 }
 
+/// SQLite's own. (`PRAGMA collation_list` has those, too, that the schema names and nobody has.)
+const COLLATIONS: [&str; 3] = ["BINARY", "NOCASE", "RTRIM"];
+
 /// Names that are not to be had.
 struct Taken {
     functions: Vec<String>,
-    collations: Vec<String>,
     modules: Vec<String>,
 }
 
 impl Taken {
     fn on(connection: &rusqlite::Connection) -> Result<Taken> {
-        let names = |sql: &str, column: usize| -> Result<Vec<String>> {
+        let names = |sql: &str| -> Result<Vec<String>> {
             let mut statement = connection.prepare(sql)?;
-            statement.query_map([], |row| row.get(column))?.collect()
+            statement.query_map([], |row| row.get(0))?.collect()
         };
         Ok(Taken {
-            functions: names("PRAGMA function_list", 0)?,
-            collations: names("PRAGMA collation_list", 1)?,
-            modules: names("PRAGMA module_list", 0)?,
+            functions: names("PRAGMA function_list")?,
+            modules: names("PRAGMA module_list")?,
         })
     }
 }
@@ -145,7 +146,7 @@ impl ConnectionSetup<'_> {
     where
         C: Fn(&str, &str) -> Ordering + Send + 'static,
     {
-        check("collation", name, &self.taken.collations)?;
+        check("collation", name, &COLLATIONS.map(String::from))?;
         let signals = Arc::clone(self.signals);
         let order = AssertUnwindSafe(order);
         let order = move |a: &str, b: &str| {

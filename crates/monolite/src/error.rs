@@ -280,14 +280,18 @@ impl From<rusqlite::Error> for Error {
 /// What SQLite says of a statement that it cannot prepare, and what to do when that is for want of
 /// something that applications add.
 fn with_remedy(said: &str) -> String {
-    let is_one = |start| said.starts_with(start);
-    if is_one("no such function: ") || is_one("no such collation sequence: ") {
+    if is_not_added(said) {
         return format!(
             "{said}; one of the application is added by Options::connection_setup, each time that \
              the database is opened"
         );
     }
     said.to_owned()
+}
+
+/// Whether SQLite has missed something that applications add.
+fn is_not_added(said: &str) -> bool {
+    ["no such function: ", "no such collation sequence: "].iter().any(|it| said.starts_with(it))
 }
 
 /// The words alone, of what `rusqlite` calls `Error code 13: …`.
@@ -312,6 +316,9 @@ fn in_our_words(said: String) -> String {
         return "the statement returns rows, and execute() takes one that returns none; use \
                 query_row(), query_one(), or prepare() and its query_map()"
             .into();
+    }
+    if is_not_added(&said) {
+        return with_remedy(&said);
     }
     if said == "Query returned no rows" {
         return "the query returned no rows; use query_optional() where there may be none".into();
