@@ -254,7 +254,7 @@ impl Open {
 
     /// The numbers that rows of the latest statement were given.
     pub(crate) fn given_rowids(&self) -> Option<GivenRowids> {
-        self.slot().state.as_ref()?.steps.last()?.rowids()
+        self.slot().state.as_ref()?.given
     }
 
     fn check(&self, state: &mut State) -> Result<()> {
@@ -320,6 +320,7 @@ impl Open {
     {
         let mut state = self.take()?;
         let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
+        state.given = None;
         self.check(&mut state)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
@@ -341,6 +342,7 @@ impl Open {
             self.end(&mut state, &error);
             return Err(error);
         };
+        state.given = step.rowids();
         state.steps.push(step);
         let number = done.number?;
         if let Some((what, depth, name)) = savepoint {

@@ -447,10 +447,6 @@ impl Steps {
         self.bytes
     }
 
-    pub(super) fn last(&self) -> Option<&Step> {
-        self.steps.last()
-    }
-
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
         self.shape = self.shape.with(&step);
