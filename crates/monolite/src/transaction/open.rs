@@ -295,7 +295,7 @@ impl Open {
 
     /// The numbers that rows of the latest statement were given.
     pub(crate) fn given_rowids(&self) -> Option<GivenRowids> {
-        self.slot().state.as_ref()?.steps.last()?.rowids()
+        self.slot().state.as_ref()?.given
     }
 
     fn check(&self, state: &mut State) -> Result<()> {
@@ -363,6 +363,7 @@ impl Open {
     {
         let mut state = self.take()?;
         let _inside = Inside::enter(self.engine.database, inside::Place::Statement);
+        state.given = None;
         self.check(&mut state)?;
         self.check_limits(&state, &request)?;
         let savepoint = match &mut request.action {
@@ -385,6 +386,7 @@ impl Open {
             return Err(error);
         };
         self.visit.note_answer(|| step.fingerprint(), step.digest());
+        state.given = step.rowids();
         state.steps.push(step);
         let number = done.number?;
         if let Some((what, depth, name)) = savepoint {

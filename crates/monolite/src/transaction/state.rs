@@ -21,6 +21,7 @@
 
 use std::mem;
 
+use monolite_sqlite::GivenRowids;
 use monolite_sqlite::vfs::{CommitSequence, Version};
 
 use super::connection::{PooledConnection, WriteSet};
@@ -104,6 +105,8 @@ pub(super) struct State {
     pub(super) savepoints: Savepoints,
     pub(super) cost: Cost,
     pub(super) snapshot: Snapshot,
+    /// The numbers that rows of the latest statement were given.
+    pub(super) given: Option<GivenRowids>,
     place: Place,
 }
 
@@ -115,6 +118,7 @@ impl State {
             savepoints: Savepoints::default(),
             cost: Cost::default(),
             snapshot: Snapshot::default(),
+            given: None,
             place: turn.map_or(Place::NOWHERE_YET, Place::Exclusive),
         }
     }

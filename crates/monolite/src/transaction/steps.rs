@@ -486,10 +486,6 @@ impl Steps {
         self.steps.iter()
     }
 
-    pub(super) fn last(&self) -> Option<&Step> {
-        self.steps.last()
-    }
-
     pub(crate) fn push(&mut self, step: Step) {
         self.bytes += step.bytes();
         self.shape = self.shape.with(&step);
