@@ -23,7 +23,7 @@ fn played(seed: u64, options: Options) -> Played {
             .wal_limit_bytes(8 << 20)
             .transaction_connections(3)
             .transaction_attempts(2)
-            .exclusive_time_limit(std::time::Duration::from_secs(1)),
+            .exclusive_time_limit(std::time::Duration::from_secs(60)),
     };
     play(&load, &directory.path().join("load.db")).unwrap()
 }
