@@ -25,6 +25,7 @@ mod interactive;
 mod isolation;
 mod limits;
 mod locks;
+mod nested;
 mod rot;
 mod rules;
 mod sharing;
