@@ -152,7 +152,8 @@ pub struct Signals {
     traits: AtomicU16,
     /// `SELECT`s of the statement that is being prepared.
     selects: AtomicU32,
-    /// How many of them it may have where SQL is trusted, see [`crate::depth`].
+    /// How many of them it may have where SQL is trusted, see [`crate::depth`]; 0 while they are not
+    /// counted.
     most_selects: AtomicU32,
     /// Columns that it reads, each time that it names one.
     columns: AtomicU32,
@@ -278,30 +279,28 @@ impl Signals {
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
-    /// A statement is about to be prepared that may have so many `SELECT`s. Of untrusted SQL the
-    /// profile says how many.
-    pub(crate) fn allow_selects(&self, most: u32) {
-        if self.modules.is_none() {
-            self.selects.store(0, Ordering::Relaxed);
-            self.most_selects.store(most, Ordering::Relaxed);
+    /// Has `prepare` prepare a statement that may have so many `SELECT`s, and says whether it was
+    /// refused for having more. Of untrusted SQL the profile says how many, and of what SQLite
+    /// prepares by itself, for a virtual table or again, none are counted.
+    pub(crate) fn counting_selects<R>(&self, most: u32, prepare: impl FnOnce() -> R) -> (R, bool) {
+        if self.modules.is_some() {
+            return (prepare(), false);
         }
-    }
-
-    /// Whether the statement that was prepared last was refused for its `SELECT`s, where SQL is
-    /// trusted.
-    pub(crate) fn has_too_many_selects(&self) -> bool {
-        let most = self.most_selects.load(Ordering::Relaxed);
-        self.modules.is_none() && self.selects.load(Ordering::Relaxed) > most
+        self.selects.store(0, Ordering::Relaxed);
+        self.most_selects.store(most, Ordering::Relaxed);
+        let prepared = prepare();
+        self.most_selects.store(0, Ordering::Relaxed);
+        (prepared, self.selects.load(Ordering::Relaxed) > most)
     }
 
     /// Counts the `SELECT`s of a statement of trusted SQL, and says so when there are too many.
     fn count_selects(&self, action: &AuthAction<'_>) -> Option<String> {
-        if self.modules.is_some() || !matches!(action, AuthAction::Select) {
+        let most = self.most_selects.load(Ordering::Relaxed);
+        if most == 0 || !matches!(action, AuthAction::Select) {
             return None;
         }
         let counted = self.selects.load(Ordering::Relaxed).saturating_add(1);
         self.selects.store(counted, Ordering::Relaxed);
-        let most = self.most_selects.load(Ordering::Relaxed);
         (counted > most).then(|| depth::refusal(most))
     }
 

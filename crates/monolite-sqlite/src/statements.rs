@@ -248,25 +248,24 @@ impl Prepared {
     ) -> Result<R> {
         // What is left of one that could not be prepared.
         signals.take(Traits::LOOKED_AT);
-        signals.allow_selects(depth::FREE_SELECTS);
-        let first = self.deeply(|| signals.prepared(&mut prepare));
-        if first.is_ok() {
-            self.refuse_prepared(sql, signals)?;
-            return first;
+        let mut prepare = |most| {
+            let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
+            signals.counting_selects(most, on_stack)
+        };
+        let (mut prepared, has_too_many) = prepare(depth::FREE_SELECTS);
+        if prepared.is_err() && has_too_many {
+            let weigh = || depth::most_selects(self.connection(), sql);
+            let most = signals.as_engine(weigh)?;
+            if most > depth::FREE_SELECTS {
+                // The first attempt is no refusal of this one.
+                signals.take_denial();
+                signals.note_failure();
+                prepared = prepare(most).0;
+            }
         }
-        if !signals.has_too_many_selects() {
-            return first;
-        }
-        let most = signals.as_engine(|| depth::most_selects(self.connection(), sql))?;
-        signals.allow_selects(most);
-        if most > depth::FREE_SELECTS {
-            // The first attempt is no refusal of this one.
-            signals.take_denial();
-            signals.note_failure();
-            let second = self.deeply(|| signals.prepared(&mut prepare))?;
-            return self.refuse_prepared(sql, signals).map(|()| second);
-        }
-        first
+        let prepared = prepared?;
+        self.refuse_prepared(sql, signals)?;
+        Ok(prepared)
     }
 
     /// Looks at what can be said of a statement out of `sql` only when it is prepared, before it
