@@ -352,8 +352,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Has SQLite prepare a statement out of `sql`, by `prepare`, with as much stack as that can take
-    /// and no more than there is.
+    /// Has SQLite prepare a statement out of `sql`, by `prepare`, with as much stack as that can
+    /// take and no more than there is.
     ///
     /// # Errors
     /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
@@ -441,8 +441,8 @@ impl Connection {
         })
     }
 
-    /// Lets SQLite use indexes for the functions of the profile for untrusted SQL, and looks how its
-    /// texts are kept, once.
+    /// Lets SQLite use indexes for the functions of the profile for untrusted SQL, and looks how
+    /// its texts are kept, once.
     fn mark_functions(&self) -> Result<()> {
         if self.memory.is_none() || self.has_marked_functions.replace(true) {
             return Ok(());

@@ -152,8 +152,8 @@ pub struct Signals {
     traits: AtomicU16,
     /// `SELECT`s of the statement that is being prepared.
     selects: AtomicU32,
-    /// How many of them it may have where SQL is trusted, see [`crate::depth`]; 0 while they are not
-    /// counted.
+    /// How many of them it may have where SQL is trusted, see [`crate::depth`]; 0 while they are
+    /// not counted.
     most_selects: AtomicU32,
     /// Columns that it reads, each time that it names one.
     columns: AtomicU32,
@@ -252,8 +252,8 @@ impl Signals {
         Traits(self.traits.load(Ordering::Relaxed) & which.0)
     }
 
-    /// Whatever was added to the schema was undone: who comes next is not refused for it, also where
-    /// the schema was too large before.
+    /// Whatever was added to the schema was undone: who comes next is not refused for it, also
+    /// where the schema was too large before.
     pub(crate) fn forget_additions(&self) {
         self.take(Traits::ADDS_TO_SCHEMA);
     }

@@ -7,9 +7,9 @@
 //! large enough for the deepest expression that is let through: by the limits of the profile for
 //! untrusted SQL, and for all other SQL by [`crate::depth`].
 //!
-//! Where SQL is trusted, only SQLite runs on it, and the closures of users run on the stack of their
-//! thread: what asks a thread for the bounds of its stack (the runtime of another language) would
-//! take its own for overflown. Preparing is what takes stack, and a statement that defines
+//! Where SQL is trusted, only SQLite runs on it, and the closures of users run on the stack of
+//! their thread: what asks a thread for the bounds of its stack (the runtime of another language)
+//! would take its own for overflown. Preparing is what takes stack, and a statement that defines
 //! something, which parses the schema again when it runs; other programs run in a loop. SQLite
 //! prepares a statement again while it runs when the schema has changed, so the statements that a
 //! connection keeps are forgotten at each such change.

@@ -34,8 +34,8 @@ const SORT_NANOS: u64 = 40;
 const COMPARE_PICOS: u64 = 600;
 
 /// How many times longer a sort takes where texts are kept as UTF-16: `NOCASE` and `RTRIM` compare
-/// UTF-8, and SQLite makes that of both texts each time. Measured 9 to 19, for 2,000 to 6,000 rows of
-/// 480 keys of two letters.
+/// UTF-8, and SQLite makes that of both texts each time. Measured 9 to 19, for 2,000 to 6,000 rows
+/// of 480 keys of two letters.
 const SORT_TIMES_UTF16: u32 = 24;
 
 /// Picoseconds that preparing a statement can take for each byte that it has allocated and each

@@ -80,8 +80,8 @@ impl MemoryLimit {
 }
 
 impl Connection {
-    /// Runs `body`, which may hand SQL to this connection. Where that is not trusted it finds as much
-    /// stack as it can need, whatever `body` does with it.
+    /// Runs `body`, which may hand SQL to this connection. Where that is not trusted it finds as
+    /// much stack as it can need, whatever `body` does with it.
     ///
     /// # Panics
     /// With the panic of `body`.

@@ -163,8 +163,8 @@ impl Readers {
         }
     }
 
-    /// Runs `body` in a read transaction on this thread, for no longer than `own_limit`, if there is
-    /// one, and the option.
+    /// Runs `body` in a read transaction on this thread, for no longer than `own_limit`, if there
+    /// is one, and the option.
     pub(crate) fn run<T, E: From<Error>>(
         &self,
         own_limit: Option<Duration>,

@@ -1,5 +1,5 @@
-//! SQL whose expressions become deep when they are put together, with the options as they are: it is
-//! answered or refused, and ends no process.
+//! SQL whose expressions become deep when they are put together, with the options as they are: it
+//! is answered or refused, and ends no process.
 
 use std::thread;
 use std::time::Duration;

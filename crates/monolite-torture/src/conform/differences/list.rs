@@ -331,8 +331,8 @@ pub(crate) const LIST: &[Difference] = &[
         id: "deep-expressions",
         topic: Topic::Limits,
         what: "statements of more than 60 `SELECT`s, those of views and common table expressions \
-               included, whose expressions can become more than 60,000 levels deep when they are put \
-               together",
+               included, whose expressions can become more than 60,000 levels deep when they are \
+               put together",
         sqlite: "runs them, or overflows the stack of its thread, which ends the process",
         monolite: "`Invalid`",
         why: "there is a stack of 64 MiB for them",

@@ -101,7 +101,8 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::File(FileTrial::of(acts::cut_wal)),
     },
     Row {
-        accident: "the WAL emptied, with `Sharing::Shared`, when another process has committed last",
+        accident: "the WAL emptied, with `Sharing::Shared`, when another process has committed \
+                   last",
         when: &[When::Open],
         fate: Fate::Lost,
         says: "",
