@@ -61,7 +61,6 @@ use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::rowids::{Giver, Rowids};
 use crate::signals::{Signals, Traits};
-use crate::stack::Stack;
 use crate::statements::{Own, Prepared};
 use crate::untrusted::{self, Untrusted};
 use crate::vfs::{CommitSequence, WalControl};
@@ -190,14 +189,14 @@ pub struct Connection {
     giver: Option<Arc<Giver>>,
     progress_interval: c_int,
     memory: Option<MemoryLimit>,
-    /// That of the profile for untrusted SQL.
-    stack: Option<Stack>,
     busy_timeout: Duration,
     pub(crate) overlay: Option<OverlayState>,
     /// Whether its file's pages are all read through the page cache, once that was asked.
     pub(crate) is_trackable: Cell<Option<bool>>,
     /// A schema cookie, and what is known of that schema.
     schema_facts: Cell<Option<(u32, SchemaFacts)>>,
+    /// The schema cookie of when a transaction was last begun, for which statements are kept.
+    kept_cookie: Cell<Option<u32>>,
     /// What is known of the schema of the open transaction, see `schema`.
     open_facts: Cell<Option<SchemaFacts>>,
     /// Whether a transaction was begun and neither committed nor rolled back here.
@@ -269,7 +268,7 @@ impl Connection {
         let profile = settings.untrusted.as_ref();
         let is_untrusted = profile.is_some();
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
-        let prepared = Prepared::new(inner, role != Role::Reader);
+        let prepared = Prepared::new(inner, role != Role::Reader, stack);
         let progress_interval =
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
         let memory = profile.map(|it| MemoryLimit::new(it, settings.cache_kib));
@@ -284,7 +283,7 @@ impl Connection {
             giver,
             progress_interval,
             memory,
-            stack,
+            kept_cookie: Cell::new(None),
             busy_timeout: settings.busy_timeout,
             overlay,
             is_trackable: Cell::new(None),
@@ -349,15 +348,24 @@ impl Connection {
     /// Those of SQLite; the statements before the one that failed have been run.
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         let mut batch = Batch::new(self.raw(), sql);
-        while let Some(mut statement) = self.signals.prepared(|| batch.next())? {
+        while let Some(mut statement) = self.preparing(sql, || batch.next())? {
             let never_sorts = self.batched_never_sorts(&statement);
             self.signals.start_run();
             let sorting = self.signals.sorting(never_sorts);
-            statement.raw_query().next()?;
+            self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
             drop((statement, sorting));
             self.signals.start_statement();
         }
         Ok(())
+    }
+
+    /// Has SQLite prepare a statement out of `sql`, by `prepare`, with as much stack as that can
+    /// take and no more than there is.
+    ///
+    /// # Errors
+    /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
+    pub fn preparing<R>(&self, sql: &str, prepare: impl FnMut() -> Result<R>) -> Result<R> {
+        self.prepared.preparing(sql, &self.signals, prepare)
     }
 
     fn batched_never_sorts(&self, statement: &Statement<'_>) -> bool {
@@ -428,20 +436,29 @@ impl Connection {
         self.trim_schema()?;
         self.engine(own)?;
         self.has_begun.set(true);
+        self.signals.forget_additions();
         self.has_changed_schema.set(false);
         self.open_facts.set(None);
         self.counts.start(self.raw());
-        self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
+        let verified = self.verify_schema().and_then(|()| self.mark_functions());
+        self.forget_outdated_statements();
+        verified.inspect_err(|_| {
             // Its failure leaves the transaction open, and the next BEGIN reports it.
             let _ = self.rollback();
         })
     }
 
-    /// Lets SQLite use indexes for the functions of the profile for untrusted SQL, once.
+    /// Lets SQLite use indexes for the functions of the profile for untrusted SQL, and looks how
+    /// its texts are kept, once.
     fn mark_functions(&self) -> Result<()> {
         if self.memory.is_none() || self.has_marked_functions.replace(true) {
             return Ok(());
         }
+        // Of a file that is new it is the one that it will have: nobody here may change it.
+        let encoding =
+            || self.raw().query_row("PRAGMA encoding", [], |row| row.get::<_, String>(0));
+        let is_utf16 = self.signals.as_engine(encoding)?.starts_with("UTF-16");
+        self.signals.note_encoding(is_utf16);
         self.signals.as_engine(|| like::mark_on(self.raw()))
     }
 

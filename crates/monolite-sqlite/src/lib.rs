@@ -14,6 +14,8 @@ pub mod allocations;
 mod connection;
 pub mod copy;
 mod counts;
+mod definitions;
+mod depth;
 mod fletcher;
 mod forks;
 mod format;

@@ -50,7 +50,11 @@ impl Look {
     pub(crate) fn goes_on(&self) -> bool {
         let passes = weights::time_of_pass().saturating_mul(self.signals.passes());
         let walks = weights::time_of_walks(self.signals.levels());
-        let sort = if self.signals.may_sort() { weights::time_to_sort() } else { Duration::ZERO };
+        let sort = match (self.signals.may_sort(), self.signals.is_utf16()) {
+            (false, _) => Duration::ZERO,
+            (true, false) => weights::time_to_sort(),
+            (true, true) => weights::time_to_sort_utf16(),
+        };
         let is_late = (self.overdue)(sort.max(passes).max(walks));
         if is_late {
             self.signals.mark_interrupted();

@@ -14,7 +14,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::added::Added;
 use crate::verb::Verb;
-use crate::{names, rules, untrusted, weights};
+use crate::{depth, names, rules, untrusted, weights};
 
 /// What the authorizer tells of a statement: a set of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +40,14 @@ impl Traits {
     pub(crate) const ADDS_TO_SCHEMA: Traits = Traits(128);
     /// Its first word says that it changes rows.
     const CHANGES_ROWS: Traits = Traits(256);
+    /// It is `ALTER TABLE`.
+    pub(crate) const ALTERS: Traits = Traits(512);
+    /// It is a `REINDEX` that comes to an index of the engine.
+    pub(crate) const REINDEXES_OURS: Traits = Traits(1_024);
+    /// What is looked at as soon as a statement is prepared.
+    pub(crate) const LOOKED_AT: Traits = Traits(Traits::ALTERS.0 | Traits::REINDEXES_OURS.0);
     /// It calls a function of the application that may give something else when it is run again.
-    const VOLATILE: Traits = Traits(512);
+    const VOLATILE: Traits = Traits(2_048);
     /// What has to be made good before the next statement is prepared.
     pub(crate) const UNSETTLED: Traits =
         Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
@@ -121,6 +127,8 @@ impl Traits {
         add(rules::may_change(action), Traits::MAY_CHANGE);
         add(rules::asks_changes(action), Traits::ASKS_CHANGES);
         add(untrusted::adds_to_schema(action), Traits::ADDS_TO_SCHEMA);
+        add(matches!(action, AuthAction::AlterTable { .. }), Traits::ALTERS);
+        add(names::reindexes_ours(action), Traits::REINDEXES_OURS);
         traits
     }
 }
@@ -153,6 +161,9 @@ pub struct Signals {
     traits: AtomicU16,
     /// `SELECT`s of the statement that is being prepared.
     selects: AtomicU32,
+    /// How many of them it may have where SQL is trusted, see [`crate::depth`]; 0 while they are
+    /// not counted.
+    most_selects: AtomicU32,
     /// Columns that it reads, each time that it names one.
     columns: AtomicU32,
     /// Functions that it calls, each time that it names one.
@@ -163,12 +174,16 @@ pub struct Signals {
     never_sorts: AtomicBool,
     /// Whether a statement of the transaction is known whose runs are not.
     is_handed_out: AtomicBool,
+    /// Whether the database keeps its texts as UTF-16, which is looked at where SQL is not trusted.
+    is_utf16: AtomicBool,
     /// Whether all that SQLite does is to prepare a statement, or to explain one.
     only_prepares: AtomicBool,
     /// Whether no statement is being prepared: what that makes are no values.
     is_running: AtomicBool,
     /// Whether the statement that is being prepared has SQLite change tables of its own.
     is_sqlites_way: AtomicBool,
+    /// Whether the statement that was prepared last is an `ALTER TABLE`.
+    is_altering: AtomicBool,
     denial: Mutex<Option<String>>,
     /// What the application has added to the connection.
     added: OnceLock<Added>,
@@ -286,6 +301,12 @@ impl Signals {
         Traits(self.traits.load(Ordering::Relaxed) & which.0)
     }
 
+    /// Whatever was added to the schema was undone: who comes next is not refused for it, also
+    /// where the schema was too large before.
+    pub(crate) fn forget_additions(&self) {
+        self.take(Traits::ADDS_TO_SCHEMA);
+    }
+
     /// Takes all traits, for those of one statement to be told apart.
     #[inline]
     pub(crate) fn take_all(&self) -> Traits {
@@ -307,6 +328,31 @@ impl Signals {
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
+    /// Has `prepare` prepare a statement that may have so many `SELECT`s, and says whether it was
+    /// refused for having more. Of untrusted SQL the profile says how many, and of what SQLite
+    /// prepares by itself, for a virtual table or again, none are counted.
+    pub(crate) fn counting_selects<R>(&self, most: u32, prepare: impl FnOnce() -> R) -> (R, bool) {
+        if self.modules.is_some() {
+            return (prepare(), false);
+        }
+        self.selects.store(0, Ordering::Relaxed);
+        self.most_selects.store(most, Ordering::Relaxed);
+        let prepared = prepare();
+        self.most_selects.store(0, Ordering::Relaxed);
+        (prepared, self.selects.load(Ordering::Relaxed) > most)
+    }
+
+    /// Counts the `SELECT`s of a statement of trusted SQL, and says so when there are too many.
+    fn count_selects(&self, action: &AuthAction<'_>) -> Option<String> {
+        let most = self.most_selects.load(Ordering::Relaxed);
+        if most == 0 || !matches!(action, AuthAction::Select) {
+            return None;
+        }
+        let counted = self.selects.load(Ordering::Relaxed).saturating_add(1);
+        self.selects.store(counted, Ordering::Relaxed);
+        (counted > most).then(|| depth::refusal(most))
+    }
+
     /// A user's next statement is about to be prepared. Only where SQL is not trusted is anything
     /// of it counted.
     #[inline]
@@ -321,6 +367,7 @@ impl Signals {
         self.columns.store(0, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
         self.is_sqlites_way.store(false, Ordering::Relaxed);
+        self.is_altering.store(false, Ordering::Relaxed);
     }
 
     /// Counts what a statement is made of, and says so when it is too much.
@@ -375,6 +422,16 @@ impl Signals {
     /// Whether what SQLite does may be a sort.
     pub(crate) fn may_sort(&self) -> bool {
         !self.never_sorts.load(Ordering::Relaxed) && !self.only_prepares.load(Ordering::Relaxed)
+    }
+
+    /// Whether the database keeps its texts as UTF-16, as far as that was looked at.
+    pub(crate) fn is_utf16(&self) -> bool {
+        self.is_utf16.load(Ordering::Relaxed)
+    }
+
+    /// The database keeps its texts as UTF-16, or as UTF-8.
+    pub(crate) fn note_encoding(&self, is_utf16: bool) {
+        self.is_utf16.store(is_utf16, Ordering::Relaxed);
     }
 
     /// What `prepare` gives, which has SQLite prepare a statement and run none of a user's.
@@ -488,6 +545,12 @@ impl Signals {
             if untrusted::changes_tables_itself(action) {
                 self.is_sqlites_way.store(true, Ordering::Relaxed);
             }
+            if matches!(action, AuthAction::AlterTable { .. }) {
+                self.is_altering.store(true, Ordering::Relaxed);
+            }
+            if self.is_altering.load(Ordering::Relaxed) && untrusted::checks_rows(action) {
+                return None;
+            }
             let is_sqlites_way = self.is_sqlites_way.load(Ordering::Relaxed);
             let refused = untrusted::refusal(action, modules, is_sqlites_way);
             let refused = refused.or_else(|| added?.refusal(action));
@@ -496,7 +559,8 @@ impl Signals {
         let general = || {
             let rule = rules::refusal(&context.action, context.database_name);
             let numbers = self.is_numbering.load(Ordering::Relaxed);
-            rule.or_else(|| names::refusal(&context.action, numbers))
+            let rule = rule.or_else(|| names::refusal(&context.action, numbers));
+            rule.or_else(|| self.count_selects(&context.action))
         };
         match general().or_else(|| untrusted(&context.action)) {
             None if self.deletes_row_by_row(&context.action) => Authorization::Ignore,

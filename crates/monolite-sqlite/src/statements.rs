@@ -16,6 +16,8 @@
 //! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
+//! - What users say is prepared on the connection's own stack ([`crate::stack`]), and so are
+//!   statements run that are not kept.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -24,9 +26,12 @@ use hashbrown::HashMap;
 use rusqlite::{Result, Statement, StatementStatus};
 
 use crate::counts::Counts;
+use crate::definitions;
+use crate::depth;
 use crate::names;
 use crate::signals::{Signals, Traits};
 use crate::sorts::may_sort;
+use crate::stack::Stack;
 use crate::verb::Verb;
 #[cfg(test)]
 use {rusqlite::hooks::AuthContext, std::sync::Arc};
@@ -174,6 +179,7 @@ pub(crate) struct Prepared {
     /// The engine's own questions about tables of users.
     questions: RefCell<HashMap<Box<str>, Statement<'static>>>,
     own: RefCell<[Option<Statement<'static>>; Own::COUNT]>,
+    stack: Stack,
 }
 
 // SAFETY: a connection may move between threads (`rusqlite::Connection: Send`), and the statements
@@ -181,7 +187,7 @@ pub(crate) struct Prepared {
 unsafe impl Send for Prepared {}
 
 impl Prepared {
-    pub(crate) fn new(connection: rusqlite::Connection, may_write: bool) -> Prepared {
+    pub(crate) fn new(connection: rusqlite::Connection, may_write: bool, stack: Stack) -> Prepared {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
         Prepared {
             connection,
@@ -190,6 +196,7 @@ impl Prepared {
             forms: RefCell::default(),
             questions: RefCell::default(),
             own: RefCell::default(),
+            stack,
         }
     }
 
@@ -223,6 +230,63 @@ impl Prepared {
         self.connection().flush_prepared_statement_cache();
     }
 
+    /// Runs `body`, in which SQLite prepares statements, on the connection's own stack.
+    pub(crate) fn deeply<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.stack.run(body)
+    }
+
+    /// Has SQLite prepare a statement out of `sql`, by `prepare`: as often as it takes to find that
+    /// there is enough stack for it.
+    ///
+    /// # Errors
+    /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
+    pub(crate) fn preparing<R>(
+        &self,
+        sql: &str,
+        signals: &Signals,
+        mut prepare: impl FnMut() -> Result<R>,
+    ) -> Result<R> {
+        // What is left of one that could not be prepared.
+        signals.take(Traits::LOOKED_AT);
+        let mut prepare = |most| {
+            let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
+            signals.counting_selects(most, on_stack)
+        };
+        let (mut prepared, has_too_many) = prepare(depth::FREE_SELECTS);
+        if prepared.is_err() && has_too_many {
+            let weigh = || depth::most_selects(self.connection(), sql);
+            let most = signals.as_engine(weigh)?;
+            if most > depth::FREE_SELECTS {
+                // The first attempt is no refusal of this one.
+                signals.take_denial();
+                signals.note_failure();
+                prepared = prepare(most).0;
+            }
+        }
+        let prepared = prepared?;
+        self.refuse_prepared(sql, signals)?;
+        Ok(prepared)
+    }
+
+    /// Looks at what can be said of a statement out of `sql` only when it is prepared, before it
+    /// runs.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when it is refused: a `REINDEX` of what is the engine's; where SQL is not
+    /// trusted, an `ALTER TABLE` that would take too long.
+    fn refuse_prepared(&self, sql: &str, signals: &Signals) -> Result<()> {
+        let traits = signals.take(Traits::LOOKED_AT);
+        if traits.has(Traits::REINDEXES_OURS)
+            && let Some(refused) = names::refusal_of_reindex(sql)
+        {
+            return Err(refused);
+        }
+        if traits.has(Traits::ALTERS) && signals.modules().is_some() {
+            signals.as_engine(|| definitions::check_before_alter(self.connection()))?;
+        }
+        Ok(())
+    }
+
     /// Hands the statement of `sql` to `run`, prepared now or earlier, and clears its bindings
     /// afterwards.
     pub(crate) fn with<R>(
@@ -254,7 +318,8 @@ impl Prepared {
     ) -> Result<R> {
         // Borrowed already: called from inside of `run`, by a function that maps rows.
         let Ok(mut kept) = kept.try_borrow_mut() else {
-            return Ok(self.prepare_kept(sql, signals, counts)?.run(signals, run));
+            let mut prepared = self.prepare_kept(sql, signals, counts)?;
+            return Ok(self.deeply(|| prepared.run(signals, run)));
         };
         if let Some(statement) = kept.get_mut(sql) {
             if statement.never_sorts.is_none() {
@@ -269,7 +334,7 @@ impl Prepared {
         }
         let mut prepared = self.prepare_kept(sql, signals, counts)?;
         if !prepared.may_stay(self.may_write) {
-            return Ok(prepared.run(signals, run));
+            return Ok(self.deeply(|| prepared.run(signals, run)));
         }
         if kept.len() >= KEPT {
             kept.clear();
@@ -281,7 +346,7 @@ impl Prepared {
     fn prepare_kept(&self, sql: &str, signals: &Signals, counts: &Counts) -> Result<Kept> {
         let before = signals.take_all();
         signals.start_statement();
-        let prepared = signals.prepared(|| self.prepare(sql));
+        let prepared = self.preparing(sql, signals, || self.prepare(sql));
         let verb = Verb::of(sql);
         let traits = signals.take_all().of_statement(verb);
         signals.add(before | traits);
@@ -315,7 +380,7 @@ impl Prepared {
     fn explain(&self, sql: &str, signals: &Signals) -> bool {
         let before = signals.take_all();
         signals.start_statement();
-        let never_sorts = !signals.prepared(|| may_sort(self.connection(), sql));
+        let never_sorts = !self.deeply(|| signals.prepared(|| may_sort(self.connection(), sql)));
         signals.take_all();
         signals.add(before);
         never_sorts
@@ -391,7 +456,10 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     let (writer, reader) = (open(), open());
     writer.execute_batch("CREATE TABLE gone(x)").unwrap();
     reader.execute_batch("PRAGMA query_only = ON").unwrap();
-    let (prepared, signals) = (Prepared::new(reader, false), Signals::new(None));
+    let (prepared, signals) = (
+        Prepared::new(reader, false, Stack::new(crate::stack::TRUSTED).unwrap()),
+        Signals::new(None),
+    );
     let refused = || {
         let change = "INSERT INTO gone VALUES (1)";
         let ran = prepared
@@ -414,7 +482,10 @@ fn a_statement_that_is_prepared_again_may_sort() {
     let told = Arc::clone(&signals);
     let authorizer = move |context: AuthContext<'_>| told.authorize(&context, &|| false);
     connection.authorizer(Some(authorizer)).unwrap();
-    let (prepared, counts) = (Prepared::new(connection, true), Counts::default());
+    let (prepared, counts) = (
+        Prepared::new(connection, true, Stack::new(crate::stack::TRUSTED).unwrap()),
+        Counts::default(),
+    );
     let may_sort_behind = || {
         let sql = "INSERT INTO t VALUES (1)";
         let ran = prepared.with(sql, (&signals, &counts), |statement, _| {

@@ -34,7 +34,7 @@ const KEYWORDS: &[&str] = &[
 
 /// A piece of a text that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'s> {
+pub(crate) enum Token<'s> {
     /// A keyword or a name that is not quoted.
     Word(&'s str),
     /// A name in quotes.
@@ -44,6 +44,7 @@ enum Token<'s> {
     Open,
     Close,
     Dot,
+    Comma,
     Semicolon,
     /// White space, or a comment.
     Blank,
@@ -59,7 +60,7 @@ pub(crate) fn names(sql: &str) -> usize {
     // How many `SELECT`s there were before each parenthesis that is open.
     let (mut outer, mut selects, mut names, mut most) = (Vec::new(), 0_usize, 0_usize, 0);
     let (mut before, mut is_using) = (Token::Other, false);
-    for token in (Scan { rest: sql }) {
+    for token in Scan::of(sql) {
         let is_qualified = before == Token::Dot;
         let more = match token {
             Token::Word(word) if word.eq_ignore_ascii_case("select") => {
@@ -86,7 +87,7 @@ pub(crate) fn names(sql: &str) -> usize {
                 (most, names, selects) = (names.max(most), 0, 0);
                 0
             }
-            Token::Dot | Token::Semicolon | Token::Blank | Token::Other => 0,
+            Token::Dot | Token::Comma | Token::Semicolon | Token::Blank | Token::Other => 0,
         };
         if token != Token::Blank {
             before = token;
@@ -96,16 +97,53 @@ pub(crate) fn names(sql: &str) -> usize {
     names.max(most)
 }
 
+/// How often `ALTER TABLE` can look at a name while it looks for one of those in the definition
+/// `sql`: the product of all its names and those that it looks for, of which a qualified one counts
+/// as two. Of a table that are those of its expressions, and not of its columns and keys.
+pub(crate) fn pairs_of_definition(sql: &str, is_table: bool) -> f64 {
+    let (mut all, mut looked_for, mut depth, mut key) = (0.0, 0.0, 0_usize, None);
+    let mut before = Token::Other;
+    for token in Scan::of(sql).filter(|token| *token != Token::Blank) {
+        match token {
+            Token::Open => {
+                let is_key = matches!(before, Token::Word(word)
+                    if ["key", "unique"].iter().any(|it| word.eq_ignore_ascii_case(it)));
+                if is_key && key.is_none() {
+                    key = Some(depth);
+                }
+                depth += 1;
+            }
+            Token::Close => {
+                depth = depth.saturating_sub(1);
+                key = key.filter(|outer| *outer < depth);
+            }
+            Token::Word(word) if is_keyword(word) => {}
+            Token::Word(_) | Token::Quoted => {
+                all += 1.0;
+                let is_in_expression = depth > 1 && key.is_none();
+                looked_for += if !is_table || is_in_expression { 1.0 } else { 0.0 };
+            }
+            _ => {}
+        }
+        before = token;
+    }
+    all * looked_for
+}
+
 fn is_keyword(word: &str) -> bool {
     KEYWORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// What is left of a text.
-struct Scan<'s> {
+pub(crate) struct Scan<'s> {
     rest: &'s str,
 }
 
 impl<'s> Scan<'s> {
+    pub(crate) fn of(text: &'s str) -> Scan<'s> {
+        Scan { rest: text }
+    }
+
     /// Takes `bytes` off the text; all of it where there are not so many.
     fn take(&mut self, bytes: usize) -> &'s str {
         let (taken, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
@@ -170,6 +208,7 @@ impl<'s> Iterator for Scan<'s> {
                     '(' => Token::Open,
                     ')' => Token::Close,
                     '.' => Token::Dot,
+                    ',' => Token::Comma,
                     ';' => Token::Semicolon,
                     _ => Token::Other,
                 }
@@ -216,6 +255,20 @@ mod tests {
             ("SELECT a; SELECT b, c, (SELECT d;", 4),
         ] {
             assert_eq!(of(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn names_that_alter_looks_for_are_counted_in_all_of_a_definition() {
+        for (sql, is_table, expected) in [
+            ("CREATE VIEW v AS SELECT t.a, b FROM t", false, 7.0 * 7.0),
+            ("CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT a; SELECT t.b; END", false, 64.0),
+            ("CREATE TABLE t(a, b, PRIMARY KEY (a, b), UNIQUE(b))", true, 0.0),
+            ("CREATE TABLE t(a, b AS (a + 1))", true, 5.0),
+        ] {
+            let all = pairs_of_definition(sql, is_table);
+            // Words that are not known as keywords count.
+            assert!(all >= expected && all <= 4.0 * expected, "{sql}: {all}");
         }
     }
 

@@ -150,6 +150,13 @@ pub(crate) fn changes_tables_itself(action: &AuthAction<'_>) -> bool {
     )
 }
 
+/// Whether `action` is the pragma by which `ALTER TABLE … ADD COLUMN` checks the rows that are
+/// there while it runs; it looks at the clock for each page.
+pub(crate) fn checks_rows(action: &AuthAction<'_>) -> bool {
+    let AuthAction::Pragma { pragma_name, .. } = action else { return false };
+    pragma_name.eq_ignore_ascii_case("quick_check")
+}
+
 /// Whether a statement with `action` makes the schema larger.
 pub(crate) fn adds_to_schema(action: &AuthAction<'_>) -> bool {
     matches!(

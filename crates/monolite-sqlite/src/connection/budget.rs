@@ -18,6 +18,7 @@ use std::time::Duration;
 use rusqlite::{Result, ffi};
 
 use super::Connection;
+use crate::definitions;
 use crate::memory::Budget;
 use crate::untrusted::{self, Untrusted};
 
@@ -79,17 +80,14 @@ impl MemoryLimit {
 }
 
 impl Connection {
-    /// Runs `body`, which may hand SQL to this connection, where it finds as much stack as the SQL
-    /// of the connection's profile can need.
+    /// Runs `body`, which may hand SQL to this connection. Where that is not trusted it finds as
+    /// much stack as it can need, whatever `body` does with it.
     ///
     /// # Panics
     /// With the panic of `body`.
     #[inline]
     pub fn on_stack<R>(&self, body: impl FnOnce() -> R) -> R {
-        match &self.stack {
-            Some(stack) => stack.run(body),
-            None => body(),
-        }
+        if self.memory.is_some() { self.prepared.deeply(body) } else { body() }
     }
 
     /// Whether it can only be a program longer than the profile allows when SQLite says that it was
@@ -169,6 +167,8 @@ impl Connection {
                 "the schema would have {objects} tables, indexes, views and triggers, and \
                  {SCHEMA_OBJECTS} are allowed to untrusted SQL; make it smaller"
             )
+        } else if let Some(refusal) = self.signals.as_engine(|| definitions::refusal(self.raw()))? {
+            refusal
         } else if self.signals.as_engine(|| self.takes_long_to_read())? {
             let most = MAX_READ.as_millis();
             format!(

@@ -72,13 +72,13 @@ impl Connection {
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>> {
         // As `rusqlite` finds it.
         let sql = sql.trim();
-        let mut statement = self.signals.prepared(|| self.raw().prepare_cached(sql))?;
+        let mut statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
         if self.memory.is_none() {
             return Ok(statement);
         }
         if statement.get_status(StatementStatus::RePrepare) != 0 {
             statement.discard();
-            statement = self.signals.prepared(|| self.raw().prepare_cached(sql))?;
+            statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
         }
         let counted = self.signals.passes_of_statement();
         self.signals.note_passes(self.cached.of(sql, counted));

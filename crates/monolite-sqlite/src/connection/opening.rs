@@ -18,7 +18,7 @@ use crate::counts::Counts;
 use crate::look::{Look, Overdue};
 use crate::rowids::Giver;
 use crate::signals::Signals;
-use crate::stack::Stack;
+use crate::stack::{self, Stack};
 use crate::vfs::with_database_locked;
 use crate::{additions, format, surroundings};
 
@@ -32,8 +32,7 @@ pub(super) struct Hooks {
     pub(super) look: Arc<Look>,
     /// Where rows are numbered.
     pub(super) giver: Option<Arc<Giver>>,
-    /// That of the profile for untrusted SQL.
-    pub(super) stack: Option<Stack>,
+    pub(super) stack: Stack,
 }
 
 pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<rusqlite::Connection> {
@@ -77,7 +76,8 @@ pub(super) fn set_up(
         profile::apply(inner, profile, &look)?;
     }
     additions::add_to(inner, &signals, settings.setup.as_ref())?;
-    let stack = profile.map(|_| Stack::new()).transpose().map_err(no_stack)?;
+    let size = if profile.is_some() { stack::UNTRUSTED } else { stack::TRUSTED };
+    let stack = Stack::new(size).map_err(no_stack)?;
     install_hooks(inner, &signals, &settings.overdue)?;
     Ok(Hooks { signals, counts, look, giver, stack })
 }
@@ -100,7 +100,10 @@ pub(super) fn give_up(inner: &rusqlite::Connection, is_wal_new: bool, tidy: impl
 }
 
 fn no_stack(error: io::Error) -> rusqlite::Error {
-    let text = format!("no address space for the stack of the profile for untrusted SQL: {error}");
+    let text = format!(
+        "no address space for the stack of a connection: {error}; allow the process more of it, or \
+         lower the option readers"
+    );
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
 }
 

@@ -160,8 +160,8 @@ impl Connection {
         };
         // What preparing them notes is none of what the transaction has done.
         self.unnoted(|| {
-            let one = self.signals.prepared(|| self.raw().prepare(sql))?;
-            let numbering = || self.signals.prepared(|| self.raw().prepare(form));
+            let one = self.preparing(sql, || self.raw().prepare(sql))?;
+            let numbering = || self.preparing(form, || self.raw().prepare(form));
             let other = self.signals.numbering(numbering)?;
             Ok(shape(&one) == shape(&other))
         })

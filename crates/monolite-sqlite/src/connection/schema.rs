@@ -85,7 +85,7 @@ impl Connection {
         if !traits.is_empty() {
             self.has_changed_schema.set(true);
             self.open_facts.set(None);
-            self.forget_what_sorts();
+            self.prepared.forget_users();
         }
         if traits.is_empty() || !self.is_in_transaction() {
             return Ok(());
@@ -185,6 +185,7 @@ impl Connection {
     /// Has SQLite know of the schema, and virtual tables of their settings, what holds behind a
     /// `ROLLBACK TO`. What is earlier in the transaction they have written at the savepoint.
     pub(super) fn forget_what_was_undone(&self) -> Result<()> {
+        self.signals.forget_additions();
         if self.may_leave_memory() {
             self.forget_schema()?;
         }
@@ -199,16 +200,20 @@ impl Connection {
         // Its cookie may come again with another schema.
         self.schema_facts.set(None);
         self.open_facts.set(None);
-        self.forget_what_sorts();
+        self.prepared.forget_users();
         // Done when it is prepared, so a kept statement would do it once.
         let forget = || self.raw().execute_batch("PRAGMA writable_schema = RESET");
         self.signals.as_engine(forget)
     }
 
-    /// Has each statement of untrusted SQL prepared again, and asked then whether it sorts. SQLite
-    /// would prepare it again in the middle of a run, where that cannot be asked.
-    fn forget_what_sorts(&self) {
-        if self.memory.is_some() {
+    /// Has each statement prepared anew that was prepared for another schema than that of the open
+    /// transaction. SQLite would prepare it again in the middle of a run, where there may be too
+    /// little stack, and where untrusted SQL cannot be asked whether it sorts.
+    ///
+    /// Changes by this connection itself: [`Connection::settle_schema`], and what undoes them.
+    pub(super) fn forget_outdated_statements(&self) {
+        let cookie = self.open_cookie();
+        if cookie.is_some() && self.kept_cookie.replace(cookie) != cookie {
             self.prepared.forget_users();
         }
     }

@@ -150,7 +150,20 @@ fn check_companions(path: &Path, known: &Path) -> Result<()> {
     }
     let (beside, own) = (with_ending(path, "-wal"), with_ending(known, "-wal"));
     let length = fs::metadata(&beside).map_or(0, |meta| meta.len());
-    if length > WAL_WITHOUT_FRAMES && fs::canonicalize(&beside).ok() != Some(own) {
+    let found = fs::canonicalize(&beside).ok();
+    let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+    if length > WAL_WITHOUT_FRAMES && !is_link && found.as_ref() != Some(&own) {
+        let target = found.unwrap_or_default();
+        let message = format!(
+            "{} cannot be opened: its WAL, {}, is a link to {} ({length} bytes), and SQLite keeps \
+             the WAL beside the database; put that in the place of the link",
+            path.display(),
+            beside.display(),
+            target.display()
+        );
+        return Err(Error::new(ErrorKind::Storage, message));
+    }
+    if length > WAL_WITHOUT_FRAMES && found != Some(own) {
         let message = format!(
             "{} is a link to {}, and beside the link there is a WAL, {} ({length} bytes), that may \
              hold commits: the database was moved without it; move it beside the database, or away \
@@ -194,6 +207,9 @@ fn check_name(path: &Path, known: &Path) -> Result<()> {
 }
 
 fn canonical_at_any_length(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(unusable(path, "it has a NUL byte in it, which no file name can have"));
+    }
     let fail = |error: io::Error| io_error(path, &error);
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),

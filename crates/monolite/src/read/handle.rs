@@ -117,10 +117,9 @@ where
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (side, terms) = (self.side, self.terms);
         side.database.check_process()?;
-        // The reader threads may all be waiting for the writer.
-        if side.database.is_inside(Place::Write)
-            && let Some(body) = self.work.take_new()
-        {
+        // The reader threads may all be waiting for the writer, or for this one and its like.
+        let is_inside = side.database.is_inside(Place::Write) || side.database.reads_around() > 0;
+        if is_inside && let Some(body) = self.work.take_new() {
             return Poll::Ready(perform(side, terms, body));
         }
         let bind = |body| {

@@ -14,6 +14,8 @@
 //!    connections may be used.
 //! 5. A read inside of a write closure has a connection in **reserve**. If it waited for one of the
 //!    others, and reads on all of those for the writer, nobody would go on.
+//! 6. A read inside of a read waits with a connection in its hands. When all connections are in the
+//!    hands of such, the one that would be the last to wait is refused, and the others go on.
 //!
 //! # Invariants
 //! - A read sees every write acknowledged before it began: `committed` is read before the
@@ -126,7 +128,8 @@ pub(crate) struct Readers {
     time_limit: Duration,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
-    waiting: Mutex<()>,
+    /// Connections in the hands of reads that wait for another one.
+    waiting: Mutex<usize>,
     freed: Condvar,
     waiters: AtomicUsize,
 }
@@ -155,14 +158,14 @@ impl Readers {
             time_limit,
             clock,
             progress,
-            waiting: Mutex::new(()),
+            waiting: Mutex::new(0),
             freed: Condvar::new(),
             waiters: AtomicUsize::new(0),
         }
     }
 
-    /// Runs `body` in a read transaction on this thread, for no longer than the option says, and
-    /// than `own_limit` where there is one.
+    /// Runs `body` in a read transaction on this thread, for no longer than `own_limit`, if there
+    /// is one, and the option.
     pub(crate) fn run<T, E: From<Error>>(
         &self,
         own_limit: Option<Duration>,
@@ -209,12 +212,17 @@ impl Readers {
         let patience = Patience::of(self.time_limit);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_add(1, Ordering::SeqCst);
+        let held = self.held_by_thread();
+        *waiting += held;
         let turn = loop {
             if self.closed.load(Ordering::Acquire) {
                 break Err(closed());
             }
             if let Some(turn) = self.try_turn().or_else(|| self.try_spare()) {
                 break Ok(turn);
+            }
+            if held > 0 && *waiting >= self.ordinary {
+                break Err(all_wait(held, self.ordinary));
             }
             let left = patience.left();
             if left.is_zero() {
@@ -223,8 +231,15 @@ impl Readers {
             let waited = self.freed.wait_timeout(waiting, left.min(LOOK));
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
+        *waiting -= held;
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         turn
+    }
+
+    /// Ordinary connections in the hands of reads that the thread is inside of. The writer's thread
+    /// has the one in reserve, and waits for others while nobody waits for that.
+    fn held_by_thread(&self) -> usize {
+        if self.database.is_inside(Place::Write) { 0 } else { self.database.reads_around() }
     }
 
     fn try_turn(&self) -> Option<Turn<'_>> {
@@ -439,6 +454,15 @@ fn none_free(ordinary: usize, limit: Duration) -> Error {
          readers and their spares are busy; end long reads, or raise the option readers"
     );
     Error::new(ErrorKind::Timeout, message)
+}
+
+fn all_wait(held: usize, ordinary: usize) -> Error {
+    let message = format!(
+        "this thread is inside of {held} reads already, and all {ordinary} connections are in the \
+         hands of reads that wait for another one: they would wait for each other; use the \
+         closure's own transaction or raise the option readers"
+    );
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn revoked(age: Duration) -> Error {

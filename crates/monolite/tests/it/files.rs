@@ -103,6 +103,7 @@ fn paths_that_cannot_be_a_database_are_refused() {
     }
     assert!(!refusal(&at("missing/db"), ErrorKind::Storage).contains("literally"));
     assert!(refusal(directory.path(), ErrorKind::Invalid).contains("it is a directory"));
+    assert!(refusal(&at("a\0b"), ErrorKind::Invalid).contains("a NUL byte"));
     make(&at("db"));
     fs::hard_link(at("db"), at("other")).unwrap();
     assert!(refusal(&at("other"), ErrorKind::Invalid).contains("hard links"));
@@ -360,6 +361,19 @@ fn a_wal_that_was_left_beside_a_link_is_not_forgotten() {
     let db = Database::open(&path).unwrap();
     db.close().unwrap();
     assert_eq!(markers::in_file(&elsewhere).unwrap(), [1].into());
+}
+
+#[test]
+fn a_wal_that_is_a_link_is_refused_by_its_own_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    make(&at("a.db"));
+    fs::write(at("elsewhere"), [1; 5_000]).unwrap();
+    let _ = fs::remove_file(at("a.db-wal"));
+    std::os::unix::fs::symlink(at("elsewhere"), at("a.db-wal")).unwrap();
+    let message = refusal(&at("a.db"), ErrorKind::Storage);
+    let wal = at("a.db-wal").to_string_lossy().into_owned();
+    assert!(message.contains(&format!("its WAL, {wal}, is a link to")), "{message}");
 }
 
 #[test]

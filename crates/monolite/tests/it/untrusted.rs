@@ -53,6 +53,8 @@ fn ordinary_sql_does_not_notice_the_profile() {
         ALTER TABLE a RENAME TO c;
         ALTER TABLE c ADD COLUMN extra;
         ALTER TABLE c DROP COLUMN extra;
+        CREATE TABLE d(x, y AS (x + 1));
+        ALTER TABLE d ADD COLUMN z DEFAULT 1 CHECK (z < y OR y IS NULL);
         UPDATE c SET n = n + 1 WHERE name LIKE '%e%' RETURNING id;
         INSERT INTO c(name) VALUES ('four') ON CONFLICT DO NOTHING;
         REINDEX;

@@ -217,6 +217,7 @@ const OF_KEYS: &[&str] = &[
     "UPDATE victim SET x = key FROM {}",
     "DELETE FROM {}",
     "DELETE FROM {} WHERE key = 'paid' RETURNING outcome",
+    "REINDEX {}",
     "DROP TABLE {}",
     "DROP TABLE IF EXISTS {}",
     "ALTER TABLE {} RENAME TO mine",
@@ -258,6 +259,7 @@ pub(super) fn all() -> Vec<Case> {
     cases.extend(large());
     cases.extend(wide());
     cases.extend(deep());
+    cases.extend(altered());
     cases
 }
 
@@ -388,6 +390,46 @@ fn list_of(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(",")
 }
 
+/// Definitions that `ALTER TABLE` parses again, as they are made before and beside it.
+fn altered() -> Vec<Case> {
+    let term = vec!["t.c"; 80].join("+");
+    let select = |names: usize| {
+        let terms = vec![term.as_str(); 25].join(",");
+        format!("SELECT {terms} FROM t;").repeat(names / 2_000)
+    };
+    let trigger = |name: usize, names: usize| {
+        format!("CREATE TRIGGER z{name} AFTER INSERT ON w BEGIN {} END", select(names))
+    };
+    let triggers = |count: usize, names: usize| {
+        (0..count).map(|name| trigger(name, names)).collect::<Vec<_>>().join(";")
+    };
+    let checks = list_of(100, |_| format!("CHECK ({})", term.replace("t.", "d.")));
+    let definitions = [
+        ("a trigger of 2,000 names", triggers(1, 2_000)),
+        ("a trigger of 20,000 names", triggers(1, 20_000)),
+        ("20 triggers of 2,000 names", triggers(20, 2_000)),
+        ("a table of 8,000 names", format!("CREATE TABLE d(c, {checks})")),
+    ];
+    let alters = [
+        "ALTER TABLE w RENAME TO w2",
+        "ALTER TABLE t RENAME COLUMN c TO d",
+        "ALTER TABLE w DROP COLUMN b",
+    ];
+    let tables = "CREATE TABLE w(a, b); CREATE TABLE t(c)";
+    let mut cases = Vec::new();
+    for (name, made) in definitions {
+        for sql in alters {
+            let (name, must) = (format!("{name}: {sql}"), Must::HarmNobody);
+            let setup = format!("{tables}; {made}");
+            cases.push(Case { name, setup, sql: sql.into(), must });
+            let (name, setup) =
+                (format!("{}, at once", cases[cases.len() - 1].name), tables.into());
+            cases.push(Case { name, setup, sql: format!("{made}; {sql}"), must });
+        }
+    }
+    cases
+}
+
 /// Expressions that become deeper than they were written.
 fn deep() -> Vec<Case> {
     let deeper = "+1".repeat(95);
@@ -397,12 +439,24 @@ fn deep() -> Vec<Case> {
             .for_each(|i| sql += &format!(", v{i}(x) AS (SELECT x{deeper} FROM v{})", i - 1));
         format!("{sql} SELECT x FROM v{count}")
     };
+    let calls = |count: usize, call: &str| {
+        let expression = format!("{}x{}", call.repeat(95), ")".repeat(95));
+        let mut sql = String::from("WITH v0(x) AS (SELECT x FROM big)");
+        (1..=count)
+            .for_each(|i| sql += &format!(", v{i}(x) AS (SELECT {expression} FROM v{})", i - 1));
+        format!("{sql} SELECT x FROM v{count}")
+    };
     let columns = |count: usize, kind: &str| {
         let mut sql = String::from("CREATE TABLE g(c0");
         (1..=count).for_each(|i| sql += &format!(", c{i} AS (c{}{deeper}){kind}", i - 1));
         format!("{sql}); INSERT INTO g(c0) VALUES (1); SELECT c{count} FROM g")
     };
     let mut cases = Vec::new();
+    for count in [40, 60, 75, 85] {
+        for call in ["abs(", "max(0,"] {
+            cases.push((format!("{count} expressions of calls of {call}…)"), calls(count, call)));
+        }
+    }
     for count in [8, 16, 32, 64, 128] {
         for (what, first) in [("a row", "SELECT 1"), ("a table", "SELECT x FROM big")] {
             cases.push((format!("{count} expressions over {what}"), chain(count, first)));

@@ -350,6 +350,19 @@ pub(crate) const LIST: &[Difference] = &[
         sign: Sign::Refusal(|_| true, &["transaction_max_statements", "transaction_max_bytes"]),
     },
     Difference {
+        id: "deep-expressions",
+        topic: Topic::Limits,
+        what: "statements of more than 60 `SELECT`s, those of views and common table expressions \
+               included, whose expressions can become more than 60,000 levels deep when they are \
+               put together",
+        sqlite: "runs them, or overflows the stack of its thread, which ends the process",
+        monolite: "`Invalid`",
+        why: "there is a stack of 64 MiB for them",
+        instead: "write it in parts, or keep a part of the result in a table",
+        paths: Paths::All,
+        sign: Sign::Refusal(|_| true, &["deep, for which there is no stack"]),
+    },
+    Difference {
         id: "closures-run-again",
         topic: Topic::Program,
         what: "a closure of `write` or `transact` may be run more than once",

@@ -101,6 +101,18 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::File(FileTrial::of(acts::cut_wal)),
     },
     Row {
+        accident: "the WAL emptied, with `Sharing::Shared`, when another process has committed \
+                   last",
+        when: &[When::Open],
+        fate: Fate::Lost,
+        says: "",
+        what: "others may empty a shared WAL themselves, so it is not told by its name: writes, \
+               reads and `close` fail with `Storage`; what was committed behind the last \
+               checkpoint is gone",
+        instead: "as when it is emptied",
+        trial: Trial::Untried("tried by hand: 20 of 40 commits were left"),
+    },
+    Row {
         accident: "the WAL emptied, or cut to one byte",
         when: &[When::Crashed],
         fate: Fate::Unseen,

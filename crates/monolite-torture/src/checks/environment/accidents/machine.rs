@@ -192,6 +192,17 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::Untried("there is one machine"),
     },
     Row {
+        accident: "the file is opened in an overlay file system and, at the same time, in the \
+                   directory underneath it (`upperdir`: from the host, below a container)",
+        when: &[When::Open],
+        fate: Fate::Unseen,
+        says: "",
+        what: "they are two files to the kernel, with locks of their own: both are opened, and \
+               writes of one are lost",
+        instead: "keep databases in a volume, and open them from one of both sides",
+        trial: Trial::Untried("tried by hand"),
+    },
+    Row {
         accident: "the program is linked with an SQLite older than 3.51.3",
         when: &[When::Opening],
         fate: Fate::Refused,

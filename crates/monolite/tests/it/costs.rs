@@ -1,0 +1,146 @@
+//! What takes SQLite long without looking at the clock is foreseen under the profile for untrusted
+//! SQL: a statement ends within twice its limit and 100 ms of the time for which it had a core.
+
+use std::path::Path;
+use std::time::Duration;
+
+use monolite::{Database, Error, ErrorKind, Options, Untrusted, rusqlite};
+use rustix::time::{ClockId, clock_gettime};
+
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// The processor time of this thread, on which a read runs that is waited for.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
+fn open(path: impl AsRef<Path>) -> Option<Database> {
+    open_for(path, LIMIT)
+}
+
+/// One whose refusals are asked for, however busy the machine is.
+fn open_for(path: impl AsRef<Path>, limit: Duration) -> Option<Database> {
+    let options = Options::new().read_time_limit(limit).write_time_limit(limit);
+    let opened = options.untrusted(Untrusted::new()).open(path);
+    if rusqlite::version_number() < 3_054_000 { None } else { Some(opened.unwrap()) }
+}
+
+/// Asserts that `run` takes no more processor time than a statement may.
+fn in_time<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let before = processor_time();
+    let result = run();
+    let took = processor_time() - before;
+    assert!(took <= 2 * LIMIT + Duration::from_millis(100), "{what} took {took:?}");
+    result
+}
+
+#[test]
+fn calls_in_each_other_in_views_of_views_are_prepared_in_time() {
+    let Some(db) = open(":memory:") else { return };
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(a)")).wait().unwrap();
+    for (call, parts) in [("abs(", 60), ("abs(", 70), ("abs(", 75), ("max(0,", 70)] {
+        let expression = format!("{}a{}", call.repeat(95), ")".repeat(95));
+        let part = |i: usize| {
+            let from = if i == 0 { "t".into() } else { format!("c{}", i - 1) };
+            format!("c{i} AS (SELECT {expression} AS a FROM {from})")
+        };
+        let parts_of_it: Vec<_> = (0..parts).map(part).collect();
+        let sql = format!("WITH {} SELECT a FROM c{}", parts_of_it.join(","), parts - 1);
+        // Whether it is prepared is not the question.
+        let _ = in_time(&format!("{parts} times {call}"), || {
+            db.read(move |tx| tx.prepare(&sql).map(|_| ())).wait()
+        });
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_sort_of_texts_in_utf_16_ends_in_time() {
+    // The first use of SQLite is that of the engine.
+    let Some(first) = open(":memory:") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("utf16.db");
+    let columns: Vec<String> = (0..480).map(|i| format!("c{i}")).collect();
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    let table = format!(
+        "PRAGMA encoding = 'UTF-16le'; CREATE TABLE s(id INTEGER PRIMARY KEY, {});
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
+         INSERT INTO s SELECT i, {}, CAST(i * 7919 % 6001 AS TEXT) FROM n",
+        columns.join(","),
+        vec!["'ab'"; 479].join(",")
+    );
+    plain.execute_batch(&table).unwrap();
+    drop(plain);
+    let db = open(&path).unwrap();
+    let keys: Vec<String> = columns.iter().map(|c| format!("{c} COLLATE NOCASE")).collect();
+    for rows in [500, 1_000, 2_000, 3_000, 4_000] {
+        let sql = format!("SELECT id FROM s WHERE id < {rows} ORDER BY {}", keys.join(","));
+        let _ = in_time(&format!("a sort of {rows} rows"), || {
+            db.read(move |tx| tx.query_map(&sql, (), |row| row.get::<_, i64>(0))).wait()
+        });
+    }
+    db.close().unwrap();
+    first.close().unwrap();
+}
+
+/// A trigger with so many qualified names.
+fn trigger(name: &str, names: usize) -> String {
+    let term = vec!["t.c"; 80].join("+");
+    let select = format!("SELECT {} FROM t;", vec![term; 25].join(","));
+    format!("CREATE TRIGGER {name} AFTER INSERT ON w BEGIN {} END", select.repeat(names / 2_000))
+}
+
+#[test]
+fn definitions_that_would_make_alter_table_slow_are_refused() {
+    let Some(db) = open_for(":memory:", 100 * LIMIT) else { return };
+    let refused = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("ALTER TABLE"), "{error}");
+    };
+    let tables = "CREATE TABLE w(a); CREATE TABLE t(c);";
+    db.write(move |tx| tx.execute_batch(tables)).wait().unwrap();
+    let large = trigger("x", 20_000);
+    refused(db.write(move |tx| tx.execute_batch(&large)).wait());
+    // Neither in pieces, nor before it is looked at, nor through a view or a table.
+    let many: Vec<_> = (0..20).map(|i| trigger(&format!("x{i}"), 2_000)).collect();
+    let many = many.join(";");
+    refused(db.write(move |tx| tx.execute_batch(&many)).wait());
+    let both = format!("{}; ALTER TABLE w RENAME TO w2", trigger("x", 20_000));
+    refused(db.write(move |tx| tx.execute_batch(&both)).wait());
+    let checks = vec![format!("CHECK ({})", vec!["d.c"; 80].join("+")); 100].join(",");
+    let table = format!("CREATE TABLE d(c, {checks})");
+    refused(db.write(move |tx| tx.execute_batch(&table)).wait());
+    // What is ordinary stays.
+    let small = format!("{}; ALTER TABLE w RENAME TO w2", trigger("x", 2_000));
+    db.write(move |tx| tx.execute_batch(&small)).wait().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn alter_table_is_refused_in_a_file_from_elsewhere_that_would_make_it_slow() {
+    let Some(first) = open_for(":memory:", 100 * LIMIT) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("elsewhere.db");
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    plain.execute_batch("CREATE TABLE w(a); CREATE TABLE t(c)").unwrap();
+    plain.execute_batch(&trigger("x", 20_000)).unwrap();
+    drop(plain);
+    let db = open_for(&path, 100 * LIMIT).unwrap();
+    for sql in ["ALTER TABLE w RENAME TO w2", "ALTER TABLE w RENAME COLUMN a TO b"] {
+        for result in [
+            db.write(move |tx| tx.execute_batch(sql)).wait(),
+            db.write(move |tx| tx.execute(sql, ()).map(|_| ())).wait(),
+            db.write(move |tx| Ok::<_, Error>(tx.prepare(sql)?.execute(()).map(|_| ())?)).wait(),
+        ] {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("the trigger x takes longest"), "{error}");
+        }
+    }
+    // Rows do not care.
+    db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).wait().unwrap();
+    db.close().unwrap();
+    first.close().unwrap();
+}

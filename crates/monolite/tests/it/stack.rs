@@ -1,0 +1,120 @@
+//! SQL whose expressions become deep when they are put together, with the options as they are: it
+//! is answered or refused, and ends no process.
+
+use std::thread;
+use std::time::Duration;
+
+use monolite::{Database, ErrorKind, Options};
+
+/// How long it takes on a busy machine is not the question.
+fn open() -> Database {
+    let long = Duration::from_secs(600);
+    let options = Options::new().read_time_limit(long).write_time_limit(long);
+    options.transaction_time_limit(long).open(":memory:").unwrap()
+}
+
+/// A query of `parts` common table expressions, each of `calls` in each other.
+fn chain(parts: usize, calls: usize) -> String {
+    let mut sql = String::from("WITH c0(a) AS (SELECT 1)");
+    for i in 1..=parts {
+        let (open, close) = ("abs(".repeat(calls), ")".repeat(calls));
+        sql += &format!(", c{i}(a) AS (SELECT {open}a{close} FROM c{})", i - 1);
+    }
+    sql + &format!(" SELECT a FROM c{parts}")
+}
+
+/// What `sql` gives in each way to run it.
+fn ways(db: &Database, sql: &str) -> Vec<monolite::Result<i64>> {
+    let text = || sql.to_owned();
+    let of = |sql: String| {
+        move |tx: &monolite::Tx<'_>| tx.query_row(&sql, (), |row| row.get::<_, i64>(0))
+    };
+    let by_hand = |sql: String| {
+        move |tx: &monolite::Tx<'_>| -> monolite::Result<i64> {
+            Ok(tx.prepare(&sql)?.query_row((), |row| row.get(0))?)
+        }
+    };
+    let batch = text();
+    let transaction = db.transaction().unwrap();
+    vec![
+        db.write(of(text())).wait(),
+        db.read(of(text())).wait(),
+        db.read(by_hand(text())).wait(),
+        smol::block_on(db.read(of(text()))),
+        smol::block_on(transaction.query_row(sql, (), |row| row.get::<_, i64>(0))),
+        db.write(move |tx| tx.execute_batch(&batch).map(|()| 1)).wait(),
+    ]
+}
+
+fn small_thread(run: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn what_sqlite_answers_on_a_main_thread_is_answered_on_every_thread() {
+    let db = open();
+    small_thread(move || {
+        for answer in ways(&db, &chain(50, 90)) {
+            assert_eq!(answer.unwrap(), 1);
+        }
+    });
+}
+
+#[test]
+fn views_on_views_are_answered_also_when_they_were_made_behind_a_kept_statement() {
+    let db = open();
+    let view = |i: usize, calls: usize| {
+        let (open, close) = ("abs(".repeat(calls), ")".repeat(calls));
+        let before =
+            if i == 0 { "SELECT 1 AS a".into() } else { format!("SELECT * FROM v{}", i - 1) };
+        format!("CREATE VIEW v{i}(a) AS SELECT {open}a{close} FROM ({before});")
+    };
+    let all = move |calls| (0..=50).map(|i| view(i, calls)).collect::<String>();
+    let flat = all(0);
+    db.write(move |tx| tx.execute_batch(&flat)).wait().unwrap();
+    small_thread(move || {
+        let sql = "SELECT a FROM v50";
+        ways(&db, sql).into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 1));
+        let drops: String = (0..=50).map(|i| format!("DROP VIEW v{i};")).collect();
+        let again = drops + &all(90);
+        db.write(move |tx| tx.execute_batch(&again)).wait().unwrap();
+        ways(&db, sql).into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 1));
+    });
+}
+
+#[test]
+fn generated_columns_made_of_each_other_are_read() {
+    let db = open();
+    let (open, close) = ("abs(".repeat(8), ")".repeat(8));
+    let column = |i: usize| format!(", c{i} AS ({open}c{}{close})", i - 1);
+    let columns: String = (1..600).map(column).collect();
+    let table = format!("CREATE TABLE t(c0{columns}); INSERT INTO t(c0) VALUES (1)");
+    db.write(move |tx| tx.execute_batch(&table)).wait().unwrap();
+    small_thread(move || {
+        for answer in ways(&db, "SELECT c599 FROM t") {
+            assert_eq!(answer.unwrap(), 1);
+        }
+    });
+}
+
+#[test]
+fn what_there_is_no_stack_for_is_refused_and_many_shallow_selects_are_not() {
+    let db = open();
+    small_thread(move || {
+        // Written deep, and quickly prepared.
+        let deep = format!("1{}", " AND 1".repeat(499));
+        let mut sql = String::from("WITH c0(a) AS (SELECT 1)");
+        for i in 1..=150 {
+            sql += &format!(", c{i}(a) AS (SELECT a FROM c{} WHERE {deep})", i - 1);
+        }
+        for answer in ways(&db, &(sql + " SELECT a FROM c150")) {
+            let error = answer.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("SELECTs"), "{error}");
+        }
+        let shallow = vec!["SELECT 1"; 400].join(" UNION ALL ");
+        ways(&db, &shallow).into_iter().for_each(|answer| assert_eq!(answer.unwrap(), 1));
+        let one: i64 = db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get(0))).wait().unwrap();
+        assert_eq!(one, 1);
+    });
+}
