@@ -98,31 +98,10 @@ fn named<'a>(action: &AuthAction<'a>) -> Vec<&'a str> {
         | AuthAction::CreateTempView { view_name }
         | AuthAction::DropView { view_name }
         | AuthAction::DropTempView { view_name } => vec![view_name],
-        // REINDEX without a name comes to all of them, and neither shows nor changes what is in a
-        // table; with the name of one: `refusal_of_reindex`. ANALYZE: `is_left_out`.
+        // REINDEX comes to them, too, and neither shows nor changes what is in a table. ANALYZE:
+        // `is_left_out`.
         _ => Vec::new(),
     }
-}
-
-/// Whether `action` makes an index of the engine again.
-pub(crate) fn reindexes_ours(action: &AuthAction<'_>) -> bool {
-    let AuthAction::Reindex { index_name } = action else { return false };
-    is_ours(index_name) || index_name.to_ascii_lowercase().contains("_monolite_")
-}
-
-/// Says why `sql`, a `REINDEX` that [comes to an index of the engine](reindexes_ours), is refused:
-/// it names that. None without a name, or with that of a collation, does.
-pub(crate) fn refusal_of_reindex(sql: &str) -> Option<rusqlite::Error> {
-    // No name can be spelled without its letters standing side by side.
-    let is_named = sql.to_ascii_lowercase().contains(PREFIX);
-    let text = || {
-        format!(
-            "REINDEX of what belongs to the engine is refused (names that begin with {PREFIX}); \
-             name a table or an index of your own, or none"
-        )
-    };
-    let code = ffi::Error::new(ffi::SQLITE_AUTH);
-    is_named.then(|| rusqlite::Error::SqliteFailure(code, Some(text())))
 }
 
 /// Finds what names a table of the engine in the schema and is none of its [`DEFINITIONS`], which

@@ -42,10 +42,6 @@ impl Traits {
     const CHANGES_ROWS: Traits = Traits(256);
     /// It is `ALTER TABLE`.
     pub(crate) const ALTERS: Traits = Traits(512);
-    /// It is a `REINDEX` that comes to an index of the engine.
-    pub(crate) const REINDEXES_OURS: Traits = Traits(1_024);
-    /// What is looked at as soon as a statement is prepared.
-    pub(crate) const LOOKED_AT: Traits = Traits(Traits::ALTERS.0 | Traits::REINDEXES_OURS.0);
     /// It calls a function of the application that may give something else when it is run again.
     const VOLATILE: Traits = Traits(2_048);
     /// What has to be made good before the next statement is prepared.
@@ -128,7 +124,6 @@ impl Traits {
         add(rules::asks_changes(action), Traits::ASKS_CHANGES);
         add(untrusted::adds_to_schema(action), Traits::ADDS_TO_SCHEMA);
         add(matches!(action, AuthAction::AlterTable { .. }), Traits::ALTERS);
-        add(names::reindexes_ours(action), Traits::REINDEXES_OURS);
         traits
     }
 }

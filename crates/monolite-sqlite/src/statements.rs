@@ -247,7 +247,7 @@ impl Prepared {
         mut prepare: impl FnMut() -> Result<R>,
     ) -> Result<R> {
         // What is left of one that could not be prepared.
-        signals.take(Traits::LOOKED_AT);
+        signals.take(Traits::ALTERS);
         let mut prepare = |most| {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
             signals.counting_selects(most, on_stack)
@@ -264,23 +264,17 @@ impl Prepared {
             }
         }
         let prepared = prepared?;
-        self.refuse_prepared(sql, signals)?;
+        self.refuse_prepared(signals)?;
         Ok(prepared)
     }
 
-    /// Looks at what can be said of a statement out of `sql` only when it is prepared, before it
-    /// runs.
+    /// Looks at what can be said of a statement only when it is prepared, before it runs.
     ///
     /// # Errors
-    /// `SQLITE_AUTH` when it is refused: a `REINDEX` of what is the engine's; where SQL is not
-    /// trusted, an `ALTER TABLE` that would take too long.
-    fn refuse_prepared(&self, sql: &str, signals: &Signals) -> Result<()> {
-        let traits = signals.take(Traits::LOOKED_AT);
-        if traits.has(Traits::REINDEXES_OURS)
-            && let Some(refused) = names::refusal_of_reindex(sql)
-        {
-            return Err(refused);
-        }
+    /// `SQLITE_AUTH` when it is refused: where SQL is not trusted, an `ALTER TABLE` that would take
+    /// too long.
+    fn refuse_prepared(&self, signals: &Signals) -> Result<()> {
+        let traits = signals.take(Traits::ALTERS);
         if traits.has(Traits::ALTERS) && signals.modules().is_some() {
             signals.as_engine(|| definitions::check_before_alter(self.connection()))?;
         }

@@ -123,6 +123,8 @@ impl Engine {
             // So few that transactions which wait for their batch have to move to a new snapshot.
             .transaction_connections(2)
             .write_time_limit(TIME_LIMIT)
+            // All run on this thread, so nobody could end what another one waits for.
+            .without_turns()
             .clock(Arc::clone(&self.clock) as _);
         let options = match self.validation {
             Validation::On => options,

@@ -217,7 +217,6 @@ const OF_KEYS: &[&str] = &[
     "UPDATE victim SET x = key FROM {}",
     "DELETE FROM {}",
     "DELETE FROM {} WHERE key = 'paid' RETURNING outcome",
-    "REINDEX {}",
     "DROP TABLE {}",
     "DROP TABLE IF EXISTS {}",
     "ALTER TABLE {} RENAME TO mine",

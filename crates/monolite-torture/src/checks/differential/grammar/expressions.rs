@@ -195,7 +195,7 @@ impl<'d> Draft<'d> {
                     let number = self.rng.u8(..9);
                     self.put(&format!("{number})"));
                 }
-                _ => self.put_one(&["pi()", "sqlite_version()", "strftime('%Y', 0)"]),
+                _ => self.put_one(&["missing()", "sqlite_version()", "strftime('%Y', 0)"]),
             },
         }
     }
