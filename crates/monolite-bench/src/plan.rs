@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //! 1. Every candidate is asked for its extent before anything runs; a counted round of it is
-//!    estimated as its time, or as its operations at [`ASSUMED_PER_SECOND`], and [`OVERHEAD`].
+//!    estimated as its time, or as its operations at `ASSUMED_PER_SECOND`, and `OVERHEAD`.
 //! 2. While the run goes on, the estimates are scaled by what the work done so far took over what
 //!    it was estimated to take: a slow machine is noticed in the first group.
 //! 3. Before each group, the counted rounds are lowered, down to one, until what is left fits into

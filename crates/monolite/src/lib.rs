@@ -105,19 +105,6 @@ pub use monolite_sqlite::{ConnectionSetup, Function, rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};
 pub use rusqlite::{Params, Row, named_params, params};
 
-/// The guides' examples compile and run.
-#[cfg(all(doctest, feature = "serde"))]
-mod guides {
-    #[doc = include_str!("../../../docs/guides/types.md")]
-    struct Types;
-
-    #[doc = include_str!("../../../docs/guides/functions.md")]
-    struct Functions;
-
-    #[doc = include_str!("../../../docs/guides/streaming.md")]
-    struct Streaming;
-}
-
 /// The program in the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
@@ -132,4 +119,13 @@ mod guides {
     struct Migrations;
     #[doc = include_str!("../../../docs/guides/maintenance.md")]
     struct Maintenance;
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../../../docs/guides/types.md")]
+    struct Types;
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../../../docs/guides/functions.md")]
+    struct Functions;
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../../../docs/guides/streaming.md")]
+    struct Streaming;
 }

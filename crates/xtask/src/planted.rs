@@ -185,13 +185,11 @@ const BUGS: [Bug; 25] = [
         name: "a transaction begins with the schema that its connection happens to know",
         file: "crates/monolite-sqlite/src/connection.rs",
         changes: &[(
-            "        self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
-            // Its",
+            "        let verified = self.verify_schema()",
             "        if own == Own::BeginImmediate {
             return Ok(());
         }
-        self.verify_schema().and_then(|()| self.mark_functions()).inspect_err(|_| {
-            // Its",
+        let verified = self.verify_schema()",
         )],
     },
     Bug {

@@ -1,7 +1,7 @@
 //! `bench tps`: transfers between many accounts, on raw SQLite, on the engine and on PostgreSQL.
 //!
 //! # Algorithm
-//! 1. Say how long it will take ([`forecast`]). Have the engine initialise SQLite, before there is
+//! 1. Say how long it will take (`forecast`). Have the engine initialise SQLite, before there is
 //!    a raw connection. Load the data set or recognise it, measure the device, bring the file into
 //!    the page cache.
 //! 2. Start and load PostgreSQL, unless there is none or nothing of it was asked for.

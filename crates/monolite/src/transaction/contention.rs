@@ -177,8 +177,6 @@ pub(crate) struct Visit {
     contention: Arc<Contention>,
     visitor: Visitor,
     manner: Manner,
-    /// Whether whoever retries knows its family from the beginning, and so asks before it begins.
-    is_managed: bool,
     inner: Mutex<Inner>,
 }
 
@@ -215,7 +213,6 @@ impl Visit {
             contention: Arc::clone(contention),
             visitor: Visitor { since, number },
             manner,
-            is_managed: family.is_some(),
             inner: Mutex::new(inner),
         })
     }
@@ -259,8 +256,7 @@ impl Visit {
     }
 
     /// Where a transaction has to ask before it runs a statement; in its first one, which makes its
-    /// `family`, also there. One that is made by hand asks nowhere else: while it waited, others
-    /// would change what it has read, and its next attempt could do nothing else either.
+    /// `family`, also there.
     pub(crate) fn spots_at(
         &self,
         statement: impl FnOnce() -> u64,
@@ -268,14 +264,12 @@ impl Visit {
     ) -> Vec<Spot> {
         let mut inner = self.inner();
         let mut spots = Vec::new();
-        let is_first = inner.family.is_none();
-        if is_first {
+        if inner.family.is_none() {
             let family = family();
             inner.family = Some(family);
             spots.push(Spot::Family(family));
         }
-        let may_ask = is_first || self.is_managed;
-        if !may_ask || self.contention.is_calm() || inner.is_over {
+        if self.contention.is_calm() || inner.is_over {
             return Vec::new();
         }
         spots.insert(0, Spot::Statement(statement()));

@@ -41,7 +41,7 @@ fn a_failing_history_shrinks_to_what_it_takes() {
     };
     let budget = Budget { tries: 1_000, time: Duration::from_secs(60) };
     let small = shrink(&history(ops), budget, &mut |it| fails(it));
-    assert_eq!(text(&small), "w DROP TABLE t1\nr SELECT * FROM t1\n");
+    assert_eq!(text(&small), "options gives_ids: false\nw DROP TABLE t1\nr SELECT * FROM t1\n");
 }
 
 #[test]

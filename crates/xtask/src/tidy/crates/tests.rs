@@ -34,7 +34,7 @@ const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 
 const PICTURE: (&str, &str) = (
     "ARCHITECTURE.md",
-    "monolite-cli     ─► monolite-bench, monolite-torture\n\
+    "monolite-cli     ─► monolite-bench, monolite-torture, monolite\n\
      monolite-bench   ─► monolite\n\
      monolite-torture ─► monolite-testkit, monolite, monolite-sqlite\n\
      monolite-testkit ─► monolite, monolite-sqlite\n\
@@ -52,7 +52,7 @@ fn drawn() -> Vec<Package> {
     let mut engine = engine();
     engine.direct.push("serde".into());
     vec![
-        of_crates("monolite-cli", &["monolite-bench", "monolite-torture"]),
+        of_crates("monolite-cli", &["monolite-bench", "monolite-torture", "monolite"]),
         of_crates("monolite-bench", &["monolite"]),
         of_crates("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
         of_crates("monolite-testkit", &["monolite", "monolite-sqlite"]),
