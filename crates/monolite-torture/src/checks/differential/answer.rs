@@ -43,8 +43,8 @@ impl Said {
 
     /// Whether an interactive transaction is over after it.
     pub(super) fn is_fatal(&self) -> bool {
-        let survivable = [None, Some(ErrorKind::Constraint), Some(ErrorKind::Invalid)];
-        !survivable.contains(&self.failed)
+        let answers = [ErrorKind::Constraint, ErrorKind::NoRows, ErrorKind::Invalid];
+        self.failed.is_some_and(|kind| !answers.contains(&kind))
     }
 }
 
