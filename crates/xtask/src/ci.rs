@@ -211,8 +211,8 @@ fn end_what_hangs(under_way: Watched, limit: Option<Duration>) {
             if let Some(limit) = limit.filter(|limit| now - start > *limit) {
                 let minutes = limit.as_secs() / 60;
                 println!(
-                    "\n==> {step}: gave up {minutes} minutes after the start; on a busy machine, run \
-                     it again: what is built is kept"
+                    "\n==> {step}: gave up {minutes} minutes after the start; on a busy machine, \
+                     run it again: what is built is kept"
                 );
                 process::exit(1);
             }
