@@ -30,7 +30,8 @@ use std::task::{Context, Poll, ready};
 use monolite_sqlite::{UserSavepoint, rusqlite};
 use rusqlite::Row;
 
-use crate::call::completion::{Outcome, block_on};
+use crate::call::blocked::block_on;
+use crate::call::completion::Outcome;
 use crate::call::inside::Place;
 use crate::call::work::Work;
 use crate::call::write::Write;

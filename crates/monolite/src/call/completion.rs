@@ -14,15 +14,13 @@ mod models;
 
 use std::any::Any;
 use std::panic;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
+use crate::call::blocked::wait_until;
 use crate::call::discards::{drop_elsewhere, quietly};
 use crate::error::Error;
 use crate::primitives::sync::{Mutex, MutexGuard, PoisonError};
-use crate::primitives::thread::{self, Thread};
-use crate::primitives::thread_local;
 
 /// How a closure's run ended, as its caller will see it.
 pub(crate) enum Outcome<T, E> {
@@ -131,29 +129,8 @@ impl<T, E> Completion<T, E> {
 
     /// Blocks the calling thread until the result is there.
     pub(crate) fn wait(&self) -> Outcome<T, E> {
-        with_thread_waker(|waker| {
-            loop {
-                match self.poll_with(waker) {
-                    Poll::Ready(outcome) => return outcome,
-                    Poll::Pending => thread::park(),
-                }
-            }
-        })
+        wait_until(|waker| self.poll_with(waker))
     }
-}
-
-/// Blocks the calling thread until the future is done.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    with_thread_waker(|waker| {
-        let mut context = Context::from_waker(waker);
-        loop {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(value) => return value,
-                Poll::Pending => thread::park(),
-            }
-        }
-    })
 }
 
 impl<T, E> Drop for Completion<T, E> {
@@ -164,22 +141,4 @@ impl<T, E> Drop for Completion<T, E> {
             (self.discard)(outcome);
         }
     }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs `wait` with a waker that unparks this thread, made once for each thread.
-pub(crate) fn with_thread_waker<R>(wait: impl FnOnce(&Waker) -> R) -> R {
-    thread_local! {
-        static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
-    }
-    let waker = WAKER.try_with(Waker::clone);
-    // A thread that is ending has no thread-locals any more.
-    wait(&waker.unwrap_or_else(|_| Waker::from(Arc::new(Unpark(thread::current())))))
 }

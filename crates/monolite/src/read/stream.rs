@@ -17,7 +17,6 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -25,7 +24,8 @@ use monolite_sqlite::rusqlite;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use crate::call::completion::{Outcome, with_thread_waker};
+use crate::call::blocked::wait_until;
+use crate::call::completion::Outcome;
 use crate::call::inside::Place;
 use crate::call::work::Work;
 use crate::clock::Patience;
@@ -157,15 +157,7 @@ impl<T: Send + 'static> Iterator for RowIterator<T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
-        with_thread_waker(|waker| {
-            loop {
-                let polled = Pin::new(&mut self.stream).poll_next(&mut Context::from_waker(waker));
-                match polled {
-                    Poll::Ready(item) => return item,
-                    Poll::Pending => thread::park(),
-                }
-            }
-        })
+        wait_until(|waker| Pin::new(&mut self.stream).poll_next(&mut Context::from_waker(waker)))
     }
 }
 

@@ -31,7 +31,7 @@ use super::keys::{Committed, Key};
 use super::open::{Open, Transactions};
 use super::steps::fingerprint;
 use super::turn::ExclusiveTurn;
-use crate::call::completion::block_on;
+use crate::call::blocked::block_on;
 use crate::call::inside::{Inside, Place};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use shuttle::thread;
 
 use super::*;
-use crate::call::completion::block_on;
+use crate::call::blocked::block_on;
 use crate::models::{SCHEDULES, check, maybe};
 
 #[derive(Debug)]
