@@ -10,7 +10,8 @@
 //!    to overwrite a page of the database file writes the old one to the backup before
 //!    ([`Moment`]), and the snapshot is not needed any more. It has kept the WAL for as long as the
 //!    rest of it took to be copied.
-//! 4. All other pages are copied from the database file, past SQLite's cache.
+//! 4. All other pages are copied from the database file, past SQLite's cache, in slices, with rests
+//!    in between while anybody writes.
 //! 5. When the commits of the moment are on disk and the backup is, too, it gets its name
 //!    ([`part`]).
 //!
@@ -40,7 +41,7 @@ use part::Part;
 use pins::{Pin, Pins};
 
 use crate::call::between::BetweenBatches;
-use crate::clock;
+use crate::clock::{self, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::JobContext;
 use crate::progress::{BatchNumber, Progress};
@@ -48,7 +49,14 @@ use crate::read::readers::{OpenReader, Reader};
 
 /// What is written before the disk is asked to have it: less is left for the sync at the end, and
 /// the sync upon which writes are acknowledged never waits behind more than this.
-const SYNC_BYTES: u64 = 16 << 20;
+const SLICE_BYTES: u64 = 4 << 20;
+
+/// How long the copier rests after a slice while others write, in times of what the slice took: it
+/// takes a quarter of the disk's time, and of a core.
+const RESTS: u32 = 3;
+
+/// It rests no longer: a cancelled backup ends soon.
+const MAX_REST: Duration = Duration::from_millis(200);
 
 /// How long a checkpoint that is under way is waited for before the next look.
 const RETRY: Duration = Duration::from_millis(5);
@@ -182,14 +190,19 @@ impl Source {
         }
         let mut next = Some(1);
         let (mut buffer, mut unsynced) = (Vec::new(), 0);
+        let mut pace = Pace::new(&self.progress);
         while let Some(pgno) = next {
             job.check()?;
             next = moment.copy(connection.raw(), pgno, &mut buffer).map_err(of_fault)?;
             job.tell(moment.taken().into(), moment.pages().into());
             unsynced += buffer.len() as u64;
-            if unsynced >= SYNC_BYTES {
+            if unsynced >= SLICE_BYTES {
                 part.sync_some()?;
                 unsynced = 0;
+                // Otherwise the snapshot is in the way for longer.
+                if self.is_exclusive {
+                    pace.keep();
+                }
             }
         }
         drop(guarded);
@@ -198,6 +211,27 @@ impl Source {
             return Ok(Copied::Overtaken);
         }
         Ok(Copied::Whole(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
+    }
+}
+
+/// Leaves most of the disk to those who write.
+struct Pace<'p> {
+    progress: &'p Progress,
+    committed: BatchNumber,
+    slice: Stopwatch,
+}
+
+impl Pace<'_> {
+    fn new(progress: &Progress) -> Pace<'_> {
+        Pace { progress, committed: progress.committed(), slice: Stopwatch::start() }
+    }
+
+    /// To be called behind each slice.
+    fn keep(&mut self) {
+        if self.progress.committed() != self.committed {
+            clock::rest((self.slice.elapsed() * RESTS).min(MAX_REST));
+        }
+        *self = Pace::new(self.progress);
     }
 }
 
