@@ -13,6 +13,9 @@
 //!   whoever has seen either polls again. A wait within a wait, on the same thread, gives back the
 //!   unparking that may have been the outer one's.
 
+#[cfg(all(test, shuttle))]
+mod models;
+
 use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
@@ -176,49 +179,4 @@ pub(crate) fn wait_until<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     wait_until(|waker| future.as_mut().poll(&mut Context::from_waker(waker)))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-    use std::thread::spawn;
-
-    use super::*;
-
-    /// Hands out the waker of who waits for it, and is ready when it is told so.
-    fn waits_for(told: &std::sync::mpsc::Receiver<()>, out: &std::sync::mpsc::Sender<Waker>) {
-        wait_until(|waker| {
-            out.send(waker.clone()).unwrap();
-            told.try_recv().map_or(Poll::Pending, Poll::Ready)
-        });
-    }
-
-    #[test]
-    fn a_wait_within_a_wait_leaves_the_outer_one_its_wake_up() {
-        let (ready, is_ready) = channel();
-        let (inner_ready, inner_is_ready) = channel();
-        let (out, wakers) = channel::<Waker>();
-        let (inner_out, inner_wakers) = channel::<Waker>();
-        let waiting = spawn(move || {
-            let mut polls = 0;
-            wait_until(|waker| {
-                polls += 1;
-                out.send(waker.clone()).unwrap();
-                let state = is_ready.try_recv();
-                if polls == 1 {
-                    waits_for(&inner_is_ready, &inner_out);
-                }
-                state.map_or(Poll::Pending, Poll::Ready)
-            });
-        });
-        // The outer one is woken while the inner one waits, and then the inner one.
-        let outer = wakers.recv().unwrap();
-        let inner = inner_wakers.recv().unwrap();
-        ready.send(()).unwrap();
-        outer.wake();
-        inner_wakers.recv().unwrap();
-        inner_ready.send(()).unwrap();
-        inner.wake();
-        waiting.join().unwrap();
-    }
 }
