@@ -130,8 +130,33 @@ pub(crate) fn pairs_of_definition(sql: &str, is_table: bool) -> f64 {
     all * looked_for
 }
 
+/// How many terms the index of definition `sql` has with which the planner compares those of a
+/// statement: its expressions, and the conditions of a partial one. None if it is of columns alone.
+pub(crate) fn terms_of_index(sql: &str) -> usize {
+    let (mut depth, mut terms, mut is_plain) = (0_usize, 1, true);
+    for token in Scan::of(sql) {
+        match token {
+            Token::Open => {
+                depth += 1;
+                is_plain &= depth == 1;
+            }
+            Token::Close => depth = depth.saturating_sub(1),
+            Token::Comma => terms += 1,
+            Token::Word(word) if is_one_of(&["and", "or"], word) => terms += 1,
+            Token::Word(word) if word.eq_ignore_ascii_case("where") => is_plain = false,
+            Token::Other => is_plain = false,
+            _ => {}
+        }
+    }
+    if is_plain { 0 } else { terms }
+}
+
 fn is_keyword(word: &str) -> bool {
-    KEYWORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+    is_one_of(KEYWORDS, word)
+}
+
+fn is_one_of(known: &[&str], word: &str) -> bool {
+    known.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// What is left of a text.
@@ -269,6 +294,19 @@ mod tests {
             let all = pairs_of_definition(sql, is_table);
             // Words that are not known as keywords count.
             assert!(all >= expected && all <= 4.0 * expected, "{sql}: {all}");
+        }
+    }
+
+    #[test]
+    fn an_index_has_terms_where_it_is_not_of_columns_alone() {
+        for (sql, expected) in [
+            ("CREATE UNIQUE INDEX i ON t(a, \"b\" COLLATE nocase DESC, 'c')", 0),
+            ("CREATE INDEX i ON t(a + 1, b)", 2),
+            ("CREATE INDEX i ON t((a), (b))", 2),
+            ("CREATE INDEX i ON t(a) WHERE b", 1),
+            ("CREATE INDEX i ON t(a) WHERE b = 1 OR b = 2 and c IN (1, 2)", 4),
+        ] {
+            assert_eq!(terms_of_index(sql), expected, "{sql}");
         }
     }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result, within};
 ///   (1,000,000 bytes), names in a statement (12,000, each counted once for each `SELECT` around
 ///   it; a `NATURAL` join counts as 2,500), columns (500), depth of an expression and of views in
 ///   views (100), compound selects (100), program (250,000 instructions), `SELECT`s (400) and uses
-///   of columns (10,000) of a statement, arguments of a function (100), length of a `LIKE` or
+///   of columns (5,000) of a statement, arguments of a function (100), length of a `LIKE` or
 ///   `GLOB` pattern (100), parameters (32,766), nested triggers (50), the schema's memory (a
 ///   quarter of that of a transaction) and text (a sixteenth), and what it has of tables, indexes,
 ///   views and triggers (4,000).

@@ -4,7 +4,7 @@
 //! # The schema
 //! Each connection has the schema in memory from its first transaction to its end, whoever made it,
 //! and reads it outside of any transaction's budget. So its size is bounded where it grows, in
-//! memory, as text, in number, and by the time that it takes to read, which is foreseen: a
+//! memory, as text, in number, in what its indexes make the planner do, and by the time that it takes to read, which is foreseen: a
 //! statement that adds to it is refused when it is larger afterwards. What could be made can be
 //! loaded by everybody, always. Views are given their columns when they are used, by each
 //! connection for itself; a connection that has too much of that reads the schema again.
@@ -20,6 +20,7 @@ use rusqlite::{Result, ffi};
 use super::Connection;
 use crate::definitions;
 use crate::memory::Budget;
+use crate::text;
 use crate::untrusted::{self, Untrusted};
 
 /// How many times smaller than what a transaction may allocate the schema is kept in memory.
@@ -169,6 +170,13 @@ impl Connection {
             )
         } else if let Some(refusal) = self.signals.as_engine(|| definitions::refusal(self.raw()))? {
             refusal
+        } else if self.signals.as_engine(|| self.index_terms())? > untrusted::INDEX_TERMS {
+            format!(
+                "the indexes of the schema would have more than {} expressions and conditions \
+                 (`CREATE INDEX … WHERE`) together, with each of which the planner compares those \
+                 of a statement, which is refused to untrusted SQL; make indexes of columns",
+                untrusted::INDEX_TERMS
+            )
         } else if self.signals.as_engine(|| self.takes_long_to_read())? {
             let most = MAX_READ.as_millis();
             format!(
@@ -180,6 +188,18 @@ impl Connection {
             return Ok(());
         };
         Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text)))
+    }
+
+    /// With how many terms of indexes the planner compares those of a statement.
+    fn index_terms(&self) -> Result<usize> {
+        const INDEXES: &str =
+            "SELECT sql FROM main.sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
+        let mut indexes = self.raw().prepare(INDEXES)?;
+        let (mut rows, mut terms) = (indexes.query([])?, 0);
+        while let Some(row) = rows.next()? {
+            terms += text::terms_of_index(&String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?));
+        }
+        Ok(terms)
     }
 
     /// Whether the schema would take longer to read than it may.

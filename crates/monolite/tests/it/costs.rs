@@ -144,3 +144,59 @@ fn alter_table_is_refused_in_a_file_from_elsewhere_that_would_make_it_slow() {
     db.close().unwrap();
     first.close().unwrap();
 }
+
+#[test]
+fn indexes_that_would_make_the_planner_slow_are_refused() {
+    let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(a, b, c, d)")).wait().unwrap();
+    let make = |from: usize, to: usize, definition: fn(usize) -> String| {
+        db.write(move |tx| (from..to).try_for_each(|i| tx.execute_batch(&definition(i)))).wait()
+    };
+    let expressions = |i: usize| {
+        let parts: Vec<_> = (0..10).map(|j| format!("a + {}", 10 * i + j)).collect();
+        format!("CREATE INDEX e{i} ON t({})", parts.join(", "))
+    };
+    make(0, 1_000, |i| format!("CREATE INDEX p{i} ON t(a, b COLLATE nocase DESC)")).unwrap();
+    make(0, 40, expressions).unwrap();
+    for (from, definition) in [
+        (40, expressions as fn(usize) -> String),
+        (0, |i| format!("CREATE INDEX w{i} ON t(a) WHERE b = 1 OR b = 2")),
+    ] {
+        let refused = make(from, from + 1, definition).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        assert!(refused.to_string().contains("400 expressions and conditions"), "{refused}");
+    }
+    // What is allowed is planned in time.
+    let terms: Vec<_> = (0..4_990).map(|i| format!("a + -1 + {i} = 0")).collect();
+    let sql = format!("SELECT d FROM t WHERE {}", balanced(&terms));
+    in_time("expressions in indexes", || db.read(move |tx| tx.prepare(&sql).map(|_| ())).wait())
+        .unwrap();
+    db.close().unwrap();
+}
+
+/// All of `terms` in a tree that is not deep.
+fn balanced(terms: &[String]) -> String {
+    match terms {
+        [] => "1".into(),
+        [one] => one.clone(),
+        many => {
+            let (left, right) = many.split_at(many.len() / 2);
+            format!("({} AND {})", balanced(left), balanced(right))
+        }
+    }
+}
+
+#[test]
+fn comparing_many_large_values_in_one_call_ends_in_time() {
+    let Some(db) = open(":memory:") else { return };
+    let call = format!("length(max(x COLLATE nocase{}))", ", x".repeat(98));
+    let sql = format!(
+        "WITH v(x) AS MATERIALIZED (SELECT hex(zeroblob(490000))) SELECT {} FROM v",
+        vec![call; 40].join(", ")
+    );
+    let ended = in_time("max() of 99 large texts", || {
+        db.read(move |tx| tx.query_row(&sql, (), |_| Ok(()))).wait()
+    });
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
+    db.close().unwrap();
+}
