@@ -1,5 +1,5 @@
-//! Owns the weighing of a schema's definitions by how long `ALTER TABLE` takes with them, where SQL
-//! is not trusted.
+//! Owns the weighing of a schema's definitions by how long `ALTER TABLE`, and the planner with what
+//! indexes are made of, take with them, where SQL is not trusted.
 //!
 //! # Why
 //! `ALTER TABLE … RENAME` and `DROP COLUMN` parse every definition of the schema again, several
@@ -79,6 +79,18 @@ fn too_long(connection: &rusqlite::Connection, what: &str) -> Result<Option<Stri
             MAX_ALTER.as_millis()
         )
     }))
+}
+
+/// How many expressions, and conditions of partial ones, the indexes of a schema have together.
+pub(crate) fn index_terms(connection: &rusqlite::Connection) -> Result<u32> {
+    const INDEXES: &str =
+        "SELECT sql FROM main.sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
+    let mut indexes = connection.prepare(INDEXES)?;
+    let (mut rows, mut terms) = (indexes.query([])?, 0);
+    while let Some(row) = rows.next()? {
+        terms += text::terms_of_index(&String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?));
+    }
+    Ok(u32::try_from(terms).unwrap_or(u32::MAX))
 }
 
 /// Why the schema, to which something was added, is refused, if it is.

@@ -124,6 +124,26 @@ impl<'c> Call<'c> {
         unsafe { text_of(self.arguments[number]) }
     }
 
+    /// The argument as a number; `None` when it is none. Takes no memory.
+    pub(crate) fn real(&self, number: usize) -> Option<f64> {
+        let value = self.arguments[number];
+        // SAFETY: the value is an argument of the running call.
+        unsafe {
+            let is_number = matches!(
+                ffi::sqlite3_value_numeric_type(value),
+                ffi::SQLITE_INTEGER | ffi::SQLITE_FLOAT
+            );
+            is_number.then(|| ffi::sqlite3_value_double(value))
+        }
+    }
+
+    /// Whether the argument is an integer, or a text of one.
+    pub(crate) fn is_integer(&self, number: usize) -> bool {
+        // SAFETY: the value is an argument of the running call.
+        let kind = unsafe { ffi::sqlite3_value_numeric_type(self.arguments[number]) };
+        kind == ffi::SQLITE_INTEGER
+    }
+
     /// Bytes of the argument as text, or as the blob that it is.
     pub(crate) fn length(&self, number: usize) -> usize {
         // SAFETY: the value is an argument of the running call.
@@ -191,6 +211,16 @@ impl<'c> Call<'c> {
                 ffi::SQLITE_UTF8 as u8,
             );
         }
+    }
+
+    pub(crate) fn return_real(&self, number: f64) {
+        // SAFETY: the context is that of the running call.
+        unsafe { ffi::sqlite3_result_double(self.context, number) };
+    }
+
+    pub(crate) fn return_argument(&self, number: usize) {
+        // SAFETY: the context and the value are those of the running call.
+        unsafe { ffi::sqlite3_result_value(self.context, self.arguments[number]) };
     }
 
     pub(crate) fn return_number(&self, number: usize) {

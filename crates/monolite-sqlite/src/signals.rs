@@ -158,7 +158,7 @@ pub struct Signals {
     selects: AtomicU32,
     /// How many of them it may have where SQL is trusted, see [`crate::depth`]; 0 while they are
     /// not counted.
-    most_selects: AtomicU32,
+    most_counted: AtomicU32,
     /// Columns that it reads, each time that it names one.
     columns: AtomicU32,
     /// Functions that it calls, each time that it names one.
@@ -323,23 +323,24 @@ impl Signals {
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
-    /// Has `prepare` prepare a statement that may have so many `SELECT`s, and says whether it was
-    /// refused for having more. Of untrusted SQL the profile says how many, and of what SQLite
-    /// prepares by itself, for a virtual table or again, none are counted.
-    pub(crate) fn counting_selects<R>(&self, most: u32, prepare: impl FnOnce() -> R) -> (R, bool) {
-        if self.modules.is_some() {
-            return (prepare(), false);
+    /// Has `prepare` prepare a statement that may have `most` of what is counted, and says whether
+    /// it was refused for having more: uses of columns where SQL is not trusted, else `SELECT`s.
+    /// Of what SQLite prepares by itself, for a virtual table or again, the profile says how many
+    /// there may be; of trusted SQL none are counted.
+    pub(crate) fn counting<R>(&self, most: u32, prepare: impl FnOnce() -> R) -> (R, bool) {
+        let counted = if self.modules.is_some() { &self.columns } else { &self.selects };
+        for number in [&self.selects, &self.columns, &self.calls] {
+            number.store(0, Ordering::Relaxed);
         }
-        self.selects.store(0, Ordering::Relaxed);
-        self.most_selects.store(most, Ordering::Relaxed);
+        self.most_counted.store(most, Ordering::Relaxed);
         let prepared = prepare();
-        self.most_selects.store(0, Ordering::Relaxed);
-        (prepared, self.selects.load(Ordering::Relaxed) > most)
+        self.most_counted.store(0, Ordering::Relaxed);
+        (prepared, counted.load(Ordering::Relaxed) > most)
     }
 
     /// Counts the `SELECT`s of a statement of trusted SQL, and says so when there are too many.
     fn count_selects(&self, action: &AuthAction<'_>) -> Option<String> {
-        let most = self.most_selects.load(Ordering::Relaxed);
+        let most = self.most_counted.load(Ordering::Relaxed);
         if most == 0 || !matches!(action, AuthAction::Select) {
             return None;
         }
@@ -380,7 +381,7 @@ impl Signals {
         if !matches!(action, AuthAction::Select) {
             self.note_passes(counted);
         }
-        what?.refusal(counted)
+        what?.refusal(counted, self.most_counted.load(Ordering::Relaxed))
     }
 
     /// How many passes over a value the statement that was prepared last has in its text: a column

@@ -32,6 +32,7 @@ use crate::names;
 use crate::signals::{Signals, Traits};
 use crate::sorts::may_sort;
 use crate::stack::Stack;
+use crate::untrusted;
 use crate::verb::Verb;
 #[cfg(test)]
 use {rusqlite::hooks::AuthContext, std::sync::Arc};
@@ -250,13 +251,17 @@ impl Prepared {
         signals.take(Traits::ALTERS);
         let mut prepare = |most| {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
-            signals.counting_selects(most, on_stack)
+            signals.counting(most, on_stack)
         };
-        let (mut prepared, has_too_many) = prepare(depth::FREE_SELECTS);
+        let is_trusted = signals.modules().is_none();
+        let free = if is_trusted { depth::FREE_SELECTS } else { untrusted::FREE_COLUMNS };
+        let (mut prepared, has_too_many) = prepare(free);
         if prepared.is_err() && has_too_many {
-            let weigh = || depth::most_selects(self.connection(), sql);
-            let most = signals.as_engine(weigh)?;
-            if most > depth::FREE_SELECTS {
+            let most = signals.as_engine(|| match is_trusted {
+                true => depth::most_selects(self.connection(), sql),
+                false => definitions::index_terms(self.connection()).map(untrusted::most_columns),
+            })?;
+            if most > free {
                 // The first attempt is no refusal of this one.
                 signals.take_denial();
                 signals.note_failure();

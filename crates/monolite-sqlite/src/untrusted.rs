@@ -46,26 +46,50 @@ pub(crate) enum Part {
     Column,
 }
 
+/// The most uses of columns in a statement.
+const MAX_COLUMNS: u32 = 5_000;
+
 impl Part {
-    /// Says why a statement with `number` of them is refused, if it is.
-    pub(crate) fn refusal(self, number: u32) -> Option<String> {
-        let (most, name) = match self {
-            Part::Select => (400, "SELECTs"),
-            Part::Column => (5_000, "uses of columns"),
+    /// Says why a statement with `number` of them is refused, if it is. It was found to have room
+    /// for `most_columns`, unless that is 0.
+    pub(crate) fn refusal(self, number: u32, most_columns: u32) -> Option<String> {
+        let (most, name) = match (self, most_columns) {
+            (Part::Select, _) => (400, "SELECTs"),
+            (Part::Column, 0) => (MAX_COLUMNS, "uses of columns"),
+            (Part::Column, most) => (most, "uses of columns"),
         };
         (number > most).then(|| {
+            let indexes = match self {
+                Part::Column if most < MAX_COLUMNS => {
+                    "; there may be more of them with fewer expressions and conditions in indexes"
+                }
+                _ => "",
+            };
             format!(
                 "a statement with more than {most} {name} is refused to untrusted SQL; those of a \
-                 view or a common table expression count wherever it is named"
+                 view or a common table expression count wherever it is named{indexes}"
             )
         })
     }
 }
 
+/// Conditions of a statement, each of which uses a column, times what indexes have of expressions
+/// and of conditions: the planner compares each with each, for each of up to 64 tables of a join,
+/// in up to 190 ns (measured with SQLite 3.54.1 on x86-64, for 13,500 expressions and 9,900
+/// conditions), so in 0.4 s.
+const MAX_COMPARED: u32 = 32_000;
+
 /// The most expressions, and conditions of partial ones, that the indexes of a schema may have
-/// together: the planner compares each with each condition of a statement, in up to 190 ns
-/// (measured with SQLite 3.54.1 on x86-64, for 13,500 expressions and 9,900 conditions), so 0.4 s.
-pub(crate) const INDEX_TERMS: usize = 400;
+/// together.
+pub(crate) const INDEX_TERMS: u32 = 400;
+
+/// Uses of columns for which it does not matter what indexes there are.
+pub(crate) const FREE_COLUMNS: u32 = MAX_COMPARED / INDEX_TERMS;
+
+/// How many uses of columns a statement may have, on a schema with so many terms in its indexes.
+pub(crate) fn most_columns(index_terms: u32) -> u32 {
+    (MAX_COMPARED / index_terms.max(1)).clamp(FREE_COLUMNS, MAX_COLUMNS)
+}
 
 /// How many passes over a value a call of `function` can be: `json_extract` makes one or two for
 /// each of up to 99 paths, `max` and `min` compare up to 100.

@@ -5,51 +5,68 @@
 //! All of them are functions of their arguments alone. The mathematical ones answer as SQLite's do:
 //! NULL for what is no number, and where there is no result.
 
+use std::ffi::{CStr, c_int};
+
+#[cfg(feature = "regexp")]
 use rusqlite::functions::{Context, FunctionFlags};
+#[cfg(feature = "regexp")]
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result, ffi};
 
+use crate::functions::Call;
+
 const SERIES: &str = "generate_series";
 
-/// A mathematical function of one number.
-type Of1 = fn(f64) -> f64;
+/// A mathematical function.
+enum Of {
+    Nothing(f64),
+    One(fn(f64) -> f64),
+    /// One that leaves an integer as it is.
+    Real(fn(f64) -> f64),
+    Two(fn(f64, f64) -> f64),
+}
 
-const OF_1: &[(&str, Of1)] = &[
-    ("acos", f64::acos),
-    ("acosh", f64::acosh),
-    ("asin", f64::asin),
-    ("asinh", f64::asinh),
-    ("atan", f64::atan),
-    ("atanh", f64::atanh),
-    ("cos", f64::cos),
-    ("cosh", f64::cosh),
-    ("degrees", |x| x * (180.0 / std::f64::consts::PI)),
-    ("exp", f64::exp),
-    ("ln", logarithm_e),
-    ("log", logarithm_10),
-    ("log10", logarithm_10),
-    ("log2", logarithm_2),
-    ("radians", |x| x * (std::f64::consts::PI / 180.0)),
-    ("sin", f64::sin),
-    ("sinh", f64::sinh),
-    ("sqrt", f64::sqrt),
-    ("tan", f64::tan),
-    ("tanh", f64::tanh),
-];
+impl Of {
+    fn arguments(&self) -> c_int {
+        match self {
+            Of::Nothing(_) => 0,
+            Of::One(_) | Of::Real(_) => 1,
+            Of::Two(_) => 2,
+        }
+    }
+}
 
-/// Those that leave an integer as it is.
-const ROUNDING: &[(&str, Of1)] =
-    &[("ceil", f64::ceil), ("ceiling", f64::ceil), ("floor", f64::floor), ("trunc", f64::trunc)];
-
-/// A mathematical function of two numbers.
-type Of2 = fn(f64, f64) -> f64;
-
-const OF_2: &[(&str, Of2)] = &[
-    ("atan2", f64::atan2),
-    ("log", |base, x| logarithm_e(x) / if base > 0.0 { base.ln() } else { f64::NAN }),
-    ("mod", |x, y| x % y),
-    ("pow", f64::powf),
-    ("power", f64::powf),
+static MATHEMATICS: &[(&CStr, Of)] = &[
+    (c"acos", Of::One(f64::acos)),
+    (c"acosh", Of::One(f64::acosh)),
+    (c"asin", Of::One(f64::asin)),
+    (c"asinh", Of::One(f64::asinh)),
+    (c"atan", Of::One(f64::atan)),
+    (c"atan2", Of::Two(f64::atan2)),
+    (c"atanh", Of::One(f64::atanh)),
+    (c"ceil", Of::Real(f64::ceil)),
+    (c"ceiling", Of::Real(f64::ceil)),
+    (c"cos", Of::One(f64::cos)),
+    (c"cosh", Of::One(f64::cosh)),
+    (c"degrees", Of::One(|x| x * (180.0 / std::f64::consts::PI))),
+    (c"exp", Of::One(f64::exp)),
+    (c"floor", Of::Real(f64::floor)),
+    (c"ln", Of::One(logarithm_e)),
+    (c"log", Of::One(logarithm_10)),
+    (c"log", Of::Two(|base, x| logarithm_e(x) / if base > 0.0 { base.ln() } else { f64::NAN })),
+    (c"log10", Of::One(logarithm_10)),
+    (c"log2", Of::One(logarithm_2)),
+    (c"mod", Of::Two(|x, y| x % y)),
+    (c"pi", Of::Nothing(std::f64::consts::PI)),
+    (c"pow", Of::Two(f64::powf)),
+    (c"power", Of::Two(f64::powf)),
+    (c"radians", Of::One(|x| x * (std::f64::consts::PI / 180.0))),
+    (c"sin", Of::One(f64::sin)),
+    (c"sinh", Of::One(f64::sinh)),
+    (c"sqrt", Of::One(f64::sqrt)),
+    (c"tan", Of::One(f64::tan)),
+    (c"tanh", Of::One(f64::tanh)),
+    (c"trunc", Of::Real(f64::trunc)),
 ];
 
 /// Of nothing that is not positive: SQLite gives NULL, where C gives minus infinity for 0.
@@ -83,69 +100,60 @@ pub(crate) fn add_to(connection: &Connection, modules: Option<&[String]>) -> Res
     }
     #[cfg(feature = "regexp")]
     if modules.is_none() {
-        connection.create_scalar_function("regexp", 2, pure(), regexp)?;
+        let pure = FunctionFlags::SQLITE_UTF8
+            | FunctionFlags::SQLITE_DETERMINISTIC
+            | FunctionFlags::SQLITE_INNOCUOUS;
+        connection.create_scalar_function("regexp", 2, pure, regexp)?;
     }
     Ok(())
 }
 
-fn pure() -> FunctionFlags {
-    FunctionFlags::SQLITE_UTF8
-        | FunctionFlags::SQLITE_DETERMINISTIC
-        | FunctionFlags::SQLITE_INNOCUOUS
-}
-
+/// Not through `rusqlite`, which panics when the memory for a text is refused.
 fn add_mathematics(connection: &Connection) -> Result<()> {
-    for (name, of) in OF_1 {
-        let body = move |call: &Context<'_>| Ok(number(call, 0).map(of));
-        connection.create_scalar_function(*name, 1, pure(), body)?;
-    }
-    for (name, of) in ROUNDING {
-        let body = move |call: &Context<'_>| {
-            Ok(match value(call, 0) {
-                Value::Real(x) => Value::Real(of(x)),
-                integer_or_null => integer_or_null,
-            })
+    let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DETERMINISTIC | ffi::SQLITE_INNOCUOUS;
+    for (name, of) in MATHEMATICS {
+        // SAFETY: the handle is open, the name is a C string, and what `calculate` is handed lives
+        // for ever.
+        let code = unsafe {
+            ffi::sqlite3_create_function_v2(
+                connection.handle(),
+                name.as_ptr(),
+                of.arguments(),
+                flags,
+                std::ptr::from_ref(of).cast_mut().cast(),
+                Some(calculate),
+                None,
+                None,
+                None,
+            )
         };
-        connection.create_scalar_function(*name, 1, pure(), body)?;
+        if code != ffi::SQLITE_OK {
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        }
     }
-    for (name, of) in OF_2 {
-        let body = move |call: &Context<'_>| {
-            let both = number(call, 0).zip(number(call, 1));
-            Ok(both.map(|(x, y)| of(x, y)))
-        };
-        connection.create_scalar_function(*name, 2, pure(), body)?;
-    }
-    connection.create_scalar_function("pi", 0, pure(), |_| Ok(std::f64::consts::PI))
+    Ok(())
 }
 
-/// The argument as a number; NULL when it is none.
-fn value(call: &Context<'_>, index: usize) -> Value {
-    match call.get_raw(index) {
-        ValueRef::Integer(x) => Value::Integer(x),
-        ValueRef::Real(x) => Value::Real(x),
-        ValueRef::Text(text) => std::str::from_utf8(text).map_or(Value::Null, numeric),
-        ValueRef::Null | ValueRef::Blob(_) => Value::Null,
+unsafe extern "C" fn calculate(
+    context: *mut ffi::sqlite3_context,
+    count: c_int,
+    arguments: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: the user data is one of `MATHEMATICS`, and SQLite hands over its arguments.
+    let (of, call) = unsafe {
+        let of = &*ffi::sqlite3_user_data(context).cast::<Of>();
+        (of, Call::new(context, count, arguments))
+    };
+    let result = match of {
+        Of::Nothing(constant) => Some(*constant),
+        Of::One(of) => call.real(0).map(of),
+        Of::Real(_) if call.is_integer(0) => return call.return_argument(0),
+        Of::Real(of) => call.real(0).map(of),
+        Of::Two(of) => call.real(0).zip(call.real(1)).map(|(x, y)| of(x, y)),
+    };
+    if let Some(result) = result {
+        call.return_real(result);
     }
-}
-
-fn number(call: &Context<'_>, index: usize) -> Option<f64> {
-    match value(call, index) {
-        #[expect(clippy::cast_precision_loss, reason = "as SQLite does")]
-        Value::Integer(x) => Some(x as f64),
-        Value::Real(x) => Some(x),
-        _ => None,
-    }
-}
-
-/// A text that is a number, as SQLite's literals are.
-fn numeric(text: &str) -> Value {
-    let text = text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-    if !is_plain {
-        return Value::Null;
-    }
-    let integer = text.parse().map(Value::Integer);
-    integer.or_else(|_| text.parse().map(Value::Real)).unwrap_or(Value::Null)
 }
 
 /// `text REGEXP pattern`, which SQLite calls with the pattern first: whether it is found in the

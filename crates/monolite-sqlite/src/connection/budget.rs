@@ -20,7 +20,6 @@ use rusqlite::{Result, ffi};
 use super::Connection;
 use crate::definitions;
 use crate::memory::Budget;
-use crate::text;
 use crate::untrusted::{self, Untrusted};
 
 /// How many times smaller than what a transaction may allocate the schema is kept in memory.
@@ -170,7 +169,9 @@ impl Connection {
             )
         } else if let Some(refusal) = self.signals.as_engine(|| definitions::refusal(self.raw()))? {
             refusal
-        } else if self.signals.as_engine(|| self.index_terms())? > untrusted::INDEX_TERMS {
+        } else if self.signals.as_engine(|| definitions::index_terms(self.raw()))?
+            > untrusted::INDEX_TERMS
+        {
             format!(
                 "the indexes of the schema would have more than {} expressions and conditions \
                  (`CREATE INDEX … WHERE`) together, with each of which the planner compares those \
@@ -188,18 +189,6 @@ impl Connection {
             return Ok(());
         };
         Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text)))
-    }
-
-    /// With how many terms of indexes the planner compares those of a statement.
-    fn index_terms(&self) -> Result<usize> {
-        const INDEXES: &str =
-            "SELECT sql FROM main.sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
-        let mut indexes = self.raw().prepare(INDEXES)?;
-        let (mut rows, mut terms) = (indexes.query([])?, 0);
-        while let Some(row) = rows.next()? {
-            terms += text::terms_of_index(&String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?));
-        }
-        Ok(terms)
     }
 
     /// Whether the schema would take longer to read than it may.

@@ -287,6 +287,15 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::Scene(cut_shm),
     },
     Row {
+        accident: "nobody can write to the `-shm` file any more (`chattr +i`), `Sharing::Shared`",
+        when: &[When::Load],
+        fate: Fate::Detected,
+        says: "",
+        what: "as when it is cut, on ext4",
+        instead: "open the database again",
+        trial: Trial::Untried("tried by hand"),
+    },
+    Row {
         accident: "the `-shm` file deleted",
         when: &[When::Crashed],
         fate: Fate::Survived,

@@ -239,6 +239,18 @@ pub(super) const ROWS: &[Row] = &[
         "nothing",
         |scene, _| slurped_shared(scene)
     ),
+    Row {
+        accident: "shared here, by plain SQLite in another process, when this one has read and \
+                   closed the file itself",
+        when: &[When::Load],
+        fate: Fate::Lost,
+        says: "",
+        what: "SQLite's lock on the database is lost by that: plain SQLite takes itself for the \
+               last one when it closes, and deletes the WAL. Writes fail with `Poisoned`, and the \
+               latest that were acknowledged may be gone",
+        instead: "open the file of a shared database by SQLite alone",
+        trial: Trial::Untried("tried by hand: one write was gone in 4 of 12 runs"),
+    },
     row!(
         "by another process, when the `-shm` file was deleted",
         Refused,
