@@ -11,8 +11,9 @@
 //! 3. From now on every statement of that user is interrupted at its first instruction, so that
 //!    nothing can be read from a newer snapshot and be mistaken for the old one.
 //!
-//! An overlay is only marked. It cannot move to another snapshot, and what it pins is let go by its
-//! user, who has to end soon: the running statement at the next call of its progress handler, any
+//! An overlay is only marked and interrupted. It cannot move to another snapshot, and what it pins
+//! is let go by its user, who has to end soon: the running statement at the next look at the clock
+//! or at the interrupt (`count(*)` of a table is a single instruction that looks only at that), any
 //! other before it begins. So it needs no mutex, and its statements pay for none.
 //!
 //! # Threads and locks
@@ -94,15 +95,14 @@ impl Revoker {
         let db = handle.0.as_ptr();
         // Before the interrupt, so that its victim finds the reason.
         self.signals.mark_revoked();
+        // SAFETY: interrupting is allowed from any thread while the connection is open, which the
+        // guard ensures. It makes a long-running step end, so that the mutex becomes free.
+        unsafe { ffi::sqlite3_interrupt(db) };
         if !self.is_serialized {
             return Revocation::Interrupted;
         }
-        // SAFETY: interrupting is allowed from any thread while the connection is open, which the
-        // guard ensures. It makes a long-running step end, so that the mutex becomes free.
-        let mutex = unsafe {
-            ffi::sqlite3_interrupt(db);
-            ffi::sqlite3_db_mutex(db)
-        };
+        // SAFETY: the connection is open.
+        let mutex = unsafe { ffi::sqlite3_db_mutex(db) };
         if !enter(mutex) {
             return Revocation::Interrupted;
         }

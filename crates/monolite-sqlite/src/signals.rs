@@ -341,7 +341,7 @@ impl Signals {
     /// Counts the `SELECT`s of a statement of trusted SQL, and says so when there are too many.
     fn count_selects(&self, action: &AuthAction<'_>) -> Option<String> {
         let most = self.most_counted.load(Ordering::Relaxed);
-        if most == 0 || !matches!(action, AuthAction::Select) {
+        if most == 0 || self.modules.is_some() || !matches!(action, AuthAction::Select) {
             return None;
         }
         let counted = self.selects.load(Ordering::Relaxed).saturating_add(1);

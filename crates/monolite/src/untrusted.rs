@@ -1,5 +1,8 @@
 //! Owns the profile for SQL that comes from somebody who is not trusted.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use crate::error::{Error, ErrorKind, Result, within};
 
 /// The profile of a database that runs SQL from an untrusted source, see [`Options::untrusted`].
@@ -137,4 +140,28 @@ pub(crate) fn starved() -> Error {
                    page cache of its connection (writer_cache_bytes of monolite::Options); do \
                    less in one transaction or raise the limit";
     Error::new(ErrorKind::Invalid, message)
+}
+
+/// Whether a closure has panicked because `rusqlite` found no text, or no blob, where SQLite was
+/// refused the memory for it.
+pub(crate) fn is_lack_of_memory(payload: &(dyn Any + Send)) -> bool {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.is_some_and(|text| text.contains("SQLITE_") && text.ends_with("type with NULL data"))
+}
+
+/// Runs a closure of the application; where memory `is_limited`, SQL cannot have it panic.
+///
+/// # Errors
+/// `Invalid` in place of a panic for which [`is_lack_of_memory`].
+///
+/// # Panics
+/// With any other panic of `run`.
+pub(crate) fn catching_lack_of_memory<R>(is_limited: bool, run: impl FnOnce() -> R) -> Result<R> {
+    if !is_limited {
+        return Ok(run());
+    }
+    catch_unwind(AssertUnwindSafe(run)).or_else(|payload| {
+        if is_lack_of_memory(&*payload) { Err(starved()) } else { resume_unwind(payload) }
+    })
 }

@@ -210,6 +210,9 @@ fn canonical_at_any_length(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(unusable(path, "it has a NUL byte in it, which no file name can have"));
     }
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(unusable(path, "it ends with a slash, as the name of a directory does"));
+    }
     let fail = |error: io::Error| io_error(path, &error);
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => return Err(unusable(path, "it is a directory")),

@@ -45,7 +45,7 @@ use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockEr
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
 use crate::tx::{Tx, collation_panicked};
-use crate::untrusted::starved;
+use crate::untrusted::{catching_lack_of_memory, starved};
 
 /// Spare connections for each ordinary one: beyond that, something is wrong that more connections
 /// do not mend.
@@ -389,7 +389,9 @@ impl Turn<'_> {
         Counts::count(&slot.counts.reads);
         let budget = reader.connection.start_budget();
         let tx = Tx::new(&reader.connection, 1, &seat.last_sql);
-        let result = reader.connection.on_stack(|| body(&tx));
+        let run = || reader.connection.on_stack(|| body(&tx));
+        let result = catching_lack_of_memory(budget.is_some(), run);
+        let result = result.unwrap_or_else(|error| Err(error.into()));
         let is_starved = reader.connection.end_budget(budget);
         reader.deadline.clear();
         let signals = reader.connection.signals();

@@ -172,8 +172,8 @@ struct Buffer<T> {
 struct Held<T> {
     rows: VecDeque<(T, usize)>,
     bytes: usize,
-    /// How many were taken.
-    taken: u64,
+    /// The time there is for the next one to be taken, while the query rests.
+    patience: Option<Patience>,
     is_closed: bool,
     consumer: Option<Waker>,
 }
@@ -191,8 +191,8 @@ impl<T> Held<T> {
 
 impl<T> Buffer<T> {
     fn new(stall_limit: Duration) -> Buffer<T> {
-        let held =
-            Held { rows: VecDeque::new(), bytes: 0, taken: 0, is_closed: false, consumer: None };
+        let rows = VecDeque::new();
+        let held = Held { rows, bytes: 0, patience: None, is_closed: false, consumer: None };
         Buffer { held: Mutex::new(held), taken: Condvar::new(), stall_limit }
     }
 
@@ -217,18 +217,16 @@ impl<T> Buffer<T> {
         if !held.is_full() && !held.is_closed {
             return Ok(());
         }
-        let (mut patience, mut seen) = (Patience::of(self.stall_limit), held.taken);
+        let mut patience = Patience::of(self.stall_limit);
         while !held.has_room() && !held.is_closed {
             let left = patience.left();
-            if left.is_zero() && held.taken == seen {
+            if left.is_zero() {
                 return Err(stalled(self.stall_limit));
             }
-            if held.taken != seen {
-                (patience, seen) = (Patience::of(self.stall_limit), held.taken);
-                continue;
-            }
+            held.patience = Some(patience);
             let waited = self.taken.wait_timeout(held, left);
             held = waited.unwrap_or_else(PoisonError::into_inner).0;
+            patience = held.patience.take().unwrap_or(patience);
         }
         if held.is_closed { Err(dropped()) } else { Ok(()) }
     }
@@ -241,7 +239,9 @@ impl<T> Buffer<T> {
             return None;
         };
         held.bytes -= bytes;
-        held.taken += 1;
+        if let Some(patience) = &mut held.patience {
+            *patience = Patience::of(self.stall_limit);
+        }
         let has_room = held.has_room();
         drop(held);
         if has_room {

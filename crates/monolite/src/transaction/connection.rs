@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::readers::Reader;
 use crate::tx::Tx;
-use crate::untrusted::starved;
+use crate::untrusted::{catching_lack_of_memory, starved};
 
 /// The connection of one transaction at a time.
 pub(crate) struct PooledConnection {
@@ -248,7 +248,8 @@ impl PooledConnection {
         deadline.set(start, limit);
         let budget = connection.start_budget();
         let tx = Tx::new(connection, 1, &self.last_sql);
-        let (result, settled) = connection.on_stack(|| (body(&tx), tx.settle_at_end()));
+        let run = || connection.on_stack(|| (body(&tx), tx.settle_at_end()));
+        let ran = catching_lack_of_memory(budget.is_some(), run);
         let is_starved = connection.end_budget(budget);
         deadline.clear();
         self.took.set(clock.now() - start);
@@ -264,6 +265,7 @@ impl PooledConnection {
         if is_starved {
             return Err(starved());
         }
+        let (result, settled) = ran?;
         settled.map(|()| result)
     }
 

@@ -104,6 +104,7 @@ fn paths_that_cannot_be_a_database_are_refused() {
     assert!(!refusal(&at("missing/db"), ErrorKind::Storage).contains("literally"));
     assert!(refusal(directory.path(), ErrorKind::Invalid).contains("it is a directory"));
     assert!(refusal(&at("a\0b"), ErrorKind::Invalid).contains("a NUL byte"));
+    assert!(refusal(&at("db/"), ErrorKind::Invalid).contains("ends with a slash"));
     make(&at("db"));
     fs::hard_link(at("db"), at("other")).unwrap();
     assert!(refusal(&at("other"), ErrorKind::Invalid).contains("hard links"));

@@ -348,3 +348,28 @@ fn the_read_after_one_that_was_ended_is_not_ended_with_it() {
         }
     });
 }
+
+#[test]
+fn counting_a_large_table_ends_in_time_wherever_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.db");
+    let plain = monolite::rusqlite::Connection::open(&path).unwrap();
+    plain
+        .execute_batch(
+            "PRAGMA page_size = 512; PRAGMA journal_mode = OFF; CREATE TABLE t(a);
+             WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+             INSERT INTO t SELECT zeroblob(400) FROM n",
+        )
+        .unwrap();
+    drop(plain);
+    let options = Options::new().read_time_limit(Duration::from_millis(20));
+    let db = options.open(&path).unwrap();
+    let sql = "SELECT count(*) FROM t";
+    let count = |row: &monolite::rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let in_read = db.read(move |tx| tx.query_one(sql, (), count)).wait();
+    assert_eq!(in_read.unwrap_err().kind(), ErrorKind::Timeout);
+    let tx = db.transaction().unwrap();
+    let ended = tx.query_one(sql, (), count).wait();
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
+    db.close().unwrap();
+}

@@ -246,3 +246,15 @@ fn a_last_attempt_is_alone_in_its_family() {
     schedule.leave(ms(2), FAMILY, last, End::Committed, &mut changes);
     assert_eq!(told(&changes).0, [4, 5]);
 }
+
+#[test]
+fn a_few_that_wait_for_themselves_do_not_make_everybody_wait_as_long_for_them() {
+    let mut queue = Queue::new(1, ms(20));
+    for number in 0..100 {
+        queue.note_time(ms(if number % 16 == 5 { 5_000 } else { 20 }));
+        assert!(queue.hold_limit() <= ms(250), "{:?}", queue.hold_limit());
+    }
+    // Where all take long, that is soon known.
+    (0..12).for_each(|_| queue.note_time(ms(1_500)));
+    assert!(queue.hold_limit() >= ms(1_500), "{:?}", queue.hold_limit());
+}
