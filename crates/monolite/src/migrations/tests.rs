@@ -40,7 +40,7 @@ fn they_are_in_the_order_of_their_numbers_which_are_different() {
 
 #[test]
 fn directives_are_found_before_the_first_statement() {
-    let of = |sql| directives::foreign_keys("1_a.sql", sql);
+    let of = |sql: &str| directives::foreign_keys("1_a.sql", sql);
     for sql in ["", "SELECT 1", "-- why\nSELECT '-- monolite: foreign_keys=off'", "-- monolite_x"] {
         assert_eq!(of(sql).unwrap(), ForeignKeys::On, "{sql}");
     }

@@ -76,7 +76,7 @@ fn one_that_fails_is_undone_and_those_before_it_stay() {
         ("0003_never.sql", "CREATE TABLE y(v)"),
     ]);
     let error = all.up(&db).wait().unwrap_err();
-    assert!(error.to_string().starts_with("migration 0002_wrong.sql:1:21: "), "{error}");
+    assert!(error.to_string().starts_with("migration 0002_wrong.sql:1:20: "), "{error}");
     assert_eq!(all.plan(&db).unwrap(), ["0002_wrong.sql", "0003_never.sql"]);
     assert_eq!(one(&db, "SELECT count(*) FROM sqlite_schema WHERE name IN ('x', 'y')"), 0);
     // What would end the transaction is refused.
@@ -115,7 +115,7 @@ fn a_drop_that_would_delete_rows_of_other_tables_is_refused() {
         "CREATE TABLE tree(id INTEGER PRIMARY KEY, up REFERENCES tree(id) ON DELETE CASCADE);
          INSERT INTO tree VALUES (1, NULL), (2, 1); DROP TABLE tree",
         "CREATE TABLE other(v); DROP TABLE other; DELETE FROM parent WHERE id = 1",
-        "DROP VIEW IF EXISTS parent; ALTER TABLE parent RENAME TO mother",
+        "ALTER TABLE parent RENAME TO mother",
     ];
     for (sql, passes) in
         refused.map(|it| (it, false)).into_iter().chain(passes.map(|it| (it, true)))
@@ -170,7 +170,7 @@ fn what_is_wrong_in_a_migration_is_told_with_its_place_and_a_remedy() {
             "CREATE TABLE x(v);\n\n  CREATE TABL y(v);",
             "0002_x.sql:3:10: near \"TABL\": syntax error",
         ),
-        ("-- ö\nSELECT 1; /* ö */ SELECT nothing", "0002_x.sql:2:26: no such column: nothing"),
+        ("-- ö\nSELECT 1; /* ö */ SELECT missing", "0002_x.sql:2:26: no such column: missing"),
         ("SELECT 1;\n\n-- why\nINSERT INTO child VALUES (1, 9);", "0002_x.sql:4:1: FOREIGN KEY"),
         (
             "SELECT 1; BEGIN",
