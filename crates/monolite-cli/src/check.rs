@@ -26,7 +26,7 @@ impl std::error::Error for Stopped {}
 #[derive(Serialize)]
 struct Record<'a> {
     file: &'a Path,
-    tables: usize,
+    tables: u64,
     problems: &'a [String],
     seconds: f64,
 }

@@ -278,7 +278,7 @@ impl Signals {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The statements that are prepared are those of a migration until what this returns is dropped.
+    /// The statements that are prepared are those of a migration until the switch is dropped.
     pub(crate) fn migrating(&self) -> Switch<'_> {
         self.take_dropped();
         Switch::turn_on(&self.is_migrating)

@@ -324,8 +324,8 @@ fn in_our_words(said: String) -> String {
         return "the query returned no rows; use query_optional() where there may be none".into();
     }
     if said == "Query returned more than one row" {
-        return "the query returned more than one row; add LIMIT 1 (query_row() takes the first), or \
-                use query_map() for all of them"
+        return "the query returned more than one row; add LIMIT 1 (query_row() takes the first), \
+                or use query_map() for all of them"
             .into();
     }
     if said == "file is not a database" {

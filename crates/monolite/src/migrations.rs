@@ -5,8 +5,8 @@
 //! A migration is a text in a file called `NNNN_name.sql`, and has the number that its name begins
 //! with. A comment before its first statement may say how it is applied (`directives`). What was
 //! applied is noted in a table of the file (`monolite_migrations`: number, name, checksum, time),
-//! in the transaction that applies it. The checksum is a SipHash-2-4 of 128 bits, with a key of zeros, over the text
-//! with `\n` for each `\r\n`, in hexadecimal digits.
+//! in the transaction that applies it. The checksum is a SipHash-2-4 of 128 bits, with a key of
+//! zeros, over the text with `\n` for each `\r\n`, in hexadecimal digits.
 //!
 //! # Algorithm
 //! Each migration is a transaction of its own in the writer, which looks first what was applied,
@@ -207,8 +207,8 @@ impl Migrations {
         status.problems.first().map_or(Ok(status.pending), |problem| Err(wrong(problem)))
     }
 
-    /// Sees whether all of them were applied to `db`, and no others, as they are now: what a program
-    /// does at its start when others migrate. Blocks while it reads.
+    /// Sees whether all of them were applied to `db`, and no others, as they are now: what a
+    /// program does at its start when others migrate. Blocks while it reads.
     ///
     /// # Errors
     /// `Invalid`, with the name of what is wrong; those of [`Read::wait`](crate::Read::wait).
@@ -380,8 +380,8 @@ fn number_of(name: &str) -> Option<i64> {
     if is_number && !rest.is_empty() { digits.parse().ok() } else { None }
 }
 
-/// Sees whether a migration without foreign keys has left all of them whole. `before` are those that
-/// led to no table before it.
+/// Sees whether a migration without foreign keys has left all of them whole. `before` are those
+/// that led to no table before it.
 fn check_foreign_keys(tx: &Tx<'_>, before: &[(String, String)]) -> Result<()> {
     let violated = tx.foreign_key_violations(NAMED)?;
     if !violated.is_empty() {

@@ -15,11 +15,11 @@ leaves nothing.";
 pub(super) const MIGRATE_HELP: &str = "\
 Change a database's schema step by step, each step once.
 
-A migration is a file NNNN_name.sql in DIR. Each is applied in one transaction, in the order of the \
-numbers, and noted in the database with its checksum: one that is edited afterwards, or missing, \
-is an error. A file that begins with `-- monolite: foreign_keys=off` may rebuild a table that others \
-reference. No other process may have FILE open; a program applies its migrations itself with \
-monolite::Migrations.";
+A migration is a file NNNN_name.sql in DIR. Each is applied in one transaction, in the order of \
+the numbers, and noted in the database with its checksum: one that is edited afterwards, or \
+missing, is an error. A file that begins with `-- monolite: foreign_keys=off` may rebuild a table \
+that others reference. No other process may have FILE open; a program applies its migrations \
+itself with monolite::Migrations.";
 
 pub(super) const CHECK_HELP: &str = "\
 Look for damage in a database that no process has open.

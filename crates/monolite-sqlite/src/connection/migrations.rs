@@ -55,8 +55,8 @@ impl FailedStatement {
 }
 
 impl Connection {
-    /// Runs the statements of a migration. A statement with a parameter is refused, and so is, while
-    /// foreign keys are on, a `DROP TABLE` of a table that another one references.
+    /// Runs the statements of a migration. A statement with a parameter is refused, and so is,
+    /// while foreign keys are on, a `DROP TABLE` of a table that another one references.
     ///
     /// # Errors
     /// Those of SQLite, with the place of the statement; `SQLITE_AUTH` for what is refused. The

@@ -27,9 +27,9 @@ pub(super) fn foreign_keys(name: &str, sql: &str) -> Result<ForeignKeys> {
         if said.map(str::trim) != Some("foreign_keys=off") {
             let line = sql[..comment.at].matches('\n').count() + 1;
             return Err(wrong(&format!(
-                "the migration {name}:{line} has the comment {:?}, which looks like a directive and \
-                 is not known as one; there is \"{DIRECTIVE} foreign_keys=off\", before the first \
-                 statement: write it so and there, or reword the comment",
+                "the migration {name}:{line} has the comment {:?}, which looks like a directive \
+                 and is not known as one; there is \"{DIRECTIVE} foreign_keys=off\", before the \
+                 first statement: write it so and there, or reword the comment",
                 comment.text
             )));
         }

@@ -131,8 +131,10 @@ fn a_drop_that_would_delete_rows_of_other_tables_is_refused() {
     }
     // A child that the same migration has created, and a rename that took a reference along.
     for sql in [
-        "CREATE TABLE late(v REFERENCES Parent(id) ON DELETE SET NULL); DROP TABLE child; DROP TABLE parent",
-        "ALTER TABLE parent RENAME TO old; CREATE TABLE parent(id INTEGER PRIMARY KEY); DROP TABLE old",
+        "CREATE TABLE late(v REFERENCES Parent(id) ON DELETE SET NULL);
+         DROP TABLE child; DROP TABLE parent",
+        "ALTER TABLE parent RENAME TO old;
+         CREATE TABLE parent(id INTEGER PRIMARY KEY); DROP TABLE old",
     ] {
         let db = Database::open(":memory:").unwrap();
         let error = of(&[TABLES, ("0002_x.sql", sql)]).up(&db).wait().unwrap_err();
@@ -145,7 +147,9 @@ fn a_rebuild_that_takes_references_along_is_refused_even_if_no_row_has_one() {
     let db = Database::open(":memory:").unwrap();
     let tables = (
         TABLES.0,
-        "CREATE TABLE parent(id INTEGER PRIMARY KEY); CREATE TABLE child(v REFERENCES parent(id)); CREATE TABLE early(v REFERENCES later(id))",
+        "CREATE TABLE parent(id INTEGER PRIMARY KEY);
+         CREATE TABLE child(v REFERENCES parent(id));
+         CREATE TABLE early(v REFERENCES later(id));",
     );
     let sql = "-- monolite: foreign_keys=off
         ALTER TABLE parent RENAME TO old;
