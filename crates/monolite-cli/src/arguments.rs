@@ -4,7 +4,7 @@ mod checks;
 mod files;
 
 pub(crate) use checks::Checks;
-pub(crate) use files::{Backup, Migrate, Migrated};
+pub(crate) use files::{Backup, Check, Migrate, Migrated};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -37,6 +37,10 @@ pub(crate) enum Command {
     /// Copy a database that no process has open, into one file, whole and on disk
     #[command(long_about = files::BACKUP_HELP)]
     Backup(Backup),
+
+    /// Look for damage in a database that no process has open: pages, rows, indexes, foreign keys
+    #[command(long_about = files::CHECK_HELP)]
+    Check(Check),
 
     /// Change a database's schema step by step, each step once
     #[command(subcommand, long_about = files::MIGRATE_HELP)]
@@ -465,8 +469,8 @@ mod tests {
         let migrate = |arguments: &[&str]| {
             Arguments::try_parse_from(["monolite", "migrate"].iter().chain(arguments)).is_ok()
         };
-        assert!(migrate(&["up", "shop.db", "--dir", "migrations"]));
-        assert!(!migrate(&["up", "shop.db"]) && !migrate(&["down", "shop.db", "--dir", "x"]));
+        assert!(migrate(&["up", "shop.db", "--dir", "migrations"]) && migrate(&["up", "shop.db"]));
+        assert!(!migrate(&["up"]) && !migrate(&["down", "shop.db", "--dir", "x"]));
     }
 
     #[test]

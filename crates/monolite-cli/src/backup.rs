@@ -22,7 +22,7 @@ pub(crate) struct Stopped;
 
 impl std::fmt::Display for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; nothing is left of the backup")
+        f.write_str("stopped; a backup leaves nothing behind")
     }
 }
 
@@ -41,11 +41,11 @@ struct Record<'a> {
 /// Makes the backup.
 pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
     let start = Instant::now();
-    let db = open(&arguments.file)?;
+    let db = open(&arguments.file, "is this the right path?")?;
     let backup = db.backup(&arguments.out);
     let monitor = backup.monitor();
     interrupt::on_signal(move || monitor.cancel())?;
-    let made = watched(&backup.monitor(), || backup.wait());
+    let made = watched("copying pages", &backup.monitor(), || backup.wait());
     let closed = db.close();
     let made = match made {
         Err(error) if error.kind() == ErrorKind::Aborted => return Err(Stopped.into()),
@@ -66,10 +66,10 @@ pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
     Ok(())
 }
 
-/// Runs `wait` while a bar shows how far the job is.
-fn watched<T>(monitor: &JobMonitor, wait: impl FnOnce() -> T) -> T {
-    let bar = Bar::new();
-    bar.begin("pages", None);
+/// Runs `wait` while a bar shows how far the job is, which does `what`.
+pub(crate) fn watched<T>(what: &str, monitor: &JobMonitor, wait: impl FnOnce() -> T) -> T {
+    let bar = Bar::patient();
+    bar.begin(what, None);
     let is_over = AtomicBool::new(false);
     let result = thread::scope(|scope| {
         scope.spawn(|| {
@@ -77,7 +77,7 @@ fn watched<T>(monitor: &JobMonitor, wait: impl FnOnce() -> T) -> T {
             while !is_over.load(Ordering::Relaxed) {
                 let progress = monitor.progress();
                 if progress.total > 0 && !std::mem::replace(&mut is_sized, true) {
-                    bar.begin("pages", Some(progress.total));
+                    bar.begin(what, Some(progress.total));
                 }
                 bar.advance_to(progress.done);
                 thread::park_timeout(TICK);
@@ -91,9 +91,9 @@ fn watched<T>(monitor: &JobMonitor, wait: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Opens a database that is there and nobody else has.
-pub(crate) fn open(file: &Path) -> Result<Database> {
-    ensure!(file.exists(), "{} does not exist", file.display());
+/// Opens a database that is there and nobody else has. `remedy` is told where there is none.
+pub(crate) fn open(file: &Path, remedy: &str) -> Result<Database> {
+    ensure!(file.exists(), "{} does not exist; {remedy}", file.display());
     Database::open(file).map_err(|error| match error.kind() {
         ErrorKind::Overloaded => held(&error),
         _ => error.into(),
@@ -101,8 +101,11 @@ pub(crate) fn open(file: &Path) -> Result<Database> {
 }
 
 fn held(error: &Error) -> anyhow::Error {
+    // What follows is for programs.
+    let text = error.to_string();
+    let who = text.split_once("; close it there").map_or(text.as_str(), |(who, _)| who);
     anyhow!(
-        "{error}. (A program that uses the monolite library makes a backup while it runs with \
-         Database::backup, and its migrations with Migrations::up)"
+        "{who}; stop that program, or let it do this itself while it runs (Database::backup, \
+         Database::check, Migrations::up)"
     )
 }

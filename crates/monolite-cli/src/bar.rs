@@ -52,6 +52,13 @@ impl Bar {
         Bar { bar, terminal, state: Mutex::default() }
     }
 
+    /// One that prints no line in its first seconds, where there is no terminal.
+    pub(crate) fn patient() -> Bar {
+        let bar = Bar::new();
+        bar.state().printed = Some(Instant::now());
+        bar
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding it")
     }

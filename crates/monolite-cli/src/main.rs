@@ -8,6 +8,7 @@ mod arguments;
 mod backup;
 mod bar;
 mod bench;
+mod check;
 mod conform;
 mod interrupt;
 mod migrate;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Torture(arguments) => torture::run(&arguments),
         Command::Conform(arguments) => conform::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
     };
     match outcome {
@@ -47,6 +49,7 @@ fn is_stop(error: &anyhow::Error) -> bool {
         || error.is::<torture::Stopped>()
         || error.is::<conform::Stopped>()
         || error.is::<backup::Stopped>()
+        || error.is::<check::Stopped>()
 }
 
 fn complain(text: &str) {

@@ -1,4 +1,4 @@
-//! `monolite migrate`: hands the arguments over, prints what was made and what was not.
+//! `monolite migrate`: hands the arguments over, prints what was applied and what is pending.
 
 use crate::arguments::{Migrate, Migrated};
 use crate::backup::open;
@@ -7,16 +7,21 @@ use monolite::{Database, MigrationStatus, Migrations};
 use serde::Serialize;
 use std::io::{self, Write};
 
+/// What to do where there is no database.
+const REMEDY: &str = "`monolite migrate up` creates it";
+
+const UNMENDED: &str = "nothing is migrated before that is mended";
+
 /// What `--json` prints.
 #[derive(Default, Serialize)]
 struct Record {
-    made: Vec<Made>,
+    applied: Vec<Applied>,
     pending: Vec<String>,
     problems: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Made {
+struct Applied {
     name: String,
     checksum: String,
     at: String,
@@ -33,16 +38,16 @@ pub(crate) fn run(command: &Migrate) -> Result<()> {
 }
 
 fn status(of: &Migrated) -> Result<()> {
-    let (db, migrations) = (open(&of.file)?, Migrations::from_directory(&of.dir)?);
+    let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
     let status = migrations.status(&db)?;
     db.close()?;
     let is_wrong = !status.problems.is_empty();
     show(of, record(status))?;
-    if is_wrong { bail!("nothing is migrated before that is mended") } else { Ok(()) }
+    if is_wrong { bail!(UNMENDED) } else { Ok(()) }
 }
 
 fn plan(of: &Migrated) -> Result<()> {
-    let (db, migrations) = (open(&of.file)?, Migrations::from_directory(&of.dir)?);
+    let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
     let pending = migrations.plan(&db)?;
     db.close()?;
     show(of, Record { pending, ..Record::default() })
@@ -50,20 +55,25 @@ fn plan(of: &Migrated) -> Result<()> {
 
 fn up(of: &Migrated) -> Result<()> {
     let migrations = Migrations::from_directory(&of.dir)?;
-    let db = if of.file.exists() { open(&of.file)? } else { Database::open(&of.file)? };
+    let db = if of.file.exists() { open(&of.file, REMEDY)? } else { Database::open(&of.file)? };
     let before = migrations.status(&db)?.applied.len();
-    let made = migrations.up(&db).wait();
+    let up = migrations.up(&db).wait();
     let status = migrations.status(&db)?;
     db.close()?;
+    let is_wrong = !status.problems.is_empty();
     let mut record = record(status);
-    record.made.drain(..before.min(record.made.len()));
+    record.applied.drain(..before.min(record.applied.len()));
     show(of, record)?;
-    made?;
+    if is_wrong {
+        // They are shown.
+        bail!(UNMENDED);
+    }
+    up?;
     Ok(())
 }
 
 fn verify(of: &Migrated) -> Result<()> {
-    let (db, migrations) = (open(&of.file)?, Migrations::from_directory(&of.dir)?);
+    let (db, migrations) = (open(&of.file, REMEDY)?, Migrations::from_directory(&of.dir)?);
     let verified = migrations.verify(&db);
     db.close()?;
     verified?;
@@ -71,13 +81,13 @@ fn verify(of: &Migrated) -> Result<()> {
 }
 
 fn record(status: MigrationStatus) -> Record {
-    let made = status.applied.into_iter().map(|it| Made {
+    let applied = status.applied.into_iter().map(|it| Applied {
         at: jiff::Timestamp::from_second(it.applied)
             .map_or_else(|_| "?".into(), |at| at.to_string()),
         name: it.name,
         checksum: it.checksum,
     });
-    Record { made: made.collect(), pending: status.pending, problems: status.problems }
+    Record { applied: applied.collect(), pending: status.pending, problems: status.problems }
 }
 
 fn show(of: &Migrated, record: Record) -> Result<()> {
@@ -87,8 +97,8 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
         writeln!(out)?;
         return Ok(());
     }
-    for it in &record.made {
-        writeln!(out, "made     {}  {}", it.at, it.name)?;
+    for it in &record.applied {
+        writeln!(out, "applied  {}  {}", it.at, it.name)?;
     }
     for name in &record.pending {
         writeln!(out, "pending  {name}")?;
@@ -96,8 +106,8 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
     for problem in &record.problems {
         writeln!(out, "problem  {problem}")?;
     }
-    if record.made.is_empty() && record.pending.is_empty() && record.problems.is_empty() {
-        writeln!(out, "nothing to do: all migrations in {} were made", of.dir.display())?;
+    if record.applied.is_empty() && record.pending.is_empty() && record.problems.is_empty() {
+        writeln!(out, "nothing to do: all migrations in {} are applied", of.dir.display())?;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ use std::time::Duration;
 use budget::MemoryLimit;
 use cached::CachedPasses;
 pub use maintenance::AutoVacuum;
-pub use migrations::AppliedMigration;
+pub use migrations::{AppliedMigration, FailedStatement};
 use opening::Hooks;
 use overlay::OverlayState;
 pub use overlay::{Unfit, test_overlay};

@@ -46,8 +46,8 @@ mod weights;
 pub use added::Function;
 pub use additions::{ConnectionSetup, Setup};
 pub use connection::{
-    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, Role, Savepoint,
-    Settings, Unfit, UserSavepoint, test_overlay,
+    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, Role,
+    Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
 };
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};

@@ -51,7 +51,11 @@ const READ_ONLY: &[(&str, &str)] = &[
     ("auto_vacuum", OF_THE_FILE),
     ("cache_size", "see the options reader_cache_bytes and writer_cache_bytes"),
     ("encoding", OF_THE_FILE),
-    ("foreign_keys", "foreign keys are always enforced; declare one DEFERRABLE to check it late"),
+    (
+        "foreign_keys",
+        "foreign keys are always enforced; declare one DEFERRABLE to check it late, or rebuild a \
+         table in a migration whose file begins with `-- monolite: foreign_keys=off`",
+    ),
     ("journal_mode", "the engine needs the WAL"),
     ("max_page_count", OF_THE_FILE),
     ("page_size", OF_THE_FILE),
@@ -244,18 +248,52 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
     }
 }
 
+/// Says why `action` is refused in a migration, where something else is to be done about it than in
+/// another transaction.
+pub(crate) fn refusal_in_migration(action: &AuthAction<'_>) -> Option<String> {
+    match action {
+        AuthAction::Transaction { operation } => Some(format!(
+            "{} is refused: a migration already is one transaction; delete BEGIN, COMMIT and \
+             ROLLBACK",
+            word_of(*operation)
+        )),
+        AuthAction::Savepoint { savepoint_name, .. } if *savepoint_name != "fts3" => Some(
+            "SAVEPOINT, RELEASE and ROLLBACK TO are refused: a migration already is one \
+             transaction, which is undone whole when it fails; delete them"
+                .into(),
+        ),
+        AuthAction::Pragma { pragma_name, pragma_value: Some(value) }
+            if is_one_of(&["foreign_keys", "defer_foreign_keys"], pragma_name) =>
+        {
+            let is_on = is_one_of(&["on", "1", "true", "yes"], value);
+            let advice = if is_on && is_one_of(&["foreign_keys"], pragma_name) {
+                "they are on again by themselves when the migration has ended; delete this \
+                 statement"
+            } else {
+                "begin the file with `-- monolite: foreign_keys=off`, and delete this statement"
+            };
+            Some(format!("PRAGMA {pragma_name} cannot be set in a migration: {advice}"))
+        }
+        _ => None,
+    }
+}
+
 fn temporary() -> String {
     "temporary tables, views and triggers are refused: they would outlive the transaction on a \
      shared connection; use a common table expression or an ordinary table"
         .into()
 }
 
-fn transaction(operation: TransactionOperation) -> String {
-    let said = match operation {
+fn word_of(operation: TransactionOperation) -> &'static str {
+    match operation {
         TransactionOperation::Begin => "BEGIN",
         TransactionOperation::Rollback => "ROLLBACK",
         _ => "COMMIT",
-    };
+    }
+}
+
+fn transaction(operation: TransactionOperation) -> String {
+    let said = word_of(operation);
     format!(
         "{said} is refused: the closure is the transaction; return Ok to commit it and an error \
          to roll it back (an interactive one: Transaction::commit, Transaction::rollback)"
@@ -310,6 +348,14 @@ mod tests {
         let said = TransactionOperation::Begin;
         let text = refusal(&AuthAction::Transaction { operation: said }, None).unwrap();
         assert!(text.contains("return Ok to commit"), "{text}");
+        let text = refusal_in_migration(&AuthAction::Transaction { operation: said }).unwrap();
+        assert!(text.contains("delete BEGIN"), "{text}");
+        for (value, told) in [("OFF", "begin the file with `-- mono"), ("on", "by themselves")] {
+            let action =
+                AuthAction::Pragma { pragma_name: "foreign_keys", pragma_value: Some(value) };
+            let text = refusal_in_migration(&action).unwrap();
+            assert!(text.contains(told), "{text}");
+        }
         let text = refusal(&AuthAction::Attach { filename: "x" }, None).unwrap();
         assert!(text.contains("Database of its own"), "{text}");
     }

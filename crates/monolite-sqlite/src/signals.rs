@@ -180,6 +180,10 @@ pub struct Signals {
     /// Whether the statement that was prepared last is an `ALTER TABLE`.
     is_altering: AtomicBool,
     denial: Mutex<Option<String>>,
+    /// Whether the statements are those of a migration.
+    is_migrating: AtomicBool,
+    /// The table that the statement of a migration drops, which was prepared last.
+    dropped: Mutex<Option<String>>,
     /// What the application has added to the connection.
     added: OnceLock<Added>,
     /// Whether a collation of the application panicked.
@@ -272,6 +276,31 @@ impl Signals {
 
     fn denial(&self) -> MutexGuard<'_, Option<String>> {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The statements that are prepared are those of a migration until the switch is dropped.
+    pub(crate) fn migrating(&self) -> Switch<'_> {
+        self.take_dropped();
+        Switch::turn_on(&self.is_migrating)
+    }
+
+    /// Takes the name of the table that the statement of a migration drops, which was prepared
+    /// last.
+    pub(crate) fn take_dropped(&self) -> Option<String> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Takes note of what a statement of a migration drops, and says why `action` is refused in
+    /// one, where it has a reason of its own.
+    fn judge_in_migration(&self, action: &AuthAction<'_>) -> Option<String> {
+        if !self.is_migrating.load(Ordering::Relaxed) {
+            return None;
+        }
+        if let AuthAction::DropTable { table_name } = action {
+            let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+            *dropped = Some((*table_name).to_owned());
+        }
+        rules::refusal_in_migration(action)
     }
 
     /// Takes the reason of the authorizer's last refusal.
@@ -553,7 +582,8 @@ impl Signals {
             refused.or_else(|| self.count(action))
         };
         let general = || {
-            let rule = rules::refusal(&context.action, context.database_name);
+            let rule = self.judge_in_migration(&context.action);
+            let rule = rule.or_else(|| rules::refusal(&context.action, context.database_name));
             let numbers = self.is_numbering.load(Ordering::Relaxed);
             let rule = rule.or_else(|| names::refusal(&context.action, numbers));
             rule.or_else(|| self.count_selects(&context.action))

@@ -40,7 +40,7 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
 }
 
 /// What follows the white space, comments and empty statements at the start.
-fn without_blanks(sql: &str) -> &str {
+pub(crate) fn without_blanks(sql: &str) -> &str {
     let mut text = sql;
     loop {
         let is_blank = |c: char| c.is_ascii_whitespace() || matches!(c, ';' | '\u{b}' | '\u{feff}');

@@ -323,6 +323,14 @@ fn in_our_words(said: String) -> String {
     if said == "Query returned no rows" {
         return "the query returned no rows; use query_optional() where there may be none".into();
     }
+    if said == "Query returned more than one row" {
+        return "the query returned more than one row; add LIMIT 1 (query_row() takes the first), \
+                or use query_map() for all of them"
+            .into();
+    }
+    if said == "file is not a database" {
+        return "file is not a database; is this the right path? Otherwise restore a backup".into();
+    }
     if said == "Multiple statements provided" {
         return "the text has several statements, and only execute_batch() takes more than one"
             .into();

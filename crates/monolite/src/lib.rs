@@ -125,6 +125,8 @@ mod guides {
     #[cfg(feature = "serde")]
     #[doc = include_str!("../../../docs/guides/functions.md")]
     struct Functions;
+    #[doc = include_str!("../../../docs/guides/full-text-search.md")]
+    struct FullTextSearch;
     #[cfg(feature = "serde")]
     #[doc = include_str!("../../../docs/guides/streaming.md")]
     struct Streaming;

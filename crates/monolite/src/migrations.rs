@@ -1,22 +1,26 @@
-//! Owns migrations: changes of the schema in an order, each made once, and each in one transaction.
+//! Owns migrations: changes of the schema in an order, each applied once, and each in one
+//! transaction.
 //!
 //! # Format
 //! A migration is a text in a file called `NNNN_name.sql`, and has the number that its name begins
-//! with. Its first lines may be comments `-- monolite: foreign_keys=off`. What was made is noted in
-//! a table of the file (`monolite_migrations`: number, name, checksum, time), in the transaction
-//! that makes it. The checksum is a SipHash-2-4 of 128 bits, with a key of zeros, over the text
-//! with `\n` for each `\r\n`, in hexadecimal digits.
+//! with. A comment before its first statement may say how it is applied (`directives`). What was
+//! applied is noted in a table of the file (`monolite_migrations`: number, name, checksum, time),
+//! in the transaction that applies it. The checksum is a SipHash-2-4 of 128 bits, with a key of
+//! zeros, over the text with `\n` for each `\r\n`, in hexadecimal digits.
 //!
 //! # Algorithm
-//! Each migration is a transaction of its own in the writer, which looks first what was made, under
-//! the write lock. So of two processes that migrate at once each makes what the other has not made
-//! yet. One for which foreign keys are off has them off from before its transaction until behind
-//! it: SQLite does not switch them in the middle of one.
+//! Each migration is a transaction of its own in the writer, which looks first what was applied,
+//! under the write lock. So of two processes that migrate at once each applies what the other has
+//! not applied yet. One for which foreign keys are off has them off from before its transaction
+//! until after it: SQLite does not switch them in the middle of one.
 //!
 //! # Invariants
-//! - A migration is made whole and noted, or nothing of it is.
-//! - Nothing is made behind one that was edited, is missing, or was skipped.
+//! - A migration is applied whole and noted, or nothing of it is.
+//! - Nothing is applied after one that was edited, is missing, or was skipped.
+//! - No migration deletes rows that it does not name: one with foreign keys on drops no table that
+//!   another one references.
 
+mod directives;
 mod directory;
 #[cfg(test)]
 mod tests;
@@ -41,16 +45,13 @@ use crate::tx::Tx;
 /// What a migration may take unless it is said otherwise: an index on 100 million rows.
 const TIME_LIMIT: Duration = Duration::from_secs(3_600);
 
-/// What begins a line that says how a migration is made.
-const DIRECTIVE: &str = "-- monolite:";
-
 /// How many violated foreign keys an error names.
 const NAMED: u32 = 5;
 
 /// The changes of a schema, in their order.
 ///
-/// Each is SQL in a file called `NNNN_name.sql`, made once, in the order of the numbers, in one
-/// transaction each. What was made is remembered in the database with its checksum, so that one
+/// Each is SQL in a file called `NNNN_name.sql`, applied once, in the order of the numbers, in one
+/// transaction each. What was applied is remembered in the database with its checksum, so that one
 /// that was edited afterwards is an error, and so is one that is gone.
 ///
 /// The guide is `docs/guides/migrations.md`.
@@ -87,20 +88,20 @@ struct Migration {
     foreign_keys: ForeignKeys,
 }
 
-/// What was made of some migrations in a database, and what was not.
+/// Which of some migrations were applied to a database, and which are pending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MigrationStatus {
-    /// What was made, in order.
+    /// Those that were applied, in order.
     pub applied: Vec<Applied>,
-    /// The names of those that are to be made, in order.
+    /// The names of those that are pending, in order.
     pub pending: Vec<String>,
-    /// What is wrong: a migration that was edited after it was made, is missing, or comes before
-    /// one that was made. Nothing is made then.
+    /// What is wrong: a migration that was edited after it was applied, is missing, or comes before
+    /// one that was applied. Nothing is applied then.
     pub problems: Vec<String>,
 }
 
-/// A migration that was made.
+/// A migration that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Applied {
@@ -110,7 +111,7 @@ pub struct Applied {
     pub name: String,
     /// The checksum of its text, in hexadecimal digits.
     pub checksum: String,
-    /// When it was made, in seconds since 1970 (UTC).
+    /// When it was applied, in seconds since 1970 (UTC).
     pub applied: i64,
 }
 
@@ -149,7 +150,7 @@ impl Migrations {
     ///
     /// # Errors
     /// `Invalid` for a name that is not of the form `NNNN_name.sql`, a number that there is
-    /// already, and a directive that is not known.
+    /// already, a comment that looks like a directive and is none, and a text with a NUL.
     pub fn with(mut self, path: &str, sql: &str) -> Result<Migrations> {
         let migration = Migration::new(path.rsplit('/').next().unwrap_or(path), sql)?;
         match self.list.binary_search_by_key(&migration.number, |it| it.number) {
@@ -185,74 +186,78 @@ impl Migrations {
         Ok(self)
     }
 
-    /// What was made of them in `db`, what is to be made, and what is wrong. Blocks while it reads.
+    /// Which of them were applied to `db`, which are pending, and what is wrong. Blocks while it
+    /// reads.
     ///
     /// # Errors
     /// Those of [`Read::wait`](crate::Read::wait).
-    pub fn status(&self, db: &Database) -> Result<MigrationStatus> {
-        let made = db.read(|tx| tx.migrations()).wait()?;
-        Ok(self.compared_with(&made))
+    pub fn status<E>(&self, db: &Database<E>) -> Result<MigrationStatus> {
+        let db = db.with_error::<Error>();
+        let applied = db.read(|tx| tx.migrations()).wait()?;
+        Ok(self.compared_with(&applied))
     }
 
-    /// The names of those that [`Migrations::up`] would make, in order. Blocks while it reads.
+    /// The names of those that [`Migrations::up`] would apply, in order. Blocks while it reads.
     ///
     /// # Errors
-    /// `Invalid` when something is wrong with those that were made; those of
+    /// `Invalid` when something is wrong with those that were applied; those of
     /// [`Read::wait`](crate::Read::wait).
-    pub fn plan(&self, db: &Database) -> Result<Vec<String>> {
+    pub fn plan<E>(&self, db: &Database<E>) -> Result<Vec<String>> {
         let status = self.status(db)?;
         status.problems.first().map_or(Ok(status.pending), |problem| Err(wrong(problem)))
     }
 
-    /// Sees whether all of them were made in `db`, and no others, as they are now: what a program
-    /// does at its start when others migrate. Blocks while it reads.
+    /// Sees whether all of them were applied to `db`, and no others, as they are now: what a
+    /// program does at its start when others migrate. Blocks while it reads.
     ///
     /// # Errors
     /// `Invalid`, with the name of what is wrong; those of [`Read::wait`](crate::Read::wait).
-    pub fn verify(&self, db: &Database) -> Result<()> {
+    pub fn verify<E>(&self, db: &Database<E>) -> Result<()> {
         match self.plan(db)?.first() {
             None => Ok(()),
             Some(name) => Err(wrong(&format!(
-                "the migration {name} was not made yet; make it (Migrations::up, or monolite \
-                 migrate up) before the database is used"
+                "the migration {name} is pending; apply it (Migrations::up, or monolite migrate \
+                 up) before the database is used"
             ))),
         }
     }
 
-    /// Makes those that were not made yet, and gives their names. Each is a transaction of its own,
-    /// for which all other writes wait, and reads do not. The handle's progress counts migrations.
+    /// Applies those that are pending, and gives their names. Each is a transaction of its own, for
+    /// which all other writes wait, and reads do not. The handle's progress counts migrations.
     ///
     /// # Errors
-    /// From the handle: `Invalid` when one that was made has been edited, is missing or comes
-    /// before it; those of the SQL, with the migration's name before. What was made before stays
-    /// made.
+    /// From the handle: `Invalid` when one that was applied has been edited, is missing or comes
+    /// after one that is pending, and for SQL that is refused in a migration (`BEGIN`, a parameter,
+    /// with foreign keys on a `DROP TABLE` of a table that another one references); those of the
+    /// SQL. The migration's name, the line and the column come before. What was applied before
+    /// stays.
     ///
     /// # Cancellation
-    /// One that is being made is made; those behind it are not.
+    /// One that is under way is applied; those after it are not.
     ///
     /// # Durability
     /// As that of [`Database::write`].
-    pub fn up(&self, db: &Database) -> Job<Vec<String>> {
+    pub fn up<E>(&self, db: &Database<E>) -> Job<Vec<String>> {
         let (all, writes) = (self.clone(), Arc::clone(db.writes()));
         db.jobs().start(move |job| {
-            let mut made = Vec::new();
+            let mut applied = Vec::new();
             for (done, migration) in all.list.iter().enumerate() {
                 job.tell(done as u64, all.list.len() as u64);
                 job.check()?;
-                if all.make(migration, &writes).wait()? {
-                    made.push(migration.name.clone());
+                if all.apply(migration, &writes).wait()? {
+                    applied.push(migration.name.clone());
                 }
             }
             job.tell(all.list.len() as u64, all.list.len() as u64);
             if all.list.is_empty() {
                 all.check_none(&writes).wait()?;
             }
-            Ok(made)
+            Ok(applied)
         })
     }
 
-    /// Makes one unless it was made; tells whether it did.
-    fn make(&self, migration: &Arc<Migration>, writes: &Arc<WriteQueue>) -> Write<bool> {
+    /// Applies one unless it was applied; tells whether it did.
+    fn apply(&self, migration: &Arc<Migration>, writes: &Arc<WriteQueue>) -> Write<bool> {
         let (all, migration) = (self.clone(), Arc::clone(migration));
         let alone = Alone { limit: self.time_limit, foreign_keys: migration.foreign_keys };
         let body = move |tx: &Tx<'_>| {
@@ -263,8 +268,7 @@ impl Migrations {
             if !status.pending.contains(&migration.name) {
                 return Ok(false);
             }
-            let of_it = |error: Error| error.context(format!("migration {}", migration.name));
-            migration.run(tx).map_err(of_it)?;
+            migration.run(tx)?;
             Ok(true)
         };
         let caller = Completion::new();
@@ -272,7 +276,7 @@ impl Migrations {
         Write::submit(Box::new(member.alone(alone)), caller, writes)
     }
 
-    /// Sees whether none was made, where there are none.
+    /// Sees whether none was applied, where there are none.
     fn check_none(&self, writes: &Arc<WriteQueue>) -> Write<()> {
         let all = self.clone();
         let body = move |tx: &Tx<'_>| {
@@ -284,25 +288,30 @@ impl Migrations {
         Write::submit(Box::new(member), caller, writes)
     }
 
-    fn compared_with(&self, made: &[AppliedMigration]) -> MigrationStatus {
-        let last = made.last().map(|it| it.number);
+    fn compared_with(&self, applied: &[AppliedMigration]) -> MigrationStatus {
+        let last = applied.last().map(|it| it.number);
         let mut status = MigrationStatus::default();
-        for it in made {
+        for it in applied {
             let known = self.list.iter().find(|known| known.number == it.number);
             status.problems.extend(match known {
                 None => Some(format!(
-                    "the migration {} was made in this database and is missing here; this program \
-                     is older than the database, or its file was removed or renumbered: bring it \
-                     back",
+                    "the migration {} was applied to this database and is missing here; this \
+                     program is older than the database, or its file was removed or renumbered: \
+                     bring it back",
                     it.name
                 )),
                 Some(known) if known.checksum != it.checksum => Some(format!(
-                    "the migration {} was edited after it was made in this database (as {}); undo \
+                    "the migration {} was edited after it was applied to this database{}; undo \
                      that, and make the change in a new migration",
-                    known.name, it.name
+                    known.name,
+                    if known.name == it.name {
+                        String::new()
+                    } else {
+                        format!(" (as {})", it.name)
+                    }
                 )),
                 Some(known) if known.name != it.name => Some(format!(
-                    "the migration {} was called {} when it was made in this database; give it \
+                    "the migration {} was called {} when it was applied to this database; give it \
                      that name again",
                     known.name, it.name
                 )),
@@ -311,14 +320,14 @@ impl Migrations {
             let AppliedMigration { number, name, checksum, applied } = it.clone();
             status.applied.push(Applied { number, name, checksum, applied });
         }
-        let is_made = |it: &&Arc<Migration>| made.iter().any(|made| made.number == it.number);
-        for it in self.list.iter().filter(|it| !is_made(it)) {
+        let is_applied = |it: &&Arc<Migration>| applied.iter().any(|old| old.number == it.number);
+        for it in self.list.iter().filter(|it| !is_applied(it)) {
             if last.is_some_and(|last| it.number < last) {
                 status.problems.push(format!(
-                    "the migration {} was not made and comes before {}, which was; give it a \
-                     number behind that",
+                    "the migration {} is pending and comes before {}, which was applied; give it a \
+                     number after that",
                     it.name,
-                    made.last().map_or("", |made| &made.name)
+                    applied.last().map_or("", |last| &last.name)
                 ));
             }
             status.pending.push(it.name.clone());
@@ -335,24 +344,32 @@ impl Migration {
                  0001_accounts.sql"
             ))
         })?;
+        if sql.contains('\0') {
+            return Err(wrong(&format!(
+                "the migration {name} has a NUL, after which SQLite reads nothing; save the file \
+                 as UTF-8, and remove it"
+            )));
+        }
         let text = sql.replace("\r\n", "\n");
         let mut hasher = SipHasher24::new();
         hasher.write(text.as_bytes());
         let checksum = format!("{:032x}", u128::from(hasher.finish128()));
-        let foreign_keys = foreign_keys_of(name, &text)?;
+        let foreign_keys = directives::foreign_keys(name, &text)?;
         Ok(Migration { number, name: name.into(), sql: sql.into(), checksum, foreign_keys })
     }
 
-    /// Makes and notes it in the open transaction.
+    /// Applies and notes it in the open transaction.
     fn run(&self, tx: &Tx<'_>) -> Result<()> {
-        tx.execute_batch(&self.sql)?;
-        if self.foreign_keys == ForeignKeys::Off {
-            let violated = tx.foreign_key_violations(NAMED)?;
-            if !violated.is_empty() {
-                return Err(violations(&violated));
+        let of_it = |error: Error| error.context(format!("migration {}", self.name));
+        match self.foreign_keys {
+            ForeignKeys::On => tx.run_migration(&self.name, &self.sql)?,
+            ForeignKeys::Off => {
+                let dangling = tx.dangling_foreign_keys().map_err(of_it)?;
+                tx.run_migration(&self.name, &self.sql)?;
+                check_foreign_keys(tx, &dangling).map_err(of_it)?;
             }
         }
-        tx.note_migration(self.number, &self.name, &self.checksum)
+        tx.note_migration(self.number, &self.name, &self.checksum).map_err(of_it)
     }
 }
 
@@ -363,22 +380,22 @@ fn number_of(name: &str) -> Option<i64> {
     if is_number && !rest.is_empty() { digits.parse().ok() } else { None }
 }
 
-/// What the directives at the beginning of `sql` say.
-fn foreign_keys_of(name: &str, sql: &str) -> Result<ForeignKeys> {
-    let mut foreign_keys = ForeignKeys::On;
-    for line in sql.lines().map(str::trim).take_while(|line| line.starts_with("--")) {
-        let Some(said) = line.strip_prefix(DIRECTIVE) else { continue };
-        match said.trim() {
-            "foreign_keys=off" => foreign_keys = ForeignKeys::Off,
-            said => {
-                return Err(wrong(&format!(
-                    "the migration {name} says {said:?}, which is not known; there is \
-                     \"{DIRECTIVE} foreign_keys=off\""
-                )));
-            }
-        }
+/// Sees whether a migration without foreign keys has left all of them whole. `before` are those
+/// that led to no table before it.
+fn check_foreign_keys(tx: &Tx<'_>, before: &[(String, String)]) -> Result<()> {
+    let violated = tx.foreign_key_violations(NAMED)?;
+    if !violated.is_empty() {
+        return Err(violations(&violated));
     }
-    Ok(foreign_keys)
+    let dangling = tx.dangling_foreign_keys()?;
+    match dangling.iter().find(|key| !before.contains(key)) {
+        Some((child, parent)) => Err(violation(format!(
+            "{child} references {parent}, which does not exist after it; nothing was applied: to \
+             rebuild {parent}, create the new table under another name, drop the old one, and \
+             rename the new one (a table that is renamed takes the references along)"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn violations(violated: &[(String, Option<i64>, String)]) -> Error {
@@ -389,9 +406,16 @@ fn violations(violated: &[(String, Option<i64>, String)]) -> Error {
             None => format!("a row of {table} has no parent in {parent}"),
         })
         .collect();
+    violation(format!(
+        "foreign keys are violated after it: {}; nothing was applied: correct these rows in the \
+         migration",
+        named.join(", ")
+    ))
+}
+
+fn violation(text: String) -> Error {
     let code = monolite_sqlite::rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
     let code = monolite_sqlite::rusqlite::ffi::Error::new(code);
-    let text = format!("foreign keys are violated behind it: {}", named.join(", "));
     monolite_sqlite::rusqlite::Error::SqliteFailure(code, Some(text)).into()
 }
 

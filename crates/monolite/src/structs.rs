@@ -111,6 +111,12 @@ impl de::Error for Problem {
     fn custom<T: fmt::Display>(message: T) -> Problem {
         Problem::new(message)
     }
+
+    fn missing_field(field: &'static str) -> Problem {
+        Problem(format!(
+            "the query has no column `{field}`; select it, or give the field #[serde(default)]"
+        ))
+    }
 }
 
 impl ser::Error for Problem {

@@ -406,7 +406,7 @@ impl<'c> Tx<'c> {
         Ok(self.connection.store_key(key, outcome, seconds, swept)?)
     }
 
-    /// The migrations that were made, by their numbers.
+    /// The migrations that were applied, by their numbers.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -415,7 +415,7 @@ impl<'c> Tx<'c> {
         Ok(self.connection.migrations()?)
     }
 
-    /// Notes that a migration is made by the transaction.
+    /// Notes that a migration is applied by the transaction.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -423,6 +423,30 @@ impl<'c> Tx<'c> {
         self.enter("noting a migration")?;
         self.may_have_written.set(true);
         Ok(self.connection.note_migration(number, name, checksum)?)
+    }
+
+    /// Runs the statements of the migration `name`, see [`Connection::run_migration`].
+    ///
+    /// # Errors
+    /// As [`Tx::execute_batch`], with the name of the migration and the place in it before.
+    pub(crate) fn run_migration(&self, name: &str, sql: &str) -> Result<()> {
+        self.enter(sql)?;
+        self.may_have_written.set(true);
+        self.connection.clear_changes_for(sql)?;
+        self.connection.run_migration(sql).map_err(|failed| {
+            self.connection.note_failure();
+            let place = format!("migration {name}:{}:{}", failed.line, failed.column);
+            self.explain(failed.error).context(place)
+        })
+    }
+
+    /// Foreign keys that lead to no table, see [`Connection::dangling_foreign_keys`].
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn dangling_foreign_keys(&self) -> Result<Vec<(String, String)>> {
+        self.enter("finding foreign keys")?;
+        Ok(self.connection.dangling_foreign_keys()?)
     }
 
     /// Foreign keys that are violated, see [`Connection::foreign_key_violations`].

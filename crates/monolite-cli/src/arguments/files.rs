@@ -15,11 +15,18 @@ leaves nothing.";
 pub(super) const MIGRATE_HELP: &str = "\
 Change a database's schema step by step, each step once.
 
-A migration is a file NNNN_name.sql in DIR. Each is made in one transaction, in the order of the \
-numbers, and noted in the database with its checksum: one that is edited afterwards, or missing, \
-is an error. The first line `-- monolite: foreign_keys=off` lets one rebuild a table that others \
-refer to. No other process may have FILE open; a program makes its migrations itself with \
-monolite::Migrations.";
+A migration is a file NNNN_name.sql in DIR. Each is applied in one transaction, in the order of \
+the numbers, and noted in the database with its checksum: one that is edited afterwards, or \
+missing, is an error. A file that begins with `-- monolite: foreign_keys=off` may rebuild a table \
+that others reference. No other process may have FILE open; a program applies its migrations \
+itself with monolite::Migrations.";
+
+pub(super) const CHECK_HELP: &str = "\
+Look for damage in a database that no process has open.
+
+Opens FILE (what a crash left in its WAL is recovered) and reads everything: pages, rows, indexes \
+and foreign keys, table by table, on one core. Check a backup after it was restored. Exit code 0 \
+means that nothing is damaged, 1 that something is. Ctrl-C stops.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
@@ -36,15 +43,26 @@ pub(crate) struct Backup {
     pub(crate) json: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The database
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
-    /// Show which migrations were made, which are to be made, and what is wrong
+    /// Show which migrations are applied, which are pending, and what is wrong
     Status(Migrated),
-    /// Show what `up` would make
+    /// Show what `up` would apply
     Plan(Migrated),
-    /// Make those that were not made yet; creates FILE when there is none
+    /// Apply those that are pending; creates FILE when there is none
     Up(Migrated),
-    /// Fail unless all were made, as they are now
+    /// Fail unless all are applied, as they are now
     Verify(Migrated),
 }
 
@@ -55,7 +73,7 @@ pub(crate) struct Migrated {
     pub(crate) file: PathBuf,
 
     /// The directory with the migrations
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = "migrations")]
     pub(crate) dir: PathBuf,
 
     /// Print the result as JSON

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod conform;
+mod files;
 mod torture;
 
 use std::process::{Command, Output, Stdio};

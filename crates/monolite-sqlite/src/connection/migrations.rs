@@ -1,20 +1,27 @@
 //! Owns the table of migrations in the file, which the engine alone reads and changes
-//! ([`crate::names`]), and the switch by which one of them is made without foreign keys.
+//! ([`crate::names`]), how the SQL of one is run, and the switch by which one is applied without
+//! foreign keys.
 //!
 //! # Format
-//! One row for each migration, written in the transaction that made it: `number INTEGER PRIMARY
+//! One row for each migration, written in the transaction that applied it: `number INTEGER PRIMARY
 //! KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied INTEGER NOT NULL` (Unix seconds). The
-//! table is made by the first migration.
+//! table is created by the first migration.
+//!
+//! # Invariants
+//! - With foreign keys on, no table is dropped that another one references: SQLite would delete its
+//!   rows first, and what `ON DELETE` says would be done to theirs, without a word.
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Result, Row};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Result, Row, ffi};
 
 use super::Connection;
 use super::keys::is_missing;
 use crate::names;
 use crate::signals::Traits;
+use crate::verb::without_blanks;
 
-/// A migration that was made.
+/// A migration that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedMigration {
     /// Its number.
@@ -27,8 +34,119 @@ pub struct AppliedMigration {
     pub applied: i64,
 }
 
+/// A statement of a migration that failed, and where it is.
+#[derive(Debug)]
+pub struct FailedStatement {
+    /// The line in the migration's text, from 1 on.
+    pub line: usize,
+    /// The character in that line, from 1 on.
+    pub column: usize,
+    /// Why it failed.
+    pub error: rusqlite::Error,
+}
+
+impl FailedStatement {
+    fn new(sql: &str, offset: usize, error: rusqlite::Error) -> FailedStatement {
+        let before = sql.get(..offset).unwrap_or(sql);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        FailedStatement { line, column, error }
+    }
+}
+
 impl Connection {
-    /// The migrations that were made, by their numbers.
+    /// Runs the statements of a migration. A statement with a parameter is refused, and so is,
+    /// while foreign keys are on, a `DROP TABLE` of a table that another one references.
+    ///
+    /// # Errors
+    /// Those of SQLite, with the place of the statement; `SQLITE_AUTH` for what is refused. The
+    /// statements before it have been run.
+    pub fn run_migration(&self, sql: &str) -> Result<(), FailedStatement> {
+        let mut batch = Batch::new(self.raw(), sql);
+        // Where the statement begins that is next.
+        let mut next = 0;
+        loop {
+            let of_text = |offset, error| FailedStatement::new(sql, offset, error);
+            let first = |at: usize| sql.len() - without_blanks(&sql[at..]).len();
+            let mut prepare = || {
+                let _migrating = self.signals.migrating();
+                self.preparing(sql, || batch.next())
+            };
+            let mut statement = match prepare() {
+                Ok(Some(statement)) => statement,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(of_text(place_of(&error, sql, first(next)), error)),
+            };
+            let at = first(next);
+            let text = statement.expanded_sql().unwrap_or_default();
+            next = sql[next..].find(&text).map_or(next, |found| next + found + text.len());
+            self.check_in_migration(&statement).map_err(|error| of_text(at, error))?;
+            let never_sorts = self.batched_never_sorts(&statement);
+            self.signals.start_run();
+            let sorting = self.signals.sorting(never_sorts);
+            let ran = self.prepared.deeply(|| statement.raw_query().next().map(|_| ()));
+            ran.map_err(|error| of_text(at, error))?;
+            drop((statement, sorting));
+            self.signals.start_statement();
+        }
+    }
+
+    /// # Errors
+    /// `SQLITE_AUTH` when `statement`, which was prepared last, must not run in a migration.
+    fn check_in_migration(&self, statement: &rusqlite::Statement<'_>) -> Result<()> {
+        let refuse = |text| {
+            Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text)))
+        };
+        if statement.parameter_count() > 0 {
+            let name = statement.parameter_name(1).unwrap_or("?");
+            return refuse(format!(
+                "the parameter {name} is refused: nothing gives it a value in a migration; write \
+                 the value itself, or quote it if it is text"
+            ));
+        }
+        let Some(table) = self.signals.take_dropped() else { return Ok(()) };
+        if !self.raw().db_config(FOREIGN_KEYS)? {
+            return Ok(());
+        }
+        let Some(child) = self.table_that_references(&table)? else { return Ok(()) };
+        refuse(format!(
+            "DROP TABLE {table} is refused: {child} references it, and SQLite would delete the \
+             rows of {table} first, and act on those of {child} (ON DELETE); to rebuild the table, \
+             begin the file with `-- monolite: foreign_keys=off`; to be rid of it, drop the tables \
+             that reference it first"
+        ))
+    }
+
+    /// Another table that references `table`.
+    fn table_that_references(&self, table: &str) -> Result<Option<String>> {
+        const FIND: &str = "SELECT child.name FROM main.sqlite_schema AS child, \
+             pragma_foreign_key_list(child.name, 'main') AS key \
+             WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE \
+             AND child.name <> ?1 COLLATE NOCASE LIMIT 1";
+        self.signals.as_engine(|| {
+            let mut find = self.raw().prepare(FIND)?;
+            find.query_map([table], |row| row.get(0))?.next().transpose()
+        })
+    }
+
+    /// The foreign keys that reference a table which does not exist: their table, and that one.
+    /// Nobody is told of them by [`Connection::foreign_key_violations`] while their table is empty.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn dangling_foreign_keys(&self) -> Result<Vec<(String, String)>> {
+        const FIND: &str = "SELECT DISTINCT child.name, key.\"table\" \
+             FROM main.sqlite_schema AS child, \
+             pragma_foreign_key_list(child.name, 'main') AS key \
+             WHERE child.type = 'table' AND lower(key.\"table\") NOT IN \
+             (SELECT lower(name) FROM main.sqlite_schema WHERE type = 'table')";
+        self.signals.as_engine(|| {
+            let mut find = self.raw().prepare(FIND)?;
+            find.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        })
+    }
+
+    /// The migrations that were applied, by their numbers.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -49,7 +167,7 @@ impl Connection {
         }
     }
 
-    /// Notes in the open write transaction that a migration is made by it.
+    /// Notes in the open write transaction that a migration is applied by it.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -105,6 +223,17 @@ impl Connection {
             let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
             check.query_map([most], row)?.collect()
         })
+    }
+}
+
+/// Where in `sql` SQLite found what `error` tells of; `otherwise` where it does not say.
+fn place_of(error: &rusqlite::Error, sql: &str, otherwise: usize) -> usize {
+    match error {
+        rusqlite::Error::SqlInputError { sql: rest, offset, .. } => {
+            let offset = usize::try_from(*offset).unwrap_or(0);
+            sql.len().saturating_sub(rest.len()) + offset
+        }
+        _ => otherwise,
     }
 }
 

@@ -12,7 +12,14 @@ use crate::error::{Error, ErrorKind, Result};
 /// `Storage` when it, or one of them, cannot be read.
 pub(super) fn read(directory: &Path) -> Result<Vec<(String, String)>> {
     let failed = |path: &Path, error: &io::Error| {
-        let message = format!("the migrations in {} cannot be read: {error}", path.display());
+        let remedy = match error.kind() {
+            io::ErrorKind::IsADirectory => "; only files may have a name that ends with .sql",
+            io::ErrorKind::InvalidData => "; save it as UTF-8",
+            io::ErrorKind::NotFound => "; create it, or name another directory",
+            _ => "",
+        };
+        let message =
+            format!("the migrations in {} cannot be read: {error}{remedy}", path.display());
         Error::new(ErrorKind::Storage, message)
     };
     let mut files = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn made(migrations: &Migrations) -> Vec<AppliedMigration> {
+fn applied(migrations: &Migrations) -> Vec<AppliedMigration> {
     let of = |it: &Arc<Migration>| AppliedMigration {
         number: it.number,
         name: it.name.clone(),
@@ -39,12 +39,40 @@ fn they_are_in_the_order_of_their_numbers_which_are_different() {
 }
 
 #[test]
-fn directives_are_the_first_comments_and_known() {
-    let of = |sql| foreign_keys_of("1_a.sql", sql);
-    assert_eq!(of("SELECT 1; -- monolite: foreign_keys=off").unwrap(), ForeignKeys::On);
-    assert_eq!(of("-- monolite: foreign_keys=off\nSELECT 1").unwrap(), ForeignKeys::Off);
-    assert_eq!(of("-- why\n-- monolite:foreign_keys=off\n").unwrap(), ForeignKeys::Off);
-    assert!(of("-- monolite: foreign_keys=of\n").unwrap_err().to_string().contains("not known"));
+fn directives_are_found_before_the_first_statement() {
+    let of = |sql: &str| directives::foreign_keys("1_a.sql", sql);
+    for sql in ["", "SELECT 1", "-- why\nSELECT '-- monolite: foreign_keys=off'", "-- monolite_x"] {
+        assert_eq!(of(sql).unwrap(), ForeignKeys::On, "{sql}");
+    }
+    let line = "-- monolite: foreign_keys=off";
+    for before in ["", "-- why\n", "\n\n", "\u{feff}", "/* a licence\n * of some lines */\n", " \t"]
+    {
+        assert_eq!(
+            of(&format!("{before}{line}\nSELECT 1")).unwrap(),
+            ForeignKeys::Off,
+            "{before:?}"
+        );
+    }
+    assert_eq!(of("-- monolite:foreign_keys=off").unwrap(), ForeignKeys::Off);
+}
+
+#[test]
+fn what_looks_like_a_directive_and_is_none_is_refused() {
+    for sql in [
+        "-- monolite: foreign_keys=of\n",
+        "--monolite: foreign_keys=off\n",
+        "-- Monolite: foreign_keys=off\n",
+        "-- monolite foreign_keys=off\n",
+        "/* monolite: foreign_keys=off */",
+        "CREATE TABLE t(v);\n-- monolite: foreign_keys=off\n",
+        "SELECT 'it''s'; -- monolite: foreign_keys=off",
+        "SELECT [a'b]; --  MONOLITE",
+    ] {
+        let error = directives::foreign_keys("1_a.sql", sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("looks like a directive"), "{sql}: {error}");
+    }
+    assert!(Migration::new("1_a.sql", "\0C\0R").unwrap_err().to_string().contains("UTF-8"));
 }
 
 #[test]
@@ -60,20 +88,20 @@ fn line_endings_do_not_count_and_everything_else_does() {
 const SELECT_1: &str = "849d7623c244a4765dbcea96b90806c2";
 
 #[test]
-fn what_was_made_is_compared_by_number_text_and_name() {
+fn what_was_applied_is_compared_by_number_text_and_name() {
     let of = |all: &[(&str, &str)]| {
         all.iter().fold(Migrations::new(), |all, (name, sql)| all.with(name, sql).unwrap())
     };
     let old = of(&[("1_a.sql", "a"), ("3_c.sql", "c")]);
-    let seen = made(&old);
+    let seen = applied(&old);
     for (now, problem, pending) in [
         (&[("1_a.sql", "a"), ("3_c.sql", "c"), ("4_d.sql", "d")][..], None, &["4_d.sql"][..]),
         (&[("1_a.sql", "A"), ("3_c.sql", "c")], Some("1_a.sql was edited"), &[]),
-        (&[("1_a.sql", "a")], Some("3_c.sql was made in this database and is missing"), &[]),
+        (&[("1_a.sql", "a")], Some("3_c.sql was applied to this database and is missing"), &[]),
         (&[("1_b.sql", "a"), ("3_c.sql", "c")], Some("1_b.sql was called 1_a.sql"), &[]),
         (
             &[("1_a.sql", "a"), ("2_b.sql", "b"), ("3_c.sql", "c")],
-            Some("2_b.sql was not made and comes before 3_c.sql"),
+            Some("2_b.sql is pending and comes before 3_c.sql"),
             &["2_b.sql"],
         ),
     ] {

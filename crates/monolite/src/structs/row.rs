@@ -207,7 +207,9 @@ impl<'r> Deserializer<'r> for ColumnDeserializer<'r> {
             return visitor.visit_borrowed_str(text);
         }
         match self.0 {
-            ValueRef::Null => visitor.visit_unit(),
+            ValueRef::Null => visitor
+                .visit_unit()
+                .map_err(|_: Problem| Problem::new("the value is NULL; make the field an Option")),
             ValueRef::Integer(number) => visitor.visit_i64(number),
             ValueRef::Real(number) => visitor.visit_f64(number),
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => visitor.visit_borrowed_bytes(bytes),

@@ -70,10 +70,11 @@ fn tuples_and_single_values_are_taken_by_their_place() {
 fn what_does_not_fit_is_told_with_its_column() {
     for (sql, said) in [
         ("SELECT 'x' AS id", "column \"id\": invalid type: string \"x\", expected u32"),
+        ("SELECT NULL AS id", "column \"id\": the value is NULL; make the field an Option"),
         ("SELECT -1 AS id", "column \"id\": invalid value: integer `-1`, expected u32"),
         ("SELECT 1 AS id, 'lost' AS state", "column \"state\": unknown variant `lost`"),
         ("SELECT 1 AS id, 'open' AS state, 2 AS paid", "column \"paid\": invalid type: integer"),
-        ("SELECT 1 AS id, 'open' AS state", "missing field `paid`"),
+        ("SELECT 1 AS id, 'open' AS state", "the query has no column `paid`"),
     ] {
         let error = row::<Order>(sql, None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");

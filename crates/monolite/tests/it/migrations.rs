@@ -42,7 +42,7 @@ fn each_is_made_once_in_order_and_remembered() {
     let first = of(&[TABLES]);
     let both = of(&[("0003_index.sql", "CREATE INDEX names ON parent(name)"), TABLES]);
     let db = Database::open(&path).unwrap();
-    assert!(first.verify(&db).unwrap_err().to_string().contains("0001_tables.sql was not made"));
+    assert!(first.verify(&db).unwrap_err().to_string().contains("0001_tables.sql is pending"));
     assert_eq!(first.up(&db).wait().unwrap(), ["0001_tables.sql"]);
     first.verify(&db).unwrap();
     assert_eq!(both.plan(&db).unwrap(), ["0003_index.sql"]);
@@ -56,7 +56,9 @@ fn each_is_made_once_in_order_and_remembered() {
     // One of an older program: nothing is made by it.
     let error = first.up(&db).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("0003_index.sql was made in this database and is missing"));
+    assert!(
+        error.to_string().contains("0003_index.sql was applied to this database and is missing")
+    );
     let error = Migrations::new().up(&db).wait().unwrap_err();
     assert!(error.to_string().contains("0001_tables.sql"), "{error}");
     let edited = of(&[(TABLES.0, "SELECT 1"), ("0004_x.sql", "CREATE TABLE x(v)")]);
@@ -74,13 +76,13 @@ fn one_that_fails_is_undone_and_those_before_it_stay() {
         ("0003_never.sql", "CREATE TABLE y(v)"),
     ]);
     let error = all.up(&db).wait().unwrap_err();
-    assert!(error.to_string().starts_with("migration 0002_wrong.sql: "), "{error}");
+    assert!(error.to_string().starts_with("migration 0002_wrong.sql:1:20: "), "{error}");
     assert_eq!(all.plan(&db).unwrap(), ["0002_wrong.sql", "0003_never.sql"]);
     assert_eq!(one(&db, "SELECT count(*) FROM sqlite_schema WHERE name IN ('x', 'y')"), 0);
     // What would end the transaction is refused.
     let all = of(&[TABLES, ("0002_commits.sql", "CREATE TABLE x(v); COMMIT; BEGIN;")]);
     let error = all.up(&db).wait().unwrap_err();
-    assert!(error.to_string().contains("COMMIT is refused"), "{error}");
+    assert!(error.to_string().contains("delete BEGIN, COMMIT"), "{error}");
     assert_eq!(one(&db, "SELECT count(*) FROM sqlite_schema WHERE name = 'x'"), 0);
 }
 
@@ -88,15 +90,117 @@ fn one_that_fails_is_undone_and_those_before_it_stay() {
 fn a_table_that_others_refer_to_is_rebuilt_and_loses_no_child() {
     let db = Database::open(":memory:").unwrap();
     of(&[TABLES]).up(&db).wait().unwrap();
-    // With foreign keys the children go with their parents.
+    // With foreign keys the children would go with their parents.
     let with_keys = REBUILD.1.replace("-- monolite: foreign_keys=off", "");
-    let undone = of(&[TABLES, ("0002_rebuild.sql", &with_keys)]).up(&db).wait();
-    assert!(undone.is_err() || one(&db, "SELECT count(*) FROM child") == 0);
+    let error = of(&[TABLES, ("0002_rebuild.sql", &with_keys)]).up(&db).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let told = "migration 0002_rebuild.sql:4:6: DROP TABLE parent is refused: child references it";
+    assert!(error.to_string().starts_with(told), "{error}");
+    assert!(error.to_string().contains("`-- monolite: foreign_keys=off`"), "{error}");
+    assert_eq!(one(&db, "SELECT count(*) FROM child"), 3);
 
-    let db = Database::open(":memory:").unwrap();
     of(&[TABLES, REBUILD]).up(&db).wait().unwrap();
     assert_eq!(one(&db, "SELECT count(*) FROM child"), 3);
     assert_keys_are_enforced(&db);
+}
+
+#[test]
+fn a_drop_that_would_delete_rows_of_other_tables_is_refused() {
+    let refused =
+        ["DROP TABLE parent", "drop table if exists main.PARENT", "/* why */ DROP TABLE [Parent]"];
+    let passes = [
+        "DROP TABLE child",
+        "DROP TABLE IF EXISTS missing",
+        "DROP TABLE child; DROP TABLE parent;",
+        "CREATE TABLE tree(id INTEGER PRIMARY KEY, up REFERENCES tree(id) ON DELETE CASCADE);
+         INSERT INTO tree VALUES (1, NULL), (2, 1); DROP TABLE tree",
+        "CREATE TABLE other(v); DROP TABLE other; DELETE FROM parent WHERE id = 1",
+        "ALTER TABLE parent RENAME TO mother",
+    ];
+    for (sql, passes) in
+        refused.map(|it| (it, false)).into_iter().chain(passes.map(|it| (it, true)))
+    {
+        let db = Database::open(":memory:").unwrap();
+        of(&[TABLES]).up(&db).wait().unwrap();
+        let applied = of(&[TABLES, ("0002_x.sql", sql)]).up(&db).wait();
+        assert_eq!(applied.is_ok(), passes, "{sql}: {applied:?}");
+        if !passes {
+            assert_eq!(one(&db, "SELECT count(*) FROM child"), 3, "{sql}");
+            assert_eq!(applied.unwrap_err().kind(), ErrorKind::Invalid, "{sql}");
+        }
+    }
+    // A child that the same migration has created, and a rename that took a reference along.
+    for sql in [
+        "CREATE TABLE late(v REFERENCES Parent(id) ON DELETE SET NULL);
+         DROP TABLE child; DROP TABLE parent",
+        "ALTER TABLE parent RENAME TO old;
+         CREATE TABLE parent(id INTEGER PRIMARY KEY); DROP TABLE old",
+    ] {
+        let db = Database::open(":memory:").unwrap();
+        let error = of(&[TABLES, ("0002_x.sql", sql)]).up(&db).wait().unwrap_err();
+        assert!(error.to_string().contains("is refused"), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn a_rebuild_that_takes_references_along_is_refused_even_if_no_row_has_one() {
+    let db = Database::open(":memory:").unwrap();
+    let tables = (
+        TABLES.0,
+        "CREATE TABLE parent(id INTEGER PRIMARY KEY);
+         CREATE TABLE child(v REFERENCES parent(id));
+         CREATE TABLE early(v REFERENCES later(id));",
+    );
+    let sql = "-- monolite: foreign_keys=off
+        ALTER TABLE parent RENAME TO old;
+        CREATE TABLE parent(id INTEGER PRIMARY KEY, name TEXT);
+        INSERT INTO parent SELECT id, '' FROM old;
+        DROP TABLE old;";
+    let error = of(&[tables, ("0002_x.sql", sql)]).up(&db).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Constraint);
+    assert!(error.to_string().contains("child references old, which does not exist"), "{error}");
+    // What led nowhere before is no fault of it.
+    of(&[tables, ("0002_x.sql", "-- monolite: foreign_keys=off\nDROP TABLE child")])
+        .up(&db)
+        .wait()
+        .unwrap();
+}
+
+#[test]
+fn what_is_wrong_in_a_migration_is_told_with_its_place_and_a_remedy() {
+    let db = Database::open(":memory:").unwrap();
+    for (sql, told) in [
+        (
+            "CREATE TABLE x(v);\n\n  CREATE TABL y(v);",
+            "0002_x.sql:3:10: near \"TABL\": syntax error",
+        ),
+        ("-- ö\nSELECT 1; /* ö */ SELECT missing", "0002_x.sql:2:26: no such column: missing"),
+        ("SELECT 1;\n\n-- why\nINSERT INTO child VALUES (1, 9);", "0002_x.sql:4:1: FOREIGN KEY"),
+        (
+            "SELECT 1; BEGIN",
+            "0002_x.sql:1:11: BEGIN is refused: a migration already is one transaction",
+        ),
+        ("SAVEPOINT s", "a migration already is one transaction"),
+        ("PRAGMA foreign_keys=OFF", "begin the file with `-- monolite: foreign_keys=off`"),
+        ("PRAGMA foreign_keys = on", "delete this statement"),
+        ("\nINSERT INTO parent VALUES (3, ?1)", "0002_x.sql:2:1: the parameter ?1 is refused"),
+        ("INSERT INTO parent VALUES (3, :name)", "the parameter :name is refused"),
+    ] {
+        let error = of(&[TABLES, ("0002_x.sql", sql)]).up(&db).wait().unwrap_err();
+        assert!(error.to_string().contains(told), "{sql}: {error}");
+    }
+    // Outside of migrations it is told, too.
+    let error = db.write(|tx| tx.execute_batch("PRAGMA foreign_keys = off")).wait().unwrap_err();
+    assert!(error.to_string().contains("`-- monolite: foreign_keys=off`"), "{error}");
+    let error = db.write(|tx| tx.execute_batch("COMMIT")).wait().unwrap_err();
+    assert!(error.to_string().contains("the closure is the transaction"), "{error}");
+}
+
+#[test]
+fn a_handle_with_an_error_of_the_application_migrates() {
+    let db = Database::open(":memory:").unwrap().with_error::<anyhow::Error>();
+    of(&[TABLES]).up(&db).wait().unwrap();
+    of(&[TABLES]).verify(&db).unwrap();
 }
 
 /// As they always are behind a migration, however it ended.
@@ -212,6 +316,14 @@ fn a_directory_has_them_by_their_names() {
     write("next.sql", "SELECT 1");
     let error = Migrations::from_directory(directory.path()).unwrap_err();
     assert!(error.to_string().contains("\"next.sql\" is no name of a migration"), "{error}");
+    std::fs::remove_file(directory.path().join("next.sql")).unwrap();
+    std::fs::write(directory.path().join("2_latin.sql"), b"-- \xfc").unwrap();
+    let error = Migrations::from_directory(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("save it as UTF-8"), "{error}");
+    std::fs::remove_file(directory.path().join("2_latin.sql")).unwrap();
+    std::fs::create_dir(directory.path().join("2_x.sql")).unwrap();
+    let error = Migrations::from_directory(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("only files may have"), "{error}");
     let error = Migrations::from_directory(directory.path().join("missing")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Storage);
 }

@@ -44,8 +44,11 @@ pub(super) fn start(
     shared: &Shared,
     ground: &Ground<'_>,
 ) -> String {
+    if ground.options.postgres == Source::None {
+        return "PostgreSQL: left out".into();
+    }
     if !is_there(ground) {
-        return "PostgreSQL: left out, or not installed (Debian: apt install postgresql)".into();
+        return "PostgreSQL: not installed (Debian: apt install postgresql)".into();
     }
     let started =
         cell.get_or_init(|| Postgres::start(shared, ground).map_err(|error| format!("{error:#}")));

@@ -40,7 +40,7 @@ fn every_method_answers_as_its_namesake_in_a_closure() {
     let first = tx.query_row(ids, params![3], |row| row.get::<_, i64>(0));
     assert_eq!(first.wait().unwrap(), 3);
     let only = tx.query_one(ids, params![3], |row| row.get::<_, i64>(0)).wait().unwrap_err();
-    assert!(only.to_string().contains("more than one row"), "{only}");
+    assert!(only.to_string().contains("more than one row; add LIMIT 1"), "{only}");
     let none = tx.query_row(ids, [0], |row| row.get::<_, i64>(0)).wait();
     assert_eq!(none.optional().unwrap(), None);
     let named = named_params! {":id": 4, ":by": 5};

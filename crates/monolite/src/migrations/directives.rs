@@ -1,0 +1,85 @@
+//! Owns what the comments of a migration say about how it is applied.
+//!
+//! # Format
+//! A directive is a comment of one line, `-- monolite: foreign_keys=off`, with nothing but blanks
+//! and other comments before it.
+//!
+//! # Invariants
+//! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
+//!   `DROP TABLE` delete the rows of other tables.
+
+use crate::call::member::ForeignKeys;
+use crate::error::Result;
+
+use super::wrong;
+
+/// What begins a directive.
+const DIRECTIVE: &str = "-- monolite:";
+
+/// What the directives of the migration `name` say, whose text is `sql`.
+///
+/// # Errors
+/// `Invalid` for a comment that looks like a directive and is none.
+pub(super) fn foreign_keys(name: &str, sql: &str) -> Result<ForeignKeys> {
+    let mut foreign_keys = ForeignKeys::On;
+    for comment in comments(sql).into_iter().filter(Comment::looks_like_directive) {
+        let said = comment.text.strip_prefix(DIRECTIVE).filter(|_| comment.is_in_head);
+        if said.map(str::trim) != Some("foreign_keys=off") {
+            let line = sql[..comment.at].matches('\n').count() + 1;
+            return Err(wrong(&format!(
+                "the migration {name}:{line} has the comment {:?}, which looks like a directive \
+                 and is not known as one; there is \"{DIRECTIVE} foreign_keys=off\", before the \
+                 first statement: write it so and there, or reword the comment",
+                comment.text
+            )));
+        }
+        foreign_keys = ForeignKeys::Off;
+    }
+    Ok(foreign_keys)
+}
+
+struct Comment<'s> {
+    at: usize,
+    text: &'s str,
+    /// Whether nothing but blanks and comments is before it.
+    is_in_head: bool,
+}
+
+impl Comment<'_> {
+    /// Whether its first word is `monolite`, in whatever case.
+    fn looks_like_directive(&self) -> bool {
+        let text = self.text.trim_start_matches(['-', '/', '*', ' ', '\t', '\n']);
+        let (Some(word), rest) = (text.get(..8), text.get(8..).unwrap_or("")) else { return false };
+        let goes_on = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        word.eq_ignore_ascii_case("monolite") && !goes_on
+    }
+}
+
+/// The comments of `sql`. What is in quotes is none.
+fn comments(sql: &str) -> Vec<Comment<'_>> {
+    let (mut found, mut at, mut is_in_head) = (Vec::new(), 0, true);
+    while let Some(first) = sql[at..].chars().next() {
+        let rest = &sql[at..];
+        // The length up to `end`, which is looked for behind so many bytes.
+        let until = |skipped: usize, end: &str| {
+            rest[skipped..].find(end).map_or(rest.len(), |found| skipped + found + end.len())
+        };
+        let is_comment = rest.starts_with("--") || rest.starts_with("/*");
+        let length = match first {
+            '-' if is_comment => until(2, "\n"),
+            '/' if is_comment => until(2, "*/"),
+            '\'' => until(1, "'"),
+            '"' => until(1, "\""),
+            '`' => until(1, "`"),
+            '[' => until(1, "]"),
+            _ => first.len_utf8(),
+        };
+        if is_comment {
+            found.push(Comment { at, text: rest[..length].trim_end(), is_in_head });
+        } else if !first.is_whitespace() && first != '\u{feff}' {
+            is_in_head = false;
+        }
+        at += length;
+    }
+    found
+}
