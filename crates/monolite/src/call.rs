@@ -3,9 +3,9 @@
 //!
 //! In reading order: [`write`] is the handle of a write, [`member`] the closure behind it,
 //! [`write_queue`] and [`queue`] where it waits, [`entry`] and [`in_flight`] what the writer has of
-//! it, [`completion`] and [`discards`] its result, taken or not, [`blocked`] how a thread waits for it. [`work`] is what runs on the
-//! caller's thread or another, [`watch`] how it is ended, and [`inside`] who is in the middle of
-//! one. [`between`] is what the writer does beside all that.
+//! it, [`completion`] and [`discards`] its result, taken or not, [`blocked`] how a thread waits for
+//! it. [`work`] is what runs on the caller's thread or another, [`watch`] how it is ended, and
+//! [`inside`] who is in the middle of one. [`between`] is what the writer does beside all that.
 
 pub(crate) mod between;
 pub(crate) mod blocked;
