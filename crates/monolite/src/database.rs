@@ -638,9 +638,9 @@ impl<E> Database<E> {
     /// refused with `Closed`, running reads are waited for, for as long as the option
     /// `read_time_limit` lets them run, and streams, for `stream_stall_limit` where nobody takes
     /// their rows, and the WAL is moved into the database file, which is then an ordinary SQLite
-    /// file without companions. Blocks the calling thread until that is done, and so does the drop of the last handle: an async task gives it to a thread that may
-    /// block, with tokio `spawn_blocking(move || db.close())`, with smol `unblock(move ||
-    /// db.close())`.
+    /// file without companions. Blocks the calling thread until that is done, and so does the drop
+    /// of the last handle: an async task gives it to a thread that may block, with tokio
+    /// `spawn_blocking(move || db.close())`, with smol `unblock(move || db.close())`.
     ///
     /// Other handles of this database see it closed. Closing again, or at the same time, waits for
     /// the same end and gives the result of that one close. After `Timeout` the close goes on:
