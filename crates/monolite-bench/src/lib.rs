@@ -32,3 +32,5 @@ pub mod published;
 pub mod report;
 pub mod suites;
 pub mod tps;
+
+pub mod all;

@@ -59,6 +59,9 @@ pub(crate) enum Bench {
     /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
     #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
     Yours(Yours),
+    /// Every suite within an hour, or ten minutes: one record, one report
+    #[command(long_about = ALL_HELP)]
+    All(All),
     /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
     Report(Report),
     /// Show two records side by side, and mark what differs by more than noise
@@ -203,6 +206,46 @@ pub(crate) struct Output {
     pub(crate) record: Option<PathBuf>,
 }
 
+const ALL_HELP: &str = "\
+Every suite within a time that is said first, one record, and one report.
+
+Says how long each suite takes and how deep it is run, and measures them one after the other: tps, \
+begin, micro, scan, kv, and what others wrote. Where the machine is slower than planned there are \
+fewer rounds, and suites that come later are run less deep. --quick takes 10 minutes and has the \
+cells of each suite's default run; otherwise it is an hour, and all cells.
+
+What was measured is kept after each suite, in unfinished-all.json in --data. A run that was \
+stopped or killed is gone on with by the same command: suites that are there are not run again, the \
+one that was under way is begun anew. --fresh begins anew with all of them. At the end there are \
+latest-all.json and latest-all.html; `bench report` and `bench compare` take the former as they \
+take the record of one suite.";
+
+#[derive(Args, Debug)]
+pub(crate) struct All {
+    /// Finish in ten minutes: each suite as it is by default, fewer rounds
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Time for all suites [default: 60, or 10 with --quick]
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    pub(crate) budget: Option<u64>,
+
+    /// Begin anew, although there is an unfinished run
+    #[arg(long)]
+    pub(crate) fresh: bool,
+
+    /// Directory on the disk to measure; loaded accounts and records stay in it
+    #[arg(long, value_name = "DIR", default_value = "./bench-data")]
+    pub(crate) data: PathBuf,
+
+    /// Leave PostgreSQL out
+    #[arg(long)]
+    pub(crate) no_postgres: bool,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
 const YOURS_HELP: &str = "\
 Your own statements on your own schema: raw SQLite, monolite, PostgreSQL.
 
@@ -268,7 +311,8 @@ pub(crate) struct Yours {
 
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// Records: raw.json, or the latest-SUITE.json that a run leaves in --data
+    /// Records: raw.json, or the latest-SUITE.json that a run leaves in --data; latest-all.json has
+    /// those of all suites
     #[arg(required = true, value_name = "RECORD")]
     pub(crate) files: Vec<PathBuf>,
 

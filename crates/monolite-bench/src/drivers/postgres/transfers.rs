@@ -7,6 +7,7 @@
 
 use super::Postgres;
 use crate::drivers::script::{Script, Workload, changes, decide};
+use crate::drivers::traffic::Traffic;
 use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::workload::Transfer;
 use anyhow::{Result, ensure};
@@ -72,7 +73,12 @@ impl Candidate for PostgresTransfers<'_> {
             self.drive(&shared, warm_up, work).await?;
             shared.next.store(0, Ordering::Relaxed);
             let goal = work.goal(self.profile.extent);
-            self.drive(&shared, goal, work).await
+            let before = self.postgres.wal_position().await?;
+            let round = self.drive(&shared, goal, work).await?;
+            let wal_bytes = self.postgres.wal_position().await? - before;
+            let operations = round.operations;
+            let traffic = Traffic { operations, wal_bytes, ..Traffic::default() };
+            Ok::<_, anyhow::Error>(Round { traffic: Some(traffic), ..round })
         })?;
         Ok(Outcome { round, warmed: 0 })
     }
@@ -216,7 +222,7 @@ impl Held<'_> {
     }
 }
 
-fn is_retryable(error: &anyhow::Error) -> bool {
+pub(super) fn is_retryable(error: &anyhow::Error) -> bool {
     let state = error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code());
     state.is_some_and(|state| {
         *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED

@@ -96,7 +96,11 @@ impl<'g> Groups<'g> {
         group
     }
 
-    fn postgres(&self, profile: Profile, pool: usize) -> Option<Box<dyn Candidate + 'g>> {
+    pub(super) fn postgres(
+        &self,
+        profile: Profile,
+        pool: usize,
+    ) -> Option<Box<dyn Candidate + 'g>> {
         let workload = Workload::Blind;
         Some(Box::new(PostgresTransfers {
             profile: Profile { store: Store::Server, ..profile },
