@@ -20,6 +20,7 @@ pub mod dataset;
 pub mod ledger;
 
 pub mod drivers;
+pub mod optional;
 
 pub mod device;
 pub mod machine;

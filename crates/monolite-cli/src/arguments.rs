@@ -8,6 +8,7 @@ pub(crate) use files::{Backup, Migrate, Migrated};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use monolite_bench::optional::Optional;
 use monolite_bench::tps;
 use monolite_torture::conform;
 use std::path::PathBuf;
@@ -182,6 +183,10 @@ pub(crate) struct SuiteRun {
     #[arg(long)]
     pub(crate) no_postgres: bool,
 
+    /// Drivers that are no part of this program, built once at run time in --data/drivers
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', value_parser = drivers())]
+    pub(crate) with: Vec<Optional>,
+
     /// Run only scenarios whose name contains FILTER, as `disk-10-0` or `monolite`
     #[arg(long, value_name = "FILTER")]
     pub(crate) only: Option<String>,
@@ -241,6 +246,10 @@ pub(crate) struct All {
     /// Leave PostgreSQL out
     #[arg(long)]
     pub(crate) no_postgres: bool,
+
+    /// Drivers that are no part of this program, built once at run time in --data/drivers
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', value_parser = drivers())]
+    pub(crate) with: Vec<Optional>,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -433,6 +442,13 @@ pub(crate) struct Conform {
     /// run nothing
     #[arg(long)]
     pub(crate) list_features: bool,
+}
+
+/// The optional drivers by their names, each with where it comes from.
+fn drivers() -> impl TypedValueParser<Value = Optional> {
+    let values = Optional::ALL.map(|driver| PossibleValue::new(driver.name()).help(driver.about()));
+    PossibleValuesParser::new(values)
+        .map(|name| Optional::named(&name).expect("the parser has the names from there"))
 }
 
 /// The paths by their names, each with what it is.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use monolite_bench::all::collection::Collection;
 use monolite_bench::all::{self, AllOptions};
 use monolite_bench::drivers::postgres::Source;
+use monolite_bench::optional::With;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
@@ -70,6 +71,7 @@ fn all(arguments: &All) -> Result<()> {
         budget: Duration::from_secs(minutes * 60),
         depth: if arguments.quick { Depth::Standard } else { Depth::Full },
         postgres: if arguments.no_postgres { Source::None } else { Source::Private },
+        with: With::new(arguments.with.clone()),
         fresh: arguments.fresh,
         command: repeatable(std::env::args().skip(1)),
     };
@@ -144,6 +146,7 @@ fn play(suite: &dyn Play, arguments: &SuiteRun) -> Result<()> {
         rounds: arguments.rounds.unwrap_or(base.rounds),
         rows: arguments.rows,
         postgres: if arguments.no_postgres { Source::None } else { Source::Private },
+        with: With::new(arguments.with.clone()),
         only: arguments.only.clone(),
         command: repeatable(std::env::args().skip(1)),
         ..base

@@ -16,6 +16,7 @@ pub mod plan;
 
 use crate::drivers::postgres::Source;
 use crate::machine::Machine;
+use crate::optional::With;
 use crate::plan::duration;
 use crate::progress::{Interrupt, Progress};
 use crate::report::record::{Record, today};
@@ -38,6 +39,8 @@ pub struct AllOptions {
     pub depth: Depth,
     /// Where PostgreSQL comes from.
     pub postgres: Source,
+    /// Optional drivers that take part.
+    pub with: With,
     /// Begin anew although there is an unfinished run.
     pub fresh: bool,
     /// The command that repeats the run, without names of directories.
@@ -52,13 +55,14 @@ impl AllOptions {
             depth: format!("{:?}", self.depth).to_lowercase(),
             budget_seconds: self.budget.as_secs(),
             postgres: self.postgres != Source::None,
-            drivers: Vec::new(),
+            drivers: self.with.names(),
         }
     }
 
     fn of_suite(&self, name: &str, depth: Depth, budget: Option<Duration>) -> SuiteOptions {
         SuiteOptions {
             postgres: self.postgres.clone(),
+            with: self.with.clone(),
             budget,
             command: format!("{}, whose part it was: bench {name}{}", self.command, flag(depth)),
             ..SuiteOptions::new(self.data.clone(), depth)

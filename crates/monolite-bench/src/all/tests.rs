@@ -10,6 +10,7 @@ fn options(data: &std::path::Path) -> AllOptions {
         budget: Duration::from_secs(600),
         depth: Depth::Standard,
         postgres: Source::None,
+        with: With::default(),
         fresh: false,
         command: "monolite bench all --quick".into(),
     }

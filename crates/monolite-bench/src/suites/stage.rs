@@ -100,8 +100,9 @@ pub fn run(
     });
     progress.note(&format!("{} cells in about {needed}, and loading{budget}", planned.len()));
     engine::initialize_sqlite()?;
+    let mut work = options.with.build(suite.name(), &options.data, progress, interrupt)?;
     progress.begin("loading", None);
-    let work = suite.prepare(&ground)?;
+    work.extend(suite.prepare(&ground)?);
     progress.begin("measuring the device", None);
     let probe = device::probe(&options.data, options.round, interrupt)?;
     let deadline = options.budget.map(|budget| begin + budget);
