@@ -24,19 +24,19 @@ fn main() -> Result<()> {
     let arguments = Arguments::new();
     let connection = connect(&arguments)?;
     let journal = arguments.text("journal");
-    let mode = |wanted: &str| -> rusqlite::Result<String> {
-        connection.query_row(&format!("PRAGMA journal_mode = {wanted}"), [], |row| row.get(0))
+    let mode = |pragma: String| -> rusqlite::Result<String> {
+        connection.query_row(&pragma, [], |row| row.get(0))
     };
-    if mode(journal)? != journal {
+    if mode("PRAGMA journal_mode".into())? != journal {
         // From one kind of WAL to the other there is no way but this.
-        mode("delete")?;
-        let found = mode(journal)?;
+        mode("PRAGMA journal_mode = delete".into())?;
+        let found = mode(format!("PRAGMA journal_mode = {journal}"))?;
         if found != journal {
             return Err(format!("the journal mode is {found} and not {journal}").into());
         }
     }
     let count = "SELECT count(*) FROM tbl";
-    let before: u64 = connection.query_row(count, [], |row| row.get(0))?;
+    let before: i64 = connection.query_row(count, [], |row| row.get(0))?;
     let (done, changes) = crew(&arguments, |number, shift| {
         let mut draw = Draw::new(number, &arguments);
         work(&arguments, &mut draw, shift)?;
@@ -47,7 +47,8 @@ fn main() -> Result<()> {
         .filter_map(|suffix| std::fs::metadata(format!("{}{suffix}", arguments.text("path"))).ok())
         .map(|file| file.len())
         .sum();
-    verify(&connection, changes, before + done.operations * arguments.number::<u64>("appends"))?;
+    let appended = done.operations as i64 * arguments.number::<i64>("appends");
+    verify(&connection, changes, before + appended)?;
     answer(&done, wal);
     Ok(())
 }
@@ -100,8 +101,8 @@ fn attempt(
     Ok(())
 }
 
-fn verify(connection: &Connection, changes: Vec<Changes>, rows: u64) -> Result<()> {
-    let found: u64 = connection.query_row("SELECT count(*) FROM tbl", [], |row| row.get(0))?;
+fn verify(connection: &Connection, changes: Vec<Changes>, rows: i64) -> Result<()> {
+    let found: i64 = connection.query_row("SELECT count(*) FROM tbl", [], |row| row.get(0))?;
     if found != rows {
         return Err(format!("{found} rows where there must be {rows}").into());
     }

@@ -5,6 +5,9 @@
 //! Arguments are `key=value`. The answer is one line of JSON: `operations`, `retries`, `seconds`,
 //! `wal_bytes_max`, and `latencies` as pairs of nanoseconds, three digits of them, and how often.
 
+// Not every driver uses all of it.
+#![allow(dead_code)]
+
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Barrier;

@@ -57,6 +57,8 @@ pub(crate) enum Bench {
     Scan(SuiteRun),
     /// Blobs by key, and a page of 201 queries beside PostgreSQL over loopback
     Kv(SuiteRun),
+    /// Benchmarks that nobody here wrote: pgbench's script, SQLite's speedtest1
+    Others(SuiteRun),
     /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
     #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
     Yours(Yours),

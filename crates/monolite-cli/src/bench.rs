@@ -45,6 +45,7 @@ pub(crate) fn run(command: Bench) -> Result<()> {
         Bench::Micro(arguments) => suite("micro", &arguments),
         Bench::Scan(arguments) => suite("scan", &arguments),
         Bench::Kv(arguments) => suite("kv", &arguments),
+        Bench::Others(arguments) => suite("others", &arguments),
         Bench::Yours(arguments) => yours(&arguments),
         Bench::All(arguments) => all(&arguments),
         Bench::Report(arguments) => report(&arguments),

@@ -50,7 +50,14 @@ pub(super) fn build(driver: Optional, folder: &Path, interrupt: &Interrupt) -> R
         Optional::SqliteTools => workshop.sqlite_tools(),
         Optional::Concurrent => {
             workshop.concurrent_library()?;
-            workshop.cargo(driver, &[("SQLITE3_LIB_DIR", &folder), ("SQLITE3_STATIC", &folder)])
+            let yes = Path::new("1");
+            // Otherwise pkg-config would find the system's SQLite, which has no CONCURRENT.
+            let environment = [
+                ("SQLITE3_LIB_DIR", folder.as_path()),
+                ("SQLITE3_STATIC", yes),
+                ("SQLITE3_NO_PKG_CONFIG", yes),
+            ];
+            workshop.cargo(driver, &environment)
         }
         _ => workshop.cargo(driver, &[]),
     }

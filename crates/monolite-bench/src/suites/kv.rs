@@ -2,6 +2,9 @@
 //!
 //! Values are replaced under random keys, a transaction each, and read under random keys. Every
 //! value begins with a number of its write, so that the last one of each key can be looked for.
+//! redb, LMDB and `kvtest` itself are optional drivers ([`crate::optional`]).
+
+mod kvtest;
 
 use super::shift::Crew;
 use super::{Bundle, Entry, Ground, Suite, Trial, Turn, page};
@@ -111,6 +114,12 @@ fn writes(ground: &Ground<'_>, size: Size) -> Bundle {
             add(format!("monolite-{key}"), format!("monolite, {name}"), clients, trial);
         }
     }
+    if ground.options.with.wants(Optional::SqliteTools) {
+        let (durability, with) = (Durability::Durable, ground.options.with.clone());
+        let case = Case { size, rows: size.rows(ground), path: size.file(ground.dir), durability };
+        let trial = move |turn: &Turn<'_>| kvtest::run(&with, &case, kvtest::What::Writes, turn);
+        entries.push(kvtest::entry(Box::new(trial)));
+    }
     for (driver, line, name) in OPTIONAL {
         if !ground.options.with.wants(driver) {
             continue;
@@ -151,6 +160,11 @@ fn reads(ground: &Ground<'_>, size: Size) -> Bundle {
             let (line, name, x) = (line.into(), name.into(), clients.to_string());
             entries.push(Entry { line, name, x, durability, trial });
         }
+    }
+    if ground.options.with.wants(Optional::SqliteTools) {
+        let (case, with) = (case.clone(), ground.options.with.clone());
+        let trial = move |turn: &Turn<'_>| kvtest::run(&with, &case, kvtest::What::Reads, turn);
+        entries.push(kvtest::entry(Box::new(trial)));
     }
     for (driver, line, name) in OPTIONAL {
         if !ground.options.with.wants(driver) {

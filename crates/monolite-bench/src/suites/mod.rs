@@ -13,6 +13,7 @@
 pub mod begin;
 pub mod kv;
 pub mod micro;
+pub mod others;
 pub mod page;
 pub mod scan;
 pub mod shift;
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The suites.
-pub const SUITES: [Suite; 4] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE];
+pub const SUITES: [Suite; 5] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE, others::SUITE];
 
 /// A suite.
 #[derive(Clone, Copy, Debug)]

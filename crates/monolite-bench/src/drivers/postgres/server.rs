@@ -147,6 +147,11 @@ impl Server {
         config
     }
 
+    /// Returns the directory of its socket.
+    pub fn socket(&self) -> &Path {
+        self.socket.path()
+    }
+
     fn wait(&mut self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let config = self.config();

@@ -11,11 +11,11 @@ use crate::drivers::contest::parent_child::{Ids, ParentAndChild};
 use crate::drivers::contest::{Contest, EngineContest};
 use crate::drivers::postgres::contest::PostgresContest;
 use crate::drivers::postgres::transfers::Reading;
-use crate::drivers::{Candidate, Profile, Store};
+use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::Durability;
 use crate::report::names::CONTESTS;
-use crate::report::record::Cell;
+use crate::report::record::{Cell, Verification};
 use crate::tps::{Rivals, TpsOptions};
 use anyhow::Result;
 use std::time::Duration;
@@ -37,6 +37,10 @@ const CLIENTS: [u64; 4] = [12, 64, 256, 1_024];
 
 /// The same of parents and children.
 const FAMILY_CLIENTS: [u64; 3] = [8, 64, 256];
+
+/// From so many clients on a transaction takes a good part of a round, so that rounds are longer.
+const MANY: u64 = 256;
+const LONGER: u32 = 2;
 
 /// What clients contend in.
 #[derive(Clone, Copy)]
@@ -162,7 +166,9 @@ impl Line {
 
     fn profile(&self, clients: u64, groups: &Groups<'_>) -> Profile {
         let Cellular { id, name } = self.cell(clients);
-        let profile = groups.profile(id, &name, Durability::Durable, groups.timed());
+        let long = if clients < MANY { 1 } else { LONGER };
+        let extent = Extent::Time(groups.options.timed_round * long);
+        let profile = groups.profile(id, &name, Durability::Durable, extent);
         Profile { store: Store::Nowhere, ..profile }
     }
 
@@ -203,7 +209,17 @@ fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for (group, _) in CONTESTS {
         let name = format!("interactive, {}", group.trim_end_matches('/'));
-        cells.extend(groups.measure(bench, &name, transfers, groups.contest(group))?);
+        let measured = groups.measure(bench, &name, transfers, groups.contest(group))?;
+        let operations = measured.iter().filter_map(Cell::measurement).map(|it| it.operations());
+        let accounts = operations.sum();
+        if accounts > 0 {
+            bench.verifications.push(Verification {
+                after: format!("all of {name}"),
+                check: "after each round the database holds just what was acknowledged".into(),
+                accounts,
+            });
+        }
+        cells.extend(measured);
     }
     Ok(cells)
 }
