@@ -89,7 +89,10 @@ Beside bursts, waiting clients and reads, there are transactions in the middle o
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
 held meanwhile, and PostgreSQL with pools of 8, 64 and 256. --only delay/ runs them with updates \
 computed in SQL, --only decide/ with balances that the application reads and writes, --only \
-mixed/, hot-row/, sleepers/ and cost/ the rest of what interactive transactions promise. --only \
+sleepers/ and cost/ the rest of what interactive transactions promise. --only mixed/, hot-rows/, \
+hot-row/ and parent-child/ run transactions that want the same rows, by 12 to 1,024 clients and as \
+many connections of PostgreSQL. --only uniform/ runs a burst on accounts each of which is equally \
+likely: data larger than the cache. --only \
 profile/ runs what no other run does: the same reads and writes with the profile for untrusted SQL \
 and without it.
 
@@ -222,10 +225,10 @@ fewer rounds, and suites that come later are run less deep. --quick takes 10 min
 cells of each suite's default run; otherwise it is an hour, and all cells.
 
 What was measured is kept after each suite, in unfinished-all.json in --data. A run that was \
-stopped or killed is gone on with by the same command: suites that are there are not run again, the \
-one that was under way is begun anew. --fresh begins anew with all of them. At the end there are \
-latest-all.json and latest-all.html; `bench report` and `bench compare` take the former as they \
-take the record of one suite.";
+stopped or killed is gone on with by the same command: suites that are there are not run again, \
+the one that was under way is begun anew. --fresh begins anew with all of them. At the end there \
+are latest-all.json and latest-all.html; `bench report` and `bench compare` take the former as \
+they take the record of one suite.";
 
 #[derive(Args, Debug)]
 pub(crate) struct All {

@@ -6,11 +6,11 @@ use crate::arguments::{
 use crate::bar::Bar;
 use crate::interrupt;
 use anyhow::{Context, Result, ensure};
-use monolite_bench::all::collection::Collection;
 use monolite_bench::all::{self, AllOptions};
 use monolite_bench::drivers::postgres::Source;
 use monolite_bench::optional::With;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
+use monolite_bench::report::collection::Collection;
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;

@@ -4,14 +4,13 @@
 //! 1. Ask every suite how long it takes, at each depth, with all of its rounds and with one; divide
 //!    the budget among them ([`plan`]), and say so.
 //! 2. Run them one after the other. After each, write the record of what there is
-//!    ([`collection`]), and divide what is left of the budget among the others anew.
+//!    ([`crate::report::collection`]), and divide what is left of the budget among the others anew.
 //! 3. An interrupted run is gone on with by the same command: suites that are in its record are not
 //!    run again; the one that was under way is begun anew.
 //!
 //! # Not here
 //! What a suite measures, and how it keeps to its share: [`crate::tps`], [`crate::suites`].
 
-pub mod collection;
 pub mod plan;
 
 use crate::drivers::postgres::Source;
@@ -19,11 +18,11 @@ use crate::machine::Machine;
 use crate::optional::With;
 use crate::plan::duration;
 use crate::progress::{Interrupt, Progress};
+use crate::report::collection::{self, Collection, Settings};
 use crate::report::record::{Record, today};
 use crate::suites::{Depth, SUITES, Suite, SuiteOptions, stage};
 use crate::tps::{self, TpsOptions};
 use anyhow::{Context, Result, bail, ensure};
-use collection::{Collection, Settings};
 use plan::{Need, Needs, Share};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -67,8 +67,8 @@ impl Optional {
     pub fn about(self) -> &'static str {
         match self {
             Optional::Concurrent => {
-                "SQLite's branch with BEGIN CONCURRENT and WAL2, for begin: the C source in the npm \
-                 package @rocicorp/zero-sqlite3 1.1.0"
+                "SQLite's branch with BEGIN CONCURRENT and WAL2, for begin: the C source in the \
+                 npm package @rocicorp/zero-sqlite3 1.1.0"
             }
             Optional::Turso => "Turso, for begin: the crate turso 0.9.0-pre.2",
             Optional::Redb => "redb, for kv: the crate redb 4.6",

@@ -2,9 +2,9 @@
 //! is.
 
 use super::chart::draw;
+use super::collection::Collection;
 use super::record::Record;
 use super::{html, pictures, summary, tables};
-use crate::all::collection::Collection;
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! The end of a run on a terminal: what came of it, in at most [`LINES`] lines of [`COLUMNS`].
 
+use super::collection::Collection;
 use super::matrix;
 use super::record::{Cell, Data, Record};
 use super::render::{Table, bytes, count, nanoseconds, ratio};
-use crate::all::collection::Collection;
 
 /// Lines of a summary at most: it stays on the smallest terminal.
 pub const LINES: usize = 25;

@@ -1,8 +1,8 @@
 //! Transactions that all want one row: they read it, decide for a while, and write it.
 
+use super::asked::Asked;
 use super::{Contest, Sums, Ticket};
 use crate::drivers::interactive::pause;
-use crate::drivers::postgres::contest::Asked;
 use anyhow::Result;
 use monolite::Transaction;
 use std::time::Duration;

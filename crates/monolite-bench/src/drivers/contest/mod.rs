@@ -11,16 +11,17 @@
 //! Number and seed of a transaction decide everything that it does, so that every candidate of a
 //! round is asked for the same.
 
+pub mod asked;
 pub mod hot_row;
 pub mod mixed;
 pub mod parent_child;
 
 use super::engine::{Settings, close};
 use super::interactive::{contention, runtime};
-use super::postgres::contest::Asked;
 use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::progress::Interrupt;
 use anyhow::{Context as _, Result, ensure};
+use asked::Asked;
 use monolite::{Database, Transaction};
 use std::fmt::Debug;
 use std::path::PathBuf;

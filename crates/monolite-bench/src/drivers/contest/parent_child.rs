@@ -7,9 +7,9 @@
 //! of another one's parent shows in the end: an id that was told to two applications, or to the
 //! wrong one.
 
+use super::asked::Asked;
 use super::{Contest, Sums, Ticket};
 use crate::drivers::interactive::pause;
-use crate::drivers::postgres::contest::Asked;
 use anyhow::Result;
 use monolite::Transaction;
 use std::time::Duration;

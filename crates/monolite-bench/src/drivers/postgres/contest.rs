@@ -4,24 +4,31 @@
 //! 1. Make the tables anew and vacuum them; connect, and prepare nothing yet.
 //! 2. Each client begins a transaction, does the workload's statements, each awaited, and commits.
 //!    A serialization failure or a deadlock is answered by doing it again, and counted.
-//! 3. One that has failed when the round is over is given up: with a thousand clients at one row,
-//!    waiting for all of them would take minutes. It does not count, and the round's note says how
-//!    many there were.
+//! 3. One that has failed when the round is over, or is not through some time after that, is given
+//!    up: with a thousand clients at one row, or in deadlocks of a second each, waiting for all of
+//!    them would take minutes. It does not count, and the round's note says how many there were.
 //! 4. Compare what the tables hold with what was acknowledged.
 
-use super::transfers::{Reading, is_retryable};
+use super::transfers::is_retryable;
 use super::{Postgres, connect};
+use crate::drivers::contest::asked::Asked;
 use crate::drivers::contest::{Client, Contest, Ended, Sums, Ticket, compare, drive, seed};
+use crate::drivers::script::Reading;
 use crate::drivers::{Absent, Candidate, Goal, Outcome, Profile, Round, Work};
 use anyhow::{Context, Result};
-use deadpool_postgres::{Object, Transaction};
+use deadpool_postgres::Object;
 use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{IsolationLevel, Row};
+use tokio_postgres::{IsolationLevel, NoTls};
 
 /// How long to wait for connections of an earlier candidate to go.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long transactions under way at the end of a round are waited for.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Time between two requests to cancel one that is not through by then.
+const CANCEL_EVERY: Duration = Duration::from_millis(200);
 
 /// A contest of PostgreSQL's transactions.
 pub struct PostgresContest<'p, C> {
@@ -115,6 +122,11 @@ impl<C: Contest> PostgresContest<'_, C> {
     }
 }
 
+fn is_cancelled(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<tokio_postgres::Error>();
+    error.and_then(|error| error.code()) == Some(&SqlState::QUERY_CANCELED)
+}
+
 /// Whether the server has as many connections as it takes.
 fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
@@ -134,9 +146,10 @@ impl<C: Contest> Client for PostgresClient<C> {
     async fn transact(&mut self, ticket: Ticket, goal: &Goal) -> Result<Ended> {
         let mut repeated = 0;
         loop {
-            match self.attempt(ticket).await {
+            match self.attempt_until(ticket, goal).await {
                 Ok(sums) => return Ok(Ended { sums: Some(sums), repeated }),
                 Err(error) if is_retryable(&error) => repeated += 1,
+                Err(error) if is_cancelled(&error) => {}
                 Err(error) => return Err(error),
             }
             if goal.is_late() {
@@ -147,6 +160,22 @@ impl<C: Contest> Client for PostgresClient<C> {
 }
 
 impl<C: Contest> PostgresClient<C> {
+    /// Makes an attempt, which is cancelled when it is not through long after the round is over.
+    async fn attempt_until(&mut self, ticket: Ticket, goal: &Goal) -> Result<Sums> {
+        let cancel = self.connection.cancel_token();
+        let mut attempt = std::pin::pin!(self.attempt(ticket));
+        let Some(deadline) = goal.deadline else { return attempt.await };
+        let mut patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
+        loop {
+            match tokio::time::timeout(patience, attempt.as_mut()).await {
+                Ok(done) => return done,
+                // It may be between two statements; then there is nothing to cancel yet.
+                Err(_) => cancel.cancel_query(NoTls).await?,
+            }
+            patience = CANCEL_EVERY;
+        }
+    }
+
     async fn attempt(&mut self, ticket: Ticket) -> Result<Sums> {
         let begin = self.connection.build_transaction().isolation_level(self.isolation);
         let asked = Asked { transaction: begin.start().await?, reading: self.reading };
@@ -154,54 +183,4 @@ impl<C: Contest> PostgresClient<C> {
         asked.transaction.commit().await?;
         Ok(sums)
     }
-}
-
-/// A transaction that is asked in SQLite's words: parameters are `?1`, all of them whole numbers.
-pub struct Asked<'c> {
-    transaction: Transaction<'c>,
-    reading: Reading,
-}
-
-impl Asked<'_> {
-    /// Returns all rows.
-    ///
-    /// # Errors
-    /// Those of the server.
-    pub async fn query(&self, sql: &str, parameters: &[i64]) -> Result<Vec<Row>> {
-        let statement = self.transaction.prepare_cached(&sql.replace('?', "$")).await?;
-        Ok(self.transaction.query(&statement, &values(parameters)).await?)
-    }
-
-    /// Returns how many rows were changed.
-    ///
-    /// # Errors
-    /// Those of the server.
-    pub async fn execute(&self, sql: &str, parameters: &[i64]) -> Result<u64> {
-        let statement = self.transaction.prepare_cached(&sql.replace('?', "$")).await?;
-        Ok(self.transaction.execute(&statement, &values(parameters)).await?)
-    }
-
-    /// Returns the one number of a query of one row.
-    ///
-    /// # Errors
-    /// Those of the server.
-    pub async fn number(&self, sql: &str, parameters: &[i64]) -> Result<i64> {
-        let rows = self.query(sql, parameters).await?;
-        Ok(rows.first().context("there is no such row")?.get(0))
-    }
-
-    /// Returns a number that the application decides on, read as it must be in this isolation.
-    ///
-    /// # Errors
-    /// Those of the server.
-    pub async fn number_to_decide_on(&self, sql: &str, parameters: &[i64]) -> Result<i64> {
-        match self.reading {
-            Reading::Plain => self.number(sql, parameters).await,
-            Reading::ForUpdate => self.number(&format!("{sql} FOR UPDATE"), parameters).await,
-        }
-    }
-}
-
-fn values(parameters: &[i64]) -> Vec<&(dyn ToSql + Sync)> {
-    parameters.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect()
 }

@@ -6,7 +6,7 @@
 //! failure or a deadlock is answered by doing the transaction again, and counted.
 
 use super::Postgres;
-use crate::drivers::script::{Script, Workload, changes, decide};
+use crate::drivers::script::{Reading, Script, Workload, changes, decide};
 use crate::drivers::traffic::Traffic;
 use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::workload::Transfer;
@@ -26,15 +26,6 @@ const SET: &str = "UPDATE account SET balance = $1 WHERE id = $2";
 
 /// Transfers per connection before the clock starts: enough that each has connected and prepared.
 const WARM_UP_PER_CONNECTION: u64 = 4;
-
-/// How a balance is read on which the application decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// `SELECT`; safe in SERIALIZABLE alone.
-    Plain,
-    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
-    ForUpdate,
-}
 
 /// Transfers from a pool.
 pub struct PostgresTransfers<'p> {

@@ -10,7 +10,7 @@ use crate::drivers::contest::mixed::{Mixed, Plan, Returning};
 use crate::drivers::contest::parent_child::{Ids, ParentAndChild};
 use crate::drivers::contest::{Contest, EngineContest};
 use crate::drivers::postgres::contest::PostgresContest;
-use crate::drivers::postgres::transfers::Reading;
+use crate::drivers::script::Reading;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::Durability;

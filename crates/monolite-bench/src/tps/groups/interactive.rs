@@ -5,8 +5,8 @@
 use super::{Candidates, Group, Groups, PostgresCell, raw_settings};
 use crate::drivers::held::HeldTransfers;
 use crate::drivers::interactive::{Call, InteractiveTransfers};
-use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
-use crate::drivers::script::{Script, Workload};
+use crate::drivers::postgres::transfers::PostgresTransfers;
+use crate::drivers::script::{Reading, Script, Workload};
 use crate::drivers::sleepers::WritesBesideSleepers;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;

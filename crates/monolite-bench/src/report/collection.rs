@@ -4,7 +4,7 @@
 //! `DIR/unfinished-all.json` while there are suites ahead, `DIR/latest-all.json` afterwards; each
 //! is written beside its place and renamed, so that a run that is killed leaves the one before.
 
-use crate::report::record::Record;
+use super::record::Record;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
