@@ -511,6 +511,22 @@ mod tests {
     }
 
     #[test]
+    fn all_suites_have_a_budget_and_drivers_by_name() {
+        let all = |arguments: &[&str]| {
+            let line = ["monolite", "bench", "all"].iter().chain(arguments);
+            Arguments::try_parse_from(line).map(|arguments| match arguments.command {
+                Command::Bench(Bench::All(all)) => all,
+                other => panic!("{other:?}"),
+            })
+        };
+        let given = all(&["--budget", "30", "--with", "redb,concurrent"]).unwrap();
+        assert_eq!(given.budget, Some(30));
+        assert_eq!(given.with, [Optional::Redb, Optional::Concurrent]);
+        assert!(all(&[]).unwrap().with.is_empty());
+        assert!(all(&["--budget", "0"]).is_err() && all(&["--with", "oracle"]).is_err());
+    }
+
+    #[test]
     fn rows_may_be_grouped() {
         assert_eq!(tps(&["--rows", "1_000_000_000"]).unwrap().rows, Some(1_000_000_000));
         assert!(tps(&["--rows", "many"]).is_err());

@@ -158,6 +158,10 @@ pub fn run(
     std::fs::create_dir_all(&options.data)
         .with_context(|| format!("cannot create {}", options.data.display()))?;
     let mut collection = begin_or_resume(options, progress)?;
+    // What is fetched and built once is not a part of anybody's time.
+    for suite in &SUITES {
+        options.with.build(suite.name, &options.data, progress, interrupt)?;
+    }
     let mut ahead = Part::all();
     ahead.retain(|part| !collection.has(part.name()));
     let needs: Result<Vec<Needs>> = ahead.iter().map(|part| part.needs(options)).collect();

@@ -101,11 +101,12 @@ pub fn run(
     progress.note(&format!("{} cells in about {needed}, and loading{budget}", planned.len()));
     engine::initialize_sqlite()?;
     let mut work = options.with.build(suite.name(), &options.data, progress, interrupt)?;
+    let built = Instant::now();
     progress.begin("loading", None);
     work.extend(suite.prepare(&ground)?);
     progress.begin("measuring the device", None);
     let probe = device::probe(&options.data, options.round, interrupt)?;
-    let deadline = options.budget.map(|budget| begin + budget);
+    let deadline = options.budget.map(|budget| built + budget);
     let mut pace = Pace::new(&planned, deadline);
     let (mut cells, mut verifications, mut sections) = (Vec::new(), Vec::new(), Vec::new());
     for bundle in &bundles {
