@@ -79,7 +79,7 @@ SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by o
 PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
 counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
 by account. The default run takes five minutes with PostgreSQL on 2 cores, --quick under one, \
---full about 25. Each says first how long it will take, and ends in a summary; all tables are \
+--full about 35. Each says first how long it will take, and ends in a summary; all tables are \
 printed with --tables, and are in the record that stays in --data.
 
 The work is that of Anders Murphy's article \"100000 TPS over a billion rows: the unreasonable \

@@ -184,10 +184,10 @@ pub fn run(
         let share = &shares[0];
         let number = count - ahead.len() + 1;
         let later = shares[1..].iter().map(|share| share.expected).sum();
-        let overall =
-            Overall { inner: progress, what: format!("{number}/{count} {}", share.name), later };
-        overall.time_left(share.expected);
         let begin = Instant::now();
+        let (what, end) = (format!("{number}/{count} {}", share.name), begin + share.budget);
+        let overall = Overall { inner: progress, what, end, later };
+        overall.time_left(share.expected);
         let record = part.run(options, share, &overall, interrupt).map_err(|error| {
             let kept = collection.records.len();
             error.context(format!(
@@ -266,6 +266,8 @@ fn announcement(shares: &[Share], budget: Duration) -> String {
 struct Overall<'p> {
     inner: &'p dyn Progress,
     what: String,
+    /// When its budget is used up, and it leaves out rounds.
+    end: Instant,
     /// Of the suites that come after it.
     later: Duration,
 }
@@ -284,7 +286,8 @@ impl Progress for Overall<'_> {
     }
 
     fn time_left(&self, left: Duration) {
-        self.inner.time_left(left + self.later);
+        let most = self.end.saturating_duration_since(Instant::now());
+        self.inner.time_left(left.min(most) + self.later);
     }
 
     fn note(&self, text: &str) {

@@ -140,7 +140,7 @@ const LINES: [Line; 17] = [
         ["parent-child", "postgres-asked", "read committed, id asked for"],
         Locking,
         Family(Ids::Asked),
-        false,
+        true,
     ),
     line(
         ["parent-child", "postgres-ser-asked", "serializable, id asked for"],
