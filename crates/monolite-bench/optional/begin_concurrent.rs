@@ -80,11 +80,7 @@ fn work(arguments: &Arguments, draw: &mut Draw<'_>, shift: &mut Shift<'_>) -> Re
     Ok(())
 }
 
-fn attempt(
-    connection: &Connection,
-    arguments: &Arguments,
-    drawn: &Drawn,
-) -> rusqlite::Result<()> {
+fn attempt(connection: &Connection, arguments: &Arguments, drawn: &Drawn) -> rusqlite::Result<()> {
     connection.prepare_cached("BEGIN CONCURRENT")?.execute([])?;
     for from in &drawn.scans {
         let mut scan = connection.prepare_cached(arguments.text("scan"))?;

@@ -251,6 +251,7 @@ pub fn estimate(options: &TpsOptions) -> Result<(Duration, Duration)> {
 /// or the user interrupts ([`Interrupted`]). What was started is stopped and removed in any case.
 pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt) -> Result<Record> {
     options.check()?;
+    machine::allow_open_files();
     let begin = Instant::now();
     let forecast = Forecast::of(options)?;
     progress.note(&forecast.announcement(options));
