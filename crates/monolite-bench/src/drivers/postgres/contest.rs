@@ -3,7 +3,8 @@
 //! # Algorithm
 //! 1. Make the tables anew and vacuum them; connect, and prepare nothing yet.
 //! 2. Each client begins a transaction, does the workload's statements, each awaited, and commits.
-//!    A serialization failure or a deadlock is answered by doing it again, and counted.
+//!    A serialization failure, a deadlock, or no room to note another conflict, is answered by
+//!    doing it again, and counted.
 //! 3. One that has failed when the round is over, or is not through some time after that, is given
 //!    up: with a thousand clients at one row, or in deadlocks of a second each, waiting for all of
 //!    them would take minutes. It does not count, and the round's note says how many there were.
@@ -122,9 +123,19 @@ impl<C: Contest> PostgresContest<'_, C> {
     }
 }
 
-fn is_cancelled(error: &anyhow::Error) -> bool {
+fn has_state(error: &anyhow::Error, state: &SqlState) -> bool {
     let error = error.downcast_ref::<tokio_postgres::Error>();
-    error.and_then(|error| error.code()) == Some(&SqlState::QUERY_CANCELED)
+    error.and_then(|error| error.code()) == Some(state)
+}
+
+fn is_cancelled(error: &anyhow::Error) -> bool {
+    has_state(error, &SqlState::QUERY_CANCELED)
+}
+
+/// Whether SERIALIZABLE has no room to note another conflict, as happens with a thousand clients:
+/// what was noted goes away with the transactions under way, so that trying again helps.
+fn has_no_room(error: &anyhow::Error) -> bool {
+    has_state(error, &SqlState::OUT_OF_MEMORY)
 }
 
 /// Whether the server has as many connections as it takes.
@@ -148,7 +159,7 @@ impl<C: Contest> Client for PostgresClient<C> {
         loop {
             match self.attempt_until(ticket, goal).await {
                 Ok(sums) => return Ok(Ended { sums: Some(sums), repeated }),
-                Err(error) if is_retryable(&error) => repeated += 1,
+                Err(error) if is_retryable(&error) || has_no_room(&error) => repeated += 1,
                 Err(error) if is_cancelled(&error) => {}
                 Err(error) => return Err(error),
             }
