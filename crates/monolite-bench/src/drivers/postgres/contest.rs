@@ -5,9 +5,10 @@
 //! 2. Each client begins a transaction, does the workload's statements, each awaited, and commits.
 //!    A serialization failure, a deadlock, or no room to note another conflict, is answered by
 //!    doing it again, and counted.
-//! 3. One that has failed when the round is over, or is not through some time after that, is given
-//!    up: with a thousand clients at one row, or in deadlocks of a second each, waiting for all of
-//!    them would take minutes. It does not count, and the round's note says how many there were.
+//! 3. One that has failed when the round is over is given up, and the server ends a statement that
+//!    waits for much longer than the round: with a thousand clients at one row, or in deadlocks of
+//!    a second each, waiting for all of them would take minutes. It does not count, and the round's
+//!    note says how many there were.
 //! 4. Compare what the tables hold with what was acknowledged.
 
 use super::transfers::is_retryable;
@@ -19,17 +20,14 @@ use crate::drivers::{Absent, Candidate, Goal, Outcome, Profile, Round, Work};
 use anyhow::{Context, Result};
 use deadpool_postgres::Object;
 use std::time::{Duration, Instant};
+use tokio_postgres::IsolationLevel;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{IsolationLevel, NoTls};
 
 /// How long to wait for connections of an earlier candidate to go.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long transactions under way at the end of a round are waited for.
+/// How long a statement under way at the end of a round is waited for, at least.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Time between two requests to cancel one that is not through by then.
-const CANCEL_EVERY: Duration = Duration::from_millis(200);
 
 /// A contest of PostgreSQL's transactions.
 pub struct PostgresContest<'p, C> {
@@ -57,7 +55,15 @@ impl<C: Contest> Candidate for PostgresContest<'_, C> {
         let (round, done) = postgres.runtime.block_on(async {
             self.make().await?;
             let mut clients = Vec::new();
+            // The server ends a statement that waits for longer than the round, after its end. That
+            // costs nothing while the clock runs.
+            let length = work
+                .goal(self.profile.extent)
+                .deadline
+                .map_or(GRACE, |end| end.saturating_duration_since(Instant::now()) + GRACE);
+            let limit = format!("SET statement_timeout = {}", length.as_millis());
             for connection in self.connections().await? {
+                connection.batch_execute(&limit).await?;
                 clients.push(PostgresClient {
                     connection,
                     isolation: self.isolation,
@@ -70,6 +76,10 @@ impl<C: Contest> Candidate for PostgresContest<'_, C> {
             let goal = work.goal(self.profile.extent);
             let done = drive(clients, goal, first, work.interrupt).await?;
             let round = Round::of(&done.parts, begin.elapsed());
+            // Others use these connections, too.
+            for connection in self.connections().await? {
+                connection.batch_execute("RESET statement_timeout").await?;
+            }
             compare(self.sums().await?, done.sums)?;
             Ok::<_, anyhow::Error>((round, done))
         })?;
@@ -157,7 +167,7 @@ impl<C: Contest> Client for PostgresClient<C> {
     async fn transact(&mut self, ticket: Ticket, goal: &Goal) -> Result<Ended> {
         let mut repeated = 0;
         loop {
-            match self.attempt_until(ticket, goal).await {
+            match self.attempt(ticket).await {
                 Ok(sums) => return Ok(Ended { sums: Some(sums), repeated }),
                 Err(error) if is_retryable(&error) || has_no_room(&error) => repeated += 1,
                 Err(error) if is_cancelled(&error) => {}
@@ -171,22 +181,6 @@ impl<C: Contest> Client for PostgresClient<C> {
 }
 
 impl<C: Contest> PostgresClient<C> {
-    /// Makes an attempt, which is cancelled when it is not through long after the round is over.
-    async fn attempt_until(&mut self, ticket: Ticket, goal: &Goal) -> Result<Sums> {
-        let cancel = self.connection.cancel_token();
-        let mut attempt = std::pin::pin!(self.attempt(ticket));
-        let Some(deadline) = goal.deadline else { return attempt.await };
-        let mut patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
-        loop {
-            match tokio::time::timeout(patience, attempt.as_mut()).await {
-                Ok(done) => return done,
-                // It may be between two statements; then there is nothing to cancel yet.
-                Err(_) => cancel.cancel_query(NoTls).await?,
-            }
-            patience = CANCEL_EVERY;
-        }
-    }
-
     async fn attempt(&mut self, ticket: Ticket) -> Result<Sums> {
         let begin = self.connection.build_transaction().isolation_level(self.isolation);
         let asked = Asked { transaction: begin.start().await?, reading: self.reading };
