@@ -15,7 +15,8 @@
 
 use crate::dataset::Dataset;
 use crate::drivers::contention::Contention;
-use crate::drivers::{Candidate, Outcome, Profile, Round, Store, Work};
+use crate::drivers::traffic::Traffic;
+use crate::drivers::{Absent, Candidate, Outcome, Profile, Round, Store, Work};
 use crate::ledger::Ledger;
 use crate::machine::{self, CpuTime};
 use crate::plan::{Pace, Planned};
@@ -83,25 +84,28 @@ impl Bench<'_> {
             }
             Purpose::Measure(pace) => pace.begin_group(&planned, self.rounds, Instant::now()),
         };
-        let mut counted: Vec<Vec<Round>> = candidates.iter().map(|_| Vec::new()).collect();
+        let mut outcomes: Vec<Result<Vec<Round>, Absent>> =
+            candidates.iter().map(|_| Ok(Vec::new())).collect();
         let steps = (rounds + 1) * candidates.len();
         for number in 0..=rounds {
             let drawn = draw_transfers(&self.draw, seed(group, number), transfers);
             for (position, candidate) in candidates.iter_mut().enumerate() {
                 self.interrupt.check()?;
-                let step = (number * counted.len() + position) as u64;
+                let Ok(counted) = &mut outcomes[position] else { continue };
+                let step = (number * planned.len() + position) as u64;
                 let what = format!("{group}, {}: {}", round_name(number), candidate.profile().name);
                 self.progress.begin(&what, Some(steps as u64));
                 self.progress.advance_to(step);
                 let begin = Instant::now();
-                let round = self.round(candidate.as_mut(), &drawn, number)?;
+                match self.round(candidate.as_mut(), &drawn, number) {
+                    Ok(round) if number > 0 => counted.push(round),
+                    Ok(_) => {}
+                    Err(error) => outcomes[position] = Err(error.downcast::<Absent>()?),
+                }
                 if number == rounds && candidate.profile().store == Store::Dataset {
                     self.verify(&candidate.profile().id)?;
                 }
                 self.pass(&planned[position], number == 0, begin);
-                if number > 0 {
-                    counted[position].push(round);
-                }
             }
         }
         self.progress.finish();
@@ -113,7 +117,16 @@ impl Bench<'_> {
         if let Purpose::Measure(pace) = &mut self.purpose {
             pace.spend(begin.elapsed());
         }
-        Ok(candidates.iter().zip(counted).map(|(c, rounds)| cell(c.profile(), &rounds)).collect())
+        let cells = candidates.iter().zip(outcomes).map(|(candidate, outcome)| {
+            let profile = candidate.profile();
+            match outcome {
+                Ok(rounds) => cell(profile, &rounds),
+                Err(Absent(reason)) => {
+                    Cell::missing(&profile.id, &profile.name, profile.durability, &reason)
+                }
+            }
+        });
+        Ok(cells.collect())
     }
 
     /// Notes that a round is over, and says how long the rest takes.
@@ -156,7 +169,10 @@ impl Bench<'_> {
             warm_up_transfers: self.warm_up_transfers,
             interrupt: self.interrupt,
         };
-        let outcome = candidate.run(&work).with_context(|| format!("{} failed", profile.id))?;
+        let outcome = candidate.run(&work).map_err(|error| match error.is::<Absent>() {
+            true => error,
+            false => error.context(format!("{} failed", profile.id)),
+        })?;
         self.interrupt.check()?;
         if local {
             self.book(&work, &outcome, |index| profile.fails(index));
@@ -233,6 +249,7 @@ pub fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
         contention,
         unchanged_share: contention.unchanged_share(),
         cpu,
+        traffic: rounds.iter().filter_map(|round| round.traffic).reduce(Traffic::plus),
         wal: rounds.last().map(|round| round.wal.clone()).unwrap_or_default(),
         notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
         rounds: figures,

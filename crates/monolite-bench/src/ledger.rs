@@ -25,10 +25,13 @@ impl Ledger {
         let connection = raw_connection::open_bare(database)?;
         connection.execute_batch("BEGIN")?;
         let mut balance = connection.prepare(BALANCE_SQL)?;
-        for id in transfers.iter().flat_map(|transfer| [transfer.from, transfer.to]) {
-            if let std::collections::hash_map::Entry::Vacant(entry) = self.expected.entry(id) {
-                entry.insert(balance.query_row([id], |row| row.get(0))?);
-            }
+        let ids = transfers.iter().flat_map(|transfer| [transfer.from, transfer.to]);
+        let mut unknown: Vec<i64> = ids.filter(|id| !self.expected.contains_key(id)).collect();
+        // Neighbours are on one page.
+        unknown.sort_unstable();
+        unknown.dedup();
+        for id in unknown {
+            self.expected.insert(id, balance.query_row([id], |row| row.get(0))?);
         }
         Ok(())
     }
@@ -49,7 +52,10 @@ impl Ledger {
         connection.execute_batch("BEGIN")?;
         let mut balance = connection.prepare(BALANCE_SQL)?;
         let (mut wrong, mut example) = (0_u64, None);
-        for (&id, &expected) in &self.expected {
+        let mut accounts: Vec<(i64, i64)> =
+            self.expected.iter().map(|(id, is)| (*id, *is)).collect();
+        accounts.sort_unstable();
+        for (id, expected) in accounts {
             let found: i64 = balance.query_row([id], |row| row.get(0))?;
             if found != expected {
                 wrong += 1;

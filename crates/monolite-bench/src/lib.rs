@@ -20,6 +20,7 @@ pub mod dataset;
 pub mod ledger;
 
 pub mod drivers;
+pub mod optional;
 
 pub mod device;
 pub mod machine;
@@ -32,3 +33,5 @@ pub mod published;
 pub mod report;
 pub mod suites;
 pub mod tps;
+
+pub mod all;

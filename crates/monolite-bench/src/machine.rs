@@ -4,6 +4,7 @@
 //! system does not tell is `unknown`.
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -154,6 +155,14 @@ fn thread_ticks(stat: &str, name: &str) -> Option<u64> {
     let mut fields = after.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
+}
+
+/// Lets this process, and what it starts, open as many files as the system allows it: a thousand
+/// connections are more than many shells allow by themselves.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, a connection too many says so itself.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Returns the most memory this process has held so far.

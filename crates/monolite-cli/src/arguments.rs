@@ -8,6 +8,7 @@ pub(crate) use files::{Backup, Check, Migrate, Migrated};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use monolite_bench::optional::Optional;
 use monolite_bench::tps;
 use monolite_torture::conform;
 use std::path::PathBuf;
@@ -60,9 +61,14 @@ pub(crate) enum Bench {
     Scan(SuiteRun),
     /// Blobs by key, and a page of 201 queries beside PostgreSQL over loopback
     Kv(SuiteRun),
+    /// Benchmarks that nobody here wrote: pgbench's script, SQLite's speedtest1
+    Others(SuiteRun),
     /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
     #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
     Yours(Yours),
+    /// Every suite within an hour, or ten minutes: one record, one report
+    #[command(long_about = ALL_HELP)]
+    All(All),
     /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
     Report(Report),
     /// Show two records side by side, and mark what differs by more than noise
@@ -77,7 +83,7 @@ SQLite in a tight loop (the limit), monolite (isolated and acknowledged one by o
 PostgreSQL that is started from the installed binaries and removed afterwards. Every operation \
 counts when it is acknowledged; checkpoints are in the timed window; the money is verified account \
 by account. The default run takes five minutes with PostgreSQL on 2 cores, --quick under one, \
---full about 25. Each says first how long it will take, and ends in a summary; all tables are \
+--full about 35. Each says first how long it will take, and ends in a summary; all tables are \
 printed with --tables, and are in the record that stays in --data.
 
 The work is that of Anders Murphy's article \"100000 TPS over a billion rows: the unreasonable \
@@ -87,7 +93,10 @@ Beside bursts, waiting clients and reads, there are transactions in the middle o
 application takes 0, 1, 5 or 10 ms: monolite's interactive transactions, a raw BEGIN IMMEDIATE \
 held meanwhile, and PostgreSQL with pools of 8, 64 and 256. --only delay/ runs them with updates \
 computed in SQL, --only decide/ with balances that the application reads and writes, --only \
-mixed/, hot-row/, sleepers/ and cost/ the rest of what interactive transactions promise. --only \
+sleepers/ and cost/ the rest of what interactive transactions promise. --only mixed/, hot-rows/, \
+hot-row/ and parent-child/ run transactions that want the same rows, by 12 to 1,024 clients and as \
+many connections of PostgreSQL. --only uniform/ runs a burst on accounts each of which is equally \
+likely: data larger than the cache. --only \
 profile/ runs what no other run does: the same reads and writes with the profile for untrusted SQL \
 and without it.
 
@@ -183,6 +192,10 @@ pub(crate) struct SuiteRun {
     #[arg(long)]
     pub(crate) no_postgres: bool,
 
+    /// Drivers that are no part of this program, built once at run time in --data/drivers
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', value_parser = drivers())]
+    pub(crate) with: Vec<Optional>,
+
     /// Run only scenarios whose name contains FILTER, as `disk-10-0` or `monolite`
     #[arg(long, value_name = "FILTER")]
     pub(crate) only: Option<String>,
@@ -205,6 +218,50 @@ pub(crate) struct Output {
     /// Write a record of the run into DIR/DATE-SUITE: README.md, raw.json, summary.md
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
+}
+
+const ALL_HELP: &str = "\
+Every suite within a time that is said first, one record, and one report.
+
+Says how long each suite takes and how deep it is run, and measures them one after the other: tps, \
+begin, micro, scan, kv, and what others wrote. Where the machine is slower than planned there are \
+fewer rounds, and suites that come later are run less deep. --quick takes 10 minutes and has the \
+cells of each suite's default run; otherwise it is an hour, and all cells.
+
+What was measured is kept after each suite, in unfinished-all.json in --data. A run that was \
+stopped or killed is gone on with by the same command: suites that are there are not run again, \
+the one that was under way is begun anew. --fresh begins anew with all of them. At the end there \
+are latest-all.json and latest-all.html; `bench report` and `bench compare` take the former as \
+they take the record of one suite.";
+
+#[derive(Args, Debug)]
+pub(crate) struct All {
+    /// Finish in ten minutes: each suite as it is by default, fewer rounds
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Time for all suites [default: 60, or 10 with --quick]
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    pub(crate) budget: Option<u64>,
+
+    /// Begin anew, although there is an unfinished run
+    #[arg(long)]
+    pub(crate) fresh: bool,
+
+    /// Directory on the disk to measure; loaded accounts and records stay in it
+    #[arg(long, value_name = "DIR", default_value = "./bench-data")]
+    pub(crate) data: PathBuf,
+
+    /// Leave PostgreSQL out
+    #[arg(long)]
+    pub(crate) no_postgres: bool,
+
+    /// Drivers that are no part of this program, built once at run time in --data/drivers
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', value_parser = drivers())]
+    pub(crate) with: Vec<Optional>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 const YOURS_HELP: &str = "\
@@ -272,7 +329,8 @@ pub(crate) struct Yours {
 
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// Records: raw.json, or the latest-SUITE.json that a run leaves in --data
+    /// Records: raw.json, or the latest-SUITE.json that a run leaves in --data; latest-all.json has
+    /// those of all suites
     #[arg(required = true, value_name = "RECORD")]
     pub(crate) files: Vec<PathBuf>,
 
@@ -395,6 +453,13 @@ pub(crate) struct Conform {
     pub(crate) list_features: bool,
 }
 
+/// The optional drivers by their names, each with where it comes from.
+fn drivers() -> impl TypedValueParser<Value = Optional> {
+    let values = Optional::ALL.map(|driver| PossibleValue::new(driver.name()).help(driver.about()));
+    PossibleValuesParser::new(values)
+        .map(|name| Optional::named(&name).expect("the parser has the names from there"))
+}
+
 /// The paths by their names, each with what it is.
 fn paths() -> impl TypedValueParser<Value = &'static conform::Path> {
     let values = conform::PATHS.iter().map(|path| PossibleValue::new(path.name).help(path.about));
@@ -447,6 +512,22 @@ mod tests {
         assert_eq!((tps.rows, tps.rounds, tps.quick, tps.full), (None, None, false, false));
         assert_eq!(tps.schema, SchemaArgument::Published);
         assert_eq!(tps.wal_limit_mib, 256);
+    }
+
+    #[test]
+    fn all_suites_have_a_budget_and_drivers_by_name() {
+        let all = |arguments: &[&str]| {
+            let line = ["monolite", "bench", "all"].iter().chain(arguments);
+            Arguments::try_parse_from(line).map(|arguments| match arguments.command {
+                Command::Bench(Bench::All(all)) => all,
+                other => panic!("{other:?}"),
+            })
+        };
+        let given = all(&["--budget", "30", "--with", "redb,concurrent"]).unwrap();
+        assert_eq!(given.budget, Some(30));
+        assert_eq!(given.with, [Optional::Redb, Optional::Concurrent]);
+        assert!(all(&[]).unwrap().with.is_empty());
+        assert!(all(&["--budget", "0"]).is_err() && all(&["--with", "oracle"]).is_err());
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! `monolite bench`: hands the arguments over and prints what comes back.
 
 use crate::arguments::{
-    Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
+    All, Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
 };
 use crate::bar::Bar;
 use crate::interrupt;
 use anyhow::{Context, Result, ensure};
+use monolite_bench::all::{self, AllOptions};
 use monolite_bench::drivers::postgres::Source;
+use monolite_bench::optional::With;
 use monolite_bench::progress::{Interrupt, Interrupted, Progress};
+use monolite_bench::report::collection::Collection;
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
@@ -42,7 +45,9 @@ pub(crate) fn run(command: Bench) -> Result<()> {
         Bench::Micro(arguments) => suite("micro", &arguments),
         Bench::Scan(arguments) => suite("scan", &arguments),
         Bench::Kv(arguments) => suite("kv", &arguments),
+        Bench::Others(arguments) => suite("others", &arguments),
         Bench::Yours(arguments) => yours(&arguments),
+        Bench::All(arguments) => all(&arguments),
         Bench::Report(arguments) => report(&arguments),
         Bench::Compare(arguments) => compare(&arguments),
     }
@@ -54,6 +59,62 @@ fn tps(arguments: &Tps) -> Result<()> {
     let output = arguments.output.clone();
     let output = Output { tables: output.tables || arguments.full, ..output };
     show(&record, &arguments.data, &output)
+}
+
+/// Time that `bench all` is given, in minutes.
+const ALL_MINUTES: [u64; 2] = [10, 60];
+
+fn all(arguments: &All) -> Result<()> {
+    let [quick, whole] = ALL_MINUTES;
+    let minutes = arguments.budget.unwrap_or(if arguments.quick { quick } else { whole });
+    let options = AllOptions {
+        data: arguments.data.clone(),
+        budget: Duration::from_secs(minutes * 60),
+        depth: if arguments.quick { Depth::Standard } else { Depth::Full },
+        postgres: if arguments.no_postgres { Source::None } else { Source::Private },
+        with: With::new(arguments.with.clone()),
+        fresh: arguments.fresh,
+        command: repeatable(std::env::args().skip(1)),
+    };
+    let measured = measure(|progress, interrupt| all::run(&options, progress, interrupt));
+    if measured.as_ref().is_err_and(|error| error.is::<Stopped>())
+        && let Some(kept) = Collection::unfinished(&arguments.data)?
+    {
+        let suites: Vec<&str> = kept.records.iter().map(|record| record.suite.as_str()).collect();
+        writeln!(
+            io::stderr(),
+            "kept: {}; the same command goes on with {}",
+            suites.join(", "),
+            kept.ahead.first().map_or("nothing", String::as_str)
+        )?;
+    }
+    show_all(&measured?, &arguments.data, &arguments.output)
+}
+
+/// Writes the report of a collection, which keeps itself, and prints what was asked for.
+fn show_all(collection: &Collection, data: &Path, output: &Output) -> Result<()> {
+    let latest = collection.keep(data)?;
+    let page = latest.with_extension("html");
+    files::write_html(&collection.records, &page)?;
+    let mut out = io::stdout().lock();
+    if output.json {
+        serde_json::to_writer_pretty(&mut out, collection)?;
+        writeln!(out)?;
+    } else {
+        if output.tables {
+            for record in &collection.records {
+                files::write_text(record, &mut out)?;
+                writeln!(out)?;
+            }
+        }
+        files::write_summaries(collection, &mut out)?;
+        writeln!(out, "report: {} (from {})", page.display(), latest.display())?;
+    }
+    if let Some(dir) = &output.record {
+        let target = files::write_collection(collection, dir)?;
+        writeln!(io::stderr(), "record written to {}", target.display())?;
+    }
+    Ok(())
 }
 
 fn suite(name: &str, arguments: &SuiteRun) -> Result<()> {
@@ -86,6 +147,7 @@ fn play(suite: &dyn Play, arguments: &SuiteRun) -> Result<()> {
         rounds: arguments.rounds.unwrap_or(base.rounds),
         rows: arguments.rows,
         postgres: if arguments.no_postgres { Source::None } else { Source::Private },
+        with: With::new(arguments.with.clone()),
         only: arguments.only.clone(),
         command: repeatable(std::env::args().skip(1)),
         ..base
@@ -95,7 +157,7 @@ fn play(suite: &dyn Play, arguments: &SuiteRun) -> Result<()> {
 }
 
 /// Runs a benchmark with progress, until it is done or the user stops it.
-fn measure(run: impl FnOnce(&Bar, &Interrupt) -> Result<Record>) -> Result<Record> {
+fn measure<T>(run: impl FnOnce(&Bar, &Interrupt) -> Result<T>) -> Result<T> {
     ensure!(
         !cfg!(debug_assertions),
         "this is a debug build, whose figures mean nothing; build with cargo build --release"
@@ -199,9 +261,9 @@ fn repeatable(line: impl Iterator<Item = String>) -> String {
 }
 
 fn report(arguments: &Report) -> Result<()> {
-    let records: Result<Vec<Record>> =
-        arguments.files.iter().map(|file| files::read_json(file)).collect();
-    let records = records?;
+    let records: Result<Vec<Vec<Record>>> =
+        arguments.files.iter().map(|file| files::read_records(file)).collect();
+    let records: Vec<Record> = records?.into_iter().flatten().collect();
     let mut out = io::stdout().lock();
     if arguments.markdown || arguments.text {
         for record in &records {
@@ -225,20 +287,36 @@ fn report(arguments: &Report) -> Result<()> {
 }
 
 fn compare(arguments: &Compare) -> Result<()> {
-    let [a, b] = [&arguments.a, &arguments.b].map(|file| files::read_json(file));
+    let [a, b] = [&arguments.a, &arguments.b].map(|file| files::read_records(file));
     let (a, b) = (a?, b?);
-    let Comparison { warnings, table } = compare::compare(&a, &b);
+    // Of one suite each, or of several, of which those are compared that both have.
+    let pairs: Vec<(&Record, &Record)> = match (a.as_slice(), b.as_slice()) {
+        ([a], [b]) => vec![(a, b)],
+        _ => {
+            let of = |suite: &str| b.iter().find(|record| record.suite == suite);
+            a.iter().filter_map(|record| Some((record, of(&record.suite)?))).collect()
+        }
+    };
+    let suites = |records: &[Record]| {
+        records.iter().map(|record| record.suite.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let comparisons: Vec<Comparison> = pairs.iter().map(|(a, b)| compare::compare(a, b)).collect();
     ensure!(
-        !table.rows.is_empty(),
+        comparisons.iter().any(|comparison| !comparison.table.rows.is_empty()),
         "the records have no figure in common: A is a run of {}, B of {}; take two of one suite",
-        a.suite,
-        b.suite
+        suites(&a),
+        suites(&b)
     );
     let mut out = io::stdout().lock();
-    for warning in warnings {
-        writeln!(out, "! {warning}\n")?;
+    for ((a, _), Comparison { warnings, mut table }) in pairs.iter().zip(comparisons) {
+        for warning in warnings {
+            writeln!(out, "! {warning}\n")?;
+        }
+        if pairs.len() > 1 {
+            table.title = format!("{}: {}", a.suite, table.title);
+        }
+        write!(out, "{}", if arguments.markdown { table.to_markdown() } else { table.to_text() })?;
     }
-    write!(out, "{}", if arguments.markdown { table.to_markdown() } else { table.to_text() })?;
     Ok(())
 }
 

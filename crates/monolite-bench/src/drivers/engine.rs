@@ -5,6 +5,7 @@
 //! its acknowledgement before its next transaction, on executor threads of `futures`. Transfers are
 //! drawn beforehand; the closures hold what they need and draw nothing.
 
+use super::traffic::{self, Io};
 use super::{Candidate, Goal, Outcome, Profile, Round, Work};
 use crate::raw_connection::{Durability, READER_CACHE_BYTES, WRITER_CACHE_BYTES};
 use crate::statistics::{BURST_SAMPLE, Latencies};
@@ -203,6 +204,15 @@ impl EngineBurst {
     /// Those of [`Candidate::run`].
     pub fn run_on(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
         let warmed = warm_up(db, work)?;
+        let io = Io::look();
+        let (round, wal_bytes) = traffic::watching(db, || self.submit_all(db, work));
+        let mut round = round?;
+        round.traffic = io.and_then(|io| io.since(round.taken, wal_bytes));
+        close(db, &mut round)?;
+        Ok(Outcome { round, warmed })
+    }
+
+    fn submit_all(&self, db: &Database, work: &Work<'_>) -> Result<Round> {
         let sender = db.with_error();
         let goal = work.goal(self.profile.extent);
         let mut under_way = UnderWay::default();
@@ -222,9 +232,7 @@ impl EngineBurst {
         while !under_way.pending.is_empty() {
             under_way.wait_for_oldest()?;
         }
-        let mut round = Round { elapsed: begin.elapsed(), taken: next, ..under_way.round };
-        close(db, &mut round)?;
-        Ok(Outcome { round, warmed })
+        Ok(Round { elapsed: begin.elapsed(), taken: next, ..under_way.round })
     }
 }
 

@@ -2,18 +2,19 @@
 
 pub mod appends;
 pub mod contention;
+pub mod contest;
 pub mod engine;
 pub mod held;
-pub mod hot_row;
 pub mod interactive;
-pub mod mixed;
 pub mod postgres;
 pub mod raw;
 pub mod script;
 pub mod sleepers;
 pub mod sustained;
+pub mod traffic;
 
 use self::contention::Contention;
+use self::traffic::Traffic;
 use crate::machine::CpuTime;
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
@@ -21,6 +22,7 @@ use crate::statistics::Latencies;
 use crate::workload::Transfer;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -98,7 +100,8 @@ impl Goal {
         next >= self.count || self.is_late()
     }
 
-    fn is_late(&self) -> bool {
+    /// Whether its time is over.
+    pub fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
@@ -140,6 +143,8 @@ pub struct Round {
     pub checkpoints: u64,
     /// Size of the WAL over time, where it was looked at.
     pub wal: Vec<WalSample>,
+    /// What was read and written, where that was counted.
+    pub traffic: Option<Traffic>,
     /// What else is to be known of the round.
     pub note: Option<String>,
 }
@@ -224,6 +229,19 @@ pub trait Candidate {
     /// When the database fails, or answers what it should not. The run is over then.
     fn run(&mut self, work: &Work<'_>) -> Result<Outcome>;
 }
+
+/// Why a candidate cannot be measured here: an error of it that is a gap in the report and not the
+/// end of the run.
+#[derive(Clone, Debug)]
+pub struct Absent(pub String);
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Absent {}
 
 /// A round, and the warm-up transfers that were done before it.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! transaction could not be undone alone: that is a ceiling, not something one could use.
 
 use super::script::{SET_SQL, Script, Workload, changes, decide};
+use super::traffic::{Io, Traffic, WalMeter};
 use super::{Candidate, Goal, Outcome, Profile, Round, Work};
 use crate::raw_connection;
 use crate::statistics::{BURST_SAMPLE, Latencies};
@@ -13,6 +14,12 @@ use anyhow::{Result, ensure};
 use rusqlite::{Connection, Statement};
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// Transactions in a batch from which on the WAL is looked at after each.
+const METERED_BATCH: u64 = 1_000;
+
+/// A page and the header of its frame.
+const FRAME_BYTES: u64 = 4096 + 24;
 
 /// What separates the transactions of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +56,9 @@ impl Candidate for RawTransfers {
         let warm_up = work.warm_up();
         statements.batch(warm_up, Isolation::None, |_| ())?;
         let goal = work.goal(self.profile.extent);
-        let mut round = self.work_through(&mut statements, work, goal)?;
+        let frames = || wal_frames(&connection);
+        let (mut round, traffic) = self.work_through(&mut statements, work, goal, frames)?;
+        round.traffic = traffic;
         round.wal_bytes_max = raw_connection::wal_bytes(&self.database);
         round.checkpoints = raw_connection::wal_restarts(&self.database);
         Ok(Outcome { round, warmed: warm_up.len() as u64 })
@@ -62,12 +71,19 @@ impl RawTransfers {
         statements: &mut Statements<'_>,
         work: &Work<'_>,
         goal: Goal,
-    ) -> Result<Round> {
+        frames: impl Fn() -> Result<u64>,
+    ) -> Result<(Round, Option<Traffic>)> {
         let (mut done, mut latencies) = (0, Latencies::default());
         let sample = if self.batch == 1 { 1 } else { BURST_SAMPLE };
         let mut batch = Vec::with_capacity(self.batch as usize);
         let mut starts = Vec::with_capacity(self.batch as usize);
-        let begin = Instant::now();
+        // A look at the WAL costs more than a small batch.
+        let restarts = || raw_connection::wal_restarts(&self.database);
+        let mut meter = match self.batch >= METERED_BATCH {
+            true => Some(WalMeter::new(frames()?, restarts())),
+            false => None,
+        };
+        let (io, begin) = (Io::look(), Instant::now());
         while !goal.reached(done) {
             work.interrupt.check()?;
             batch.clear();
@@ -82,10 +98,23 @@ impl RawTransfers {
             let committed = Instant::now();
             starts.iter().for_each(|&start| latencies.record(committed - start));
             done = end;
+            if let Some(meter) = &mut meter {
+                meter.look(frames()?, restarts());
+            }
         }
         let elapsed = begin.elapsed();
-        Ok(Round { operations: done, taken: done, elapsed, latencies, ..Round::default() })
+        let wal_bytes = meter.map(|meter| meter.total() * FRAME_BYTES);
+        let traffic = wal_bytes.zip(io).and_then(|(bytes, io)| io.since(done, bytes));
+        let round = Round { operations: done, taken: done, elapsed, latencies, ..Round::default() };
+        Ok((round, traffic))
     }
+}
+
+/// Returns how many frames of the WAL are in use.
+fn wal_frames(connection: &Connection) -> Result<u64> {
+    let mut look = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+    let frames: i64 = look.query_row([], |row| row.get(1))?;
+    Ok(frames.max(0).cast_unsigned())
 }
 
 /// The prepared statements of a raw connection.

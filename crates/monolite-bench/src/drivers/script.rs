@@ -36,6 +36,15 @@ impl Workload {
     }
 }
 
+/// How PostgreSQL is asked for what the application decides on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// `SELECT`; safe in SERIALIZABLE alone.
+    Plain,
+    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
+    ForUpdate,
+}
+
 /// A transfer as the application drives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {

@@ -2,6 +2,7 @@
 //! is.
 
 use super::chart::draw;
+use super::collection::Collection;
 use super::record::Record;
 use super::{html, pictures, summary, tables};
 use anyhow::{Context, Result};
@@ -49,6 +50,47 @@ pub fn read_json(path: &Path) -> Result<Record> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a record", path.display()))
+}
+
+/// Reads the records of a file: a `raw.json`, or that of `bench all`, which has several.
+///
+/// # Errors
+/// When the file is neither.
+pub fn read_records(path: &Path) -> Result<Vec<Record>> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if let Ok(collection) = Collection::parse(&text) {
+        return Ok(collection.records);
+    }
+    let record = serde_json::from_str(&text);
+    Ok(vec![record.with_context(|| format!("{} is not a record", path.display()))?])
+}
+
+/// Writes the end of a run of several suites for a terminal.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write_summaries(collection: &Collection, out: &mut dyn Write) -> std::io::Result<()> {
+    summary::of_all(collection).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// Writes what several suites have measured into a new directory `DIR/<date>-all`, with its report,
+/// and returns it.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_collection(collection: &Collection, dir: &Path) -> Result<PathBuf> {
+    let mut raw = serde_json::to_vec_pretty(collection)?;
+    raw.push(b'\n');
+    let pages: Vec<String> = collection.records.iter().map(tables_page).collect();
+    let readmes: Vec<String> = collection.records.iter().map(readme).collect();
+    let files = [
+        ("raw.json", raw),
+        ("summary.md", pages.join("\n").into_bytes()),
+        ("README.md", readmes.join("\n").into_bytes()),
+        ("report.html", html::page(&collection.records).into_bytes()),
+    ];
+    write_directory(dir, &format!("{}-all", collection.date), files)
 }
 
 /// Returns `summary.md`.
@@ -145,13 +187,6 @@ pub fn write_charts(records: &[Record], dir: &Path) -> Result<usize> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_record(record: &Record, dir: &Path) -> Result<PathBuf> {
-    let name = format!("{}-{}", record.date, record.suite);
-    let names = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
-    let target = names
-        .map(|name| dir.join(name))
-        .find(|target| !target.exists())
-        .expect("some number is free");
-    fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
     let mut raw = Vec::new();
     write_json(record, &mut raw)?;
     let files = [
@@ -159,6 +194,21 @@ pub fn write_record(record: &Record, dir: &Path) -> Result<PathBuf> {
         ("summary.md", tables_page(record).into_bytes()),
         ("README.md", readme(record).into_bytes()),
     ];
+    write_directory(dir, &format!("{}-{}", record.date, record.suite), files)
+}
+
+/// Writes files into a new directory of this name, with a number behind it where there is one.
+fn write_directory<const N: usize>(
+    dir: &Path,
+    name: &str,
+    files: [(&str, Vec<u8>); N],
+) -> Result<PathBuf> {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
+    let target = names
+        .map(|name| dir.join(name))
+        .find(|target| !target.exists())
+        .expect("some number is free");
+    fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
     for (name, contents) in files {
         fs::write(target.join(name), contents).with_context(|| format!("cannot write {name}"))?;
     }

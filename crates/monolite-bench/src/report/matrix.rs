@@ -24,7 +24,7 @@ pub fn tables(record: &Record) -> Vec<Table> {
         }));
         if places.any(|cell| cell.retries > 0) {
             tables.push(places.table(&title("attempts repeated"), "a second", |cell| {
-                count(retries_per_second(cell))
+                count(cell.retries_per_second())
             }));
         }
     }
@@ -220,7 +220,7 @@ impl<'r> Places<'r> {
     fn retries(&self) -> Chart {
         let meaning = "Each is work that was done for nothing and done again; zero is best";
         let retries = |cell: &Measurement| {
-            let rate = retries_per_second(cell);
+            let rate = cell.retries_per_second();
             Some(crate::statistics::Spread { median: rate, min: rate, max: rate })
         };
         self.chart(", attempts repeated", "repeated a second", meaning, retries)
@@ -276,11 +276,6 @@ impl<'r> Places<'r> {
         let lines = lines.collect();
         Chart { form: Form::Bars, lines, ..chart }
     }
-}
-
-fn retries_per_second(cell: &Measurement) -> f64 {
-    let seconds: f64 = cell.rounds.iter().map(|round| round.seconds).sum();
-    cell.retries as f64 / seconds.max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a run leaves behind: the record, and the tables made from it.
 
+pub mod collection;
 pub mod names;
 pub mod record;
 

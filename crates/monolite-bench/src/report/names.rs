@@ -6,6 +6,25 @@ pub const APPENDS: &str = "closed/durable/appends";
 /// Begins the names of the cells that state the price of the profile for untrusted SQL.
 pub const PROFILE: &str = "profile/";
 
+/// Groups whose transactions want the same rows: how their cells' names begin, and what they do.
+pub const CONTESTS: [(&str, &str); 4] = [
+    (
+        "mixed/",
+        "Mixed transactions of 2 to 6 operations with 1 ms after each, half of the accesses on 50 \
+         rows of 4,000, durable",
+    ),
+    (
+        "hot-rows/",
+        "Four rows, half of them of 50 among 4,000, each read, decided on for 1 ms, and written, \
+         durable",
+    ),
+    ("hot-row/", "One row that everybody reads, decides on for 5 ms, and writes, durable"),
+    (
+        "parent-child/",
+        "A parent is inserted, and 5 ms later three children in the same transaction, durable",
+    ),
+];
+
 /// Columns of the delay tables: the end of a cell's name, and its title.
 pub const DELAYS: [(&str, &str); 8] = [
     ("0ms", "no delay"),

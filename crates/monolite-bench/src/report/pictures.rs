@@ -2,7 +2,7 @@
 
 use super::chart::{Chart, Form, Line, Mark, Point, Scale, Unit};
 use super::matrix;
-use super::names::DELAYS;
+use super::names::{CONTESTS, DELAYS};
 use super::record::{Cell, Measurement, Record};
 use crate::raw_connection::Durability;
 use crate::statistics::Spread;
@@ -17,13 +17,14 @@ pub fn all(record: &Record) -> Vec<Chart> {
         charts.extend([bursts(record, durability), clients(record, durability)]);
         charts.push(latencies(record, durability));
     }
-    charts.push(reads(record));
+    charts.extend([uniform(record), reads(record)]);
     for (key, title) in [
         ("delay", "Two updates, and the application's time between them"),
         ("decide", "The application reads, takes its time, and writes"),
     ] {
         charts.extend([delays(record, key, title), repeated(record, key, title)]);
     }
+    charts.extend(CONTESTS.map(|(group, title)| contest(record, group, title)));
     charts.retain(|chart| !chart.is_empty());
     charts
 }
@@ -50,6 +51,54 @@ fn bursts(record: &Record, durability: Durability) -> Chart {
         y_title: "transactions/s".into(),
         lines: measured(record, &format!("burst/{durability}/")).iter().map(bar).collect(),
         form: Form::Bars,
+        ..Chart::default()
+    }
+}
+
+fn uniform(record: &Record) -> Chart {
+    Chart {
+        id: "uniform".into(),
+        title: "Transactions a second in a burst, every account equally likely".into(),
+        meaning: "A longer bar is faster; the data is larger than the cache, so that most \
+                  transactions read and write pages of their own"
+            .into(),
+        y_title: "transactions/s".into(),
+        lines: measured(record, "uniform/").iter().map(bar).collect(),
+        form: Form::Bars,
+        ..Chart::default()
+    }
+}
+
+/// Transactions that want the same rows, against the number of clients.
+fn contest(record: &Record, group: &str, title: &str) -> Chart {
+    let cells = measured(record, group);
+    let clients = |cell: &Cell| cell.id.rsplit('-').next()?.parse::<u64>().ok();
+    let mut columns: Vec<u64> = cells.iter().filter_map(|(cell, _)| clients(cell)).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let mut lines: Vec<Line> = Vec::new();
+    for (cell, figures) in &cells {
+        let Some(number) = clients(cell) else { continue };
+        let name = cell.name.replace(&format!(", {number} clients"), "");
+        let x = columns.iter().position(|column| *column == number).unwrap_or_default();
+        let point = Point::over_rounds(x as f64, figures.per_second);
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line { name, points: vec![point] }),
+        }
+    }
+    let form = if columns.len() < 2 { Form::Bars } else { Form::Lines };
+    Chart {
+        id: group.trim_end_matches('/').into(),
+        title: format!("{title}: throughput"),
+        meaning: "A line that falls on the right is a database that gets slower when clients come"
+            .into(),
+        x_title: "clients".into(),
+        x_marks: Chart::marks(&columns),
+        y_title: "transactions/s".into(),
+        scale: Scale::Logarithmic,
+        lines,
+        form,
         ..Chart::default()
     }
 }
@@ -214,5 +263,20 @@ mod tests {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), ids.len(), "{ids:?}");
+    }
+
+    #[test]
+    fn a_line_of_contending_clients_is_one_candidate() {
+        let mut record = golden_record();
+        let cell = record.cell("burst/durable/monolite").unwrap().clone();
+        record.cells.extend([64, 12].map(|clients| Cell {
+            id: format!("mixed/durable/monolite-rowids-{clients}"),
+            name: format!("monolite, {clients} clients, ids returned"),
+            ..cell.clone()
+        }));
+        let chart = contest(&record, "mixed/", "Mixed");
+        let line = chart.lines.iter().find(|line| line.name == "monolite, ids returned").unwrap();
+        let places: Vec<f64> = line.points.iter().map(|point| point.x).collect();
+        assert!(places.len() == 2 && places[0] > places[1], "{places:?}");
     }
 }

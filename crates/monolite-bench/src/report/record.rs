@@ -8,6 +8,7 @@ use crate::dataset::{Identity, Origin};
 use crate::device::DeviceProbe;
 pub use crate::drivers::WalSample;
 use crate::drivers::contention::Contention;
+use crate::drivers::traffic::Traffic;
 use crate::drivers::{Profile, Round};
 use crate::machine::{CpuTime, Machine};
 use crate::raw_connection::Durability;
@@ -194,6 +195,9 @@ pub struct Measurement {
     /// CPU used in all rounds, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTime>,
+    /// What was read and written in all rounds, where that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// Size of the WAL over time in the last round, where it was looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wal: Vec<WalSample>,
@@ -221,6 +225,12 @@ impl Measurement {
     /// Acknowledged operations of all counted rounds.
     pub fn operations(&self) -> u64 {
         self.rounds.iter().map(|round| round.operations).sum()
+    }
+
+    /// Attempts repeated in a second.
+    pub fn retries_per_second(&self) -> f64 {
+        let seconds: f64 = self.rounds.iter().map(|round| round.seconds).sum();
+        self.retries as f64 / seconds.max(f64::MIN_POSITIVE)
     }
 
     /// Share of all attempts that had to be repeated.

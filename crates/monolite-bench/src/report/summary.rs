@@ -1,5 +1,6 @@
 //! The end of a run on a terminal: what came of it, in at most [`LINES`] lines of [`COLUMNS`].
 
+use super::collection::Collection;
 use super::matrix;
 use super::record::{Cell, Data, Record};
 use super::render::{Table, bytes, count, nanoseconds, ratio};
@@ -25,7 +26,7 @@ const PATIENT_POSTGRES: &[&str] =
     &["burst/durable/postgres-8", "burst/durable/postgres-64", "burst/durable/postgres-256"];
 
 /// The lines. A name that ends with `*` stands for all cells that begin with it.
-const LINES_OF_TPS: [Line; 8] = [
+const LINES_OF_TPS: [Line; 10] = [
     Line {
         name: "burst, each isolated",
         ours: &["burst/durable/monolite"],
@@ -37,6 +38,12 @@ const LINES_OF_TPS: [Line; 8] = [
         ours: &["burst/durable/monolite-failing"],
         raw: &[],
         postgres: &[],
+    },
+    Line {
+        name: "burst, uniform draw",
+        ours: &["uniform/durable/monolite"],
+        raw: &["uniform/durable/raw-batch"],
+        postgres: &["uniform/durable/postgres-64"],
     },
     Line {
         name: "closed loop, 128 clients",
@@ -73,6 +80,15 @@ const LINES_OF_TPS: [Line; 8] = [
         ours: &["decide/durable/interactive-*/10ms"],
         raw: &["decide/durable/held-*/10ms"],
         postgres: &["decide/durable/postgres-*/10ms"],
+    },
+    Line {
+        name: "parent, 5 ms, children; id asked",
+        ours: &["parent-child/durable/monolite-asked-*"],
+        raw: &[],
+        postgres: &[
+            "parent-child/durable/postgres-asked-*",
+            "parent-child/durable/postgres-ser-asked-*",
+        ],
     },
 ];
 
@@ -157,6 +173,38 @@ pub fn lines(record: &Record) -> Vec<String> {
     lines.iter().flat_map(|line| fold(line)).take(LINES).collect()
 }
 
+/// Rows of a suite in the summary of several.
+const ROWS: usize = 10;
+
+/// Returns the lines of the summary of several suites, none longer than [`COLUMNS`].
+pub fn of_all(collection: &Collection) -> Vec<String> {
+    let mut lines = Vec::new();
+    let Some(first) = collection.records.first() else { return lines };
+    lines.push(format!("bench all on {}, {} cores", first.machine.cpu, first.machine.cores));
+    for record in &collection.records {
+        let table = if record.suite == "tps" { table(record) } else { matrix::summary(record) };
+        let mut header = table.header;
+        header[0].clone_from(&record.suite);
+        lines.extend([String::new(), columns(&header)]);
+        lines.extend(table.rows.iter().take(ROWS).map(|row| columns(row)));
+        if table.rows.len() > ROWS {
+            lines.push(format!("  and {} more in the report", table.rows.len() - ROWS));
+        }
+    }
+    let missing = collection.records.iter().flat_map(|record| {
+        let gaps = record.cells.iter().filter(|cell| cell.measurement().is_none());
+        gaps.map(|cell| cell.id.as_str())
+    });
+    let missing = missing.count();
+    let checks: usize = collection.records.iter().map(|record| record.verifications.len()).sum();
+    lines.push(String::new());
+    lines.push(format!(
+        "{checks} checks of the work passed; {missing} cells could not be measured here; {} in all",
+        crate::plan::duration(std::time::Duration::from_secs_f64(collection.seconds))
+    ));
+    lines.iter().flat_map(|line| fold(line)).collect()
+}
+
 fn data(data: &Data) -> String {
     let rows = count(data.identity.rows as f64);
     format!("; {rows} rows, {} file, {} draw", bytes(data.file_bytes), data.skew)
@@ -164,7 +212,8 @@ fn data(data: &Data) -> String {
 
 fn columns(cells: &[String]) -> String {
     const WIDTHS: [usize; 5] = [11, 11, 7, 11, 13];
-    let mut line = format!("{:<35}", cells[0]);
+    let name: String = cells[0].chars().take(35).collect();
+    let mut line = format!("{name:<35}");
     for (cell, width) in cells[1..].iter().zip(WIDTHS) {
         line.push_str(&format!(" {cell:>width$}"));
     }

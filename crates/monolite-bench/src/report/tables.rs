@@ -17,7 +17,7 @@ pub fn all(record: &Record) -> Vec<Table> {
     let mut tables = vec![headlines(record)];
     tables.extend(Durability::ALL.map(|durability| burst(record, durability)));
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
-    tables.push(reads(record));
+    tables.extend([uniform(record), traffic(record), reads(record)]);
     tables.extend(interactive::all(record));
     tables.extend([sustained(record), profile(record), published_figures()]);
     tables.retain(|table| !table.rows.is_empty());
@@ -151,6 +151,50 @@ fn burst(record: &Record, durability: Durability) -> Table {
         }
     }
     add_reason(record, &mut table);
+    table
+}
+
+fn uniform(record: &Record) -> Table {
+    let title = "Burst, durable, every account equally likely: data larger than the cache";
+    let header = ["", "tx/s (min–max)", "÷ raw batch", "p50", "p90", "p99", "p99.9", "max"];
+    let mut table = Table::new(title, &header);
+    let ceiling = record.rate("uniform/durable/raw-batch");
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with("uniform/")) {
+        let Some(measurement) = cell.measurement() else {
+            table.rows.push(missing_row(cell, header.len()));
+            continue;
+        };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        row.push(ceiling.map_or("".into(), |c| ratio(measurement.per_second.median / c)));
+        row.extend(percentiles(cell));
+        table.rows.push(row);
+    }
+    add_reason(record, &mut table);
+    table
+}
+
+/// What a transaction of a burst reads and writes.
+fn traffic(record: &Record) -> Table {
+    let header = ["", "pages read", "WAL", "written by checkpoints"];
+    let mut table = Table::new("What a transaction of a burst reads and writes", &header);
+    for cell in &record.cells {
+        let Some(found) = cell.measurement().and_then(|figures| figures.traffic) else { continue };
+        let group = cell.id.rsplit_once('/').map_or("", |(group, _)| group);
+        let each = |figure: Option<u64>, show: fn(f64) -> String| {
+            figure.map_or("".into(), |figure| show(found.each(figure)))
+        };
+        table.rows.push(vec![
+            format!("{group}: {}", cell.name),
+            each(found.pages_read, ratio),
+            each(Some(found.wal_bytes), |bytes| format!("{} B", count(bytes))),
+            each(found.checkpoint_bytes, |bytes| format!("{} B", count(bytes))),
+        ]);
+    }
+    table.notes.push(
+        "pages read: those that were not in the cache of SQLite, mostly from the kernel's; \
+         PostgreSQL: its WAL alone is counted"
+            .into(),
+    );
     table
 }
 

@@ -8,12 +8,13 @@
 //! number is its own modulo the threads, so that its last update of each can be looked for at the
 //! end, while every page is everybody's.
 //!
-//! # Not here
-//! `BEGIN CONCURRENT`: it is in a branch of SQLite that is no part of this program.
+//! `BEGIN CONCURRENT` is in a branch of SQLite that is no part of this program, and in Turso: both
+//! are optional drivers ([`crate::optional`]).
 
 use super::shift::{Crew, Shift};
 use super::{Bundle, Entry, Ground, Suite, Trial, Turn, threads};
 use crate::drivers::Round;
+use crate::optional::{Optional, With};
 use crate::raw_connection::Durability;
 use crate::report::record::Section;
 use anyhow::{Context, Result, ensure};
@@ -146,6 +147,13 @@ const BEGINS: [(Begin, &str, &str); 4] = [
     (Begin::Interactive, "monolite-interactive", "monolite, interactive"),
 ];
 
+/// Drivers that are built at run time: their line, what to call it, and their kind of journal.
+const OPTIONAL: [(Optional, &str, &str, &str); 3] = [
+    (Optional::Concurrent, "concurrent-wal", "SQLite's branch, CONCURRENT, WAL", "wal"),
+    (Optional::Concurrent, "concurrent-wal2", "SQLite's branch, CONCURRENT, WAL2", "wal2"),
+    (Optional::Turso, "turso", "Turso, CONCURRENT", "mvcc"),
+];
+
 fn rows(ground: &Ground<'_>) -> u64 {
     ground.options.rows.unwrap_or(ground.options.depth.pick(10_000, 100_000, 1_000_000))
 }
@@ -190,18 +198,28 @@ fn sections(ground: &Ground<'_>) -> Vec<Bundle> {
         for mix in &MIXES[..mixes] {
             let rows = if mix.small { SMALL.min(rows(ground)) } else { rows(ground) };
             let case = Case { place, mix: *mix, rows, path: file(dir, *mix) };
-            bundles.push(bundle(&case, &counts));
+            bundles.push(bundle(&case, &counts, &ground.options.with));
         }
     }
     bundles
 }
 
-fn bundle(case: &Case, counts: &[usize]) -> Bundle {
+fn bundle(case: &Case, counts: &[usize], with: &With) -> Bundle {
     let (mut entries, durability) = (Vec::new(), case.place.durability());
     for &threads in counts {
         for (begin, line, name) in BEGINS {
             let case = case.clone();
             let trial: Trial = Box::new(move |turn| case.run(begin, threads, turn));
+            let (line, name, x) = (line.into(), name.into(), threads.to_string());
+            entries.push(Entry { line, name, x, durability, trial });
+        }
+        for (driver, line, name, journal) in OPTIONAL {
+            if !with.wants(driver) {
+                continue;
+            }
+            let (case, with) = (case.clone(), with.clone());
+            let trial: Trial =
+                Box::new(move |turn| case.optional(&with, driver, journal, threads, turn));
             let (line, name, x) = (line.into(), name.into(), threads.to_string());
             entries.push(Entry { line, name, x, durability, trial });
         }
@@ -290,6 +308,44 @@ impl Case {
         let changes = changed.into_inner().expect("nobody panicked");
         self.verify(&changes, before + round.operations * self.mix.appends as u64)?;
         Ok(round)
+    }
+
+    /// Has a driver that was built at run time do the same, on a database of its own.
+    fn optional(
+        &self,
+        with: &With,
+        driver: Optional,
+        journal: &str,
+        threads: usize,
+        turn: &Turn<'_>,
+    ) -> Result<Round> {
+        with.programs(driver)?;
+        let copy = self.path.with_extension(format!("{journal}.db"));
+        // Turso makes its own: it cannot write concurrently to one that SQLite has made.
+        if driver == Optional::Concurrent && !copy.exists() {
+            std::fs::copy(&self.path, &copy).context("cannot copy the database")?;
+        }
+        let synchronous = match self.place {
+            Place::Disk => "FULL",
+            Place::Memory => "OFF",
+        };
+        let arguments = [
+            ("path", copy.display().to_string()),
+            ("journal", journal.to_owned()),
+            ("synchronous", synchronous.to_owned()),
+            ("threads", threads.to_string()),
+            ("nanoseconds", turn.length.as_nanos().to_string()),
+            ("sample", "1".to_owned()),
+            ("seed", turn.seed.to_string()),
+            ("rows", self.rows.to_string()),
+            ("updates", self.mix.updates.to_string()),
+            ("scans", self.mix.scans.to_string()),
+            ("appends", self.mix.appends.to_string()),
+            ("scan", SCAN.to_owned()),
+            ("update", UPDATE.to_owned()),
+            ("append", APPEND.to_owned()),
+        ];
+        with.round(driver, &arguments, turn.interrupt)
     }
 
     fn count(&self) -> Result<u64> {

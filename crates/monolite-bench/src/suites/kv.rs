@@ -2,10 +2,14 @@
 //!
 //! Values are replaced under random keys, a transaction each, and read under random keys. Every
 //! value begins with a number of its write, so that the last one of each key can be looked for.
+//! redb, LMDB and `kvtest` itself are optional drivers ([`crate::optional`]).
+
+mod kvtest;
 
 use super::shift::Crew;
 use super::{Bundle, Entry, Ground, Suite, Trial, Turn, page};
 use crate::drivers::Round;
+use crate::optional::{Optional, With};
 use crate::raw_connection::{Durability, open_bare};
 use crate::report::record::Section;
 use anyhow::{Context, Result, ensure};
@@ -110,6 +114,34 @@ fn writes(ground: &Ground<'_>, size: Size) -> Bundle {
             add(format!("monolite-{key}"), format!("monolite, {name}"), clients, trial);
         }
     }
+    if ground.options.with.wants(Optional::SqliteTools) {
+        let (durability, with) = (Durability::Durable, ground.options.with.clone());
+        let case = Case { size, rows: size.rows(ground), path: size.file(ground.dir), durability };
+        let trial = move |turn: &Turn<'_>| kvtest::run(&with, &case, kvtest::What::Writes, turn);
+        entries.push(kvtest::entry(Box::new(trial)));
+    }
+    for (driver, line, name) in OPTIONAL {
+        if !ground.options.with.wants(driver) {
+            continue;
+        }
+        for (durability, key, _, how) in DURABILITIES {
+            let case =
+                Case { size, rows: size.rows(ground), path: size.file(ground.dir), durability };
+            for clients in [1, CLIENTS] {
+                let (case, with) = (case.clone(), ground.options.with.clone());
+                let trial = move |turn: &Turn<'_>| {
+                    case.optional(&with, driver, ["writes", key], clients, turn)
+                };
+                entries.push(Entry {
+                    line: format!("{line}-{key}"),
+                    name: format!("{name}, {how}"),
+                    x: clients.to_string(),
+                    durability,
+                    trial: Box::new(trial),
+                });
+            }
+        }
+    }
     let meaning = "A write is a transaction; those of many clients share commits, raw ones do not";
     let section = section(size, "writes", "Values replaced", meaning);
     Bundle { section, check: "the last acknowledged value of every key is there", entries }
@@ -129,6 +161,24 @@ fn reads(ground: &Ground<'_>, size: Size) -> Bundle {
             entries.push(Entry { line, name, x, durability, trial });
         }
     }
+    if ground.options.with.wants(Optional::SqliteTools) {
+        let (case, with) = (case.clone(), ground.options.with.clone());
+        let trial = move |turn: &Turn<'_>| kvtest::run(&with, &case, kvtest::What::Reads, turn);
+        entries.push(kvtest::entry(Box::new(trial)));
+    }
+    for (driver, line, name) in OPTIONAL {
+        if !ground.options.with.wants(driver) {
+            continue;
+        }
+        for clients in [1, cores] {
+            let (case, with) = (case.clone(), ground.options.with.clone());
+            let trial = move |turn: &Turn<'_>| {
+                case.optional(&with, driver, ["reads", "durable"], clients, turn)
+            };
+            let (line, name, x) = (line.into(), name.into(), clients.to_string());
+            entries.push(Entry { line, name, x, durability, trial: Box::new(trial) });
+        }
+    }
     entries.dedup_by(|a, b| a.line == b.line && a.x == b.x);
     let section = section(size, "reads", "Values read", "A client is a thread; more is better");
     Bundle { section, check: "every value that was read has its length", entries }
@@ -141,6 +191,10 @@ struct Case {
     path: PathBuf,
     durability: Durability,
 }
+
+/// Drivers that are built at run time.
+const OPTIONAL: [(Optional, &str, &str); 2] =
+    [(Optional::Redb, "redb", "redb"), (Optional::Lmdb, "lmdb", "LMDB")];
 
 /// A round of so many clients.
 type Run = fn(&Case, usize, &Turn<'_>) -> Result<Round>;
@@ -167,6 +221,30 @@ impl Case {
             Durability::Buffered => monolite::Durability::Buffered,
         };
         Options::new().durability(durability).open(&self.path).context("cannot open the engine")
+    }
+
+    /// Has a driver that was built at run time write or read values in a file of its own.
+    fn optional(
+        &self,
+        with: &With,
+        driver: Optional,
+        [what, durability]: [&str; 2],
+        clients: usize,
+        turn: &Turn<'_>,
+    ) -> Result<Round> {
+        let sample = if what == "writes" { 1 } else { self.size.sample };
+        let arguments = [
+            ("path", self.path.with_extension(driver.name()).display().to_string()),
+            ("what", what.to_owned()),
+            ("durability", durability.to_owned()),
+            ("threads", clients.to_string()),
+            ("nanoseconds", turn.length.as_nanos().to_string()),
+            ("sample", sample.to_string()),
+            ("seed", turn.seed.to_string()),
+            ("rows", self.rows.to_string()),
+            ("bytes", self.size.bytes.to_string()),
+        ];
+        with.round(driver, &arguments, turn.interrupt)
     }
 
     fn value(&self, number: u64) -> Vec<u8> {

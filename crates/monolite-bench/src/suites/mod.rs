@@ -13,6 +13,7 @@
 pub mod begin;
 pub mod kv;
 pub mod micro;
+pub mod others;
 pub mod page;
 pub mod scan;
 pub mod shift;
@@ -21,6 +22,7 @@ pub mod yours;
 
 use crate::drivers::Round;
 use crate::drivers::postgres::Source;
+use crate::optional::With;
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
 use crate::report::record::Section;
@@ -29,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The suites.
-pub const SUITES: [Suite; 4] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE];
+pub const SUITES: [Suite; 5] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE, others::SUITE];
 
 /// A suite.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,8 @@ pub struct SuiteOptions {
     pub rows: Option<u64>,
     /// Where PostgreSQL comes from.
     pub postgres: Source,
+    /// Optional drivers that take part.
+    pub with: With,
     /// Only cells whose name contains this.
     pub only: Option<String>,
     /// Time after which rounds are left out.
@@ -102,6 +106,7 @@ impl SuiteOptions {
             round: Duration::from_millis(depth.pick(150, 500, 1_000)),
             rows: None,
             postgres: Source::Private,
+            with: With::default(),
             only: None,
             budget: depth.pick(Some(Duration::from_secs(55)), Some(Duration::from_secs(285)), None),
             command: String::new(),

@@ -3,16 +3,15 @@
 use super::{Bundle, Entry, Ground, Suite, SuiteOptions, Turn};
 use crate::device;
 use crate::drivers::postgres::server;
-use crate::drivers::{Extent, Profile, Round, Store, engine};
+use crate::drivers::{Absent, Extent, Profile, Round, Store, engine};
 use crate::harness::cell;
 use crate::machine::{self, Machine};
 use crate::plan::{self, Pace, Planned};
 use crate::progress::{Interrupt, Progress};
 use crate::report::record::{Cell, RECORD_VERSION, Record, Setup, Verification, today};
 use anyhow::{Context, Result, ensure};
-use std::fmt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Share of its length that the dropped first round has.
 const DROPPED_SHARE: f64 = 1.0 / 3.0;
@@ -49,18 +48,25 @@ impl Play for Suite {
     }
 }
 
-/// Why a candidate cannot be measured here: an error of its trial that is a gap in the report and
-/// not the end of the run.
-#[derive(Clone, Debug)]
-pub struct Absent(pub String);
+/// Time that a suite needs to load what it measures, about, on two cores.
+const LOADING: [Duration; 3] =
+    [Duration::from_secs(4), Duration::from_secs(15), Duration::from_secs(60)];
 
-impl fmt::Display for Absent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// Returns the time that a suite needs with one round, and with all of them, about.
+pub fn estimate(suite: &dyn Play, options: &SuiteOptions) -> (Duration, Duration) {
+    let memory = Path::new(MEMORY);
+    let ground = Ground {
+        options,
+        dir: &options.data,
+        memory: memory.exists().then_some(memory),
+        interrupt: &Interrupt::default(),
+    };
+    let bundles = selected(suite, &ground);
+    let planned: Vec<Planned> = bundles.iter().flat_map(planned_cells(options)).collect();
+    let [quick, standard, full] = LOADING;
+    let loading = options.depth.pick(quick, standard, full);
+    (loading + plan::total(&planned, 1), loading + plan::total(&planned, options.rounds))
 }
-
-impl std::error::Error for Absent {}
 
 /// Runs a suite.
 ///
@@ -94,11 +100,13 @@ pub fn run(
     });
     progress.note(&format!("{} cells in about {needed}, and loading{budget}", planned.len()));
     engine::initialize_sqlite()?;
+    let mut work = options.with.build(suite.name(), &options.data, progress, interrupt)?;
+    let built = Instant::now();
     progress.begin("loading", None);
-    let work = suite.prepare(&ground)?;
+    work.extend(suite.prepare(&ground)?);
     progress.begin("measuring the device", None);
     let probe = device::probe(&options.data, options.round, interrupt)?;
-    let deadline = options.budget.map(|budget| begin + budget);
+    let deadline = options.budget.map(|budget| built + budget);
     let mut pace = Pace::new(&planned, deadline);
     let (mut cells, mut verifications, mut sections) = (Vec::new(), Vec::new(), Vec::new());
     for bundle in &bundles {

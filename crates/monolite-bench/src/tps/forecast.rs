@@ -1,7 +1,7 @@
 //! What a run of `bench tps` will measure, and how long it will take, before anything is loaded.
 
 use super::TpsOptions;
-use super::groups::{Groups, postgres_cells};
+use super::groups::{self, Groups, postgres_cells};
 use crate::dataset::Dataset;
 use crate::drivers::Extent;
 use crate::drivers::postgres::{Postgres, Source, server};
@@ -39,7 +39,7 @@ impl Forecast {
             loading += Duration::from_secs_f64(rows / SQLITE_ROWS_PER_SECOND);
         }
         let postgres = planned.iter().any(|cell| cell.id.contains("postgres"));
-        if postgres {
+        if postgres && groups::wants_accounts_in_postgres(options) {
             loading += Duration::from_secs_f64(rows / POSTGRES_ROWS_PER_SECOND);
         }
         let measuring = plan::total(&planned, options.rounds);

@@ -4,10 +4,12 @@
 
 mod burst;
 mod closed_loop;
+mod contests;
 mod interactive;
 mod profile;
 mod reads;
 mod sustained;
+mod uniform;
 
 use super::TpsOptions;
 use crate::drivers::engine::{Settings, Sql};
@@ -28,13 +30,16 @@ const READS_PER_TRANSACTION: u64 = 2;
 const TIMED_TRANSFERS: usize = 200_000;
 
 /// The groups, in the order in which they run. Their tables are in `report::tables`.
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 8] = [
     burst::GROUP,
     closed_loop::GROUP,
     reads::GROUP,
     interactive::GROUP,
+    contests::GROUP,
     sustained::GROUP,
     profile::GROUP,
+    // Last: each account that it touches is looked at again after each candidate that follows.
+    uniform::GROUP,
 ];
 
 /// Candidates that are compared with each other, or a few such sets that belong together.
@@ -76,6 +81,11 @@ pub fn raw_settings(options: &TpsOptions, durability: Durability) -> raw_connect
 /// Whether any cell of PostgreSQL is asked for.
 pub fn wants_postgres(options: &TpsOptions) -> bool {
     postgres_cells(options).next().is_some()
+}
+
+/// Whether any of them is a transfer between accounts.
+pub fn wants_accounts_in_postgres(options: &TpsOptions) -> bool {
+    postgres_cells(options).any(|cell| !contests::needs_no_accounts(&cell.id))
 }
 
 fn selected(options: &TpsOptions, id: &str) -> bool {

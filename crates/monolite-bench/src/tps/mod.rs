@@ -40,8 +40,20 @@ use std::time::{Duration, Instant};
 /// batches write about 85 MiB in it; at the default's 256 MiB nobody would checkpoint at all.
 pub const WAL_LIMIT_BYTES: u64 = 256 << 20;
 
+/// Accounts that PostgreSQL gets when no cell of it uses any.
+const FEW_ACCOUNTS: u64 = 2;
+
 /// Interactive transactions that the engine lets be open, by default.
 const MAX_CLIENTS: u64 = 10_000;
+
+/// Who takes part in workloads whose transactions want the same rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rivals {
+    /// A few lines of ours.
+    Few,
+    /// All of ours, and PostgreSQL's.
+    All,
+}
 
 /// How much of the interactive groups to run.
 #[derive(Clone, Debug)]
@@ -53,8 +65,12 @@ pub struct InteractiveOptions {
     /// Clients of raw SQLite, a thread each. One shows all the throughput there is; more show what
     /// waiting for each other costs.
     pub holders: Vec<u64>,
-    /// Clients of the mixed workload, and of the hot row.
+    /// Clients of the workloads whose transactions want the same rows.
     pub mixed: Vec<u64>,
+    /// Clients that insert parents and children.
+    pub families: Vec<u64>,
+    /// Who takes part in these.
+    pub rivals: Rivals,
     /// Clients that write beside sleepers.
     pub writers: Vec<u64>,
     /// Clients of the transactions whose CPU time is measured.
@@ -72,6 +88,8 @@ impl InteractiveOptions {
             pools: vec![64, 256],
             holders: vec![1],
             mixed: vec![12],
+            families: vec![64],
+            rivals: Rivals::Few,
             writers: Vec::new(),
             costs: Vec::new(),
             columns: vec!["10ms"],
@@ -86,6 +104,8 @@ impl InteractiveOptions {
             pools: vec![8, 64, 256],
             holders: vec![1, 16],
             mixed: vec![12, 64, 256, 1_024],
+            families: vec![8, 64, 256],
+            rivals: Rivals::All,
             writers: vec![128, 1_024],
             costs: vec![16, 128],
             columns: DELAYS.map(|(column, _)| column).to_vec(),
@@ -99,6 +119,8 @@ impl InteractiveOptions {
             pools: vec![8, 64],
             holders: vec![1],
             mixed: vec![12],
+            families: vec![64],
+            rivals: Rivals::Few,
             writers: Vec::new(),
             costs: Vec::new(),
             columns: vec!["10ms"],
@@ -213,6 +235,15 @@ impl TpsOptions {
     }
 }
 
+/// Returns the time that a run needs with one round, and with all of them, about.
+///
+/// # Errors
+/// When the cells cannot be planned.
+pub fn estimate(options: &TpsOptions) -> Result<(Duration, Duration)> {
+    let one = Forecast::of(&TpsOptions { rounds: 1, ..options.clone() })?;
+    Ok((one.total(), Forecast::of(options)?.total()))
+}
+
 /// Runs everything and returns the record.
 ///
 /// # Errors
@@ -220,6 +251,7 @@ impl TpsOptions {
 /// or the user interrupts ([`Interrupted`]). What was started is stopped and removed in any case.
 pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt) -> Result<Record> {
     options.check()?;
+    machine::allow_open_files();
     let begin = Instant::now();
     let forecast = Forecast::of(options)?;
     progress.note(&forecast.announcement(options));
@@ -322,12 +354,16 @@ fn postgres(
         setup.postgres_missing = Some("not asked for".into());
         return Ok(None);
     }
+    let rows = match groups::wants_accounts_in_postgres(options) {
+        true => options.rows,
+        false => FEW_ACCOUNTS,
+    };
     let loaded = match &options.postgres {
         Source::None => Err(anyhow::anyhow!("left out by --no-postgres")),
-        Source::Url(url) => Postgres::load_url(url, options.rows, progress, interrupt),
+        Source::Url(url) => Postgres::load_url(url, rows, progress, interrupt),
         Source::Private => {
             progress.begin("starting a private PostgreSQL", None);
-            let needed = options.rows * BYTES_PER_ROW + (2 << 30);
+            let needed = rows * BYTES_PER_ROW + (2 << 30);
             server::Server::start(
                 &options.data,
                 needed,
@@ -340,7 +376,7 @@ fn postgres(
                         "data on another device than SQLite's, which its user cannot reach".into(),
                     );
                 }
-                Postgres::load_private(server, options.rows, progress, interrupt)
+                Postgres::load_private(server, rows, progress, interrupt)
             })
         }
     };

@@ -5,11 +5,11 @@
 mod browser;
 mod suites;
 
-use monolite_bench::drivers::postgres::Source;
+use monolite_bench::drivers::postgres::{Source, server};
 use monolite_bench::progress::{Interrupt, Interrupted, Silent};
 use monolite_bench::raw_connection::Durability;
-use monolite_bench::report::record::CellOutcome;
-use monolite_bench::tps::{InteractiveOptions, TpsOptions, run};
+use monolite_bench::report::record::{CellOutcome, Verification};
+use monolite_bench::tps::{InteractiveOptions, Rivals, TpsOptions, run};
 use std::path::Path;
 use std::time::Duration;
 
@@ -66,6 +66,16 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
     assert!(asleep.notes[0].contains("statements of sleepers"), "{:?}", asleep.notes);
     let cost = record.cell("cost/durable/transact-128").unwrap().measurement().unwrap();
     assert!(cost.cpu.unwrap().process_ns > 0);
+    let uniform = record.cell("uniform/durable/monolite").unwrap().measurement().unwrap();
+    let traffic = uniform.traffic.unwrap();
+    // Two updates of a page each at least, and nothing is written twice as often as that.
+    assert!(traffic.each(traffic.wal_bytes) > 0.0 && traffic.operations == uniform.operations());
+    let raw = record.cell("uniform/durable/raw-batch").unwrap().measurement().unwrap();
+    assert!(raw.traffic.unwrap().wal_bytes > 4096, "{raw:?}");
+    for ids in ["asked", "given"] {
+        let id = format!("parent-child/durable/monolite-{ids}-64");
+        assert!(record.cell(&id).unwrap().measurement().is_some(), "{id}");
+    }
     assert_eq!(record.limits.len(), 4);
     assert!(record.verifications.iter().any(|check| check.check.starts_with("sum of all")));
     assert_eq!(record.setup.postgres_missing.as_deref(), Some("left out by --no-postgres"));
@@ -76,6 +86,38 @@ fn tiny_run_measures_every_cell_and_verifies_the_money() {
         &Interrupt::default(),
     )
     .unwrap();
+}
+
+#[test]
+fn contended_rows_are_right_in_both_databases() {
+    if server::find_binaries().is_err() {
+        browser::skip("contended_rows_are_right_in_both_databases", "no PostgreSQL");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let few = tiny(dir.path());
+    let interactive = InteractiveOptions {
+        mixed: vec![3],
+        families: vec![3],
+        rivals: Rivals::All,
+        ..few.interactive
+    };
+    let only = Some("-3".into());
+    let options = TpsOptions { postgres: Source::Private, interactive, only, ..few };
+    let record = run(&options, &Silent, &Interrupt::default()).unwrap();
+    assert_eq!(record.setup.postgres_missing, None);
+    for group in ["mixed", "hot-rows", "hot-row", "parent-child"] {
+        let cells = record.cells.iter().filter(|cell| cell.id.starts_with(&format!("{group}/")));
+        let of: Vec<bool> = cells
+            .map(|cell| {
+                assert!(cell.measurement().is_some_and(|it| it.operations() > 0), "{cell:?}");
+                cell.id.contains("postgres")
+            })
+            .collect();
+        assert!(of.contains(&true) && of.contains(&false), "{group}");
+        let checked = |check: &Verification| check.after.ends_with(group);
+        assert!(record.verifications.iter().any(checked), "{group}");
+    }
 }
 
 #[test]

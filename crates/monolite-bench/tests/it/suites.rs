@@ -2,7 +2,9 @@
 //!
 //! Figures of such a run mean nothing; that each trial verifies itself does.
 
+use monolite_bench::drivers::Absent;
 use monolite_bench::drivers::postgres::{Source, server};
+use monolite_bench::optional::{Optional, With};
 use monolite_bench::progress::{Interrupt, Silent};
 use monolite_bench::report::record::{CellOutcome, Record};
 use monolite_bench::report::{html, pictures, tables};
@@ -111,6 +113,32 @@ fn the_page_is_asked_of_postgres_over_loopback() {
     });
     assert_eq!(record.cells.len(), 1);
     assert_whole(&record);
+}
+
+#[test]
+fn the_script_of_pgbench_adds_up_in_every_database() {
+    let there = server::find_binaries().is_ok_and(|dir| dir.join("pgbench").exists());
+    if !there {
+        crate::browser::skip("the_script_of_pgbench_adds_up_in_every_database", "no pgbench");
+    }
+    let record = run("others", |options| {
+        options.postgres = if there { Source::Private } else { Source::None };
+        options.only = Some("/1".into());
+    });
+    let lines = ["raw", "monolite-write", "monolite-interactive", "postgres-pgbench", "postgres"];
+    for line in &lines[..if there { 5 } else { 3 }] {
+        let cell = record.cell(&format!("others/tpcb/{line}/1")).unwrap();
+        let figures = cell.measurement().unwrap_or_else(|| panic!("{cell:?}"));
+        assert!(figures.per_second.median > 0.0 && figures.latency.p50_ns > 0, "{line}");
+    }
+}
+
+#[test]
+fn a_driver_that_is_not_there_is_a_gap_and_not_the_end() {
+    let with = With::new(vec![Optional::SqliteTools]);
+    let interrupt = Interrupt::default();
+    let error = with.round(Optional::SqliteTools, &[], &interrupt).unwrap_err();
+    assert!(error.is::<Absent>(), "{error:#}");
 }
 
 fn yours(change: impl FnOnce(&mut YoursOptions)) -> YoursOptions {

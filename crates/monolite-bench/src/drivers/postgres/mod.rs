@@ -7,6 +7,7 @@
 //!
 //! On a named server everything is in the schema `monolite_bench`, which is dropped at the end.
 
+pub mod contest;
 pub mod reads;
 pub mod server;
 pub mod transfers;
@@ -142,6 +143,14 @@ impl Postgres {
             Ok::<_, anyhow::Error>(client.query_one(TOTAL_SQL, &[]).await?.get(0))
         })?;
         Ok((found, self.rows as i64 * INITIAL_BALANCE))
+    }
+
+    /// Returns how many bytes the WAL has ever had.
+    async fn wal_position(&self) -> Result<u64> {
+        let client = connect(&self.config).await?;
+        let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint";
+        let position: i64 = client.query_one(sql, &[]).await?.get(0);
+        Ok(position.cast_unsigned())
     }
 
     /// Returns a pool of this size. Pools are kept, with their connections and prepared statements.

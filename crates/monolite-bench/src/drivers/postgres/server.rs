@@ -147,6 +147,11 @@ impl Server {
         config
     }
 
+    /// Returns the directory of its socket.
+    pub fn socket(&self) -> &Path {
+        self.socket.path()
+    }
+
     fn wait(&mut self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let config = self.config();
@@ -179,8 +184,8 @@ fn settings(socket: &Path, memory_bytes: u64, port: Option<u16>) -> Vec<String> 
         format!("port={}", port.unwrap_or(5432)),
         format!("unix_socket_directories={}", socket.display()),
         format!("shared_buffers={buffers_mib}MB"),
-        // Pools of 8, 64 and 256, durable, and two of them buffered, are kept open.
-        "max_connections=450".into(),
+        // Pools are kept open: of 8, 64 and 256, two of them buffered, too, of 12 and of 1,024.
+        "max_connections=1600".into(),
         "fsync=on".into(),
         "synchronous_commit=on".into(),
         "full_page_writes=on".into(),

@@ -6,7 +6,8 @@
 //! failure or a deadlock is answered by doing the transaction again, and counted.
 
 use super::Postgres;
-use crate::drivers::script::{Script, Workload, changes, decide};
+use crate::drivers::script::{Reading, Script, Workload, changes, decide};
+use crate::drivers::traffic::Traffic;
 use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::workload::Transfer;
 use anyhow::{Result, ensure};
@@ -25,15 +26,6 @@ const SET: &str = "UPDATE account SET balance = $1 WHERE id = $2";
 
 /// Transfers per connection before the clock starts: enough that each has connected and prepared.
 const WARM_UP_PER_CONNECTION: u64 = 4;
-
-/// How a balance is read on which the application decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// `SELECT`; safe in SERIALIZABLE alone.
-    Plain,
-    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
-    ForUpdate,
-}
 
 /// Transfers from a pool.
 pub struct PostgresTransfers<'p> {
@@ -72,7 +64,12 @@ impl Candidate for PostgresTransfers<'_> {
             self.drive(&shared, warm_up, work).await?;
             shared.next.store(0, Ordering::Relaxed);
             let goal = work.goal(self.profile.extent);
-            self.drive(&shared, goal, work).await
+            let before = self.postgres.wal_position().await?;
+            let round = self.drive(&shared, goal, work).await?;
+            let wal_bytes = self.postgres.wal_position().await? - before;
+            let operations = round.operations;
+            let traffic = Traffic { operations, wal_bytes, ..Traffic::default() };
+            Ok::<_, anyhow::Error>(Round { traffic: Some(traffic), ..round })
         })?;
         Ok(Outcome { round, warmed: 0 })
     }
@@ -216,7 +213,7 @@ impl Held<'_> {
     }
 }
 
-fn is_retryable(error: &anyhow::Error) -> bool {
+pub(super) fn is_retryable(error: &anyhow::Error) -> bool {
     let state = error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code());
     state.is_some_and(|state| {
         *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED

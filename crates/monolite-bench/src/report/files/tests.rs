@@ -3,6 +3,7 @@
 //! `golden.json` is a small record, `golden-summary.md` and `golden-readme.md` what must come of
 //! it; with `MONOLITE_BLESS=1` in the environment they are written anew.
 use super::*;
+use crate::report::collection;
 use std::path::Path;
 
 fn golden(name: &str) -> std::path::PathBuf {
@@ -37,6 +38,33 @@ fn record_survives_its_file() {
     assert_eq!(second.file_name().unwrap(), "2026-11-21-tps-2");
     assert_eq!(read_json(&first.join("raw.json")).unwrap(), record);
     assert!(first.join("README.md").exists() && first.join("summary.md").exists());
+}
+
+#[test]
+fn a_record_of_several_suites_is_read_as_its_records() {
+    let record = golden_record();
+    let collection = Collection {
+        collection_version: collection::VERSION,
+        date: "2026-11-24".into(),
+        command: "monolite bench all".into(),
+        settings: collection::Settings::default(),
+        seconds: 61.0,
+        interruptions: 1,
+        ahead: Vec::new(),
+        records: vec![record.clone(), record.clone()],
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let written = write_collection(&collection, dir.path()).unwrap();
+    assert_eq!(written.file_name().unwrap(), "2026-11-24-all");
+    assert_eq!(read_records(&written.join("raw.json")).unwrap().len(), 2);
+    assert_eq!(read_records(&golden("golden.json")).unwrap(), [record]);
+    assert!(read_records(&written.join("README.md")).is_err());
+    assert!(written.join("report.html").exists());
+    let mut out = Vec::new();
+    write_summaries(&collection, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("1 min 1 s in all") && text.contains("burst, each isolated"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= summary::COLUMNS), "{text}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The tables of interactive transactions.
 
-use super::{add_reason, share};
+use super::{add_reason, missing_row, share};
 use crate::drivers::script::Workload;
-use crate::report::names::DELAYS;
+use crate::report::names::{CONTESTS, DELAYS};
 use crate::report::record::{Cell, CellOutcome, Measurement, Record};
 use crate::report::render::{Table, bytes, count, nanoseconds, percent, ratio, spread};
 
@@ -10,7 +10,8 @@ use crate::report::render::{Table, bytes, count, nanoseconds, percent, ratio, sp
 pub(super) fn all(record: &Record) -> Vec<Table> {
     let mut tables: Vec<Table> =
         Workload::ALL.into_iter().flat_map(|workload| delays(record, workload)).collect();
-    tables.extend([mixed(record), hot_row(record), sleepers(record), costs(record)]);
+    tables.extend(CONTESTS.map(|(group, title)| contended(record, title, group)));
+    tables.extend([sleepers(record), costs(record)]);
     tables
 }
 
@@ -70,6 +71,7 @@ fn small_headlines(record: &Record) -> Vec<Vec<String>> {
         let this = format!("{}, mixed: attempts in conflict", cell.name);
         lines.push(vec![this, "all attempts".into(), ratio(figures.repeated())]);
     }
+    lines.extend(contest_headlines(record));
     for (cell, figures) in measured(record, "sleepers/") {
         let Some(without) = without_sleepers(record, cell).filter(|it| *it != figures) else {
             continue;
@@ -238,34 +240,13 @@ fn measured<'r>(
     cells.filter_map(|cell| Some((cell, cell.measurement()?)))
 }
 
-fn mixed(record: &Record) -> Table {
-    let title = "Mixed transactions of 2 to 6 operations with 1 ms after each, half of the \
-                 accesses on 50 rows of 4,000, durable";
-    let mut table = contended(record, title, "mixed/");
-    table.notes.push(
-        "unchanged: share of the commits of which the writer replayed the writes alone, because \
-         the page check found what they had read unchanged"
-            .into(),
-    );
-    table.notes.push(
-        "rowids returned: appends with RETURNING ask for the new id, which conflicts with every \
-         append in between; the others ask for columns that they gave"
-            .into(),
-    );
-    table
-}
-
-fn hot_row(record: &Record) -> Table {
-    let title = "One row that everybody reads, decides on for 5 ms, and writes, durable";
-    contended(record, title, "hot-row/")
-}
-
 /// How often transactions got in each other's way, and what came of it.
-fn contended(record: &Record, title: &str, prefix: &str) -> Table {
+fn contended(record: &Record, title: &str, group: &str) -> Table {
     let header = [
         "",
         "tx/s (min–max)",
         "attempts in conflict",
+        "conflicts/s",
         "resumed",
         "unchanged",
         "exclusive",
@@ -274,17 +255,65 @@ fn contended(record: &Record, title: &str, prefix: &str) -> Table {
         "max",
     ];
     let mut table = Table::new(title, &header);
-    for (cell, figures) in measured(record, prefix) {
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with(group)) {
+        let Some(figures) = cell.measurement() else {
+            table.rows.push(missing_row(cell, header.len()));
+            continue;
+        };
         let mut row = vec![cell.name.clone(), spread(figures.per_second)];
         row.push(percent(figures.repeated()));
+        row.push(count(figures.retries_per_second()));
         row.push(count(figures.contention.resumed as f64));
         row.push(unchanged(figures));
         row.push(count(figures.contention.exclusive as f64));
         let latency = &figures.latency;
         row.extend([latency.p50_ns, latency.p99_ns, latency.max_ns].map(nanoseconds));
         table.rows.push(row);
+        table.notes.extend(figures.notes.iter().map(|note| format!("{}: {note}", cell.name)));
     }
+    let notes: &[&str] = match group {
+        "mixed/" => &[
+            "ids returned: appends with RETURNING ask for the new id; nothing returned: they have \
+             no RETURNING; the others ask for columns that they gave",
+            "unchanged: share of the commits of which the writer replayed the writes alone, \
+             because the page check found what they had read unchanged",
+        ],
+        "hot-rows/" => &["rows in order: those with a smaller id first, against deadlocks"],
+        _ => &[],
+    };
+    table.notes.extend(notes.iter().map(ToString::to_string));
+    add_reason(record, &mut table);
     table
+}
+
+/// Ours over what it is compared with, at each number of clients.
+fn contest_headlines(record: &Record) -> Vec<Vec<String>> {
+    const PAIRS: [(&str, &str, &str); 9] = [
+        ("parent-child/", "monolite-asked", "monolite-given"),
+        ("parent-child/", "monolite-asked", "postgres-asked"),
+        ("mixed/", "monolite-rowids", "monolite-silent"),
+        ("mixed/", "monolite-rowids", "postgres-ser"),
+        ("mixed/", "monolite-rowids", "postgres-locking"),
+        ("hot-rows/", "monolite", "postgres-ser"),
+        ("hot-rows/", "monolite", "postgres-locking"),
+        ("hot-row/", "monolite", "postgres-ser"),
+        ("hot-row/", "monolite", "postgres-locking"),
+    ];
+    let mut lines = Vec::new();
+    for (group, ours, theirs) in PAIRS {
+        let begin = format!("{group}durable/{ours}-");
+        for (cell, figures) in measured(record, &begin) {
+            let clients = &cell.id[begin.len()..];
+            let Some(other) = record.cell(&format!("{group}durable/{theirs}-{clients}")) else {
+                continue;
+            };
+            let rate = other.measurement().map(|other| other.per_second.median);
+            let Some(value) = share(Some(figures.per_second.median), rate) else { continue };
+            let this = format!("{}{}", group.replace('/', ": "), cell.name);
+            lines.push(vec![this, other.name.clone(), ratio(value)]);
+        }
+    }
+    lines
 }
 
 /// The same clients with nobody asleep.

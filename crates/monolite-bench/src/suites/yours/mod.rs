@@ -17,9 +17,9 @@ mod postgres;
 pub mod sql;
 mod trial;
 
-use super::stage::{Absent, Play, remove};
+use super::stage::{Play, remove};
 use super::{Bundle, Entry, Ground, Trial, Turn};
-use crate::drivers::Round;
+use crate::drivers::{Absent, Round};
 use crate::raw_connection::{Durability, open_bare};
 use crate::report::record::Section;
 use anyhow::{Context, Result, bail, ensure};

@@ -2,9 +2,9 @@
 
 use super::{Candidates, Group, Groups, PostgresCell};
 use crate::drivers::engine::{EngineBurst, EngineClients};
-use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
+use crate::drivers::postgres::transfers::PostgresTransfers;
 use crate::drivers::raw::Isolation;
-use crate::drivers::script::{Script, Workload};
+use crate::drivers::script::{Reading, Script, Workload};
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::Durability;
@@ -96,7 +96,11 @@ impl<'g> Groups<'g> {
         group
     }
 
-    fn postgres(&self, profile: Profile, pool: usize) -> Option<Box<dyn Candidate + 'g>> {
+    pub(super) fn postgres(
+        &self,
+        profile: Profile,
+        pool: usize,
+    ) -> Option<Box<dyn Candidate + 'g>> {
         let workload = Workload::Blind;
         Some(Box::new(PostgresTransfers {
             profile: Profile { store: Store::Server, ..profile },

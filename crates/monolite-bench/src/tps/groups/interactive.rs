@@ -1,12 +1,12 @@
-//! The groups of interactive transactions: delays, mixed kinds, sleepers, and what they cost.
+//! The groups of interactive transactions: delays, sleepers, and what they cost.
+//!
+//! Those that want the same rows are in [`super::contests`].
 
 use super::{Candidates, Group, Groups, PostgresCell, raw_settings};
 use crate::drivers::held::HeldTransfers;
-use crate::drivers::hot_row::HotRow;
 use crate::drivers::interactive::{Call, InteractiveTransfers};
-use crate::drivers::mixed::{MixedTransactions, Returning};
-use crate::drivers::postgres::transfers::{PostgresTransfers, Reading};
-use crate::drivers::script::{Script, Workload};
+use crate::drivers::postgres::transfers::PostgresTransfers;
+use crate::drivers::script::{Reading, Script, Workload};
 use crate::drivers::sleepers::WritesBesideSleepers;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
@@ -21,15 +21,6 @@ pub(super) const GROUP: Group = Group { run, postgres };
 
 /// Transfers drawn for a round with delays.
 const DELAYED_TRANSFERS: usize = 50_000;
-
-/// Clients of the mixed workload whose appends return rowids: those with which it was tried first.
-const ROWID_CLIENTS: u64 = 12;
-
-/// The application's time after each operation of the mixed workload.
-const MIXED_DELAY: Duration = Duration::from_millis(1);
-
-/// The application's time between the read and the write of the hot row.
-const DECISION: Duration = Duration::from_millis(5);
 
 /// Transactions that are open and asleep.
 const SLEEPERS: u64 = 2_000;
@@ -114,8 +105,6 @@ fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
     let sets = [
         ("interactive, blind", groups.delays(Workload::Blind)),
         ("interactive, decide", groups.delays(Workload::Decide)),
-        ("interactive, mixed", groups.mixed()),
-        ("interactive, hot row", groups.hot_row()),
         ("interactive, sleepers", groups.sleepers()),
         ("interactive, cost", groups.costs()),
     ];
@@ -194,49 +183,6 @@ impl<'g> Groups<'g> {
         let settings = self.engine_settings(profile.durability);
         let database = self.database.to_owned();
         InteractiveTransfers { profile, database, settings, clients, call, script }
-    }
-
-    /// Interactive transactions of mixed kinds.
-    fn mixed(&self) -> Candidates<'g> {
-        let candidate = |clients, returning| -> Box<dyn Candidate + 'g> {
-            let (key, what) = match returning {
-                Returning::Columns => ("monolite", ""),
-                Returning::Rowid => ("monolite-rowids", ", rowids returned"),
-            };
-            let id = format!("mixed/durable/{key}-{clients}");
-            let name = format!("monolite, {clients} clients{what}");
-            let profile = self.profile(id, &name, Durability::Durable, self.timed());
-            Box::new(MixedTransactions {
-                profile: Profile { store: Store::Nowhere, ..profile },
-                dir: self.options.data.clone(),
-                settings: self.engine_settings(Durability::Durable),
-                clients,
-                delay: MIXED_DELAY,
-                returning,
-            })
-        };
-        let clients = self.options.interactive.mixed.iter();
-        let columns = clients.map(|&clients| candidate(clients, Returning::Columns));
-        let rowids = self.options.interactive.mixed.first().map(|_| ROWID_CLIENTS);
-        columns.chain(rowids.map(|clients| candidate(clients, Returning::Rowid))).collect()
-    }
-
-    /// Interactive transactions that all read, decide on and write one row.
-    fn hot_row(&self) -> Candidates<'g> {
-        let clients = self.options.interactive.mixed.iter();
-        let candidate = |&clients: &u64| -> Box<dyn Candidate + 'g> {
-            let id = format!("hot-row/durable/monolite-{clients}");
-            let name = format!("monolite, {clients} clients");
-            let profile = self.profile(id, &name, Durability::Durable, self.timed());
-            Box::new(HotRow {
-                profile: Profile { store: Store::Nowhere, ..profile },
-                dir: self.options.data.clone(),
-                settings: self.engine_settings(Durability::Durable),
-                clients,
-                delay: DECISION,
-            })
-        };
-        clients.map(candidate).collect()
     }
 
     /// Plain writes without and with transactions that sleep.

@@ -1,0 +1,252 @@
+//! Interactive transactions that want the same rows, on small databases made anew for every round.
+//!
+//! # Algorithm
+//! A [`Contest`] says what the tables are and what a transaction does, once on the engine and once
+//! on PostgreSQL; [`EngineContest`] and
+//! [`PostgresContest`](super::postgres::contest::PostgresContest) run it by many clients. Each
+//! client is a task that begins its next transaction when the one before is acknowledged. What the
+//! acknowledged transactions changed is added up, and the database must hold just that in the end.
+//!
+//! # Invariants
+//! Number and seed of a transaction decide everything that it does, so that every candidate of a
+//! round is asked for the same.
+
+pub mod asked;
+pub mod hot_row;
+pub mod mixed;
+pub mod parent_child;
+
+use super::engine::{Settings, close};
+use super::interactive::{contention, runtime};
+use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use crate::progress::Interrupt;
+use anyhow::{Context as _, Result, ensure};
+use asked::Asked;
+use monolite::{Database, Transaction};
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+/// What transactions have changed, as the application knows it, and as the database shows it.
+pub type Sums = [i64; 4];
+
+/// Adds what another transaction has changed.
+pub fn add(sums: &mut Sums, other: Sums) {
+    sums.iter_mut().zip(other).for_each(|(sum, change)| *sum += change);
+}
+
+/// Which transaction it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// Its number in the round, the warm-up included.
+    pub index: u64,
+    /// The round's.
+    pub seed: u64,
+}
+
+impl Ticket {
+    /// Random numbers that are this transaction's own.
+    pub fn random(self) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.index.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed)
+    }
+}
+
+/// A workload that many clients contend in.
+pub trait Contest: Clone + Debug + Send + Sync + 'static {
+    /// Makes the tables and their rows in SQLite.
+    fn sqlite(&self) -> &'static str;
+
+    /// Does the same in PostgreSQL, whatever an earlier round has left.
+    fn postgres(&self) -> &'static str;
+
+    /// The tables, as PostgreSQL's `VACUUM` takes them.
+    fn tables(&self) -> &'static str;
+
+    /// A query for what acknowledged transactions must add up to, the same for both databases.
+    fn sums_sql(&self) -> &'static str;
+
+    /// Does everything but the commit, and returns what it changes.
+    fn on_engine(
+        &self,
+        tx: &Transaction,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Sums, monolite::Error>> + Send;
+
+    /// Does everything but the commit on PostgreSQL, and returns what it changes.
+    fn on_postgres(
+        &self,
+        tx: &Asked<'_>,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<Sums>> + Send;
+}
+
+/// How a client's transaction ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What it changed; none of one that was given up when the round was over.
+    pub sums: Option<Sums>,
+    /// Attempts that were repeated.
+    pub repeated: u64,
+}
+
+/// One of many clients.
+pub trait Client: Send + 'static {
+    /// Runs a transaction until it is acknowledged.
+    fn transact(
+        &mut self,
+        ticket: Ticket,
+        goal: &Goal,
+    ) -> impl Future<Output = Result<Ended>> + Send;
+}
+
+/// What clients have done together.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// What they have changed.
+    pub sums: Sums,
+    /// What each of them did.
+    pub parts: Vec<Part>,
+    /// Transactions that were given up when the round was over.
+    pub given_up: u64,
+}
+
+/// Has the clients work until the round is over; their transactions are numbered from `first`.
+///
+/// # Errors
+/// The first of a client, and when the user interrupts.
+pub async fn drive<C: Client>(
+    clients: Vec<C>,
+    goal: Goal,
+    first: Ticket,
+    interrupt: &Interrupt,
+) -> Result<Done> {
+    let next = Arc::new(AtomicU64::new(0));
+    let work = |mut client: C| {
+        let (next, interrupt) = (Arc::clone(&next), interrupt.clone());
+        tokio::spawn(async move {
+            let (mut sums, mut part, mut given_up) = (Sums::default(), Part::default(), 0);
+            while let Some(index) = goal.take(&next) {
+                interrupt.check()?;
+                let start = Instant::now();
+                let ticket = Ticket { index: first.index + index, seed: first.seed };
+                let ended = client.transact(ticket, &goal).await?;
+                part.retries += ended.repeated;
+                match ended.sums {
+                    Some(changed) => {
+                        part.acknowledged(start);
+                        add(&mut sums, changed);
+                    }
+                    None => given_up += 1,
+                }
+            }
+            Ok::<_, anyhow::Error>((sums, part, given_up))
+        })
+    };
+    let tasks: Vec<_> = clients.into_iter().map(work).collect();
+    let mut done = Done::default();
+    for task in tasks {
+        let (sums, part, given_up) = task.await??;
+        add(&mut done.sums, sums);
+        done.parts.push(part);
+        done.given_up += given_up;
+    }
+    Ok(done)
+}
+
+/// Returns the seed of a round, from the transfers that all candidates have in common.
+pub fn seed(work: &Work<'_>) -> u64 {
+    let transfer = work.transfer(0);
+    transfer.from.cast_unsigned() << 32 ^ transfer.to.cast_unsigned() ^ transfer.amount as u64
+}
+
+/// Compares what the database holds with what was acknowledged.
+///
+/// # Errors
+/// When they differ: an update was lost, or done twice.
+pub fn compare(found: Sums, expected: Sums) -> Result<()> {
+    ensure!(found == expected, "{found:?} is there where {expected:?} was acknowledged");
+    Ok(())
+}
+
+/// A contest of the engine's interactive transactions.
+#[derive(Debug)]
+pub struct EngineContest<C> {
+    /// What it is.
+    pub profile: Profile,
+    /// Where the database is made.
+    pub dir: PathBuf,
+    /// Of the engine.
+    pub settings: Settings,
+    /// Tasks.
+    pub clients: u64,
+    /// What they do.
+    pub contest: C,
+}
+
+impl<C: Contest> Candidate for EngineContest<C> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+        let dir = tempfile::Builder::new().prefix("contest-").tempdir_in(&self.dir)?;
+        let db = self.settings.open(&dir.path().join("contest.db"))?;
+        let script = self.contest.sqlite();
+        let made: Result<(), monolite::Error> = db.write(|tx| tx.execute_batch(script)).wait();
+        made.context("cannot make the rows to contend for")?;
+        let (runtime, seed) = (runtime()?, seed(work));
+        let clients = || {
+            let client = |_| EngineClient { db: db.clone(), contest: self.contest.clone() };
+            (0..self.clients).map(client).collect::<Vec<_>>()
+        };
+        let once = Goal { count: self.clients, deadline: None };
+        let first = Ticket { index: 0, seed };
+        let warmed = runtime.block_on(drive(clients(), once, first, work.interrupt))?;
+        let (before, begin) = (db.stats(), Instant::now());
+        let goal = work.goal(self.profile.extent);
+        let first = Ticket { index: self.clients, seed };
+        let done = runtime.block_on(drive(clients(), goal, first, work.interrupt))?;
+        let elapsed = begin.elapsed();
+        let contention = contention(&before, &db.stats());
+        let mut round = Round { contention, ..Round::of(&done.parts, elapsed) };
+        let mut expected = done.sums;
+        add(&mut expected, warmed.sums);
+        compare(self.sums(&db)?, expected)?;
+        close(&db, &mut round)?;
+        Ok(Outcome { round, warmed: 0 })
+    }
+}
+
+impl<C: Contest> EngineContest<C> {
+    fn sums(&self, db: &Database) -> Result<Sums> {
+        let sql = self.contest.sums_sql();
+        let found: Result<Sums, monolite::Error> = db
+            .read(move |tx| {
+                tx.query_row(sql, [], |row| {
+                    Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+                })
+            })
+            .wait();
+        found.context("cannot read what was contended for")
+    }
+}
+
+struct EngineClient<C> {
+    db: Database,
+    contest: C,
+}
+
+impl<C: Contest> Client for EngineClient<C> {
+    async fn transact(&mut self, ticket: Ticket, _: &Goal) -> Result<Ended> {
+        let contest = &self.contest;
+        let run = |tx: Transaction| async move {
+            let sums = contest.on_engine(&tx, ticket).await?;
+            Ok((sums, tx.attempt()))
+        };
+        let done: Result<(Sums, u32), monolite::Error> = self.db.transact(run).await;
+        let (sums, attempts) = done.context("a transaction failed")?;
+        Ok(Ended { sums: Some(sums), repeated: u64::from(attempts) - 1 })
+    }
+}
