@@ -7,7 +7,8 @@
 //! memory, as text, in number, in what its indexes make the planner do, and by the time that it
 //! takes to read, which is foreseen: a statement that adds to it is refused when it is larger
 //! afterwards. What could be made can be loaded by everybody, always. Views are given their columns
-//! when they are used, by each connection for itself; a connection that has too much of that reads the schema again.
+//! when they are used, by each connection for itself; a connection that has too much of that reads
+//! the schema again.
 
 use std::cell::Cell;
 use std::collections::HashMap;
