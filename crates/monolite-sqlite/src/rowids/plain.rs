@@ -45,7 +45,7 @@ impl PlainNumbers {
         };
         let ends = [given.first(), given.last()];
         match connection.query_row(&second.is_taken, ends, |row| row.get::<_, bool>(0)) {
-            // SQLite looks at names of an `ON CONFLICT` that cannot come only where the key is named.
+            // Of an `ON CONFLICT` that cannot come, SQLite looks at the names where there is a key.
             Ok(false) if connection.prepare(&second.text).is_ok() => {
                 self.giver.during_again(given, || run(&second.text))
             }

@@ -19,8 +19,8 @@
 //!   there are virtual tables: what these write of their own, and when, is counted in it, too.
 //! - The text of the error for a savepoint that is not there: the engine gives them names.
 //! - Which error follows once a statement has rolled the transaction back: any but `Conflict`.
-//! - What a closure saw that has panicked, where numbers were given out ahead: its neighbours are run
-//!   again without it, and their rows get new numbers. Nothing of it is kept.
+//! - What a closure saw that has panicked, where numbers were given out ahead: its neighbours are
+//!   run again without it, and their rows get new numbers. Nothing of it is kept.
 //! - A transaction that changes more pages than the WAL may hold ends the history, where the
 //!   database is larger than half of that.
 //! - What an interactive transaction that changed nothing saw, at its commit: it is as if it had
