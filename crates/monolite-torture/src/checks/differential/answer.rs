@@ -7,7 +7,7 @@ use monolite::rusqlite::types::ValueRef;
 use monolite::rusqlite::{self, Row};
 use monolite::{Error, ErrorKind};
 
-use super::excuses::{SOUND, is_false_alarm};
+use super::excuses::{SOUND, is_false_alarm, is_of_view};
 
 /// What a statement said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,11 @@ impl Said {
         match answer {
             Ok(text) if is_false_alarm(sql, text) => Said { text: SOUND.into(), failed: None },
             Ok(text) => Said { text: text.clone(), failed: None },
-            Err(error) => Said::failure(error),
+            Err(error) => {
+                let said = Said::failure(error);
+                let text = if is_of_view(sql, &said.text) { "a view".into() } else { said.text };
+                Said { text, ..said }
+            }
         }
     }
 

@@ -18,6 +18,8 @@
 //! - `Invalid` at the commit of an interactive transaction that asks for `total_changes()` while
 //!   there are virtual tables: what these write of their own, and when, is counted in it, too.
 //! - The text of the error for a savepoint that is not there: the engine gives them names.
+//! - Which of two errors answers a change of a view whose query names an index that is gone:
+//!   [`is_of_view`].
 //! - Which error follows once a statement has rolled the transaction back: any but `Conflict`.
 //! - What a closure saw that has panicked, where numbers were given out ahead: its neighbours are
 //!   run again without it, and their rows get new numbers. Nothing of it is kept.
@@ -83,4 +85,14 @@ pub(super) fn is_false_alarm(sql: &str, text: &str) -> bool {
         row.contains("fts5: checksum mismatch") || row.contains("fts5: corruption found")
     };
     is_check && (text.ends_with("('ok')") || text.split(" ('").skip(1).all(accuses))
+}
+
+/// Whether an error is one of the two with which SQLite refuses to change a view without triggers.
+/// It reads the view's query, and fails when there is no index that `INDEXED BY` names there, only
+/// while the connection has not read it before; dropping the index does not make it forget.
+pub(super) fn is_of_view(sql: &str, text: &str) -> bool {
+    let is_change = ["DELETE", "UPDATE", "INSERT", "REPLACE", "WITH"];
+    let is_index = text.starts_with("Invalid 1: no such index: ") && !sql.contains("INDEXED BY");
+    let is_view = text.starts_with("Invalid 1: cannot modify ") && text.ends_with(" because it is a view");
+    is_change.iter().any(|verb| sql.starts_with(verb)) && (is_index || is_view)
 }

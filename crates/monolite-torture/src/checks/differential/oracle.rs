@@ -142,7 +142,7 @@ pub(super) struct Oracle {
 
 /// What the statement that is asked has cost.
 #[derive(Default)]
-struct Effort {
+pub(super) struct Effort {
     looks: AtomicU32,
     is_too_much: AtomicBool,
     /// Whether what runs now is no statement of the history.
@@ -157,8 +157,14 @@ impl Effort {
     /// its limits on the busiest machine.
     const MAX_LOOKS: u32 = 30;
 
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.looks.store(0, Ordering::Relaxed);
+    }
+
+    /// Ends the statements of this connection that take too much.
+    pub(super) fn watch(self: &Arc<Effort>, plain: &mut Connection) -> Result<()> {
+        let effort = Arc::clone(self);
+        Ok(plain.progress_handler(Effort::PERIOD, Some(move || effort.look()))?)
     }
 
     /// Whether the statement is to be ended.
@@ -477,8 +483,7 @@ fn connect(path: Option<&Path>, effort: &Arc<Effort>) -> Result<Connection> {
         "PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY;
          CREATE TEMP TABLE inserted(id INTEGER PRIMARY KEY);",
     )?;
-    let look = Arc::clone(effort);
-    plain.progress_handler(Effort::PERIOD, Some(move || look.look()))?;
+    effort.watch(&mut plain)?;
     Ok(plain)
 }
 

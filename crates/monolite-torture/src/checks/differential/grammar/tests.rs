@@ -8,6 +8,7 @@ use monolite_testkit::random::SeededRng;
 
 use super::*;
 use crate::checks::differential::asking::ask_plain;
+use crate::checks::differential::oracle::Effort;
 use crate::checks::differential::schema::Schema;
 
 /// The files of the productions.
@@ -68,6 +69,13 @@ fn named() -> BTreeSet<String> {
     names
 }
 
+/// An empty database on which a statement that would run for minutes is ended.
+fn plain(effort: &Arc<Effort>) -> Connection {
+    let mut plain = Connection::open_in_memory().unwrap();
+    effort.watch(&mut plain).unwrap();
+    plain
+}
+
 /// Draws statements against a database that they change, and tells the forms that were accepted.
 fn draw(
     topics: &[Topic],
@@ -76,7 +84,8 @@ fn draw(
 ) -> (BTreeSet<String>, BTreeMap<String, String>) {
     let (mut accepted, mut refused) = (BTreeSet::new(), BTreeMap::new());
     for _ in 0..draws / 200 {
-        let plain = Connection::open_in_memory().unwrap();
+        let effort = Arc::default();
+        let plain = plain(&effort);
         let wide = rng.bool();
         let mut marks = 0;
         for template in first_tables(rng, wide) {
@@ -88,6 +97,7 @@ fn draw(
             let template = statement(rng, &schema, topic);
             let step = template.step(rng, &mut marks);
             let forms = template.forms.iter().map(|form| (*form).to_owned());
+            effort.begin();
             match ask_plain(&plain, &step) {
                 Ok(_) => accepted.extend(forms),
                 Err(error) if error.is_no_rows() => accepted.extend(forms),
@@ -126,7 +136,8 @@ fn every_form_is_reached_and_accepted() {
 fn most_statements_are_accepted() {
     let mut rng = SeededRng::new();
     let (mut good, mut all) = (0, 0);
-    let plain = Connection::open_in_memory().unwrap();
+    let effort = Arc::default();
+    let plain = plain(&effort);
     for template in first_tables(&mut rng, true) {
         ask_plain(&plain, &template.step(&mut rng, &mut 0)).unwrap();
     }
@@ -134,6 +145,7 @@ fn most_statements_are_accepted() {
         let schema = Schema::load(&plain).unwrap();
         let topic = [Topic::Query, Topic::Change, Topic::Choice, Topic::Definition][rng.usize(..4)];
         let step = statement(&mut rng, &schema, topic).step(&mut rng, &mut 0);
+        effort.begin();
         let answer = ask_plain(&plain, &step);
         let is_good = answer.as_ref().map_or_else(
             |error| error.is_no_rows() || error.kind() == monolite::ErrorKind::Constraint,
