@@ -13,13 +13,13 @@
 
 mod slow;
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 
@@ -30,6 +30,10 @@ use slow::SlowTests;
 
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
+
+/// The variable that gives the tests their seed, and what it is when nobody has set it: what a
+/// change is judged by is the same for every change. The torture draws others each time.
+const SEED: (&str, &str) = ("MONOLITE_SEED", "20261124");
 
 /// After this, a run of CI that is not done hangs.
 const LIMIT: Duration = Duration::from_secs(35 * 60);
@@ -250,6 +254,9 @@ fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
             Tests::All => &[],
         })
         .env(SKIPS, &skips);
+    if env::var_os(SEED.0).is_none() {
+        command.env(SEED.0, SEED.1);
+    }
     let ran = counted(&mut command, tested);
     tested.tally.count_skips(&fs::read_to_string(&skips)?);
     ran

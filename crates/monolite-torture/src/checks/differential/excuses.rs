@@ -93,6 +93,7 @@ pub(super) fn is_false_alarm(sql: &str, text: &str) -> bool {
 pub(super) fn is_of_view(sql: &str, text: &str) -> bool {
     let is_change = ["DELETE", "UPDATE", "INSERT", "REPLACE", "WITH"];
     let is_index = text.starts_with("Invalid 1: no such index: ") && !sql.contains("INDEXED BY");
-    let is_view = text.starts_with("Invalid 1: cannot modify ") && text.ends_with(" because it is a view");
+    let is_view =
+        text.starts_with("Invalid 1: cannot modify ") && text.ends_with(" because it is a view");
     is_change.iter().any(|verb| sql.starts_with(verb)) && (is_index || is_view)
 }

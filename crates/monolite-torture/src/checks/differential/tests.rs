@@ -1,6 +1,6 @@
 //! The parts of the check. That each control is noticed, each run of the check shows.
 
-use super::excuses::REFUSED;
+use super::excuses::{REFUSED, is_of_view};
 use super::oracle::Flaw;
 use super::record::{Call, Ending, History, How, Member, Op, Setup, Step, Write};
 use super::shrink::{Budget, shrink};
@@ -87,4 +87,20 @@ fn a_hang_is_noticed_and_the_next_history_runs() {
     assert_eq!(ran.difference.unwrap().class, difference::Class::Hang);
     let ran = stage.repeat(&history(Vec::new()), Flaw::None).unwrap();
     assert!(ran.difference.is_none(), "{ran:?}");
+}
+
+#[test]
+fn one_of_two_errors_of_a_view_is_excused_and_no_other() {
+    let of_view = "Invalid 1: cannot modify v1 because it is a view";
+    let of_index = "Invalid 1: no such index: i1";
+    for (sql, text, is_excused) in [
+        ("DELETE FROM v1", of_view, true),
+        ("UPDATE v1 SET a = 1", of_index, true),
+        ("SELECT a FROM v1", of_index, false),
+        ("DROP INDEX i1", of_index, false),
+        ("DELETE FROM t1 INDEXED BY i1", of_index, false),
+        ("DELETE FROM v1", "Invalid 1: no such table: t1", false),
+    ] {
+        assert_eq!(is_of_view(sql, text), is_excused, "{sql}: {text}");
+    }
 }

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
-use monolite::{Database, Error, ErrorKind, Options, Sharing, Transaction, Tx, Untrusted, rusqlite};
+use monolite::{
+    Database, Error, ErrorKind, Options, Sharing, Transaction, Tx, Untrusted, rusqlite,
+};
 
 use super::{ask, ask_writer, database, number, read, write};
 use crate::patience::{Gate, as_one_batch, ends, eventually};
