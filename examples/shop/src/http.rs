@@ -51,9 +51,8 @@ struct Product {
 async fn add_product(State(db): State<Database>, Json(new): Json<Product>) -> Answer<i64> {
     let sql = "INSERT INTO product (id, name, description, cents, stock)
                VALUES (:id, :name, :description, :cents, :stock) RETURNING id";
-    let add =
-        db.write(move |tx| tx.query_one(sql, Parameters::from_struct(&new)?, |row| row.get(0)));
-    answer(add.await)
+    let id = db.write(move |tx| tx.query_one(sql, Parameters::from_struct(&new)?, |it| it.get(0)));
+    answer(id.await)
 }
 
 /// The best products that have all the words; each is quoted, since FTS5 has a language of its own.

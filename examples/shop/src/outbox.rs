@@ -16,8 +16,7 @@ async fn try_to_deliver(db: &Database) -> Result<()> {
         let mails: Vec<(i64, String)> = read.await?;
         for (id, text) in mails {
             println!("mail: {text}"); // stands for a mail server
-            db.write(move |tx| tx.execute("UPDATE outbox SET sent = 1 WHERE id = ?1", [id]))
-                .await?;
+            db.write(move |tx| tx.execute("UPDATE outbox SET sent = 1 WHERE id = ?", [id])).await?;
         }
     }
 }
