@@ -20,6 +20,8 @@
 //! - The text of the error for a savepoint that is not there: the engine gives them names.
 //! - Which of two errors answers a change of a view whose query names an index that is gone:
 //!   [`is_of_view`].
+//! - A conflict of a transaction that says `REINDEX`, for all indexes: the first key that anybody
+//!   keeps makes the table of the keys, which has one.
 //! - Which error follows once a statement has rolled the transaction back: any but `Conflict`.
 //! - What a closure saw that has panicked, where numbers were given out ahead: its neighbours are
 //!   run again without it, and their rows get new numbers. Nothing of it is kept.
@@ -64,6 +66,11 @@ pub(super) const REFUSED: &[&str] = &[
 /// Whether a name belongs to the engine.
 pub(super) fn is_engines_own(name: &str) -> bool {
     name.starts_with("monolite_") || name.starts_with("sqlite_autoindex_monolite_")
+}
+
+/// Whether a statement has to do with all indexes, those of the engine's tables among them.
+pub(super) fn is_about_all_indexes(sql: &str) -> bool {
+    sql == "REINDEX"
 }
 
 /// Whether a table belongs to one of these virtual tables.
