@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod conform;
 mod interrupt;
+mod json;
 mod migrate;
 mod torture;
 

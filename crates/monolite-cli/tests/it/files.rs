@@ -1,7 +1,12 @@
 //! What `backup`, `check` and `migrate` print of a user's files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
 
 use crate::{complaint, monolite};
 
@@ -31,7 +36,76 @@ fn a_backup_prints_nothing_but_its_result_and_is_checked() {
     assert_eq!(complaint(&backup), "");
     let check = monolite(&["check", text(&copy), "--json"]);
     assert_eq!((check.status.code(), complaint(&check)), (Some(0), String::new()));
-    assert!(String::from_utf8_lossy(&check.stdout).contains("\"problems\": []"));
+    assert_eq!(json(&check)["problems"], Value::Array(Vec::new()));
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+#[test]
+fn a_name_that_is_no_text_is_told_as_json_all_the_same() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    assert!(monolite(&["migrate", "up", text(&file), "--dir", text(&migrations)]).status.success());
+    let copy = directory.path().join(OsStr::from_bytes(b"copy-\xff.db"));
+    let words = [OsStr::new("backup"), file.as_os_str(), copy.as_os_str(), OsStr::new("--json")];
+    let backup = monolite(&words);
+    assert!(backup.status.success(), "{}", complaint(&backup));
+    let name = json(&backup)["backup"].as_str().expect("it is a text").to_owned();
+    assert!(name.ends_with("copy-\u{fffd}.db"), "{name}");
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_told_to_be_there() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    let copy = directory.path().join("copy.db");
+    let full = |words: &[&str]| {
+        let full = fs::File::options().write(true).open("/dev/full").expect("it works");
+        let command =
+            Command::new(env!("CARGO_BIN_EXE_monolite")).args(words).stdout(full).output();
+        command.expect("the command starts")
+    };
+    let up = full(&["migrate", "up", text(&file), "--dir", text(&migrations)]);
+    assert_eq!(up.status.code(), Some(1));
+    assert!(complaint(&up).contains("applied now: 0001_t.sql, "), "{}", complaint(&up));
+    for last in [&[][..], &["--json"]] {
+        let _ = fs::remove_file(&copy);
+        let backup = full(&[&["backup", text(&file), text(&copy)], last].concat());
+        assert_eq!(backup.status.code(), Some(1));
+        let said = complaint(&backup);
+        assert!(said.contains("copy.db was made, and telling so failed"), "{said}");
+        assert!(copy.exists());
+    }
+}
+
+#[test]
+fn a_database_in_memory_is_refused_by_all_verbs() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    let (file, dir) = (text(&file), text(&migrations));
+    assert!(monolite(&["migrate", "up", file, "--dir", dir]).status.success());
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+        command.current_dir(directory.path()).args(words).output().expect("the command starts")
+    };
+    for words in [
+        &["check", ":memory:"][..],
+        &["backup", file, ":memory:"],
+        &["backup", ":memory:", "x.db"],
+        &["migrate", "up", ":memory:", "--dir", dir],
+        &["migrate", "status", ":memory:", "--dir", dir],
+    ] {
+        let refused = run(words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", complaint(&refused));
+        assert!(complaint(&refused).contains("./:memory: is one"), "{}", complaint(&refused));
+    }
+    for words in [&["backup", file, "./:memory:"][..], &["check", "./:memory:"]] {
+        let output = run(words);
+        assert!(output.status.success(), "{words:?}: {}", complaint(&output));
+    }
+    assert!(directory.path().join(":memory:").exists());
 }
 
 #[test]
