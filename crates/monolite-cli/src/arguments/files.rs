@@ -25,9 +25,14 @@ itself with monolite::Migrations.";
 pub(super) const CHECK_HELP: &str = "\
 Look for damage in a database that no process has open.
 
-Opens FILE (what a crash left in its WAL is recovered) and reads everything: pages, rows, indexes \
-and foreign keys, table by table, on one core. Check a backup after it was restored. Exit code 0 \
-means that nothing is damaged, 1 that something is. Ctrl-C stops.";
+Reads everything: pages, rows, indexes and foreign keys, table by table, on one core. FILE is \
+read as it is and not changed, so a backup stays one that can be read from a medium that cannot be \
+written, and may be on one. Only where a crash has left something in a WAL or a journal beside \
+FILE is it opened, which recovers that and needs to write. Check a backup after it was restored.
+
+Exit code 0 means that the database is sound; 1 that something is damaged, or that foreign keys \
+are violated (which is no damage: those rows are to be corrected); 2 that it could not be checked. \
+Ctrl-C stops.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
