@@ -2,11 +2,12 @@
 
 use crate::arguments;
 use crate::bar::Bar;
-use crate::interrupt;
-use anyhow::{Result, anyhow, ensure};
+use crate::{interrupt, json};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use monolite::{Database, Error, ErrorKind, JobMonitor};
 use monolite_bench::progress::Progress;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +32,8 @@ impl std::error::Error for Stopped {}
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Record<'a> {
-    file: &'a Path,
-    backup: &'a Path,
+    file: Cow<'a, str>,
+    backup: Cow<'a, str>,
     pages: u64,
     bytes: u64,
     seconds: f64,
@@ -52,18 +53,25 @@ pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
         made => made?,
     };
     closed?;
+    let record = Record {
+        file: json::name(&arguments.file),
+        backup: json::name(&arguments.out),
+        pages: made.pages,
+        bytes: made.bytes,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    show(&record, arguments.json)
+        .with_context(|| format!("the backup {} was made, and telling so failed", record.backup))
+}
+
+fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
-    let seconds = start.elapsed().as_secs_f64();
-    let (file, backup) = (arguments.file.as_path(), arguments.out.as_path());
-    if arguments.json {
-        let record = Record { file, backup, pages: made.pages, bytes: made.bytes, seconds };
-        serde_json::to_writer_pretty(&mut out, &record)?;
-        writeln!(out)?;
-    } else {
-        let (pages, bytes) = (made.pages, made.bytes);
-        writeln!(out, "{}: {pages} pages, {bytes} bytes, {seconds:.1} s", backup.display())?;
+    if as_json {
+        return json::print(&mut out, record);
     }
-    Ok(())
+    let Record { backup, pages, bytes, seconds, .. } = record;
+    writeln!(out, "{backup}: {pages} pages, {bytes} bytes, {seconds:.1} s")?;
+    Ok(out.flush()?)
 }
 
 /// Runs `wait` while a bar shows how far the job is, which does `what`.
@@ -100,7 +108,8 @@ pub(crate) fn open(file: &Path, remedy: &str) -> Result<Database> {
     })
 }
 
-fn held(error: &Error) -> anyhow::Error {
+/// Tells who has a file that is refused for that.
+pub(crate) fn held(error: &Error) -> anyhow::Error {
     // What follows is for programs.
     let text = error.to_string();
     let who = text.split_once("; close it there").map_or(text.as_str(), |(who, _)| who);

@@ -4,7 +4,7 @@ use crate::arguments::{
     All, Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
 };
 use crate::bar::Bar;
-use crate::interrupt;
+use crate::{interrupt, json};
 use anyhow::{Context, Result, ensure};
 use monolite_bench::all::{self, AllOptions};
 use monolite_bench::drivers::postgres::Source;
@@ -98,8 +98,7 @@ fn show_all(collection: &Collection, data: &Path, output: &Output) -> Result<()>
     files::write_html(&collection.records, &page)?;
     let mut out = io::stdout().lock();
     if output.json {
-        serde_json::to_writer_pretty(&mut out, collection)?;
-        writeln!(out)?;
+        json::print(&mut out, collection)?;
     } else {
         if output.tables {
             for record in &collection.records {

@@ -1,11 +1,12 @@
-//! `monolite check`: opens the database, shows progress, prints what is damaged.
+//! `monolite check`: has the file checked, shows progress, prints what was found.
 
 use crate::arguments;
-use crate::backup::{open, watched};
-use crate::interrupt;
-use anyhow::{Result, bail};
-use monolite::ErrorKind;
+use crate::backup::{held, watched};
+use crate::{interrupt, json};
+use anyhow::{Context as _, Result, bail};
+use monolite::{Checked, Database, ErrorKind};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
@@ -22,12 +23,25 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
+/// Whether the database is sound is not known, or could not be told.
+#[derive(Debug)]
+pub(crate) struct NotChecked;
+
+impl std::fmt::Display for NotChecked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not checked")
+    }
+}
+
 /// What `--json` prints.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Record<'a> {
-    file: &'a Path,
+    file: Cow<'a, str>,
     tables: u64,
     problems: &'a [String],
+    violations: &'a [String],
+    /// Why it could not be checked.
+    error: Option<String>,
     seconds: f64,
 }
 
@@ -35,33 +49,69 @@ struct Record<'a> {
 pub(crate) fn run(arguments: &arguments::Check) -> Result<()> {
     let start = Instant::now();
     let file = arguments.file.as_path();
-    let db = open(file, "is this the right path?")?;
-    let check = db.check();
+    let checked = look(file);
+    if checked.as_ref().is_err_and(|error| error.is::<Stopped>()) {
+        return checked.map(drop);
+    }
+    let none = Checked::default();
+    let found = checked.as_ref().unwrap_or(&none);
+    let record = Record {
+        file: json::name(file),
+        tables: found.tables,
+        problems: &found.problems,
+        violations: &found.violations,
+        error: checked.as_ref().err().map(|error| format!("{error:#}")),
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    show(&record, arguments.json).context("the result cannot be printed").context(NotChecked)?;
+    verdict(&json::name(file), &checked.context(NotChecked)?)
+}
+
+fn look(file: &Path) -> Result<Checked> {
+    let check = Database::check_file(file);
     let monitor = check.monitor();
     interrupt::on_signal(move || monitor.cancel())?;
     let checked = watched("checking tables", &check.monitor(), || check.wait());
-    let closed = db.close();
-    let checked = match checked {
-        Err(error) if error.kind() == ErrorKind::Aborted => return Err(Stopped.into()),
-        checked => checked?,
-    };
-    closed?;
-    let (tables, problems) = (checked.tables, &checked.problems[..]);
+    checked.map_err(|error| match error.kind() {
+        ErrorKind::Aborted => Stopped.into(),
+        ErrorKind::Overloaded => held(&error),
+        _ => error.into(),
+    })
+}
+
+fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
-    let seconds = start.elapsed().as_secs_f64();
-    if arguments.json {
-        let record = Record { file, tables, problems, seconds };
-        serde_json::to_writer_pretty(&mut out, &record)?;
-        writeln!(out)?;
-    } else {
-        for problem in problems {
-            writeln!(out, "problem  {problem}")?;
-        }
-        let (file, found) = (file.display(), problems.len());
-        writeln!(out, "{file}: {tables} tables, {found} problems, {seconds:.1} s")?;
+    if as_json {
+        return json::print(&mut out, record);
     }
-    if !problems.is_empty() {
-        bail!("{} is damaged: keep it, and restore a backup", file.display());
+    if record.error.is_some() {
+        return Ok(());
     }
-    Ok(())
+    for problem in record.problems {
+        writeln!(out, "problem  {problem}")?;
+    }
+    for violation in record.violations {
+        writeln!(out, "violated foreign key  {violation}")?;
+    }
+    let Record { file, tables, problems, violations, seconds, .. } = record;
+    let (problems, violations) = (problems.len(), violations.len());
+    writeln!(
+        out,
+        "{file}: {tables} tables, {problems} problems, {violations} violated foreign keys, \
+         {seconds:.1} s"
+    )?;
+    Ok(out.flush()?)
+}
+
+fn verdict(file: &str, found: &Checked) -> Result<()> {
+    if found.is_sound() {
+        return Ok(());
+    }
+    if !found.problems.is_empty() {
+        bail!("{file} is damaged: keep it, and restore a backup");
+    }
+    bail!(
+        "{file} is not damaged, but foreign keys of its rows are violated: correct those rows \
+         (docs/guides/files.md tells how)"
+    )
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::Conform;
 use crate::bar::Bar;
-use crate::interrupt;
+use crate::{interrupt, json};
 use anyhow::Result;
 use monolite_bench::progress::Progress;
 use monolite_bench::report::render::{Table, count};
@@ -80,8 +80,7 @@ pub(crate) fn run(arguments: &Conform) -> Result<()> {
     if arguments.json {
         let record =
             Record { version: env!("CARGO_PKG_VERSION"), sqlite, seconds, report: &report };
-        serde_json::to_writer_pretty(&mut out, &record)?;
-        writeln!(out)?;
+        json::print(&mut out, &record)?;
     } else {
         write_text(&report, &mut out)?;
         writeln!(out, "\nSQLite {sqlite}, {seconds:.1} s")?;

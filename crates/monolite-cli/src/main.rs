@@ -1,7 +1,7 @@
 //! The `monolite` command: arguments and output, no logic.
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
-//! 1 failed, 2 wrong usage, 130 stopped by the user.
+//! 1 failed, 2 wrong usage or (`check`) nothing known, 130 stopped by the user.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod conform;
 mod interrupt;
+mod json;
 mod migrate;
 mod torture;
 
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             complain(&format!("error: {error:#}"));
-            ExitCode::FAILURE
+            if error.is::<check::NotChecked>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

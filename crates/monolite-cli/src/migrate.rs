@@ -2,7 +2,8 @@
 
 use crate::arguments::{Migrate, Migrated};
 use crate::backup::open;
-use anyhow::{Result, bail};
+use crate::json;
+use anyhow::{Context as _, Result, bail};
 use monolite::{Database, MigrationStatus, Migrations};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -63,7 +64,10 @@ fn up(of: &Migrated) -> Result<()> {
     let is_wrong = !status.problems.is_empty();
     let mut record = record(status);
     record.applied.drain(..before.min(record.applied.len()));
-    show(of, record)?;
+    let names: Vec<&str> = record.applied.iter().map(|it| it.name.as_str()).collect();
+    let names = if names.is_empty() { "nothing".into() } else { names.join(", ") };
+    let untold = format!("applied now: {names}, and telling so failed");
+    show(of, record).context(untold)?;
     if is_wrong {
         // They are shown.
         bail!(UNMENDED);
@@ -93,9 +97,7 @@ fn record(status: MigrationStatus) -> Record {
 fn show(of: &Migrated, record: Record) -> Result<()> {
     let mut out = io::stdout().lock();
     if of.json {
-        serde_json::to_writer_pretty(&mut out, &record)?;
-        writeln!(out)?;
-        return Ok(());
+        return json::print(&mut out, &record);
     }
     for it in &record.applied {
         writeln!(out, "applied  {}  {}", it.at, it.name)?;
@@ -109,5 +111,5 @@ fn show(of: &Migrated, record: Record) -> Result<()> {
     if record.applied.is_empty() && record.pending.is_empty() && record.problems.is_empty() {
         writeln!(out, "nothing to do: all migrations in {} are applied", of.dir.display())?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }

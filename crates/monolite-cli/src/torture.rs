@@ -2,7 +2,7 @@
 
 use crate::arguments::Torture;
 use crate::bar::Bar;
-use crate::interrupt;
+use crate::{interrupt, json};
 use anyhow::{Context, Result};
 use monolite_bench::machine::Machine;
 use monolite_bench::progress::Progress;
@@ -91,8 +91,7 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
     };
     let mut out = io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &record)?;
-        writeln!(out)?;
+        json::print(&mut out, &record)?;
     } else {
         write_text(&record, &mut out)?;
     }

@@ -77,12 +77,15 @@ pub enum Role {
     /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
     /// of [`crate::vfs::Vfs::register_overlays`], see [`Connection::begin_on`].
     Overlay,
+    /// A connection that reads a file which nobody has open and nobody changes: it takes no lock,
+    /// looks for no WAL and no journal, and makes no file.
+    Inspector,
 }
 
 impl Role {
     /// Whether its transactions never change the database.
     fn only_reads(self) -> bool {
-        matches!(self, Role::Reader | Role::Overlay)
+        matches!(self, Role::Reader | Role::Overlay | Role::Inspector)
     }
 
     /// Whether its transactions insert rows, be it in its own memory.
@@ -268,7 +271,7 @@ impl Connection {
         let profile = settings.untrusted.as_ref();
         let is_untrusted = profile.is_some();
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
-        let prepared = Prepared::new(inner, role != Role::Reader, stack);
+        let prepared = Prepared::new(inner, !matches!(role, Role::Reader | Role::Inspector), stack);
         let progress_interval =
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
         let memory = profile.map(|it| MemoryLimit::new(it, settings.cache_kib));

@@ -22,8 +22,8 @@ const NEWEST_SCHEMA: u32 = 4;
 
 const SCHEMA_AT: usize = 44;
 
-/// Looks whether the file of a writer that was `set` up is in a newer format: where SQLite has
-/// refused it, and where it would only read it.
+/// Looks whether the file of a writer or inspector that was `set` up is in a newer format: where
+/// SQLite has refused it, and where it would only read it.
 ///
 /// # Errors
 /// `SQLITE_ERROR` with the reason, when it is; that of `set` otherwise.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Findings that are kept in full; a broken engine may fail every case.
 const FINDINGS_KEPT: usize = 20;
@@ -54,9 +54,15 @@ pub struct Finding {
     /// What was seen.
     pub what: String,
     /// Where files, history and seed are kept.
+    #[serde(serialize_with = "lossily")]
     pub evidence: Option<PathBuf>,
     /// The command that does it again.
     pub reproduce: String,
+}
+
+/// JSON has no text for a path that is no UTF-8, and a report is not to fail for one.
+fn lossily<S: Serializer>(path: &Option<PathBuf>, out: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(out)
 }
 
 impl Outcome {

@@ -16,7 +16,8 @@
 //!    ([`part`]).
 //!
 //! With [`Sharing::Shared`](crate::Sharing) other processes checkpoint, and take no page before. So
-//! the snapshot stays until the end, and where it is revoked the copy begins again.
+//! the snapshot stays until the end, and where it is revoked the copy begins again. There are no
+//! rests: the WAL grows for as long as the copy takes.
 //!
 //! # Durability
 //! A backup has no transaction that the database could lose in a power cut.

@@ -11,13 +11,14 @@ use rusqlite::Row;
 
 use crate::backup::Backup;
 use crate::call::completion::Completion;
+use crate::call::inside::DatabaseId;
 use crate::call::member::{Body, Member, Once, OwnLimit, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
-use crate::jobs::{Job, Jobs};
+use crate::jobs::{Job, JobContext, Jobs};
 use crate::maintenance::{self, Checked, Checkpointed, Vacuumed};
 use crate::options::Options;
 use crate::parameters::IntoParameters;
@@ -75,6 +76,57 @@ impl Database {
         let engine = Arc::new(engine);
         let handle = Handle { engine, writes, transactions, time_limit: None };
         Ok(Database::of(Arc::new(handle)))
+    }
+
+    /// As [`Database::check`] for the file at `path`, which nobody has open, as a backup: it is
+    /// read as it is, and neither changed nor made a database with a WAL, so that it may be on a
+    /// medium that cannot be written. Only when a crash has left something in its WAL or journal is
+    /// it opened with the default [`Options`], which recovers that, checked, and closed. `path` is
+    /// taken literally.
+    ///
+    /// # Errors
+    /// Those of [`Database::check`]. From the handle also: `Invalid` when there is no file, or one
+    /// too short for a database, and when it is open in this process; `Overloaded` when another one
+    /// has it (the message says which); `Corrupt` when it is no database; `Storage` when it cannot
+    /// be read, was written by another program meanwhile, or cannot be written and needs recovery.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("backup.db");
+    /// let db = monolite::Database::open(":memory:")?;
+    /// db.backup(&path).wait()?;
+    /// let before = std::fs::read(&path)?;
+    /// assert!(monolite::Database::check_file(&path).wait()?.is_sound());
+    /// assert_eq!(std::fs::read(&path)?, before);
+    /// # Ok(db.close()?)
+    /// # }
+    /// ```
+    pub fn check_file(path: impl AsRef<Path>) -> Job<Checked> {
+        // The working directory may be another one later.
+        let path = std::path::absolute(path.as_ref()).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the path cannot be used: {error}"))
+        });
+        Jobs::new(DatabaseId::new()).start(move |job| {
+            let path = path?;
+            match maintenance::check_closed(&path, job)? {
+                Some(checked) => Ok(checked),
+                None => Database::check_recovered(&path, job),
+            }
+        })
+    }
+
+    /// Opens the file at `path`, checks and closes it.
+    fn check_recovered(path: &Path, job: &JobContext) -> Result<Checked> {
+        let db = match Database::open(path) {
+            Err(error) if maintenance::is_damage(&error) => {
+                return Ok(Checked { problems: vec![error.to_string()], ..Checked::default() });
+            }
+            opened => opened?,
+        };
+        let checked = db.handle.engine.maintenance().check(job);
+        db.close()?;
+        checked
     }
 }
 
@@ -438,10 +490,11 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// From the handle, and nothing is left at `target`: `Invalid` when there is something by that
-    /// name, or a file beside it that SQLite would take for its journal or WAL; `Overloaded` when
-    /// another backup to it is under way; `Storage` when the directory is missing, the disk is full
-    /// or fails; `Corrupt` for a page with a wrong checksum; `Timeout` when a shared database's WAL
-    /// was too short for it; `Aborted` when it was cancelled, `Closed`, `Poisoned`.
+    /// name, or a file beside it that SQLite would take for its journal or WAL, and for a name of
+    /// more than 241 bytes; `Overloaded` when another backup to it is under way; `Storage` when the
+    /// directory is missing, the disk is full or fails; `Corrupt` for a page with a wrong checksum;
+    /// `Timeout` when a shared database's WAL was too short for it; `Aborted` when it was
+    /// cancelled, `Closed`, `Poisoned`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -580,16 +633,15 @@ impl<E> Database<E> {
     /// integrity_check` on a backup.
     ///
     /// # Errors
-    /// From the handle: `Corrupt` when the damage is such that the check cannot go on; `Timeout`
-    /// when its snapshot was revoked again and again near the WAL's limit; `Aborted` when it was
-    /// cancelled; `Storage`, `Closed`. Problems that were found are no error: see
-    /// [`Checked::problems`].
+    /// From the handle: `Timeout` when its snapshot was revoked again and again near the WAL's
+    /// limit; `Aborted` when it was cancelled; `Storage`, `Closed`. What was found is no error: see
+    /// [`Checked::problems`] and [`Checked::violations`].
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {
     /// let db = monolite::Database::open(":memory:")?;
     /// let checked = db.check().wait()?;
-    /// assert!(checked.problems.is_empty(), "{:?}", checked.problems);
+    /// assert!(checked.is_sound(), "{checked:?}");
     /// # db.close()
     /// # }
     /// ```

@@ -4,10 +4,12 @@
 //! # Not here
 //! Backups: `backup`. The WAL file that shrinks by itself: `checkpoint`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::{AutoVacuum, Checkpoint, rusqlite};
+use monolite_sqlite::rusqlite::{self, ErrorCode, ffi};
+use monolite_sqlite::{AutoVacuum, Checkpoint, Connection};
 
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
@@ -17,6 +19,7 @@ use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::closed::Closed;
 use crate::jobs::JobContext;
 use crate::read::readers::{OpenReader, Reader};
 use crate::tx::Tx;
@@ -47,10 +50,40 @@ pub struct Checkpointed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// How many tables were checked, each with its indexes.
+    /// How many tables were looked at, each with its indexes.
     pub tables: u64,
-    /// What is wrong, in SQLite's words; up to 100 for each table.
+    /// What is damaged, in SQLite's words; up to 100 for each table. A table in which SQLite could
+    /// not go on has one that says so, and the others are looked at all the same.
     pub problems: Vec<String>,
+    /// Rows whose foreign keys have no parent; up to 100 for each table. They are whole, and to be
+    /// corrected: a program that did not enforce foreign keys has written them.
+    pub violations: Vec<String>,
+}
+
+impl Checked {
+    /// Whether nothing was found: no damage, and no violated foreign key.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty() && self.violations.is_empty()
+    }
+
+    /// Adds what is wrong with one table.
+    fn look_at(&mut self, connection: &Connection, table: &str) -> rusqlite::Result<()> {
+        let rows = connection.check_table(table, &mut self.problems);
+        self.note_damage(table, rows)?;
+        let keys = connection.check_keys_of(table, &mut self.violations);
+        self.note_damage(table, keys)
+    }
+
+    /// Makes a problem of an error that tells of damage.
+    fn note_damage(&mut self, table: &str, looked: rusqlite::Result<()>) -> rusqlite::Result<()> {
+        let Err(error) = looked else { return Ok(()) };
+        let is_bad_page = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_DATA);
+        if error.sqlite_error_code() != Some(ErrorCode::DatabaseCorrupt) && !is_bad_page {
+            return Err(error);
+        }
+        self.problems.push(format!("table {table}: {}", Error::from(error)));
+        Ok(())
+    }
 }
 
 /// What was given back.
@@ -84,27 +117,24 @@ impl Maintenance {
     pub(crate) fn check(&self, job: &JobContext) -> Result<Checked> {
         // It may know of full-text search what was true before others changed it: a new one knows
         // nothing yet.
-        let names = self.on_snapshot(job, |reader| reader.connection.table_names())?;
-        let mut checked = Checked::default();
-        for (done, name) in names.iter().enumerate() {
-            job.tell(done as u64, names.len() as u64);
-            let problems = self.check_table(job, name)?;
-            checked.problems.extend(problems);
-            checked.tables += 1;
-        }
-        job.tell(names.len() as u64, names.len() as u64);
-        Ok(checked)
+        let names = self.on_snapshot(job, |reader| reader.connection.table_names());
+        check_tables(job, names, |name| self.check_table(job, name))
     }
 
-    fn check_table(&self, job: &JobContext, name: &str) -> Result<Vec<String>> {
-        let mut outcome = Ok(Vec::new());
+    fn check_table(&self, job: &JobContext, name: &str) -> Result<Checked> {
+        let mut outcome = Ok(Checked::default());
         for _ in 0..ATTEMPTS {
-            outcome = self.on_snapshot(job, |reader| reader.connection.check_table(name));
+            outcome = self.on_snapshot(job, |reader| {
+                let mut checked = Checked::default();
+                checked.look_at(&reader.connection, name).map(|()| checked)
+            });
             match &outcome {
                 Err(error) if error.kind() == ErrorKind::Timeout => {}
                 // It was dropped meanwhile.
-                Err(error) if error.to_string().contains("no such table") => return Ok(Vec::new()),
-                _ => return outcome.map_err(|error| error.context(format!("table {name}"))),
+                Err(error) if error.to_string().contains("no such table") => {
+                    return Ok(Checked::default());
+                }
+                _ => break,
             }
         }
         outcome.map_err(|error| error.context(format!("table {name}")))
@@ -131,6 +161,62 @@ impl Maintenance {
                        written";
         Err(Error::new(ErrorKind::Timeout, message))
     }
+}
+
+/// Checks the file at `path`, which nobody has open, and changes nothing; none when it has to be
+/// recovered before.
+pub(crate) fn check_closed(path: &Path, job: &JobContext) -> Result<Option<Checked>> {
+    let file = match Closed::open(path) {
+        Err(error) if is_damage(&error) => {
+            let problems = vec![error.to_string()];
+            return Ok(Some(Checked { problems, ..Checked::default() }));
+        }
+        opened => opened?,
+    };
+    let Some(file) = file else { return Ok(None) };
+    let deadline = Arc::clone(&file.deadline);
+    job.when_it_ends(move || deadline.set(Duration::ZERO, Duration::ZERO));
+    let connection = &file.connection;
+    let checked = check_tables(job, connection.table_names().map_err(Error::from), |name| {
+        let mut checked = Checked::default();
+        let looked = checked.look_at(connection, name);
+        job.check()?;
+        looked.map_err(|error| Error::from(error).context(format!("table {name}")))?;
+        Ok(checked)
+    })?;
+    file.check_unchanged()?;
+    Ok(Some(checked))
+}
+
+/// Looks at all tables of `names` with `check`. A schema that cannot be read is damage, too.
+fn check_tables(
+    job: &JobContext,
+    names: Result<Vec<String>>,
+    check: impl Fn(&str) -> Result<Checked>,
+) -> Result<Checked> {
+    let mut all = Checked::default();
+    let names = match names {
+        Err(error) if is_damage(&error) => {
+            all.problems.push(error.to_string());
+            return Ok(all);
+        }
+        names => names?,
+    };
+    for (done, name) in names.iter().enumerate() {
+        job.check()?;
+        job.tell(done as u64, names.len() as u64);
+        let checked = check(name)?;
+        all.problems.extend(checked.problems);
+        all.violations.extend(checked.violations);
+        all.tables += 1;
+    }
+    job.tell(names.len() as u64, names.len() as u64);
+    Ok(all)
+}
+
+/// Whether `error` tells of a database that is damaged, rather than of a file that is none.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corrupt && error.extended_code() != Some(ffi::SQLITE_NOTADB)
 }
 
 /// Submits a write of the engine's own.

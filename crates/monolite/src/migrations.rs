@@ -150,7 +150,8 @@ impl Migrations {
     ///
     /// # Errors
     /// `Invalid` for a name that is not of the form `NNNN_name.sql`, a number that there is
-    /// already, a comment that looks like a directive and is none, and a text with a NUL.
+    /// already, a comment that looks like a directive and is none, or does not end, and a text with
+    /// a NUL.
     pub fn with(mut self, path: &str, sql: &str) -> Result<Migrations> {
         let migration = Migration::new(path.rsplit('/').next().unwrap_or(path), sql)?;
         match self.list.binary_search_by_key(&migration.number, |it| it.number) {
@@ -168,7 +169,8 @@ impl Migrations {
     /// Those whose files are in `directory`: all whose names end with `.sql`.
     ///
     /// # Errors
-    /// As [`Migrations::with`]; `Storage` when the directory or a file cannot be read.
+    /// As [`Migrations::with`], also for a name that ends with `.SQL`; `Storage` when the directory
+    /// or a file cannot be read.
     pub fn from_directory(directory: impl AsRef<Path>) -> Result<Migrations> {
         let files = directory::read(directory.as_ref())?;
         files.iter().try_fold(Migrations::new(), |all, (name, sql)| all.with(name, sql))

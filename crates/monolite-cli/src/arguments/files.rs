@@ -1,7 +1,8 @@
 //! What may be said of commands that work on a database of the user's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 pub(super) const BACKUP_HELP: &str = "\
@@ -24,18 +25,23 @@ itself with monolite::Migrations.";
 pub(super) const CHECK_HELP: &str = "\
 Look for damage in a database that no process has open.
 
-Opens FILE (what a crash left in its WAL is recovered) and reads everything: pages, rows, indexes \
-and foreign keys, table by table, on one core. Check a backup after it was restored. Exit code 0 \
-means that nothing is damaged, 1 that something is. Ctrl-C stops.";
+Reads everything: pages, rows, indexes and foreign keys, table by table, on one core. FILE is \
+read as it is and not changed, so a backup stays one that can be read from a medium that cannot be \
+written, and may be on one. Only where a crash has left something in a WAL or a journal beside \
+FILE is it opened, which recovers that and needs to write. Check a backup after it was restored.
+
+Exit code 0 means that the database is sound; 1 that something is damaged, or that foreign keys \
+are violated (which is no damage: those rows are to be corrected); 2 that it could not be checked. \
+Ctrl-C stops.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
     /// The database
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = file())]
     pub(crate) file: PathBuf,
 
     /// The copy, which must not exist yet
-    #[arg(value_name = "OUT")]
+    #[arg(value_name = "OUT", value_parser = file())]
     pub(crate) out: PathBuf,
 
     /// Print the result as JSON
@@ -46,7 +52,7 @@ pub(crate) struct Backup {
 #[derive(Args, Debug)]
 pub(crate) struct Check {
     /// The database
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = file())]
     pub(crate) file: PathBuf,
 
     /// Print the result as JSON
@@ -69,7 +75,7 @@ pub(crate) enum Migrate {
 #[derive(Args, Debug)]
 pub(crate) struct Migrated {
     /// The database
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = file())]
     pub(crate) file: PathBuf,
 
     /// The directory with the migrations
@@ -79,4 +85,15 @@ pub(crate) struct Migrated {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A path that can be a file's. What the library opens in memory is gone with the command.
+fn file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        if path == Path::new(":memory:") {
+            Err("a database in memory is gone with this command; name a file (./:memory: is one)")
+        } else {
+            Ok(path)
+        }
+    })
 }

@@ -1,7 +1,13 @@
 //! What `backup`, `check` and `migrate` print of a user's files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::process::{Command, Output};
+
+use monolite::{Options, Sharing};
+use serde_json::Value;
 
 use crate::{complaint, monolite};
 
@@ -31,7 +37,154 @@ fn a_backup_prints_nothing_but_its_result_and_is_checked() {
     assert_eq!(complaint(&backup), "");
     let check = monolite(&["check", text(&copy), "--json"]);
     assert_eq!((check.status.code(), complaint(&check)), (Some(0), String::new()));
-    assert!(String::from_utf8_lossy(&check.stdout).contains("\"problems\": []"));
+    let record = json(&check);
+    assert_eq!((&record["problems"], &record["violations"]), (&empty(), &empty()));
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+fn empty() -> Value {
+    Value::Array(Vec::new())
+}
+
+#[test]
+fn a_backup_that_is_checked_stays_as_it_was() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    assert!(monolite(&["migrate", "up", text(&file), "--dir", text(&migrations)]).status.success());
+    let copy = directory.path().join("copy.db");
+    assert!(monolite(&["backup", text(&file), text(&copy)]).status.success());
+    let before = fs::read(&copy).expect("it works");
+    assert_eq!(before[18..20], [1, 1]);
+    assert_eq!(monolite(&["check", text(&copy)]).status.code(), Some(0));
+    assert!(fs::read(&copy).expect("it works") == before);
+}
+
+#[test]
+fn what_cannot_be_checked_is_not_called_damaged_and_not_made() {
+    let directory = tempfile::tempdir().expect("it works");
+    let file = directory.path().join("shop.db");
+    for content in [None, Some(""), Some("short"), Some(&*"a text of some length ".repeat(99))] {
+        content.iter().for_each(|content| fs::write(&file, content).expect("it works"));
+        for words in [&["check", text(&file)][..], &["check", text(&file), "--json"]] {
+            let check = monolite(words);
+            assert_eq!(check.status.code(), Some(2), "{content:?}");
+            let said = complaint(&check);
+            assert!(said.starts_with("error: not checked: "), "{said}");
+            assert!(said.contains("is this the right path?"), "{said}");
+            if words.len() > 2 {
+                assert!(json(&check)["error"].is_string());
+            } else {
+                assert!(check.stdout.is_empty());
+            }
+        }
+        assert_eq!(fs::read_to_string(&file).ok().as_deref(), content);
+    }
+}
+
+#[test]
+fn violated_foreign_keys_alone_are_no_damage() {
+    let directory = tempfile::tempdir().expect("it works");
+    let file = directory.path().join("shop.db");
+    let plain = monolite::rusqlite::Connection::open(&file).expect("it works");
+    let sql = "CREATE TABLE parent(id INTEGER PRIMARY KEY);
+               CREATE TABLE child(id INTEGER PRIMARY KEY, parent REFERENCES parent(id));
+               CREATE TABLE other(v); INSERT INTO other VALUES (1);
+               PRAGMA foreign_keys = OFF; INSERT INTO child VALUES (7, 70);";
+    plain.execute_batch(sql).expect("it works");
+    let of_other = "SELECT rootpage FROM sqlite_schema WHERE name = 'other'";
+    let page: u32 = plain.query_row(of_other, (), |row| row.get(0)).expect("it works");
+    drop(plain);
+    let check = monolite(&["check", text(&file)]);
+    assert_eq!(check.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert!(said.contains("row 7 of child has no parent in parent"), "{said}");
+    let said = complaint(&check);
+    assert!(said.contains("is not damaged") && said.contains("docs/guides/files.md"), "{said}");
+    assert!(!said.contains("restore"), "{said}");
+    // A page that is none is told as JSON, too, and what else there is beside it.
+    let mut bytes = fs::read(&file).expect("it works");
+    bytes[(page as usize - 1) * 4096..][..4096].fill(0xff);
+    fs::write(&file, bytes).expect("it works");
+    let check = monolite(&["check", text(&file), "--json"]);
+    assert_eq!(check.status.code(), Some(1));
+    assert!(complaint(&check).contains("restore a backup"), "{}", complaint(&check));
+    let record = json(&check);
+    assert_eq!(record["tables"], 3);
+    assert_ne!(record["problems"], empty());
+    assert_eq!(record["violations"][0], "row 7 of child has no parent in parent");
+}
+
+#[test]
+fn a_name_that_is_no_text_is_told_as_json_all_the_same() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    assert!(monolite(&["migrate", "up", text(&file), "--dir", text(&migrations)]).status.success());
+    let copy = directory.path().join(OsStr::from_bytes(b"copy-\xff.db"));
+    let words = [OsStr::new("backup"), file.as_os_str(), copy.as_os_str(), OsStr::new("--json")];
+    let backup = monolite(&words);
+    assert!(backup.status.success(), "{}", complaint(&backup));
+    let name = json(&backup)["backup"].as_str().expect("it is a text").to_owned();
+    assert!(name.ends_with("copy-\u{fffd}.db"), "{name}");
+    let check = monolite(&[OsStr::new("check"), copy.as_os_str(), OsStr::new("--json")]);
+    assert!(check.status.success(), "{}", complaint(&check));
+    assert!(json(&check)["file"].is_string());
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_told_to_be_there() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    let copy = directory.path().join("copy.db");
+    let full = |words: &[&str]| {
+        let full = fs::File::options().write(true).open("/dev/full").expect("it works");
+        let command =
+            Command::new(env!("CARGO_BIN_EXE_monolite")).args(words).stdout(full).output();
+        command.expect("the command starts")
+    };
+    let up = full(&["migrate", "up", text(&file), "--dir", text(&migrations)]);
+    assert_eq!(up.status.code(), Some(1));
+    assert!(complaint(&up).contains("applied now: 0001_t.sql, "), "{}", complaint(&up));
+    for last in [&[][..], &["--json"]] {
+        let _ = fs::remove_file(&copy);
+        let backup = full(&[&["backup", text(&file), text(&copy)], last].concat());
+        assert_eq!(backup.status.code(), Some(1));
+        let said = complaint(&backup);
+        assert!(said.contains("copy.db was made, and telling so failed"), "{said}");
+        assert!(copy.exists());
+    }
+    let check = full(&["check", text(&copy)]);
+    assert_eq!(check.status.code(), Some(2), "{}", complaint(&check));
+}
+
+#[test]
+fn a_database_in_memory_is_refused_by_all_verbs() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, migrations) = shop(directory.path());
+    let (file, dir) = (text(&file), text(&migrations));
+    assert!(monolite(&["migrate", "up", file, "--dir", dir]).status.success());
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_monolite"));
+        command.current_dir(directory.path()).args(words).output().expect("the command starts")
+    };
+    for words in [
+        &["check", ":memory:"][..],
+        &["backup", file, ":memory:"],
+        &["backup", ":memory:", "x.db"],
+        &["migrate", "up", ":memory:", "--dir", dir],
+        &["migrate", "status", ":memory:", "--dir", dir],
+    ] {
+        let refused = run(words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", complaint(&refused));
+        assert!(complaint(&refused).contains("./:memory: is one"), "{}", complaint(&refused));
+    }
+    for words in [&["backup", file, "./:memory:"][..], &["check", "./:memory:"]] {
+        let output = run(words);
+        assert!(output.status.success(), "{words:?}: {}", complaint(&output));
+    }
+    assert!(directory.path().join(":memory:").exists());
 }
 
 #[test]
@@ -81,8 +234,16 @@ fn what_is_not_there_or_wrong_is_told_once_with_a_remedy() {
 fn who_holds_a_file_is_to_be_stopped() {
     let directory = tempfile::tempdir().expect("it works");
     let file = directory.path().join("shop.db");
-    let db = monolite::Database::open(&file).expect("it works");
-    let said = complaint(&monolite(&["check", text(&file)]));
-    assert!(said.contains("stop that program") && !said.contains("open_wait"), "{said}");
-    db.close().expect("it works");
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let db = Options::new().sharing(sharing).open(&file).expect("it works");
+        for (words, code) in
+            [(&["check", text(&file)][..], 2), (&["backup", text(&file), "copy.db"], 1)]
+        {
+            let refused = monolite(words);
+            assert_eq!(refused.status.code(), Some(code));
+            let said = complaint(&refused);
+            assert!(said.contains("stop that program") && !said.contains("open_wait"), "{said}");
+        }
+        db.close().expect("it works");
+    }
 }

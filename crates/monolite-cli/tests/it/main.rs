@@ -7,10 +7,11 @@ mod conform;
 mod files;
 mod torture;
 
+use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
 /// Runs `monolite` with `words` to its end, without standard input.
-fn monolite(words: &[&str]) -> Output {
+fn monolite<W: AsRef<OsStr>>(words: &[W]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_monolite"))
         .args(words)
         .stdin(Stdio::null())

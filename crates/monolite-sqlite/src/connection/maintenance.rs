@@ -31,31 +31,46 @@ impl Connection {
         })
     }
 
-    /// What is wrong with the pages, rows and indexes of `table`, and with the foreign keys of its
-    /// rows, in SQLite's words, up to 100 of each.
+    /// Adds to `problems` what is wrong with the pages, rows and indexes of `table`, in SQLite's
+    /// words, up to 100; also what was found before it fails.
     ///
     /// # Errors
-    /// Those of SQLite; `SQLITE_INTERRUPT` when the connection's time is over.
-    pub fn check_table(&self, table: &str) -> Result<Vec<String>> {
+    /// Those of SQLite: damage upon which it could not go on; `SQLITE_INTERRUPT` when the
+    /// connection's time is over.
+    pub fn check_table(&self, table: &str, problems: &mut Vec<String>) -> Result<()> {
         self.signals.as_engine(|| {
             let quoted = table.replace('"', "\"\"");
             let sql = format!("PRAGMA main.integrity_check(\"{quoted}\")");
             let mut check = self.raw().prepare(&sql)?;
-            let said = check.query_map((), |row| row.get(0))?;
-            let mut problems: Vec<String> = said.collect::<Result<_>>()?;
-            problems.retain(|said| said != "ok");
+            for said in check.query_map((), |row| row.get::<_, String>(0))? {
+                let said = said?;
+                if said != "ok" {
+                    problems.push(said);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds to `violations` up to 100 rows of `table` whose foreign keys have no parent; also what
+    /// was found before it fails.
+    ///
+    /// # Errors
+    /// As [`Connection::check_table`].
+    pub fn check_keys_of(&self, table: &str, violations: &mut Vec<String>) -> Result<()> {
+        self.signals.as_engine(|| {
             let sql = "SELECT rowid, parent FROM pragma_foreign_key_check(?1) LIMIT ?2";
             let mut keys = self.raw().prepare(sql)?;
             let row = |row: &Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, String>(1)?));
             for violated in keys.query_map((table, MOST_PROBLEMS), row)? {
-                problems.push(match violated? {
+                violations.push(match violated? {
                     (Some(row), parent) => {
                         format!("row {row} of {table} has no parent in {parent}")
                     }
                     (None, parent) => format!("a row of {table} has no parent in {parent}"),
                 });
             }
-            Ok(problems)
+            Ok(())
         })
     }
 

@@ -36,11 +36,25 @@ pub(super) struct Hooks {
 }
 
 pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<rusqlite::Connection> {
-    rusqlite::Connection::open_with_flags_and_vfs(
-        path,
-        setup::open_flags(role),
-        settings.vfs.as_str(),
-    )
+    let (flags, vfs) = (setup::open_flags(role), settings.vfs.as_str());
+    if role == Role::Inspector {
+        return rusqlite::Connection::open_with_flags_and_vfs(unchanging(path), flags, vfs);
+    }
+    rusqlite::Connection::open_with_flags_and_vfs(path, flags, vfs)
+}
+
+/// The URI by which SQLite takes the file at `path` for one that nobody changes. Format:
+/// <https://sqlite.org/uri.html>.
+fn unchanging(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.') {
+            uri.push(byte.into());
+        } else {
+            uri.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    uri + "?mode=ro&immutable=1"
 }
 
 pub(super) fn set_up(
@@ -59,7 +73,7 @@ pub(super) fn set_up(
         setup::reserve_bytes(inner, settings.reserved_bytes)?;
     }
     let set = setup::set_pragmas(inner, role, settings);
-    if role == Role::Writer {
+    if matches!(role, Role::Writer | Role::Inspector) {
         format::check(inner, set)?
     } else {
         set?

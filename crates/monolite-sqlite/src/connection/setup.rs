@@ -23,6 +23,12 @@ pub(super) fn open_flags(role: Role) -> OpenFlags {
         false => OpenFlags::SQLITE_OPEN_NO_MUTEX,
     };
     match role {
+        Role::Inspector => {
+            OpenFlags::SQLITE_OPEN_READ_ONLY
+                | OpenFlags::SQLITE_OPEN_URI
+                | OpenFlags::SQLITE_OPEN_EXRESCODE
+                | mutex
+        }
         Role::Writer => common | mutex | OpenFlags::SQLITE_OPEN_CREATE,
         Role::Reader | Role::Overlay | Role::Checkpointer => common | mutex,
     }
@@ -101,6 +107,10 @@ pub(super) fn set_pragmas(
     ))?;
     if role == Role::Reader {
         connection.execute_batch("PRAGMA query_only = ON")?;
+    }
+    if role == Role::Inspector {
+        // Reads the header.
+        connection.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
     }
     Ok(())
 }

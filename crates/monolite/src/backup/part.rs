@@ -17,6 +17,7 @@
 //! - No file but a leftover of this module's is removed, and none is opened that has another name,
 //!   too: it could be a database of this process, whose locks would go when it is closed again.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -33,6 +34,9 @@ use crate::files::identity::{canonical, with_ending};
 
 /// What is behind the target's name as long as the backup is not whole.
 const ENDING: &str = ".monolite-part";
+
+/// What a file system lets a name have (255 bytes), less [`ENDING`].
+const MAX_NAME_BYTES: usize = 255 - ENDING.len();
 
 /// How often another one may be in between when the file is made.
 const TRIES: u32 = 10;
@@ -52,6 +56,7 @@ impl Part {
     /// takes.
     pub(super) fn create(target: &Path, mode: u32) -> Result<Part> {
         let target = canonical(target)?;
+        check_length(&target)?;
         check_free(&target)?;
         let path = with_ending(&target, ENDING);
         for _ in 0..TRIES {
@@ -218,6 +223,19 @@ fn remove_leftover(path: &Path, target: &Path) -> Result<()> {
             Err(Error::new(ErrorKind::Invalid, message))
         }
     }
+}
+
+/// Sees whether the file that becomes `target` can have a name.
+fn check_length(target: &Path) -> Result<()> {
+    let length = target.file_name().map_or(0, OsStr::len);
+    if length <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "{target:?} cannot be a backup: its name has {length} bytes, and with the ending that it \
+         has until it is whole ({ENDING}) a name has at most 255; {MAX_NAME_BYTES} are left"
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 /// Sees whether `target` is free, and nothing is beside it that SQLite would take for a part of it.

@@ -308,7 +308,7 @@ fn is_of_pages(journal: &Path) -> bool {
 pub(crate) const EMPTY: u64 = 1;
 
 /// A header, and less than a page.
-const WAL_WITHOUT_FRAMES: u64 = 32 + 24 + 511;
+pub(crate) const WAL_WITHOUT_FRAMES: u64 = 32 + 24 + 511;
 
 const LINKED: &str = "it has hard links, and each name would have its own WAL; remove the others, \
                       or copy it";

@@ -1,4 +1,4 @@
-//! Owns what the comments of a migration say about how it is applied.
+//! Owns what the comments of a migration say about how it is applied, and that each has an end.
 //!
 //! # Format
 //! A directive is a comment of one line, `-- monolite: foreign_keys=off`, with nothing but blanks
@@ -7,6 +7,8 @@
 //! # Invariants
 //! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
 //!   `DROP TABLE` delete the rows of other tables.
+//! - No comment goes on to the end of the text for want of `*/`: SQLite takes what it swallows for
+//!   a part of it, and says nothing.
 
 use crate::call::member::ForeignKeys;
 use crate::error::Result;
@@ -19,13 +21,22 @@ const DIRECTIVE: &str = "-- monolite:";
 /// What the directives of the migration `name` say, whose text is `sql`.
 ///
 /// # Errors
-/// `Invalid` for a comment that looks like a directive and is none.
+/// `Invalid` for a comment that looks like a directive and is none, and for one without an end.
 pub(super) fn foreign_keys(name: &str, sql: &str) -> Result<ForeignKeys> {
     let mut foreign_keys = ForeignKeys::On;
-    for comment in comments(sql).into_iter().filter(Comment::looks_like_directive) {
+    let comments = comments(sql);
+    let line_of = |comment: &Comment<'_>| sql[..comment.at].matches('\n').count() + 1;
+    if let Some(open) = comments.iter().find(|comment| comment.is_open) {
+        return Err(wrong(&format!(
+            "the migration {name}:{} has a comment that begins with /* and does not end; all that \
+             follows would be left out: end it with */",
+            line_of(open)
+        )));
+    }
+    for comment in comments.into_iter().filter(Comment::looks_like_directive) {
         let said = comment.text.strip_prefix(DIRECTIVE).filter(|_| comment.is_in_head);
         if said.map(str::trim) != Some("foreign_keys=off") {
-            let line = sql[..comment.at].matches('\n').count() + 1;
+            let line = line_of(&comment);
             return Err(wrong(&format!(
                 "the migration {name}:{line} has the comment {:?}, which looks like a directive \
                  and is not known as one; there is \"{DIRECTIVE} foreign_keys=off\", before the \
@@ -43,6 +54,8 @@ struct Comment<'s> {
     text: &'s str,
     /// Whether nothing but blanks and comments is before it.
     is_in_head: bool,
+    /// Whether the text ends before it does.
+    is_open: bool,
 }
 
 impl Comment<'_> {
@@ -75,7 +88,9 @@ fn comments(sql: &str) -> Vec<Comment<'_>> {
             _ => first.len_utf8(),
         };
         if is_comment {
-            found.push(Comment { at, text: rest[..length].trim_end(), is_in_head });
+            let text = &rest[..length];
+            let is_open = first == '/' && (length < 4 || !text.ends_with("*/"));
+            found.push(Comment { at, text: text.trim_end(), is_in_head, is_open });
         } else if !first.is_whitespace() && first != '\u{feff}' {
             is_in_head = false;
         }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The names and the texts of all files in `directory` whose names end with `.sql`.
+/// The names and the texts of all files in `directory` whose names end with `.sql`, in whatever
+/// case: one that ends with `.SQL` is refused by its name rather than left out.
 ///
 /// # Errors
 /// `Storage` when it, or one of them, cannot be read.
@@ -26,7 +27,7 @@ pub(super) fn read(directory: &Path) -> Result<Vec<(String, String)>> {
     for entry in fs::read_dir(directory).map_err(|error| failed(directory, &error))? {
         let path = entry.map_err(|error| failed(directory, &error))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.ends_with(".sql") {
+        if name.to_ascii_lowercase().ends_with(".sql") {
             let sql = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
             files.push((name, sql));
         }

@@ -76,6 +76,38 @@ fn what_looks_like_a_directive_and_is_none_is_refused() {
 }
 
 #[test]
+fn a_comment_without_an_end_is_refused() {
+    for (sql, line) in [
+        ("CREATE TABLE a(v);\n\n/* old:\nCREATE TABLE b(v);", 3),
+        ("/*", 1),
+        ("SELECT 1; /*/ SELECT 2;", 1),
+        ("-- why\nSELECT '/*'; /* * / ", 2),
+    ] {
+        let error = Migration::new("1_a.sql", sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let told = format!("1_a.sql:{line} has a comment that begins with /* and does not end");
+        assert!(error.to_string().contains(&told), "{sql}: {error}");
+    }
+    for sql in ["/**/", "SELECT '/*', \"/*\", [/*], `/*` -- /*", "/* /* */ SELECT 1 /***/ -- x"] {
+        Migration::new("1_a.sql", sql).unwrap();
+    }
+}
+
+#[test]
+fn a_file_whose_ending_is_in_another_case_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let read = || Migrations::from_directory(directory.path());
+    for (name, text) in [("0001_a.sql", ""), ("notes.txt", ""), ("sql", ""), ("a.sql~", "")] {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    assert_eq!(read().unwrap().compared_with(&[]).pending, ["0001_a.sql"]);
+    std::fs::write(directory.path().join("0002_b.SQL"), "").unwrap();
+    let error = read().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("\"0002_b.SQL\" is no name of a migration"), "{error}");
+}
+
+#[test]
 fn line_endings_do_not_count_and_everything_else_does() {
     let sum = |sql| Migration::new("1_a.sql", sql).unwrap().checksum;
     assert_eq!(sum("SELECT 1;\nSELECT 2;\n"), sum("SELECT 1;\r\nSELECT 2;\r\n"));

@@ -1,12 +1,15 @@
 //! Checkpoints by hand, checks, statistics, free pages, and a WAL that gets smaller.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use monolite::{Database, ErrorKind, Options, Sharing, rusqlite};
+use monolite::{Checked, Database, ErrorKind, Options, Sharing, rusqlite};
+use monolite_testkit::mounts::{Mount, say_skipped};
 use monolite_testkit::storage::wal_beside;
 
 use crate::patience::{ends, eventually};
@@ -103,7 +106,7 @@ fn a_check_finds_nothing_in_a_database_that_is_well() {
     let check = db.check();
     let monitor = check.monitor();
     let checked = check.wait().unwrap();
-    assert_eq!(checked.problems, [] as [&str; 0]);
+    assert!(checked.is_sound(), "{checked:?}");
     assert!(checked.tables > 2);
     assert_eq!(monitor.progress().done, checked.tables);
 }
@@ -125,9 +128,151 @@ fn a_check_finds_what_is_wrong() {
         .unwrap();
     drop(plain);
     let db = Database::open(&path).unwrap();
-    let problems = db.check().wait().unwrap().problems;
-    assert!(problems.contains(&"row 7 of child has no parent in parent".into()), "{problems:?}");
-    assert!(problems.iter().any(|said| said.contains("NULL value in n.v")), "{problems:?}");
+    let found = db.check().wait().unwrap();
+    assert_eq!(found.violations, ["row 7 of child has no parent in parent"]);
+    assert_eq!(found.problems.len(), 1, "{found:?}");
+    assert!(found.problems[0].contains("NULL value in n.v"), "{found:?}");
+    db.close().unwrap();
+    assert_eq!(checked(&path).unwrap(), found);
+}
+
+fn checked(path: &Path) -> monolite::Result<Checked> {
+    Database::check_file(path).wait()
+}
+
+/// The names and contents of all files in `directory`.
+fn content(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn a_file_that_is_checked_is_not_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    // SQLite would take the name for the end of a URI's path, and for bytes in hexadecimal.
+    let path = directory.path().join("closed?mode=rw#%41.db");
+    let db = Database::open(&path).unwrap();
+    fill(&db);
+    db.backup(directory.path().join("backup.db")).wait().unwrap();
+    db.close().unwrap();
+    let before = content(directory.path());
+    assert_eq!(before.len(), 2);
+    for (path, bytes) in &before {
+        let is_backup = path.ends_with("backup.db");
+        assert_eq!(&bytes[18..20], if is_backup { &[1, 1] } else { &[2, 2] });
+        for mode in [0o644, 0o444] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            let found = checked(path).unwrap();
+            assert!(found.is_sound() && found.tables > 0, "{found:?}");
+        }
+    }
+    assert!(content(directory.path()) == before, "a file was changed, or made");
+}
+
+#[test]
+fn a_file_that_is_on_a_medium_that_cannot_be_written_is_checked() {
+    let mount = Mount::read_only(|directory| {
+        let db = Database::open(directory.join("closed.db")).unwrap();
+        db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+        db.backup(directory.join("backup.db")).wait().unwrap();
+        db.close().unwrap();
+    });
+    match mount {
+        Ok(mount) => {
+            for name in ["closed.db", "backup.db"] {
+                assert!(checked(&mount.path().join(name)).unwrap().is_sound());
+            }
+        }
+        Err(error) => say_skipped("checks on a read-only medium", &format!("{error:#}")).unwrap(),
+    }
+}
+
+#[test]
+fn what_a_crash_has_left_is_recovered_by_a_check() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("db"), directory.path().join("copy.db"));
+    let db = Database::open(&path).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v)")).wait().unwrap();
+    fs::copy(&path, &copy).unwrap();
+    fs::copy(wal_beside(&path), wal_beside(&copy)).unwrap();
+    let tables = db.check().wait().unwrap().tables;
+    db.close().unwrap();
+    assert_eq!(checked(&copy).unwrap().tables, tables);
+    assert!(!wal_beside(&copy).exists());
+    // What was begun and not committed with a journal.
+    let plain = rusqlite::Connection::open(&copy).unwrap();
+    plain.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN").unwrap();
+    let grow = "WITH c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c LIMIT 900) \
+                INSERT INTO t SELECT randomblob(900) FROM c";
+    plain.execute_batch(grow).unwrap();
+    let crashed = directory.path().join("crashed.db");
+    fs::copy(&copy, &crashed).unwrap();
+    let journal = |path: &Path| PathBuf::from(format!("{}-journal", path.display()));
+    fs::copy(journal(&copy), journal(&crashed)).unwrap();
+    assert!(checked(&crashed).unwrap().is_sound());
+    assert!(!journal(&crashed).exists());
+}
+
+#[test]
+fn what_is_no_database_is_not_checked_and_becomes_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let refused = |kind, said: &str| {
+        let before = content(directory.path());
+        let error = checked(&path).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+        assert!(content(directory.path()) == before, "a file was changed, or made");
+    };
+    refused(ErrorKind::Invalid, "does not exist; is this the right path?");
+    for length in [0, 1, 99] {
+        fs::write(&path, &b"SQLite format 3\0".repeat(7)[..length]).unwrap();
+        refused(ErrorKind::Invalid, &format!("has {length} bytes"));
+    }
+    fs::write(&path, "a text of some length ".repeat(100)).unwrap();
+    refused(ErrorKind::Corrupt, "not a database");
+    fs::remove_file(&path).unwrap();
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let db = Options::new().sharing(sharing).open(&path).unwrap();
+        assert_eq!(checked(&path).unwrap_err().kind(), ErrorKind::Invalid);
+        db.write(|tx| tx.execute_batch("CREATE TABLE IF NOT EXISTS t(v)")).wait().unwrap();
+        db.close().unwrap();
+        assert!(checked(&path).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_table_that_is_malformed_does_not_hide_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    plain
+        .execute_batch(
+            "CREATE TABLE parent(id INTEGER PRIMARY KEY);
+             CREATE TABLE broken(id INTEGER PRIMARY KEY, parent REFERENCES parent(id));
+             CREATE TABLE child(id INTEGER PRIMARY KEY, parent REFERENCES parent(id));
+             PRAGMA foreign_keys = OFF;
+             INSERT INTO broken VALUES (1, NULL); INSERT INTO child VALUES (7, 70);",
+        )
+        .unwrap();
+    let page: u32 = plain
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'broken'", (), |r| r.get(0))
+        .unwrap();
+    drop(plain);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[(page as usize - 1) * 4096..][..4096].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    let found = checked(&path).unwrap();
+    assert_eq!((found.tables, found.violations.len()), (3, 1), "{found:?}");
+    assert!(!found.problems.is_empty());
+    let db = Database::open(&path).unwrap();
+    assert_eq!(db.check().wait().unwrap(), found);
+    db.close().unwrap();
+    // A schema that cannot be read is damage.
+    bytes[100..4096].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    let found = checked(&path).unwrap();
+    assert_eq!((found.tables, found.problems.len()), (0, 1), "{found:?}");
 }
 
 #[test]
@@ -193,7 +338,7 @@ fn free_pages_are_given_back_in_steps() {
     assert!(after < before / 3, "{before} to {after}");
     assert_eq!(db.vacuum().wait().unwrap().pages, 0);
     assert_eq!(one(&db, "SELECT count(*) FROM t"), 1_000);
-    assert!(db.check().wait().unwrap().problems.is_empty());
+    assert!(db.check().wait().unwrap().is_sound());
     assert!(db.stats().wal_bytes_max <= 16 << 20);
     db.close().unwrap();
 }

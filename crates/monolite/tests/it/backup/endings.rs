@@ -51,6 +51,23 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_name_is_as_long_as_its_first_one_allows() {
+    let (directory, path, _) = places();
+    let db = Database::open(&path).unwrap();
+    create(&db);
+    let long = |bytes| directory.path().join("n".repeat(bytes));
+    for bytes in [242, 247] {
+        let said = format!("its name has {bytes} bytes, and with the ending");
+        refused(&db, &long(bytes), ErrorKind::Invalid, &said);
+        refused(&db, &long(bytes), ErrorKind::Invalid, "241 are left");
+    }
+    refused(&db, &long(248), ErrorKind::Invalid, "247 are left");
+    assert_eq!(others(directory.path()), [] as [&str; 0]);
+    db.backup(long(241)).wait().unwrap();
+    check(&long(241));
+}
+
+#[test]
 fn a_name_that_is_taken_meanwhile_is_not_overwritten() {
     let (directory, path, target) = places();
     let db = Database::open(&path).unwrap();
