@@ -77,7 +77,8 @@ impl Checked {
     /// Makes a problem of an error that tells of damage.
     fn note_damage(&mut self, table: &str, looked: rusqlite::Result<()>) -> rusqlite::Result<()> {
         let Err(error) = looked else { return Ok(()) };
-        let is_bad_page = error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_DATA);
+        let is_bad_page =
+            error.sqlite_error().map(|it| it.extended_code) == Some(ffi::SQLITE_IOERR_DATA);
         if error.sqlite_error_code() != Some(ErrorCode::DatabaseCorrupt) && !is_bad_page {
             return Err(error);
         }
