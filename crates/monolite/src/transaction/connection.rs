@@ -135,12 +135,15 @@ impl PooledConnection {
         self.is_overlay
     }
 
-    /// Whether `sql` only reads; `None` when it cannot be prepared.
+    /// Whether `sql` only reads; `None` when it cannot be prepared, or is refused before it is.
     pub(crate) fn only_reads(&self, sql: &str) -> Option<bool> {
         let reads = |statement: &mut Statement<'_>, traits: Traits| {
             statement.readonly() && !traits.may_change()
         };
         let connection = &self.reader.connection;
+        if connection.refusal_of_text(sql).is_some() {
+            return None;
+        }
         let prepare = || connection.with_statement_and_traits(sql, reads).ok();
         // Where it is run next, it says then what has to be made good behind it. Before it, that
         // would have virtual tables write what they have to write while it runs, and be counted.

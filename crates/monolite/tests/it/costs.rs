@@ -56,6 +56,21 @@ fn calls_in_each_other_in_views_of_views_are_prepared_in_time() {
 }
 
 #[test]
+fn an_interactive_transaction_prepares_nothing_that_is_refused_by_its_text() {
+    let Some(db) = open(":memory:") else { return };
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(a)")).wait().unwrap();
+    let arguments = vec!["abs(1)"; 95].join(", ");
+    let sums: Vec<_> = (0..1_000).map(|at| format!("sum(max({arguments}, {at}))")).collect();
+    let sql = format!("SELECT {} FROM t", balanced(&sums, "+"));
+    for _ in 0..3 {
+        let tx = db.transaction().unwrap();
+        let error = tx.query_row(&sql, (), |_| Ok(())).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("12000 names"), "{error}");
+    }
+}
+
+#[test]
 fn a_sort_of_texts_in_utf_16_ends_in_time() {
     // The first use of SQLite is that of the engine.
     let Some(first) = open(":memory:") else { return };
@@ -187,7 +202,7 @@ fn conditions_are_compared_with_what_indexes_are_made_of_in_time() {
         let statement = |uses: usize| {
             let one = |i: usize| format!("x{}.a + -1 + {i} = 0", i % 60);
             let conditions: Vec<_> = (0..uses).map(one).collect();
-            format!("SELECT 1 FROM {} WHERE {}", tables.join(", "), balanced(&conditions))
+            format!("SELECT 1 FROM {} WHERE {}", tables.join(", "), balanced(&conditions, "AND"))
         };
         let (sql, too_much) = (statement(most), statement(most + 1));
         let what = format!("{most} conditions, {terms} expressions in indexes");
@@ -202,14 +217,14 @@ fn conditions_are_compared_with_what_indexes_are_made_of_in_time() {
     db.close().unwrap();
 }
 
-/// All of `terms` in a tree that is not deep.
-fn balanced(terms: &[String]) -> String {
+/// All of `terms` in a tree of `operator` that is not deep.
+fn balanced(terms: &[String], operator: &str) -> String {
     match terms {
         [] => "1".into(),
         [one] => one.clone(),
         many => {
             let (left, right) = many.split_at(many.len() / 2);
-            format!("({} AND {})", balanced(left), balanced(right))
+            format!("({} {operator} {})", balanced(left, operator), balanced(right, operator))
         }
     }
 }
