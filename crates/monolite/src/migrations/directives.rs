@@ -7,8 +7,8 @@
 //! # Invariants
 //! - A comment that looks like a directive is one, or an error. One that was not obeyed would let
 //!   `DROP TABLE` delete the rows of other tables.
-//! - No comment goes on to the end of the text for want of `*/`: SQLite takes what it swallows for
-//!   a part of it, and says nothing.
+//! - No comment goes on to the end of the text without a `*/`: SQLite takes all that follows for a
+//!   part of it, and says nothing.
 
 use crate::call::member::ForeignKeys;
 use crate::error::Result;
