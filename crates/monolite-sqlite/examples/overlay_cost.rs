@@ -36,6 +36,7 @@ fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Sett
         untrusted: None,
         rowids: None,
         setup: None,
+        dry_runs: None,
         control,
     }
 }

@@ -80,6 +80,7 @@ impl Rig {
             untrusted: None,
             rowids: None,
             setup: None,
+            dry_runs: None,
             control: None,
         };
         let writer = Connection::open(path, Role::Writer, &settings)?;

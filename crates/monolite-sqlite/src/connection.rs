@@ -22,6 +22,7 @@
 
 mod budget;
 mod cached;
+mod dry_runs;
 mod figures;
 mod keys;
 mod maintenance;
@@ -55,6 +56,7 @@ use schema::SchemaFacts;
 
 use crate::additions::Setup;
 use crate::counts::Counts;
+use crate::dry_run::{DryRuns, Rehearsing};
 use crate::like;
 use crate::look::{Look, Overdue};
 use crate::pcache::MainCache;
@@ -62,6 +64,7 @@ use crate::revoke::Revoker;
 use crate::rowids::{Giver, Rowids};
 use crate::signals::{Signals, Traits};
 use crate::statements::{Own, Prepared};
+use crate::text;
 use crate::untrusted::{self, Untrusted};
 use crate::vfs::{CommitSequence, WalControl};
 
@@ -74,6 +77,8 @@ pub enum Role {
     Reader,
     /// The connection that copies the WAL into the database in the background.
     Checkpointer,
+    /// A reader for dry runs, see [`DryRuns`].
+    DryRun,
     /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
     /// of [`crate::vfs::Vfs::register_overlays`], see [`Connection::begin_on`].
     Overlay,
@@ -85,12 +90,12 @@ pub enum Role {
 impl Role {
     /// Whether its transactions never change the database.
     fn only_reads(self) -> bool {
-        matches!(self, Role::Reader | Role::Overlay | Role::Inspector)
+        matches!(self, Role::Reader | Role::DryRun | Role::Overlay | Role::Inspector)
     }
 
-    /// Whether its transactions insert rows, be it in its own memory.
+    /// Whether its transactions insert rows, be it in its own memory or for nothing.
     fn inserts(self) -> bool {
-        matches!(self, Role::Writer | Role::Overlay)
+        matches!(self, Role::Writer | Role::Overlay | Role::DryRun)
     }
 
     /// Whether other threads may call SQLite with its connection.
@@ -112,8 +117,8 @@ pub struct Settings {
     /// Bytes that a database which is new reserves at the end of each page.
     pub reserved_bytes: u8,
     /// Asked about every 1,000 virtual machine instructions (20 for untrusted SQL); `true`
-    /// interrupts the statement. It is told how long the statement may yet have to go on when it is
-    /// not interrupted now.
+    /// interrupts the statement. It is told how long the statement goes on if it is not interrupted
+    /// now.
     pub overdue: Overdue,
     /// For connections that run SQL from an untrusted source.
     pub untrusted: Option<Untrusted>,
@@ -124,6 +129,8 @@ pub struct Settings {
     pub control: Option<Arc<WalControl>>,
     /// Adds an application's functions, collations and modules.
     pub setup: Option<Setup>,
+    /// Where large statements of untrusted SQL are prepared first.
+    pub dry_runs: Option<Arc<dyn DryRuns>>,
 }
 
 /// Instructions between two calls of [`Settings::overdue`].
@@ -271,7 +278,10 @@ impl Connection {
         let profile = settings.untrusted.as_ref();
         let is_untrusted = profile.is_some();
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
-        let prepared = Prepared::new(inner, !matches!(role, Role::Reader | Role::Inspector), stack);
+        let runs = settings.dry_runs.clone().filter(|_| is_untrusted);
+        let dry_runs = runs.map(|runs| Rehearsing { runs, look: Arc::clone(&look) });
+        let may_write = !matches!(role, Role::Reader | Role::DryRun | Role::Inspector);
+        let prepared = Prepared::new(inner, may_write, stack, dry_runs);
         let progress_interval =
             if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
         let memory = profile.map(|it| MemoryLimit::new(it, settings.cache_kib));
@@ -350,6 +360,14 @@ impl Connection {
     /// # Errors
     /// Those of SQLite; the statements before the one that failed have been run.
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
+        if self.memory.is_none() {
+            return self.execute_all(sql);
+        }
+        // For a dry run, each has to be known by itself.
+        text::statements(sql).try_for_each(|statement| self.execute_all(statement))
+    }
+
+    fn execute_all(&self, sql: &str) -> Result<()> {
         let mut batch = Batch::new(self.raw(), sql);
         while let Some(mut statement) = self.preparing(sql, || batch.next())? {
             let never_sorts = self.batched_never_sorts(&statement);

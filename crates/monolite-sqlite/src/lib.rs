@@ -16,6 +16,7 @@ pub mod copy;
 mod counts;
 mod definitions;
 mod depth;
+mod dry_run;
 mod fletcher;
 mod forks;
 mod format;
@@ -49,9 +50,10 @@ pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, Role,
     Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
 };
+pub use dry_run::{DryRun, DryRuns};
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};
-pub use look::Overdue;
+pub use look::{Overdue, Rest};
 pub use memory::Budget;
 pub use pages::PageSet;
 pub use revoke::{Revocation, Revoker};

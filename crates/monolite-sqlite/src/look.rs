@@ -29,8 +29,22 @@ const PIECE: usize = 100;
 /// other look, and between two pieces SQLite can look for names in many wide tables.
 const PREPARED_PIECE: usize = INTERVAL / 8;
 
-/// Says whether a statement has to end that may have to go on for so long.
-pub type Overdue = Arc<dyn Fn(Duration) -> bool + Send + Sync>;
+/// How long a statement goes on without asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// At most so long, and as a rule for much less.
+    AtMost(Duration),
+    /// So long, as it was measured.
+    Measured(Duration),
+}
+
+impl Rest {
+    /// It asks again soon.
+    pub const NONE: Rest = Rest::AtMost(Duration::ZERO);
+}
+
+/// Says whether a statement has to end that goes on for so long if it need not.
+pub type Overdue = Arc<dyn Fn(Rest) -> bool + Send + Sync>;
 
 /// Looks whether the statement that runs on a connection has to end.
 pub(crate) struct Look {
@@ -55,7 +69,13 @@ impl Look {
             (true, false) => weights::time_to_sort(),
             (true, true) => weights::time_to_sort_utf16(),
         };
-        let is_late = (self.overdue)(sort.max(passes).max(walks));
+        self.goes_on_for(Rest::AtMost(sort.max(passes).max(walks)))
+    }
+
+    /// Whether the statement may go on for so long. One that may not is told to have been
+    /// interrupted.
+    pub(crate) fn goes_on_for(&self, rest: Rest) -> bool {
+        let is_late = (self.overdue)(rest);
         if is_late {
             self.signals.mark_interrupted();
         }

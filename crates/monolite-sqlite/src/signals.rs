@@ -278,6 +278,21 @@ impl Signals {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the statements that are prepared are those of a migration.
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.is_migrating.load(Ordering::Relaxed)
+    }
+
+    /// Whether the statement that is prepared may number rows ([`Signals::numbering`]).
+    pub(crate) fn is_numbering(&self) -> bool {
+        self.is_numbering.load(Ordering::Relaxed)
+    }
+
+    /// Has [`Signals::take_denial`] give this reason next.
+    pub(crate) fn put_denial(&self, reason: Option<String>) {
+        *self.denial() = reason;
+    }
+
     /// The statements that are prepared are those of a migration until the switch is dropped.
     pub(crate) fn migrating(&self) -> Switch<'_> {
         self.take_dropped();
@@ -293,7 +308,7 @@ impl Signals {
     /// Takes note of what a statement of a migration drops, and says why `action` is refused in
     /// one, where it has a reason of its own.
     fn judge_in_migration(&self, action: &AuthAction<'_>) -> Option<String> {
-        if !self.is_migrating.load(Ordering::Relaxed) {
+        if !self.is_migrating() {
             return None;
         }
         if let AuthAction::DropTable { table_name } = action {
@@ -584,7 +599,7 @@ impl Signals {
         let general = || {
             let rule = self.judge_in_migration(&context.action);
             let rule = rule.or_else(|| rules::refusal(&context.action, context.database_name));
-            let numbers = self.is_numbering.load(Ordering::Relaxed);
+            let numbers = self.is_numbering();
             let rule = rule.or_else(|| names::refusal(&context.action, numbers));
             rule.or_else(|| self.count_selects(&context.action))
         };

@@ -16,10 +16,12 @@
 //! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
+//! - Where SQL is not trusted, no large statement is prepared before its dry run
+//!   ([`crate::dry_run`]).
 //! - What users say is prepared on the connection's own stack ([`crate::stack`]), and so are
 //!   statements run that are not kept.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
 use hashbrown::HashMap;
@@ -28,6 +30,7 @@ use rusqlite::{Result, Statement, StatementStatus};
 use crate::counts::Counts;
 use crate::definitions;
 use crate::depth;
+use crate::dry_run::{Rehearsing, Weight};
 use crate::names;
 use crate::signals::{Signals, Traits};
 use crate::sorts::may_sort;
@@ -181,6 +184,10 @@ pub(crate) struct Prepared {
     questions: RefCell<HashMap<Box<str>, Statement<'static>>>,
     own: RefCell<[Option<Statement<'static>>; Own::COUNT]>,
     stack: Stack,
+    /// Where large statements are prepared first, if that is done.
+    dry_runs: Option<Rehearsing>,
+    /// That of the schema, as far as it is known.
+    weight: Cell<Option<Weight>>,
 }
 
 // SAFETY: a connection may move between threads (`rusqlite::Connection: Send`), and the statements
@@ -188,7 +195,12 @@ pub(crate) struct Prepared {
 unsafe impl Send for Prepared {}
 
 impl Prepared {
-    pub(crate) fn new(connection: rusqlite::Connection, may_write: bool, stack: Stack) -> Prepared {
+    pub(crate) fn new(
+        connection: rusqlite::Connection,
+        may_write: bool,
+        stack: Stack,
+        dry_runs: Option<Rehearsing>,
+    ) -> Prepared {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
         Prepared {
             connection,
@@ -198,6 +210,8 @@ impl Prepared {
             questions: RefCell::default(),
             own: RefCell::default(),
             stack,
+            dry_runs,
+            weight: Cell::new(None),
         }
     }
 
@@ -221,14 +235,21 @@ impl Prepared {
         self.own.get_mut().fill_with(|| None);
     }
 
-    /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used.
+    /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used. To
+    /// be called whenever the schema may be another one.
     pub(crate) fn forget_users(&self) {
+        self.forget_weight();
         for kept in [&self.by_text, &self.forms] {
             if let Ok(mut kept) = kept.try_borrow_mut() {
                 kept.clear();
             }
         }
         self.connection().flush_prepared_statement_cache();
+    }
+
+    /// Has the schema weighed again.
+    pub(crate) fn forget_weight(&self) {
+        self.weight.set(None);
     }
 
     /// Runs `body`, in which SQLite prepares statements, on the connection's own stack.
@@ -253,24 +274,72 @@ impl Prepared {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
             signals.counting(most, on_stack)
         };
-        let is_trusted = signals.modules().is_none();
-        let free = if is_trusted { depth::FREE_SELECTS } else { untrusted::FREE_COLUMNS };
-        let (mut prepared, has_too_many) = prepare(free);
-        if prepared.is_err() && has_too_many {
-            let most = signals.as_engine(|| match is_trusted {
-                true => depth::most_selects(self.connection(), sql),
-                false => definitions::index_terms(self.connection()).map(untrusted::most_columns),
-            })?;
-            if most > free {
-                // The first attempt is no refusal of this one.
-                signals.take_denial();
-                signals.note_failure();
-                prepared = prepare(most).0;
-            }
-        }
+        let prepared = match signals.modules() {
+            None => self.preparing_trusted(sql, signals, &mut prepare),
+            Some(_) => self.preparing_untrusted(sql, signals, &mut prepare),
+        };
         let prepared = prepared?;
         self.refuse_prepared(signals)?;
         Ok(prepared)
+    }
+
+    /// `prepare` is told how many `SELECT`s there may be, and says whether there were more.
+    fn preparing_trusted<R>(
+        &self,
+        sql: &str,
+        signals: &Signals,
+        prepare: &mut dyn FnMut(u32) -> (Result<R>, bool),
+    ) -> Result<R> {
+        let (prepared, has_too_many) = prepare(depth::FREE_SELECTS);
+        if prepared.is_ok() || !has_too_many {
+            return prepared;
+        }
+        let most = signals.as_engine(|| depth::most_selects(self.connection(), sql))?;
+        if most <= depth::FREE_SELECTS {
+            return prepared;
+        }
+        forget_attempt(signals);
+        prepare(most).0
+    }
+
+    /// `prepare` is told how many uses of columns there may be, and says whether there were more.
+    fn preparing_untrusted<R>(
+        &self,
+        sql: &str,
+        signals: &Signals,
+        prepare: &mut dyn FnMut(u32) -> (Result<R>, bool),
+    ) -> Result<R> {
+        let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !signals.is_migrating()) else {
+            return prepare(untrusted::MAX_COLUMNS).0;
+        };
+        if let Some(most) = self.weight(signals)?.light_columns_of(sql) {
+            let (prepared, has_too_many) = prepare(most);
+            if prepared.is_ok() || !has_too_many {
+                return prepared;
+            }
+            forget_attempt(signals);
+        }
+        let cookie = || {
+            self.connection().pragma_query_value(None, "schema_version", |row| row.get::<_, u32>(0))
+        };
+        let cookie = signals.as_engine(cookie)?;
+        let ran = dry_runs.wait_for(sql, cookie, signals.is_numbering());
+        ran.map_err(|(error, reason)| {
+            signals.put_denial(reason);
+            error
+        })?;
+        prepare(untrusted::MAX_COLUMNS).0
+    }
+
+    /// What the schema can make of a statement.
+    fn weight(&self, signals: &Signals) -> Result<Weight> {
+        let is_settled = signals.seen(Traits::UNSETTLED).is_empty();
+        if let Some(known) = self.weight.get().filter(|_| is_settled) {
+            return Ok(known);
+        }
+        let weight = signals.as_engine(|| Weight::of(self.connection()))?;
+        self.weight.set(Some(weight));
+        Ok(weight)
     }
 
     /// Looks at what can be said of a statement only when it is prepared, before it runs.
@@ -439,6 +508,12 @@ impl Drop for Prepared {
     }
 }
 
+/// The first attempt to prepare a statement is no refusal of the next.
+fn forget_attempt(signals: &Signals) {
+    signals.take_denial();
+    signals.note_failure();
+}
+
 /// A statement whose bindings are cleared when its user is done, or panics.
 struct Cleared<'s>(&'s mut Statement<'static>);
 
@@ -456,7 +531,7 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     writer.execute_batch("CREATE TABLE gone(x)").unwrap();
     reader.execute_batch("PRAGMA query_only = ON").unwrap();
     let (prepared, signals) = (
-        Prepared::new(reader, false, Stack::new(crate::stack::TRUSTED).unwrap()),
+        Prepared::new(reader, false, Stack::new(crate::stack::TRUSTED).unwrap(), None),
         Signals::new(None),
     );
     let refused = || {
@@ -482,7 +557,7 @@ fn a_statement_that_is_prepared_again_may_sort() {
     let authorizer = move |context: AuthContext<'_>| told.authorize(&context, &|| false);
     connection.authorizer(Some(authorizer)).unwrap();
     let (prepared, counts) = (
-        Prepared::new(connection, true, Stack::new(crate::stack::TRUSTED).unwrap()),
+        Prepared::new(connection, true, Stack::new(crate::stack::TRUSTED).unwrap(), None),
         Counts::default(),
     );
     let may_sort_behind = || {

@@ -14,6 +14,8 @@
 //! `SELECT`s around it. What a view, a trigger or a common table expression has in its own text is
 //! weighed there. Each statement of several is weighed alone, and the heaviest counts.
 
+use crate::verb::{has_word, without_blanks};
+
 /// The most names in a statement of untrusted SQL: 0.25 s at worst.
 pub(crate) const MAX_NAMES: usize = 12_000;
 
@@ -149,6 +151,101 @@ pub(crate) fn terms_of_index(sql: &str) -> usize {
         }
     }
     if is_plain { 0 } else { terms }
+}
+
+/// What a statement is for the planner, by its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planning {
+    /// It defines something, and plans nothing.
+    Defines,
+    /// It inserts rows that are said, and plans what triggers do then.
+    Inserts,
+    /// It may find rows.
+    Queries,
+}
+
+/// What the first statement of `sql` is for the planner.
+pub(crate) fn planning(sql: &str) -> Planning {
+    let mut words = Scan::of(without_blanks(sql)).filter(|token| *token != Token::Blank);
+    let mut next_is = |known: &[&str]| match words.next() {
+        Some(Token::Word(word)) => known.iter().position(|it| word.eq_ignore_ascii_case(it)),
+        _ => None,
+    };
+    let first = next_is(&["insert", "replace", "create", "alter", "drop", "pragma", "reindex"]);
+    let is_table = match next_is(&["table", "temp", "temporary"]) {
+        Some(0) => true,
+        Some(_) => next_is(&["table"]).is_some(),
+        None => false,
+    };
+    let may_query = || has_word(sql, "select");
+    match first {
+        Some(0 | 1) if !may_query() => Planning::Inserts,
+        Some(2) if !is_table || !may_query() => Planning::Defines,
+        Some(3..) => Planning::Defines,
+        _ => Planning::Queries,
+    }
+}
+
+/// Cuts a script into its statements, as `sqlite3_complete` tells where one ends: at a semicolon,
+/// and within a trigger at one behind `; END`. What is behind a NUL is no part of it.
+pub(crate) fn statements(sql: &str) -> Statements<'_> {
+    let end = sql.find('\0').unwrap_or(sql.len());
+    Statements { rest: sql[..end].trim_start_matches('\u{feff}') }
+}
+
+/// See [`statements`].
+pub(crate) struct Statements<'s> {
+    rest: &'s str,
+}
+
+impl<'s> Iterator for Statements<'s> {
+    type Item = &'s str;
+
+    fn next(&mut self) -> Option<&'s str> {
+        let (mut scan, mut start, mut ends_at_end) = (Scan::of(self.rest), Start::Nothing, 0);
+        while let Some(token) = scan.next() {
+            if token == Token::Blank {
+                continue;
+            }
+            start = start.followed_by(token);
+            ends_at_end = match token {
+                Token::Semicolon if start != Start::Trigger || ends_at_end == 2 => break,
+                Token::Semicolon => 1,
+                Token::Word(word) if ends_at_end == 1 && word.eq_ignore_ascii_case("end") => 2,
+                _ => 0,
+            };
+        }
+        let (statement, rest) = self.rest.split_at(self.rest.len() - scan.rest.len());
+        self.rest = rest;
+        (!statement.is_empty()).then_some(statement)
+    }
+}
+
+/// What the first words of a statement have said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Nothing,
+    Explain,
+    Create,
+    Trigger,
+    Other,
+}
+
+impl Start {
+    fn followed_by(self, token: Token<'_>) -> Start {
+        let is = |known: &[&str]| matches!(token, Token::Word(word) if is_one_of(known, word));
+        match self {
+            // An empty statement has ended.
+            Start::Nothing if token == Token::Semicolon => Start::Nothing,
+            Start::Nothing if is(&["explain"]) => Start::Explain,
+            Start::Explain if is(&["query", "plan"]) => Start::Explain,
+            Start::Nothing | Start::Explain if is(&["create"]) => Start::Create,
+            Start::Create if is(&["temp", "temporary"]) => Start::Create,
+            Start::Create if is(&["trigger"]) => Start::Trigger,
+            Start::Trigger => Start::Trigger,
+            _ => Start::Other,
+        }
+    }
 }
 
 fn is_keyword(word: &str) -> bool {
@@ -308,6 +405,59 @@ mod tests {
         ] {
             assert_eq!(terms_of_index(sql), expected, "{sql}");
         }
+    }
+
+    #[test]
+    fn what_is_planned_is_known_by_words() {
+        use Planning::{Defines, Inserts, Queries};
+        for (sql, expected) in [
+            ("INSERT INTO t VALUES (1), (2)", Inserts),
+            ("/* */ ; insert INTO t VALUES ((SELECT 1))", Queries),
+            ("INSERT INTO t SELECT 1", Queries),
+            ("REPLACE INTO t VALUES ('select')", Queries),
+            ("REPLACE INTO t VALUES (1)", Inserts),
+            ("CREATE TABLE t(a)", Defines),
+            ("CREATE TABLE t AS SELECT 1", Queries),
+            ("CREATE TEMP TABLE t AS SELECT 1", Queries),
+            ("CREATE VIEW v AS SELECT 1", Defines),
+            ("CREATE INDEX i ON t(a) WHERE a", Defines),
+            ("DROP TABLE t", Defines),
+            ("PRAGMA table_list", Defines),
+            ("SELECT 1", Queries),
+            ("WITH a AS (VALUES (1)) INSERT INTO t VALUES (2)", Queries),
+            ("EXPLAIN CREATE TABLE t(a)", Queries),
+            ("UPDATE t SET a = 1", Queries),
+            ("", Queries),
+        ] {
+            assert_eq!(planning(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_script_is_cut_where_sqlite_ends_its_statements() {
+        let trigger = "CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT CASE WHEN 1 THEN 2 END; \
+                       SELECT ';'; /* ; END; */ END;";
+        for parts in [
+            &["SELECT 1;", " SELECT ';' -- ;\n;", "; SELECT 2"][..],
+            &[trigger, "SELECT 1;"],
+            &[
+                "EXPLAIN QUERY PLAN CREATE TEMP TRIGGER r DELETE ON t BEGIN SELECT 1; END;",
+                "VALUES (1)",
+            ],
+            &["CREATE TABLE trigger(a);", "CREATE TABLE [a;b](\"c;\");", "\n"],
+            &[";", ";", "SELECT 1"],
+        ] {
+            let script = parts.concat();
+            let cut: Vec<_> = statements(&script).collect();
+            assert_eq!(cut.concat(), script);
+            let expected: Vec<_> =
+                parts.iter().map(|part| part.trim_matches([' ', ';', '\n'])).collect();
+            let found: Vec<_> =
+                cut.iter().map(|part| part.trim_matches([' ', ';', '\n'])).collect();
+            assert_eq!(found, expected);
+        }
+        assert_eq!(statements("SELECT 1;\0 SELECT 2").collect::<Vec<_>>(), ["SELECT 1;"]);
+        assert_eq!(statements("\u{feff}SELECT 1").collect::<Vec<_>>(), ["SELECT 1"]);
     }
 
     #[test]

@@ -40,18 +40,17 @@ pub(crate) const EXPRESSION_LEVELS: u32 = 100;
 pub(crate) enum Part {
     /// Each can make an expression deeper by [`EXPRESSION_LEVELS`], which takes stack.
     Select,
-    /// The planner's time grows with the square of the conditions, each of which names a column,
-    /// with the product of those of `HAVING` and `GROUP BY` (5,000 and 499 in 0.5 s), and with that
-    /// of conditions and of what indexes are made of ([`INDEX_TERMS`]).
+    /// The planner's time grows with up to the third power of the conditions, each of which names
+    /// a column ([`crate::dry_run`]).
     Column,
 }
 
 /// The most uses of columns in a statement.
-const MAX_COLUMNS: u32 = 5_000;
+pub(crate) const MAX_COLUMNS: u32 = 2_000;
 
 impl Part {
-    /// Says why a statement with `number` of them is refused, if it is. It was found to have room
-    /// for `most_columns`, unless that is 0.
+    /// Says why a statement with `number` of them is refused, if it is. It may have `most_columns`,
+    /// or what there may be of them if that is 0.
     pub(crate) fn refusal(self, number: u32, most_columns: u32) -> Option<String> {
         let (most, name) = match (self, most_columns) {
             (Part::Select, _) => (400, "SELECTs"),
@@ -59,37 +58,18 @@ impl Part {
             (Part::Column, most) => (most, "uses of columns"),
         };
         (number > most).then(|| {
-            let indexes = match self {
-                Part::Column if most < MAX_COLUMNS => {
-                    "; there may be more of them with fewer expressions and conditions in indexes"
-                }
-                _ => "",
-            };
             format!(
                 "a statement with more than {most} {name} is refused to untrusted SQL; those of a \
-                 view or a common table expression count wherever it is named{indexes}"
+                 view or a common table expression count wherever it is named"
             )
         })
     }
 }
 
-/// Conditions of a statement, each of which uses a column, times what indexes have of expressions
-/// and of conditions: the planner compares each with each, for each of up to 64 tables of a join,
-/// in up to 190 ns (measured with SQLite 3.54.1 on x86-64, for 13,500 expressions and 9,900
-/// conditions), so in 0.4 s.
-const MAX_COMPARED: u32 = 32_000;
-
 /// The most expressions, and conditions of partial ones, that the indexes of a schema may have
-/// together.
-pub(crate) const INDEX_TERMS: u32 = 400;
-
-/// Uses of columns for which it does not matter what indexes there are.
-pub(crate) const FREE_COLUMNS: u32 = MAX_COMPARED / INDEX_TERMS;
-
-/// How many uses of columns a statement may have, on a schema with so many terms in its indexes.
-pub(crate) fn most_columns(index_terms: u32) -> u32 {
-    (MAX_COMPARED / index_terms.max(1)).clamp(FREE_COLUMNS, MAX_COLUMNS)
-}
+/// together: the planner compares each of them with each use of a column, which takes 24 s in a
+/// join of 64 tables with the most of both.
+pub(crate) const INDEX_TERMS: u32 = 1_000;
 
 /// How many passes over a value a call of `function` can be: `json_extract` makes one or two for
 /// each of up to 99 paths, `max` and `min` compare up to 100.

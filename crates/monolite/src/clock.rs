@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use monolite_sqlite::Rest;
+
 /// Where the engine's time comes from.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since an arbitrary start; never goes backwards.
@@ -111,14 +113,17 @@ impl Deadline {
         self.at.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Whether a statement has to end that may have to go on for `more` when it does not. It may be
-    /// late by the time that there is for it, and no later.
-    pub(crate) fn is_past(&self, more: Duration) -> bool {
+    /// Whether a statement has to end that goes on for `rest` when it does not. Where that is the
+    /// most that it can be, it may be late by the time that there is for it, and no later.
+    pub(crate) fn is_past(&self, rest: Rest) -> bool {
         let at = self.at.load(Ordering::Relaxed);
         if at == u64::MAX {
             return false;
         }
-        let surplus = nanos(more).saturating_sub(self.limit.load(Ordering::Relaxed));
+        let surplus = match rest {
+            Rest::AtMost(most) => nanos(most).saturating_sub(self.limit.load(Ordering::Relaxed)),
+            Rest::Measured(time) => nanos(time),
+        };
         nanos(self.clock.now()).saturating_add(surplus) > at
     }
 }
@@ -133,13 +138,14 @@ fn a_deadline_is_past_when_what_has_to_be_done_yet_would_be_late_by_its_whole_ti
         }
     }
     let deadline = Deadline::new(Arc::new(Still));
-    assert!(!deadline.is_past(Duration::MAX));
+    assert!(!deadline.is_past(Rest::Measured(Duration::MAX)));
     deadline.set(Duration::from_secs(9), Duration::from_secs(2));
     for (more, is_past) in [(0, false), (2, false), (3, false), (4, true)] {
-        assert_eq!(deadline.is_past(Duration::from_secs(more)), is_past, "{more}");
+        let most = Rest::AtMost(Duration::from_secs(more));
+        assert_eq!(deadline.is_past(most), is_past, "{more}");
     }
     deadline.set(Duration::from_secs(7), Duration::from_secs(2));
-    assert!(deadline.is_past(Duration::ZERO));
+    assert!(deadline.is_past(Rest::NONE));
     deadline.clear();
-    assert!(!deadline.is_past(Duration::ZERO));
+    assert!(!deadline.is_past(Rest::NONE));
 }

@@ -6,6 +6,7 @@
 //! - `monolite-checkpoint` copies the WAL into the database ([`crate::checkpoint`]).
 //! - `monolite-read-N` serve awaited reads, `monolite-tx-N` awaited statements of interactive
 //!   transactions ([`crate::read::threads`]).
+//! - `monolite-dry-run` prepares large statements of untrusted SQL first ([`crate::dry_runs`]).
 //! - `monolite-watch` looks whether closures come back ([`crate::watchdog`]).
 //! - `monolite-close` waits for all of them to end.
 //!
@@ -36,6 +37,7 @@ use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::clock::Stopwatch;
+use crate::dry_runs::DryRunner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
@@ -93,6 +95,7 @@ struct Parts {
     progress: Arc<Progress>,
     watchdog: Arc<Watchdog>,
     jobs: Arc<Jobs>,
+    dry_runs: Option<Arc<DryRunner>>,
 }
 
 impl Parts {
@@ -147,8 +150,14 @@ impl Parts {
         [&self.reads.threads, &self.transactions.threads, &self.streams.threads]
     }
 
+    /// Whether a closure, or SQLite in the midst of a plan, has overrun its time and not come back.
+    fn is_stuck(&self) -> bool {
+        self.watchdog.is_stuck() || self.dry_runs.as_ref().is_some_and(|runs| runs.is_stuck())
+    }
+
     /// Waits for reads and statements to end, closes their connections, and refuses more.
     fn close_readers(&self) {
+        self.dry_runs.iter().for_each(|runs| runs.close());
         self.reads.readers.close();
         self.streams.readers.close();
         self.transactions.pool.close();
@@ -223,16 +232,10 @@ impl Engine {
         let reads = side(Work::Reads, opened.readers.into_iter().map(Some).collect());
         let streams = side(Work::Streams, (0..count).map(|_| None).collect());
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
-        let all: Vec<Arc<dyn SnapshotHolder>> = vec![
-            reads.readers.clone(),
-            pool.clone(),
-            streams.readers.clone(),
-            backups.pins.clone(),
-        ];
-        let holders = holders(all, options, &progress, &recorder);
+        let holding = (&reads, &streams, &pool, &backups);
+        let holders = holders(holding, options, &progress, &recorder);
         let (control, held) = (Arc::clone(&opened.wal), Arc::clone(&holders));
-        let checkpoints = Checkpoints::new(control, held, options, Arc::clone(&recorder));
-        let checkpoints = Arc::new(checkpoints);
+        let checkpoints = Arc::new(Checkpoints::new(control, held, options, Arc::clone(&recorder)));
         let threads = threads_for(Work::Statements, count, options);
         let used = (pool, threads, &queue);
         let transactions = transactions(database, used, options, &progress, &recorder);
@@ -249,9 +252,17 @@ impl Engine {
         let watched = Arc::clone(&queue);
         let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
         let watchdog = Arc::new(watchdog);
-        let jobs = Arc::new(Jobs::new(database));
-        let parts =
-            Parts { queue, reads, streams, transactions, checkpoints, progress, watchdog, jobs };
+        let parts = Parts {
+            queue,
+            reads,
+            streams,
+            transactions,
+            checkpoints,
+            progress,
+            watchdog,
+            jobs: Arc::new(Jobs::new(database)),
+            dry_runs: opened.dry_runs,
+        };
         let write_loop = parts.write_loop(&syncer, &backups.between, in_flight, options.max_batch);
         let checkpointer = parts.checkpointer(opened.checkpointer);
         let watchdog = Arc::clone(&parts.watchdog);
@@ -379,7 +390,7 @@ impl Engine {
             if let Stage::Closed(result) = &*stage {
                 return result.as_ref().map_err(Error::repeated).copied();
             }
-            if !self.parts.watchdog.is_stuck() {
+            if !self.parts.is_stuck() {
                 stuck = Stopwatch::start();
             } else if stuck.elapsed() > LAST_PATIENCE {
                 return Err(closing_is_stuck());
@@ -512,8 +523,9 @@ fn closed_inside() -> Error {
 }
 
 fn closing_is_stuck() -> Error {
-    let message = "the database is being closed, and a closure of a write, a read or a statement \
-                   has overrun its time and not returned; the close is completed when it does";
+    let message = "the database is being closed, and a closure of a write, a read or a statement, \
+                   or the planning of a statement of untrusted SQL, has overrun its time and not \
+                   returned; the close is completed when it does";
     Error::new(ErrorKind::Timeout, message)
 }
 
@@ -632,11 +644,13 @@ fn pool(
 }
 
 fn holders(
-    all: Vec<Arc<dyn SnapshotHolder>>,
+    (reads, streams, pool, backups): (&Arc<ReadSide>, &Arc<ReadSide>, &Arc<Pool>, &backup::Source),
     options: &Options,
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<SnapshotHolders> {
+    let all: Vec<Arc<dyn SnapshotHolder>> =
+        vec![reads.readers.clone(), pool.clone(), streams.readers.clone(), backups.pins.clone()];
     let (progress, recorder) = (Arc::clone(progress), Arc::clone(recorder));
     Arc::new(SnapshotHolders::new(all, options, progress, recorder))
 }

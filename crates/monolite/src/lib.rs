@@ -56,6 +56,7 @@ mod structs;
 mod tx;
 mod untrusted;
 
+mod dry_runs;
 mod engine;
 mod watchdog;
 

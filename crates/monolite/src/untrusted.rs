@@ -24,10 +24,13 @@ use crate::error::{Error, ErrorKind, Result, within};
 ///   (1,000,000 bytes), names in a statement (12,000, each counted once for each `SELECT` around
 ///   it; a `NATURAL` join counts as 2,500), columns (500), depth of an expression and of views in
 ///   views (100), compound selects (100), program (250,000 instructions), `SELECT`s (400) and uses
-///   of columns (5,000) of a statement, arguments of a function (100), length of a `LIKE` or
+///   of columns (2,000) of a statement, arguments of a function (100), length of a `LIKE` or
 ///   `GLOB` pattern (100), parameters (32,766), nested triggers (50), the schema's memory (a
 ///   quarter of that of a transaction) and text (a sixteenth), and what it has of tables, indexes,
 ///   views and triggers (4,000).
+/// - Refused with `Invalid`: a statement that is large or names much, behind a change of the schema
+///   in the same transaction. Any other such statement is prepared by another thread first, because
+///   SQLite asks nobody while it plans.
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
 ///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so
 ///   much, or passes over large values so often, that it might take longer.

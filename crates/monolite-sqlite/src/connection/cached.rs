@@ -125,6 +125,7 @@ mod tests {
             untrusted: Some(profile),
             rowids: None,
             setup: None,
+            dry_runs: None,
             control: None,
         };
         let path = directory.join("test.db");

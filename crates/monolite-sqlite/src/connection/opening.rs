@@ -7,7 +7,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthContext;
@@ -15,7 +14,7 @@ use rusqlite::{Result, ffi};
 
 use super::{Role, Settings, overlay, profile, setup};
 use crate::counts::Counts;
-use crate::look::{Look, Overdue};
+use crate::look::{Look, Overdue, Rest};
 use crate::rowids::Giver;
 use crate::signals::Signals;
 use crate::stack::{self, Stack};
@@ -130,7 +129,7 @@ fn install_hooks(
     connection.commit_hook(Some(move || !flags.may_commit()))?;
     let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
     connection.authorizer(Some(move |context: AuthContext<'_>| {
-        flags.authorize(&context, &|| overdue(Duration::ZERO))
+        flags.authorize(&context, &|| overdue(Rest::NONE))
     }))?;
     Ok(())
 }

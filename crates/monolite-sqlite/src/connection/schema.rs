@@ -213,6 +213,9 @@ impl Connection {
     /// Changes by this connection itself: [`Connection::settle_schema`], and what undoes them.
     pub(super) fn forget_outdated_statements(&self) {
         let cookie = self.open_cookie();
+        if cookie.is_none() {
+            self.prepared.forget_weight();
+        }
         if cookie.is_some() && self.kept_cookie.replace(cookie) != cookie {
             self.prepared.forget_users();
         }

@@ -30,7 +30,7 @@ pub(super) fn open_flags(role: Role) -> OpenFlags {
                 | mutex
         }
         Role::Writer => common | mutex | OpenFlags::SQLITE_OPEN_CREATE,
-        Role::Reader | Role::Overlay | Role::Checkpointer => common | mutex,
+        Role::Reader | Role::DryRun | Role::Overlay | Role::Checkpointer => common | mutex,
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn set_pragmas(
         "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{};",
         settings.cache_kib
     ))?;
-    if role == Role::Reader {
+    if matches!(role, Role::Reader | Role::DryRun) {
         connection.execute_batch("PRAGMA query_only = ON")?;
     }
     if role == Role::Inspector {

@@ -113,6 +113,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         control: None,
         rowids: None,
         setup: None,
+        dry_runs: None,
     }
 }
 

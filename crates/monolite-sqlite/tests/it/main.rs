@@ -22,6 +22,7 @@ fn pages_are_not_tracked_when_another_library_was_first() {
         untrusted: None,
         rowids: None,
         setup: None,
+        dry_runs: None,
         control: None,
     };
     let directory = tempfile::tempdir().unwrap();

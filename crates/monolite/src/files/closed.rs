@@ -97,6 +97,7 @@ impl Closed {
             rowids: None,
             control: None,
             setup: None,
+            dry_runs: None,
         };
         let connection = Connection::open(&path, Role::Inspector, &settings).map_err(|error| {
             Error::from(error).context(format!("{} cannot be opened", path.display()))

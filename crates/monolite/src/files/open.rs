@@ -30,14 +30,15 @@ use monolite_sqlite::vfs::{
 };
 use monolite_sqlite::wal::{Leftover, leftover};
 use monolite_sqlite::{
-    CheckpointMode, Connection, Role, Rowids, Settings, accept_untrusted, initialize, lock_holder,
-    sees_pages, test_overlay,
+    CheckpointMode, Connection, DryRuns, Overdue, Role, Rowids, Settings, accept_untrusted,
+    initialize, lock_holder, sees_pages, test_overlay,
 };
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::clock::{self, Deadline, Patience};
+use crate::dry_runs::DryRunner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
 use crate::files::identity::{canonical, check_wal, io_error, with_ending};
@@ -111,6 +112,8 @@ pub(crate) struct Opened {
     pub(crate) wal_file: Arc<WalFile>,
     /// The numbers that are given out ahead, if they are.
     pub(crate) rowids: Option<Arc<Rowids>>,
+    /// What prepares large statements first, where SQL is not trusted.
+    pub(crate) dry_runs: Option<Arc<DryRunner>>,
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
     pub(crate) is_tracking_pages: bool,
@@ -162,7 +165,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
-    let rowids = opener.rowids.clone();
+    let (rowids, dry_runs) = (opener.rowids.clone(), dry_runs_of(&opener));
     let pool = pool_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
@@ -176,6 +179,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         wal,
         wal_file,
         rowids,
+        dry_runs,
         durability,
         is_exclusive,
         is_tracking_pages: is_exclusive && sees_pages(),
@@ -245,6 +249,21 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
 }
 
+/// What prepares large statements first, if somebody does, with a way to open its connection.
+fn dry_runs_of(opener: &Arc<Opener>) -> Option<Arc<DryRunner>> {
+    let runner = opener.dry_runs.clone()?;
+    let (opener, its) = (Arc::downgrade(opener), Arc::downgrade(&runner));
+    runner.open_with(Box::new(move || {
+        let (opener, runner) = opener.upgrade().zip(its.upgrade()).ok_or_else(no_longer_open)?;
+        opener.dry_runner(&runner)
+    }));
+    Some(runner)
+}
+
+fn no_longer_open() -> Error {
+    Error::new(ErrorKind::Closed, "the database is closed")
+}
+
 /// Whether SQLite is one that the engine, and the profile for untrusted SQL, can rely on.
 fn check_sqlite(options: &Options) -> Result<()> {
     let refused = |refusal| Error::new(ErrorKind::Invalid, refusal);
@@ -308,6 +327,8 @@ struct Opener {
     sync: bool,
     /// The numbers that are given out ahead, if they are.
     rowids: Option<Arc<Rowids>>,
+    /// What prepares large statements first, where SQL is not trusted.
+    dry_runs: Option<Arc<DryRunner>>,
     /// The files that the writer has open, once it has.
     files: OnceLock<Arc<WalFile>>,
 }
@@ -318,7 +339,8 @@ impl Opener {
         let control = is_exclusive.then(|| Arc::clone(wal));
         let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
         let rowids = options.ids_given_out_ahead.then(Arc::default);
-        Opener { options, path, vfs, control, sync, rowids, files: OnceLock::new() }
+        let dry_runs = options.untrusted.as_ref().map(|_| Arc::new(DryRunner::new()));
+        Opener { options, path, vfs, control, sync, rowids, dry_runs, files: OnceLock::new() }
     }
 
     /// Has every other connection be one of these files.
@@ -354,7 +376,15 @@ impl Opener {
     ) -> Result<(Connection, Arc<Deadline>)> {
         let deadline = Deadline::new(Arc::clone(&self.options.clock));
         let watched = Arc::clone(&deadline);
-        let settings = Settings {
+        let settings = self.settings(vfs, cache_kib, Arc::new(move |more| watched.is_past(more)));
+        self.check_files()?;
+        let connection = open(&settings)?;
+        self.check_files()?;
+        Ok((connection, deadline))
+    }
+
+    fn settings(&self, vfs: &str, cache_kib: u64, overdue: Overdue) -> Settings {
+        Settings {
             vfs: vfs.to_owned(),
             cache_kib,
             busy_timeout: match self.options.sharing {
@@ -363,16 +393,23 @@ impl Opener {
             },
             sync: self.sync,
             reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
-            overdue: Arc::new(move |more| watched.is_past(more)),
+            overdue,
             untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
             rowids: self.rowids.clone(),
             control: self.control.clone(),
             setup: self.options.setup.clone().map(|setup| setup.0),
-        };
+            dry_runs: self.dry_runs.clone().map(|runs| runs as Arc<dyn DryRuns>),
+        }
+    }
+
+    /// The connection of what prepares large statements first.
+    fn dry_runner(&self, runner: &DryRunner) -> Result<Connection> {
+        let settings = self.settings(&self.vfs, POOLED_CACHE_KIB, runner.overdue());
+        let settings = Settings { dry_runs: None, ..settings };
         self.check_files()?;
-        let connection = open(&settings)?;
+        let opened = Connection::open(&self.path, Role::DryRun, &settings);
         self.check_files()?;
-        Ok((connection, deadline))
+        opened.map_err(|error| self.name(error.into()))
     }
 
     fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {

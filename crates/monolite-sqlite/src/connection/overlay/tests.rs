@@ -101,6 +101,7 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         untrusted: None,
         rowids: None,
         setup: None,
+        dry_runs: None,
         control: None,
     }
 }
@@ -449,6 +450,7 @@ fn an_overlay_keeps_the_profile_for_untrusted_sql_and_its_deadline() {
     let settings = Settings {
         untrusted: Some(profile),
         setup: None,
+        dry_runs: None,
         overdue: Arc::new(move |_| late.load(Relaxed)),
         ..settings(&rig.overlay_vfs, 0)
     };

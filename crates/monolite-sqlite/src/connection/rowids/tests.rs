@@ -20,6 +20,7 @@ fn open(path: &Path, rowids: Option<Arc<Rowids>>) -> Connection {
         untrusted: None,
         rowids,
         setup: None,
+        dry_runs: None,
         control: None,
     };
     Connection::open(path, Role::Writer, &settings).unwrap()

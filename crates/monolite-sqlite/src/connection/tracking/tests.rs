@@ -86,6 +86,7 @@ impl Rig {
             untrusted: None,
             rowids: None,
             setup: None,
+            dry_runs: None,
             control,
         };
         Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()

@@ -5,6 +5,8 @@
 //! from lists: pragmas and their forms, statements and their disguises, functions and the places
 //! from which they are called.
 
+use super::grammar::balanced;
+
 /// What must come of a case when it is a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Must {
@@ -259,6 +261,7 @@ pub(super) fn all() -> Vec<Case> {
     cases.extend(wide());
     cases.extend(deep());
     cases.extend(altered());
+    cases.extend(planned());
     cases
 }
 
@@ -427,6 +430,61 @@ fn altered() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// What SQLite plans for seconds, and asks nobody meanwhile.
+fn planned() -> Vec<Case> {
+    let list =
+        |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>();
+    let all = |terms: Vec<String>| balanced(&terms, "AND");
+    let sum = |first: &str, last: usize| format!("{first} + {}{last}", "1 + ".repeat(60));
+    let either = all(list(990, &|i| format!("(a = {i} OR a = -{i})")));
+    let indexed = "CREATE TABLE t(a, b, c); CREATE INDEX i ON t(a)";
+    let many = list(10, &|i| format!("CREATE INDEX i{i} ON t(a, b, c) WHERE b <> {i}")).join(";");
+    let sums = list(390, &|i| format!("CREATE INDEX s{i} ON t({})", sum("a", i))).join(";");
+    let wide = list(60, &|i| format!("CREATE TABLE x{i}(a, b)")).join(";");
+    let plain = list(2_500, &|i| format!("CREATE INDEX p{i} ON x{}(a, b)", i % 60)).join(";");
+    let tables = list(60, &|i| format!("x{i}")).join(", ");
+    let joined = list(1_900, &|i| format!("x{}.a = x{}.b + {i}", i % 60, (i * 7 + 1) % 60));
+    let groups = list(490, &|i| sum("a", i)).join(", ");
+    let having = all(list(1_400, &|i| format!("{} > 0", sum("a", i + 1_000))));
+    let query = format!("SELECT 1 FROM t WHERE {either}");
+    let change = format!("DELETE FROM t WHERE {either}");
+    let trigger = format!("CREATE TRIGGER r AFTER UPDATE ON t BEGIN {change}; END");
+    let cases = [
+        ("conditions", indexed.into(), query.clone()),
+        ("conditions and indexes", format!("CREATE TABLE t(a, b, c); {many}"), query.clone()),
+        ("conditions of a view", format!("{indexed}; CREATE VIEW v AS {query}"), {
+            "SELECT count(*) FROM v, v AS w".into()
+        }),
+        ("conditions of a trigger", format!("{indexed}; {trigger}"), "UPDATE t SET b = 1".into()),
+        ("conditions at once", String::new(), format!("{indexed};\n{query}")),
+        ("conditions of a change", indexed.into(), change),
+        ("conditions of a table", indexed.into(), format!("CREATE TABLE u AS {query}")),
+        (
+            "sums and indexes on sums",
+            format!("CREATE TABLE t(a); {sums}"),
+            format!(
+                "SELECT 1 FROM t WHERE {}",
+                all(list(500, &|i| format!("{} = 0", sum("1", i))))
+            ),
+        ),
+        (
+            "a join of 60 tables with 2,500 indexes",
+            format!("{wide}; {plain}"),
+            format!("SELECT 1 FROM {tables} WHERE {}", all(joined)),
+        ),
+        (
+            "groups and conditions of groups",
+            indexed.into(),
+            format!("SELECT 1 FROM t GROUP BY {groups} HAVING {having}"),
+        ),
+    ];
+    let case = |(name, setup, sql): (&str, _, _)| {
+        let name = format!("planned for long: {name}");
+        Case { name, setup, sql, must: Must::HarmNobody }
+    };
+    cases.map(case).into()
 }
 
 /// Expressions that become deeper than they were written.

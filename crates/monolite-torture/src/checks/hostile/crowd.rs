@@ -20,7 +20,7 @@ use monolite_testkit::child::{say, variable};
 
 use super::grammar::{self, TABLES, WIDE};
 use super::machine::{Route, Start, patience};
-use super::victim::{CASES, DIRECTORY, peak_kib, reset_peak};
+use super::victim::{CASES, DIRECTORY, close, peak_kib, reset_peak};
 use crate::checks::differential::Statements;
 
 /// The child's role.
@@ -35,9 +35,9 @@ const LIMIT: Duration = Duration::from_millis(500);
 /// What a transaction may allocate beside its page cache.
 const MEMORY: u64 = 64 << 20;
 
-/// What the process may grow by while a statement runs: its budget, what a deep one needs of its
-/// stack and Rust of its text, and what the neighbour does.
-const GROWTH_KIB: u64 = (MEMORY >> 10) + 32 * 1_024;
+/// What the process may grow by while a statement runs: its budget, that of its dry run, what a
+/// deep one needs of its stack and Rust of its text, and what the neighbour does.
+const GROWTH_KIB: u64 = 2 * (MEMORY >> 10) + 32 * 1_024;
 
 /// An interactive transaction has a budget on its own connection, and meanwhile its commit is run
 /// again by the writer, which has one, too.
@@ -277,7 +277,7 @@ fn afterwards(db: Database, path: &Path) -> Result<Vec<String>> {
             wrong.push(format!("the key {key} was repeated: {is_repeated}, {outcome:?}"));
         }
     }
-    db.close()?;
+    close(&db)?;
     let db = Connection::open(path)?;
     let text: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
     if text != "ok" {

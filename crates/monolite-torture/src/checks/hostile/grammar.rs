@@ -227,6 +227,18 @@ pub(super) fn statement(rng: &mut Rng) -> String {
     draft.sql
 }
 
+/// All of `terms` in a tree of `operator` that is not deep.
+pub(super) fn balanced(terms: &[String], operator: &str) -> String {
+    match terms {
+        [] => "1".into(),
+        [one] => one.clone(),
+        many => {
+            let (left, right) = many.split_at(many.len() / 2);
+            format!("({} {operator} {})", balanced(left, operator), balanced(right, operator))
+        }
+    }
+}
+
 impl Draft<'_> {
     fn put(&mut self, text: &str) {
         self.sql.push_str(text);
@@ -486,7 +498,12 @@ impl Draft<'_> {
             self.put(" GROUP BY ifnull(");
             self.expression();
             self.put(", 0)");
-            if self.one_in(2) {
+            if self.one_in(4) {
+                let columns = self.rng.choice([1, 20, 400]).unwrap_or(1);
+                let more: String = (0..columns).map(|at| format!(", 1 + 1 + {at} + 1")).collect();
+                let conditions = self.conditions();
+                self.put(&format!("{more} HAVING {conditions}"));
+            } else if self.one_in(2) {
                 self.put(" HAVING count(*) > 0");
             }
         }
@@ -507,7 +524,29 @@ impl Draft<'_> {
         text
     }
 
+    /// Many small conditions, each of which the planner compares with all there is.
+    fn conditions(&mut self) -> String {
+        let column = match self.rng.choice(&self.scope) {
+            Some(column) => column.clone(),
+            None => "1".into(),
+        };
+        let count = self.rng.choice([3, 30, 100, 500]).unwrap_or(3);
+        let form = self.rng.u8(..4);
+        let one = |at: usize| match form {
+            0 => format!("({column} = {at} OR {column} = -{at})"),
+            1 => format!("{column} + {}{at} > 0", "1 + ".repeat(at % 60)),
+            2 => format!("{}{at} IN ({column}, 1)", "1 + ".repeat(60)),
+            _ => format!("{column} BETWEEN -{at} AND {at}"),
+        };
+        let all: Vec<_> = (0..count).map(one).collect();
+        balanced(&all, if self.one_in(4) { "OR" } else { "AND" })
+    }
+
     fn condition(&mut self) {
+        if self.one_in(12) {
+            let conditions = self.conditions();
+            return self.put(&format!(" WHERE {conditions}"));
+        }
         if self.one_in(2) {
             self.put(" WHERE ");
             let count = self.size(90);

@@ -39,9 +39,9 @@ pub(super) const SLACK: Duration = Duration::from_secs(if cfg!(debug_assertions)
 /// What a transaction may allocate beside its page cache.
 const MEMORY: u64 = 16 << 20;
 
-/// What the process may grow by: the budget, the page caches, and what the case's own text, the
-/// parser's Rust side and the allocator's slack take.
-const GROWTH_KIB: u64 = (MEMORY >> 10) + 48 * 1_024;
+/// What the process may grow by: the budget, that of the dry run, the page caches, and what the
+/// case's own text, the parser's Rust side and the allocator's slack take.
+const GROWTH_KIB: u64 = 2 * (MEMORY >> 10) + 48 * 1_024;
 
 /// What must not change.
 const SETTINGS: [&str; 7] = [
@@ -228,9 +228,19 @@ fn guarded(case: &Case, guard: Guard, way: Way, watchman: &Watchman) -> Result<V
     if settings(&db)? != before || value(&db, "PRAGMA user_version")? != version {
         seen.push(format!("settings changed: {before} became {}", settings(&db)?));
     }
-    db.close()?;
+    close(&db)?;
     seen.extend(afterwards(&files_before)?);
     Ok(seen)
+}
+
+/// Closes a database when SQLite has returned from the plan that it may be in the midst of.
+pub(super) fn close(db: &Database) -> Result<(), Error> {
+    loop {
+        match db.close() {
+            Err(error) if error.kind() == ErrorKind::Timeout => {}
+            closed => return closed,
+        }
+    }
 }
 
 /// Has the engine prepare what it says by itself, for others to find by its text: the savepoints of
