@@ -21,6 +21,9 @@ pub(crate) const ROOMS: [&str; 2] =
 /// Tests, and what only runs in models of schedules.
 const LEFT_OUT: [&str; 3] = ["**/tests.rs", "**/tests/**", "**/models.rs"];
 
+/// The packages whose tests must notice it: the engine's tests are apart from it.
+const TESTED_BY: [&str; 2] = ["monolite", "monolite-tests"];
+
 /// A mutant whose tests take longer than the original's times this hangs, and so is noticed.
 const PATIENCE: &str = "3";
 
@@ -37,6 +40,7 @@ pub(crate) fn run(root: &Path, globs: &[&str]) -> anyhow::Result<()> {
 
 fn words<'w>(globs: &[&'w str]) -> Vec<&'w str> {
     let mut words = vec!["mutants", "--package", "monolite", "--output", "target"];
+    TESTED_BY.iter().for_each(|package| words.extend(["--test-package", package]));
     words.extend(["--timeout-multiplier", PATIENCE]);
     globs.iter().for_each(|glob| words.extend(["--file", glob]));
     LEFT_OUT.iter().for_each(|glob| words.extend(["--exclude", glob]));

@@ -18,8 +18,8 @@ use crate::command::{cargo_path, succeed};
 /// accepted minor version.
 const ENDS: [&str; 2] = ["0.39", "0.41"];
 
-/// The crates whose users see `rusqlite`, and what their tests use.
-const CRATES: [&str; 3] = ["monolite-sqlite", "monolite", "monolite-testkit"];
+/// The crates whose users see `rusqlite`, their tests, and what those use.
+const CRATES: [&str; 4] = ["monolite-sqlite", "monolite", "monolite-testkit", "monolite-tests"];
 
 /// How far to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

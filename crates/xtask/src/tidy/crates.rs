@@ -12,18 +12,19 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("monolite-cli", &["monolite-bench", "monolite-torture", "monolite"]),
     ("monolite-bench", &["monolite"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),
+    ("monolite-tests", &[]),
     ("monolite", &["monolite-sqlite"]),
     ("monolite-sqlite", &[]),
     ("xtask", &[]),
 ];
 
 /// What the tests of a crate use besides.
-const TEST_ARROWS: [(&str, &[&str]); 1] = [("monolite", &["monolite-testkit"])];
+const TEST_ARROWS: [(&str, &[&str]); 1] = [("monolite-tests", &["monolite-testkit", "monolite"])];
 
 /// The page that draws the arrows, a line for each crate.
 const PICTURE: &str = "ARCHITECTURE.md";

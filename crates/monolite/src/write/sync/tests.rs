@@ -21,8 +21,9 @@ use crate::write::answers::tests::{Caller, batch};
 struct Bench {
     syncer: Arc<Syncer>,
     clock: Arc<HandClock>,
-    directory: TempDir,
+    // Closed before its file is removed: the file's number is then another's, who cannot open it.
     _database: Opened,
+    directory: TempDir,
 }
 
 impl Bench {
