@@ -438,7 +438,7 @@ mod tests {
         let trigger = "CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT CASE WHEN 1 THEN 2 END; \
                        SELECT ';'; /* ; END; */ END;";
         for parts in [
-            &["SELECT 1;", " SELECT ';' -- ;\n;", "; SELECT 2"][..],
+            &["SELECT 1;", " SELECT ';' -- ;\n;", ";", " SELECT 2"][..],
             &[trigger, "SELECT 1;"],
             &[
                 "EXPLAIN QUERY PLAN CREATE TEMP TRIGGER r DELETE ON t BEGIN SELECT 1; END;",

@@ -37,7 +37,7 @@ fn in_time<T>(what: &str, run: impl FnOnce() -> T) -> T {
 }
 
 /// Closes it when SQLite has returned from the plan that it is in the midst of.
-fn close(db: &Database) {
+pub(crate) fn close_behind_plan(db: &Database) {
     while db.close().is_err_and(|error| error.kind() == ErrorKind::Timeout) {}
     db.close().unwrap();
 }
@@ -59,7 +59,7 @@ fn calls_in_each_other_in_views_of_views_are_prepared_in_time() {
             db.read(move |tx| tx.prepare(&sql).map(|_| ())).wait()
         });
     }
-    close(&db);
+    close_behind_plan(&db);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn no_statement_is_planned_for_long_where_others_wait() {
         drop(tx);
         // Nobody else notices.
         db.write(|tx| tx.execute_batch("CREATE TABLE other(a)")).wait().unwrap();
-        close(&db);
+        close_behind_plan(&db);
     }
 }
 

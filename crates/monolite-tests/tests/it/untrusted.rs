@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use monolite::{Database, Error, ErrorKind, Options, Tx, Untrusted, Value, rusqlite};
 use monolite_testkit::clock::HandClock;
 
+use crate::costs::close_behind_plan;
 use crate::patience::as_one_batch;
 
 /// How long a transaction may take in these tests.
@@ -474,7 +475,7 @@ fn an_expression_that_views_and_columns_make_deep_ends_no_process() {
         let ended = db.write(move |tx| tx.execute_batch(&columns)).wait();
         assert!(ended.is_ok() || ended.unwrap_err().kind() != ErrorKind::Internal);
         assert_eq!(value(&db, "SELECT 6 * 7").unwrap(), Value::Integer(42));
-        db.close().unwrap();
+        close_behind_plan(&db);
     };
     small.spawn(run).unwrap().join().unwrap();
 }
