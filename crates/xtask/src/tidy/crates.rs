@@ -12,13 +12,14 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("monolite-cli", &["monolite-bench", "monolite-torture", "monolite"]),
     ("monolite-bench", &["monolite"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
     ("monolite-testkit", &["monolite", "monolite-sqlite"]),
     ("monolite", &["monolite-sqlite"]),
     ("monolite-sqlite", &[]),
+    ("monolite-ltx", &[]),
     ("xtask", &[]),
 ];
 
