@@ -14,7 +14,7 @@ use crate::checksum::{Checksum, Digest};
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::header::{Header, Trailer};
-use crate::page::Pgno;
+use crate::page::{PageOrder, Pgno};
 
 /// The longest entry: a page number in 5 bytes, an offset in 10, a length in 3 (at most 66 KiB).
 const MAX_ENTRY_LEN: u64 = 18;
@@ -188,42 +188,13 @@ impl PageIndex {
     /// [`Invalid`](crate::ErrorKind::Invalid) when `bytes` has another length,
     /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is no index of such a file.
     pub fn decode(bytes: &[u8], header: &Header, footer: &Footer) -> Result<PageIndex> {
-        let range = footer.index_range();
         if bytes.len() as u64 != footer.index_len {
             let message = format!("{} bytes for an index of {}", bytes.len(), footer.index_len);
             return Err(Error::invalid(message));
         }
-        let refused = |rest: &[u8], why: String| {
-            Error::corrupt(range.end - rest.len() as u64, format!("the index has {why}"))
-        };
-        let (mut rest, mut order) = (bytes, header.page_order());
-        let (mut entries, mut next) = (Vec::new(), Header::LEN as u64);
-        loop {
-            let here = rest;
-            let number = take_varint(&mut rest);
-            let number = number.ok_or_else(|| refused(here, "no page number".into()))?;
-            if number == 0 {
-                break;
-            }
-            let (offset, length) = (take_varint(&mut rest), take_varint(&mut rest));
-            let entry = entry(header, number, offset, length)
-                .ok_or_else(|| refused(here, format!("no entry of page {number}")))?;
-            order.accept(entry.pgno).map_err(|why| refused(here, why))?;
-            if entry.offset != next {
-                let why = format!("page {number} at {}, not at {next}", entry.offset);
-                return Err(refused(here, why));
-            }
-            next = next.saturating_add(u64::from(entry.length));
-            entries.push(entry);
-        }
-        if !rest.is_empty() {
-            return Err(refused(rest, format!("{} bytes behind its end", rest.len())));
-        }
-        order.end().map_err(|why| refused(rest, why))?;
-        if next.saturating_add(frame::HEADER_LEN as u64) != range.start {
-            return Err(refused(bytes, format!("pages that end at {next}")));
-        }
-        Ok(PageIndex(entries))
+        let mut parser = IndexParser::new(header, footer);
+        parser.feed(bytes, true)?;
+        parser.finish()
     }
 
     /// All entries, by page number.
@@ -235,6 +206,82 @@ impl PageIndex {
     pub fn find(&self, pgno: Pgno) -> Option<PageEntry> {
         let at = self.0.binary_search_by_key(&pgno, |entry| entry.pgno).ok()?;
         self.0.get(at).copied()
+    }
+}
+
+/// Reads an index in parts. It stops at the first entry that is none, so memory grows with what is
+/// really there.
+#[derive(Debug)]
+pub(crate) struct IndexParser<'a> {
+    header: &'a Header,
+    range: std::ops::Range<u64>,
+    order: PageOrder,
+    entries: Vec<PageEntry>,
+    /// Where in the file the next part is.
+    at: u64,
+    /// Where in the file the next page must be.
+    next: u64,
+    is_ended: bool,
+}
+
+impl<'a> IndexParser<'a> {
+    pub(crate) fn new(header: &'a Header, footer: &Footer) -> IndexParser<'a> {
+        let (range, order) = (footer.index_range(), header.page_order());
+        let (at, next) = (range.start, Header::LEN as u64);
+        IndexParser { header, range, order, entries: Vec::new(), at, next, is_ended: false }
+    }
+
+    /// Whether the zero at the end was read.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Reads entries from the front of `bytes` and returns their length. Unless it `is_last`, a
+    /// rest that could be cut within an entry is left for the next time.
+    pub(crate) fn feed(&mut self, bytes: &[u8], is_last: bool) -> Result<usize> {
+        let mut rest = bytes;
+        while !self.is_ended && (is_last || rest.len() as u64 >= MAX_ENTRY_LEN) {
+            let before = rest.len();
+            self.entry(&mut rest)?;
+            self.at += (before - rest.len()) as u64;
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The index, if it ended where it must.
+    pub(crate) fn finish(self) -> Result<PageIndex> {
+        let behind = self.range.end.saturating_sub(self.at);
+        if behind > 0 {
+            return Err(self.refused(format!("{behind} bytes behind its end")));
+        }
+        self.order.end().map_err(|why| self.refused(why))?;
+        if self.next.saturating_add(frame::HEADER_LEN as u64) != self.range.start {
+            return Err(self.refused(format!("pages that end at {}", self.next)));
+        }
+        Ok(PageIndex(self.entries))
+    }
+
+    fn entry(&mut self, rest: &mut &[u8]) -> Result<()> {
+        let number = take_varint(rest).ok_or_else(|| self.refused("no page number".into()))?;
+        if number == 0 {
+            self.is_ended = true;
+            return Ok(());
+        }
+        let (offset, length) = (take_varint(rest), take_varint(rest));
+        let entry = entry(self.header, number, offset, length)
+            .ok_or_else(|| self.refused(format!("no entry of page {number}")))?;
+        self.order.accept(entry.pgno).map_err(|why| self.refused(why))?;
+        if entry.offset != self.next {
+            let (is, must) = (entry.offset, self.next);
+            return Err(self.refused(format!("page {number} at {is}, not at {must}")));
+        }
+        self.next = self.next.saturating_add(u64::from(entry.length));
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::corrupt(self.at, format!("the index has {why}"))
     }
 }
 

@@ -6,9 +6,13 @@ use crate::checksum::Digest;
 use crate::error::{Error, Result};
 use crate::frame::Unpacker;
 use crate::header::{Header, Trailer};
-use crate::index::{Footer, PageEntry, PageIndex};
+use crate::index::{Footer, IndexParser, PageEntry, PageIndex};
 use crate::page::Pgno;
 use crate::source::Source;
+
+/// How much of an index is read at a time, in bytes: a few requests of the reader for a file of a
+/// million pages, on any stack.
+const PART: usize = 16 << 10;
 
 /// A file that is open for reading any of its pages.
 ///
@@ -62,12 +66,7 @@ impl<R: Read + Seek> IndexedFile<R> {
         let start = start.ok_or_else(|| Error::truncated(file_len, "the file ends within it"))?;
         let footer = at(&mut reader, start)?.take("the trailer")?;
         let footer = Footer::decode(&footer, &header, file_len)?;
-        let range = footer.index_range();
-        let length = usize::try_from(range.end - range.start);
-        let length = length.map_err(|_| Error::corrupt(start, "an index too large for memory"))?;
-        let mut index = vec![0; length];
-        at(&mut reader, range.start)?.fill(&mut index, "the index")?;
-        let index = PageIndex::decode(&index, &header, &footer)?;
+        let index = read_index(&mut reader, &header, &footer)?;
         let unpacker = Unpacker::new(header.page_size);
         Ok(IndexedFile { reader, header, trailer: footer.trailer(), index, unpacker })
     }
@@ -97,6 +96,31 @@ impl<R: Read + Seek> IndexedFile<R> {
         read_entry(&mut source, &mut self.unpacker, entry)?;
         Ok(Some(self.unpacker.page()))
     }
+}
+
+/// Reads the index in parts, so that memory is taken for entries that are there, and not for what
+/// the footer says.
+fn read_index<R: Read + Seek>(
+    reader: &mut R,
+    header: &Header,
+    footer: &Footer,
+) -> Result<PageIndex> {
+    let range = footer.index_range();
+    let mut source = at(reader, range.start)?;
+    let mut parser = IndexParser::new(header, footer);
+    let mut buffer = [0; PART];
+    // The bytes at the beginning of the buffer that are left from the part before.
+    let mut left = 0;
+    while !parser.is_ended() {
+        let missing = range.end - source.offset();
+        let part = usize::try_from(missing).map_or(PART - left, |n| n.min(PART - left));
+        source.fill(&mut buffer[left..left + part], "the index")?;
+        let bytes = left + part;
+        let used = parser.feed(&buffer[..bytes], part as u64 == missing)?;
+        buffer.copy_within(used..bytes, 0);
+        left = bytes - used;
+    }
+    parser.finish()
 }
 
 fn at<R: Read + Seek>(reader: &mut R, offset: u64) -> Result<Source<&mut R>> {
