@@ -266,3 +266,6 @@ pub struct Verified {
 pub fn verify<R: Read>(reader: R) -> Result<Verified> {
     Decoder::new(reader)?.verify()
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ fn model(contents: &[Content]) -> Content {
 
 #[test]
 fn merged_file_is_that_of_the_model() {
-    cases(200, |rng| {
+    cases(100, |rng| {
         let mut history = History::new(rng);
         let contents: Vec<Content> = (0..rng.u8(1..8)).map(|_| history.commit(rng)).collect();
         let files: Vec<Vec<u8>> = contents.iter().map(|content| content.file().0).collect();

@@ -132,6 +132,8 @@ fn index_is_not_believed() {
     for (at, bytes, text) in [
         (438, &[255; 8][..], "an index of 18446744073709551615 bytes; at most"),
         (445, &[0], "an index of 0 bytes"),
+        (445, &[38], "an index of 38 bytes; at most 37 are possible"),
+        (12, &[0, 0, 0, 3], "a snapshot of 3 pages without page 3"),
         (445, &[11], "the index has"),
         (429, &[0x81, 0x00], "no page number"),
         (429, &[2], "page 2 after page 0 of a snapshot"),

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn changed_files_hold() {
         let files: Vec<Vec<u8>> = golden().into_values().filter(|file| file.len() < 1000).collect();
-        cases(3000, |rng| {
+        cases(2000, |rng| {
             let mut file = files[rng.usize(..files.len())].clone();
             for _ in 0..rng.u8(1..4) {
                 let at = rng.usize(..file.len());

@@ -6,8 +6,10 @@
 
 use std::io::Cursor;
 
-use monolite_ltx::{Encoder, ErrorKind, Footer, Header, IndexedFile, PageIndex, PageReader};
-use monolite_ltx::{compact, verify};
+use monolite_ltx::{
+    Encoder, ErrorKind, Footer, Header, IndexedFile, PageEntry, PageIndex, PageReader, compact,
+    verify,
+};
 
 use crate::support::{Content, beside, dump, golden, pgno};
 
@@ -98,6 +100,16 @@ fn every_page_is_found_by_the_index() {
             let longer = &file[entry.offset as usize..][..entry.length as usize + 1];
             let kinds = [frame.split_last().unwrap().1, longer].map(kind);
             assert_eq!(kinds, [ErrorKind::Truncated, ErrorKind::Corrupt], "{name}");
+            // An index of another file.
+            let next = PageEntry { pgno: pgno(number + 1), ..entry };
+            let longer = PageEntry { length: entry.length + 1, ..entry };
+            for other in [next, longer] {
+                let error = reader.read(other, frame).unwrap_err();
+                assert_eq!(
+                    (error.kind(), error.offset()),
+                    (ErrorKind::Corrupt, Some(entry.offset))
+                );
+            }
         }
     }
 }

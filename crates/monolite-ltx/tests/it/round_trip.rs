@@ -2,16 +2,16 @@
 
 use std::io::{self, Cursor, Read, Write};
 
-use monolite_ltx::verify;
 use monolite_ltx::{
-    BaseChecksum, Decoder, Encoder, ErrorKind, Footer, IndexedFile, PageSize, TxidRange,
+    BaseChecksum, Checksum, Decoder, Encoder, ErrorKind, Footer, Header, IndexedFile, PageSize,
+    TxidRange, verify,
 };
 
 use crate::support::{Content, History, cases, golden, pgno, txid};
 
 #[test]
 fn what_is_written_is_read() {
-    cases(300, |rng| {
+    cases(150, |rng| {
         let mut history = History::new(rng);
         for _ in 0..rng.u8(1..4) {
             let content = history.commit(rng);
@@ -157,4 +157,56 @@ fn index_of_many_pages_is_read_in_parts() {
     assert_eq!(verify(&file[..]).unwrap().pages as usize, found.len());
     let last = indexed.index().entries().last().unwrap().offset as usize;
     assert!(file.len() - last > 2 * (16 << 10), "there are several parts");
+}
+
+#[test]
+fn snapshot_that_lacks_a_page_is_not_finished() {
+    let content = Content::of(&golden()["untracked-1.ltx"]).unwrap();
+    let mut encoder = Encoder::new(Vec::new(), content.header).unwrap();
+    for number in 1..5 {
+        encoder.page(pgno(number), &content.pages[&number]).unwrap();
+    }
+    let error = encoder.finish(None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(error.to_string(), "a snapshot of 5 pages without page 5");
+}
+
+#[test]
+fn empty_database_needs_a_file_with_checksums() {
+    let golden = golden();
+    let mut header = Content::of(&golden["untracked-3.ltx"]).unwrap().header;
+    header.commit = 0;
+    let error = Encoder::new(Vec::new(), header).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let mut tracked = Content::of(&golden["tracked-3.ltx"]).unwrap();
+    let header = Header { commit: 0, ..tracked.header };
+    let write = |database| Encoder::new(Vec::new(), header).unwrap().finish(database);
+    let error = write(tracked.database).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let file = write(None).unwrap().output;
+    tracked = Content { header, pages: Default::default(), database: None };
+    tracked.database = Some(Checksum::EMPTY_DATABASE);
+    assert_eq!(Content::of(&file).unwrap(), tracked);
+    assert_eq!(write(tracked.database).unwrap().output, file);
+}
+
+#[test]
+fn checksum_is_given_where_it_is_kept_and_nowhere_else() {
+    let golden = golden();
+    let [tracked, untracked] = ["tracked-2.ltx", "untracked-2.ltx"].map(|name| {
+        let content = Content::of(&golden[name]).unwrap();
+        move |database| {
+            let mut encoder = Encoder::new(Vec::new(), content.header).unwrap();
+            for (number, page) in &content.pages {
+                encoder.page(pgno(*number), page).unwrap();
+            }
+            encoder.finish(database).map(|written| written.trailer.database)
+        }
+    });
+    let sum = Some(Checksum::EMPTY_DATABASE);
+    assert_eq!(tracked(sum).unwrap(), sum);
+    assert_eq!(untracked(None).unwrap(), None);
+    for error in [tracked(None).unwrap_err(), untracked(sum).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
 }
