@@ -157,10 +157,11 @@ impl Footer {
     }
 }
 
-/// The most bytes an index can have, when `spare` bytes are there for pages and their entries.
+/// The most bytes an index can have, when `spare` bytes are there for pages and their entries: the
+/// entries are longest, and the pages shortest.
 fn most_index_bytes(header: &Header, spare: u64) -> u64 {
-    let pages = u64::from(header.commit).min(spare / frame::MIN_LEN);
-    1 + spare.min(pages * MAX_ENTRY_LEN)
+    let pages = spare / (frame::MIN_LEN + MAX_ENTRY_LEN) + 1;
+    1 + pages.min(u64::from(header.commit)) * MAX_ENTRY_LEN
 }
 
 /// Where one page is in a file.

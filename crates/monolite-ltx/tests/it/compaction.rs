@@ -48,9 +48,11 @@ fn merged_file_is_that_of_the_model() {
 #[test]
 fn newest_page_of_overlapping_files_wins() {
     let golden = golden();
-    let file = |part: &str| &golden[&format!("untracked-{part}.ltx")][..];
-    let overlapping = compact([file("1"), file("2"), file("2-3"), file("4")], Vec::new()).unwrap();
-    assert_eq!(overlapping.output, file("1-4"));
+    for kind in ["tracked", "untracked"] {
+        let file = |part: &str| &golden[&format!("{kind}-{part}.ltx")][..];
+        let inputs = [file("1"), file("2"), file("2-3"), file("4")];
+        assert_eq!(compact(inputs, Vec::new()).unwrap().output, file("1-4"), "{kind}");
+    }
 }
 
 #[test]

@@ -147,4 +147,8 @@ fn index_is_not_believed() {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(error.to_string().contains(text), "{error}, and not {text:?}");
     }
+    // Of a database of two million pages the file has room for few.
+    let file = with("lock-page.ltx", 704 - 18, &[1, 0x6A]);
+    let error = IndexedFile::open(Cursor::new(file)).unwrap_err().to_string();
+    assert!(error.starts_with("an index of 362 bytes; at most 361 are possible"), "{error}");
 }
