@@ -10,8 +10,7 @@ use crate::index::{Footer, IndexParser, PageEntry, PageIndex};
 use crate::page::Pgno;
 use crate::source::Source;
 
-/// How much of an index is read at a time, in bytes: a few requests of the reader for a file of a
-/// million pages, on any stack.
+/// How much of an index is read at a time, in bytes: the entries of some 2,000 pages, on any stack.
 const PART: usize = 16 << 10;
 
 /// A file that is open for reading any of its pages.
