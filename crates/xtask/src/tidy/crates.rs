@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ("monolite-tests", &[]),
     ("monolite", &["monolite-sqlite"]),
     ("monolite-sqlite", &[]),
+    ("monolite-ltx", &[]),
     ("xtask", &[]),
 ];
 
