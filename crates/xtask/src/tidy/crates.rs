@@ -12,7 +12,7 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("monolite-cli", &["monolite-bench", "monolite-torture", "monolite"]),
     ("monolite-bench", &["monolite"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
