@@ -435,6 +435,7 @@ impl Connection {
     }
 
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
+        self.end_deferral()?;
         self.memory.iter().for_each(MemoryLimit::begin);
         self.trim_schema()?;
         self.engine(own)?;
@@ -656,6 +657,30 @@ impl Connection {
             )
         };
         code == ffi::SQLITE_OK && current != 0
+    }
+
+    /// Ends what `PRAGMA defer_foreign_keys` has begun in the open transaction, or in the one
+    /// before, and has every statement be prepared again. SQLite ends it with its transaction, and
+    /// forgets the second: a kept `INSERT` of one row that was prepared meanwhile would leave its
+    /// row behind when it fails (SQLite 3.53, `fkLookupParent`). What is still violated is
+    /// forgotten, so [`Connection::has_deferred_violation`] is to be asked before.
+    ///
+    /// # Errors
+    /// Those of SQLite: no memory. The transaction is rolled back then, and it is tried again
+    /// before the next one.
+    #[inline]
+    pub fn end_deferral(&self) -> Result<()> {
+        if self.signals.take_deferring() { self.end_deferral_now() } else { Ok(()) }
+    }
+
+    fn end_deferral_now(&self) -> Result<()> {
+        let sql = "PRAGMA defer_foreign_keys = OFF";
+        let ended = self.signals.as_engine(|| self.raw().execute_batch(sql));
+        ended.inspect_err(|_| {
+            self.signals.mark_deferring();
+            // A failure leaves the transaction open, and the next BEGIN reports it.
+            let _ = self.rollback();
+        })
     }
 
     /// Resets statements that were left running (a forgotten `Rows`), so that nothing of a finished

@@ -40,7 +40,8 @@
 //! - When `step` returns, no transaction is open, and what it returns was committed together or
 //!   needs no commit.
 //! - A deferred foreign key that a member violates is that member's failure, found before the next
-//!   member runs, so the batch's commit cannot fail for it.
+//!   member runs, so the batch's commit cannot fail for it. So is one that it has deferred itself
+//!   (`PRAGMA defer_foreign_keys`), which ends with it.
 //! - A member finds no trace of those before it on the connection: figures about changed rows, the
 //!   schema in memory after a change that failed or was undone.
 //!
@@ -488,6 +489,7 @@ impl Writer {
             let keys = if is_last_run { self.violated_keys(limit) } else { Vec::new() };
             entry.overrule(deferred_violation(&keys));
         }
+        let lost = lost || self.end_deferral(entry).is_err();
         let must_be_undone = entry.failed && wrote && self.rules.keep(Rule::FailedMemberIsUndone);
         let effect = match (collected, lost, must_be_undone) {
             (Collected::Taken, _, _) => Effect::BatchTaken,
@@ -503,6 +505,21 @@ impl Writer {
     fn flush_virtual_tables(&self, ran: Ran, wrote: bool) -> Result<()> {
         let is_due = ran == Ran::Succeeded && wrote && self.connection.is_in_transaction();
         if is_due { Ok(self.connection.flush_virtual_tables()?) } else { Ok(()) }
+    }
+
+    /// Ends what the member has deferred. Should that fail, its transaction is lost.
+    fn end_deferral(&self, entry: &mut Entry) -> rusqlite::Result<()> {
+        if !self.rules.keep(Rule::DeferralEndsWithItsMember) {
+            return Ok(());
+        }
+        let ended = self.connection.end_deferral();
+        if let Err(error) = &ended
+            && !entry.failed
+        {
+            let message = format!("deferred foreign keys could not be enforced again: {error}");
+            entry.overrule(Error::new(ErrorKind::Storage, message));
+        }
+        ended
     }
 
     fn has_deferred_violation(&self) -> bool {
