@@ -763,6 +763,19 @@ impl Connection {
         self.signals.allowing_commit(run)
     }
 
+    /// Rewrites the whole database without its free pages, as one write transaction of SQLite's
+    /// own: others read on their snapshots, and the commit goes through the WAL as any other. The
+    /// copy and the changed pages are in memory meanwhile.
+    ///
+    /// # Errors
+    /// Those of SQLite; nothing is changed then. `SQLITE_INTERRUPT` when the connection's time is
+    /// over, `SQLITE_ERROR` inside of a transaction, `SQLITE_MISUSE` on an overlay.
+    pub fn vacuum(&self) -> Result<()> {
+        self.refuse_to_overlay("VACUUM")?;
+        let run = || self.signals.as_engine(|| self.raw().execute_batch("VACUUM"));
+        self.signals.allowing_commit(run)
+    }
+
     /// Lets the close of this connection, when it is the last one, remove the WAL file.
     ///
     /// # Errors
