@@ -45,7 +45,7 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
 
 #[test]
 fn interactive_transactions_without_validation_are_noticed() {
-    let played = played(3, Options::new().without_validation());
+    let played = played(3, Options::new().without_validation(), Promise::Kept);
     let wrong = serial::check(&played.history, &played.end).unwrap_err();
     assert!(wrong.contains("Wrote") && wrong.contains("expected"), "{wrong}");
 }
