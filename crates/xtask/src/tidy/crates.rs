@@ -59,8 +59,7 @@ const LICENSES: [&str; 14] = [
 /// The page that gives the reason for every dependency.
 const REASONS: &str = "docs/decisions/dependencies.md";
 
-/// Checks arrows, runtimes, `unsafe`, licences, the reasons for dependencies, and how many the engine
-/// has.
+/// Checks arrows, runtimes, `unsafe`, licences, and the dependencies: their reasons and number.
 pub(super) fn check(tree: &Tree, workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in workspace.ours() {
