@@ -22,6 +22,7 @@
 
 mod budget;
 mod cached;
+mod deferral;
 mod dry_runs;
 mod figures;
 mod keys;
@@ -453,6 +454,7 @@ impl Connection {
     }
 
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
+        self.end_deferral()?;
         self.memory.iter().for_each(MemoryLimit::begin);
         self.trim_schema()?;
         self.engine(own)?;
@@ -659,23 +661,6 @@ impl Connection {
         self.signals.as_engine(|| self.prepared.run_own(own))
     }
 
-    /// Whether the open transaction violates a deferred foreign key, which would make its commit
-    /// fail.
-    pub fn has_deferred_violation(&self) -> bool {
-        let (mut current, mut highest): (c_int, c_int) = (0, 0);
-        // SAFETY: the handle is open for as long as `self`, and both out-pointers are valid.
-        let code = unsafe {
-            ffi::sqlite3_db_status(
-                self.raw().handle(),
-                ffi::SQLITE_DBSTATUS_DEFERRED_FKS,
-                &raw mut current,
-                &raw mut highest,
-                0,
-            )
-        };
-        code == ffi::SQLITE_OK && current != 0
-    }
-
     /// Resets statements that were left running (a forgotten `Rows`), so that nothing of a finished
     /// closure keeps a transaction open.
     fn reset_statements(&self) {
@@ -753,6 +738,19 @@ impl Connection {
         let sql = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; \
                    PRAGMA journal_mode = DELETE; VACUUM";
         let run = || self.signals.as_engine(|| self.raw().execute_batch(sql));
+        self.signals.allowing_commit(run)
+    }
+
+    /// Rewrites the whole database without its free pages, as one write transaction of SQLite's
+    /// own: others read on their snapshots, and the commit goes through the WAL as any other. The
+    /// copy and the changed pages are in memory meanwhile.
+    ///
+    /// # Errors
+    /// Those of SQLite; nothing is changed then. `SQLITE_INTERRUPT` when the connection's time is
+    /// over, `SQLITE_ERROR` inside of a transaction, `SQLITE_MISUSE` on an overlay.
+    pub fn vacuum(&self) -> Result<()> {
+        self.refuse_to_overlay("VACUUM")?;
+        let run = || self.signals.as_engine(|| self.raw().execute_batch("VACUUM"));
         self.signals.allowing_commit(run)
     }
 

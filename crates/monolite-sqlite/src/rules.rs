@@ -5,7 +5,8 @@
 //! - Only the engine begins, ends or nests transactions: a member that could say `COMMIT` would
 //!   make its neighbours' work durable before they were asked.
 //! - Nothing a member says outlives it on the connection: no pragma that changes a setting, no
-//!   temporary table, no attached database.
+//!   temporary table, no attached database. The one setting that a member has to itself,
+//!   `defer_foreign_keys`, is told to [`crate::Signals`], and ended with it.
 //!
 //! # Not here
 //! The switch that lets the engine's own statements pass: [`crate::Signals`].
@@ -74,13 +75,29 @@ const OF_THE_FILE: &str = "it belongs to the file; set it with plain SQLite whil
 const REFUSED: &[(&str, &str)] = &[
     ("busy_timeout", "nobody waits for a lock here; see the options with a time limit"),
     ("case_sensitive_like", "use GLOB, or compare with a collation"),
-    ("defer_foreign_keys", "declare the foreign key DEFERRABLE INITIALLY DEFERRED"),
     ("locking_mode", "see the option sharing"),
     ("mmap_size", "the engine reads pages through its own caches, see reader_cache_bytes"),
     ("recursive_triggers", "triggers do not fire themselves here"),
     ("wal_checkpoint", "the engine checkpoints by itself, see the option wal_limit_bytes"),
     ("writable_schema", "the schema is changed with CREATE, ALTER and DROP"),
 ];
+
+/// Has foreign keys be checked at the end of the transaction, and ends with it.
+const DEFERS: &str = "defer_foreign_keys";
+
+/// Whether `action` defers foreign keys.
+pub(crate) fn defers_foreign_keys(action: &AuthAction<'_>) -> bool {
+    match action {
+        AuthAction::Pragma { pragma_name, pragma_value } => {
+            pragma_value.is_some() && is_one_of(&[DEFERS], pragma_name)
+        }
+        _ => false,
+    }
+}
+
+fn is_on(value: &str) -> bool {
+    is_one_of(&["on", "1", "true", "yes"], value)
+}
 
 /// Pragmas that report on the connection or the file and say nothing about the data: on another
 /// connection, or a moment later, they say something else.
@@ -263,10 +280,9 @@ pub(crate) fn refusal_in_migration(action: &AuthAction<'_>) -> Option<String> {
                 .into(),
         ),
         AuthAction::Pragma { pragma_name, pragma_value: Some(value) }
-            if is_one_of(&["foreign_keys", "defer_foreign_keys"], pragma_name) =>
+            if is_one_of(&["foreign_keys"], pragma_name) =>
         {
-            let is_on = is_one_of(&["on", "1", "true", "yes"], value);
-            let advice = if is_on && is_one_of(&["foreign_keys"], pragma_name) {
+            let advice = if is_on(value) {
                 "they are on again by themselves when the migration has ended; delete this \
                  statement"
             } else {
@@ -307,6 +323,15 @@ fn pragma(name: &str, value: Option<&str>) -> Option<String> {
     if is_one_of(REPORTING, name) || is_one_of(CONTENT, name) {
         return None;
     }
+    if is_one_of(&[DEFERS], name) {
+        let is_off = value.is_some_and(|value| !is_on(value));
+        return is_off.then(|| {
+            "PRAGMA defer_foreign_keys can only be ON inside a transaction, and ends with it: \
+             switched off before, SQLite would forget what is violated and never check it; delete \
+             this statement"
+                .into()
+        });
+    }
     if let Some(advice) = advice(READ_ONLY) {
         let cannot = || format!("PRAGMA {name} cannot be set inside a transaction: {advice}");
         return value.map(|_| cannot());
@@ -333,7 +358,16 @@ mod tests {
         assert!(!pragma_allowed("SYNCHRONOUS", Some("off")));
         assert!(!pragma_allowed("writable_schema", None));
         assert!(!pragma_allowed("wal_checkpoint", None));
-        assert!(!pragma_allowed("defer_foreign_keys", Some("1")));
+    }
+
+    #[test]
+    fn deferral_is_begun_and_not_ended() {
+        for value in [None, Some("1"), Some("on"), Some("TRUE"), Some("yes")] {
+            assert!(pragma_allowed("defer_foreign_keys", value), "{value:?}");
+        }
+        for value in ["0", "off", "no", "false", "256", "full", ""] {
+            assert!(!pragma_allowed("Defer_Foreign_Keys", Some(value)), "{value}");
+        }
     }
 
     #[test]

@@ -44,6 +44,8 @@ impl Traits {
     pub(crate) const ALTERS: Traits = Traits(512);
     /// It calls a function of the application that may give something else when it is run again.
     const VOLATILE: Traits = Traits(2_048);
+    /// It defers foreign keys: the statements behind it answer otherwise.
+    pub(crate) const DEFERS: Traits = Traits(1_024);
     /// What has to be made good before the next statement is prepared.
     pub(crate) const UNSETTLED: Traits =
         Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
@@ -51,7 +53,7 @@ impl Traits {
     /// These, which the authorizer told while a statement was prepared or run, without those that
     /// are not its own: virtual tables prepare statements meanwhile, pragmas, too.
     pub(crate) fn of_statement(self, verb: Verb) -> Traits {
-        let of_pragmas = Traits::REPORT | Traits::MAY_CHANGE;
+        let of_pragmas = Traits::REPORT | Traits::MAY_CHANGE | Traits::DEFERS;
         match verb {
             Verb::Pragma => self,
             Verb::Define => Traits(self.0 & !of_pragmas.0) | Traits::DEFINES,
@@ -82,6 +84,11 @@ impl Traits {
     /// (`PRAGMA optimize`, which runs `ANALYZE` when it finds that necessary).
     pub fn may_change(self) -> bool {
         self.has(Traits::MAY_CHANGE)
+    }
+
+    /// Whether the statement defers foreign keys, and so has those behind it answer otherwise.
+    pub fn defers_foreign_keys(self) -> bool {
+        self.has(Traits::DEFERS)
     }
 
     /// Whether the statement, or a trigger that it fires, calls `changes()`.
@@ -122,6 +129,7 @@ impl Traits {
         add(rules::is_report(action), Traits::REPORT);
         add(rules::may_change(action), Traits::MAY_CHANGE);
         add(rules::asks_changes(action), Traits::ASKS_CHANGES);
+        add(rules::defers_foreign_keys(action), Traits::DEFERS);
         add(untrusted::adds_to_schema(action), Traits::ADDS_TO_SCHEMA);
         add(matches!(action, AuthAction::AlterTable { .. }), Traits::ALTERS);
         traits
@@ -179,6 +187,9 @@ pub struct Signals {
     is_sqlites_way: AtomicBool,
     /// Whether the statement that was prepared last is an `ALTER TABLE`.
     is_altering: AtomicBool,
+    /// Whether SQLite may have been told to defer foreign keys, see
+    /// [`Connection::end_deferral`](crate::Connection::end_deferral).
+    is_deferring: AtomicBool,
     denial: Mutex<Option<String>>,
     /// Whether the statements are those of a migration.
     is_migrating: AtomicBool,
@@ -272,6 +283,21 @@ impl Signals {
     pub(crate) fn forget_revocation(&self) {
         self.interrupted.store(false, Ordering::Relaxed);
         self.revoked.store(false, Ordering::Release);
+    }
+
+    /// Whether SQLite may have been told to defer foreign keys, which is asked once for each time.
+    #[inline]
+    pub(crate) fn take_deferring(&self) -> bool {
+        // No swap, see `Signals::take`.
+        let is_deferring = self.is_deferring.load(Ordering::Relaxed);
+        if is_deferring {
+            self.is_deferring.store(false, Ordering::Relaxed);
+        }
+        is_deferring
+    }
+
+    pub(crate) fn mark_deferring(&self) {
+        self.is_deferring.store(true, Ordering::Relaxed);
     }
 
     fn denial(&self) -> MutexGuard<'_, Option<String>> {
@@ -605,7 +631,12 @@ impl Signals {
         };
         match general().or_else(|| untrusted(&context.action)) {
             None if self.deletes_row_by_row(&context.action) => Authorization::Ignore,
-            None => Authorization::Allow,
+            None => {
+                if rules::defers_foreign_keys(&context.action) {
+                    self.mark_deferring();
+                }
+                Authorization::Allow
+            }
             Some(reason) => {
                 *self.denial() = Some(reason);
                 Authorization::Deny

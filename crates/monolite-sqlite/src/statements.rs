@@ -13,6 +13,7 @@
 //!   each time, and whoever has to act upon such a change is told of each; not even where it
 //!   changes nothing now (`DROP … IF EXISTS`) and so is one that only reads. Nor is one that
 //!   explains another: it is not run, and so SQLite does not notice that its plan is out of date.
+//!   Nor is `PRAGMA defer_foreign_keys`, which SQLite obeys when it prepares it.
 //! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
@@ -167,7 +168,7 @@ impl Kept {
 
     /// Whether it changes how others are prepared.
     fn is_changing(&self) -> bool {
-        self.traits.has(Traits::SCHEMA | Traits::STATISTICS | Traits::DEFINES)
+        self.traits.has(Traits::SCHEMA | Traits::STATISTICS | Traits::DEFINES | Traits::DEFERS)
     }
 }
 

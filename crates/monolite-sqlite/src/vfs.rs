@@ -57,8 +57,8 @@ pub use checksums::{
 pub use control::{LimitHit, WalControl, WalPosition};
 pub use gather::{Gather, MAX_HELD_BYTES};
 pub use lower::{
-    Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,
-    sync_database,
+    Deletion, FileFault, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest,
+    SyncFlags, sync_database, take_file_fault,
 };
 pub(crate) use lower::{
     database_size, read_database, read_database_at, read_wal_at, with_database_locked,

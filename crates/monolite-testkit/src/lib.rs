@@ -15,6 +15,7 @@ pub mod blocking;
 pub mod checkers;
 pub mod child;
 pub mod clock;
+pub mod functions;
 pub mod load;
 pub mod markers;
 pub mod mounts;

@@ -29,6 +29,7 @@ use monolite::{Database, Error, ErrorKind, Options, Stats, Tx, Write};
 use crate::blocking::{block_on, locked};
 use crate::checkers::serial::{Contents, Op, Record};
 use crate::clock::HandClock;
+use crate::functions::{Promise, with_functions};
 use crate::schedule::{Gave, Plan, SCHEMA, Stopped, TIME_LIMIT, Told, find_numbers, sql};
 
 /// Most writes that a client has under way at once.
@@ -54,8 +55,10 @@ pub struct Load {
     pub interactive: u32,
     /// Threads that hold a snapshot for long.
     pub long_readers: usize,
-    /// How the database is opened; clock and time limit are the load's own.
+    /// How the database is opened; clock, time limit and functions are the load's own.
     pub options: Options,
+    /// Whether functions of the application are what they say.
+    pub promise: Promise,
 }
 
 /// What came of it.
@@ -108,7 +111,7 @@ struct Flying {
 pub fn play(load: &Load, path: &Path) -> Result<Played> {
     let clock = HandClock::new();
     let options = load.options.clone().write_time_limit(TIME_LIMIT).clock(Arc::clone(&clock) as _);
-    let db = options.open(path)?;
+    let db = with_functions(options, load.promise).open(path)?;
     db.write(|tx| tx.execute_batch(SCHEMA)).wait()?;
     let shared = Shared {
         load,

@@ -660,14 +660,18 @@ impl<E> Database<E> {
         maintenance::optimize(&self.handle.writes)
     }
 
-    /// Gives back the free pages of a database whose file allows it (`auto_vacuum = INCREMENTAL`),
-    /// in small steps, each a transaction of its own: other writes go on in between, and the WAL
-    /// keeps its limit. The file gets shorter with the next checkpoints. The handle's progress
-    /// counts pages.
+    /// Gives back the free pages of a database. The file gets shorter with the next checkpoints,
+    /// and the WAL keeps its limit. The handle's progress counts pages.
+    ///
+    /// Where the file allows it (`auto_vacuum = INCREMENTAL`) that is done in small steps, each a
+    /// transaction of its own, and other writes go on in between. Otherwise all is rewritten in one
+    /// transaction, as by SQLite's `VACUUM`: other writes wait for it and reads do not, all that
+    /// is not free has to fit in the WAL, and about twice as much memory is used meanwhile. As
+    /// there, a table without an `INTEGER PRIMARY KEY` and without an index may get other rowids.
     ///
     /// # Errors
-    /// From the handle: `Invalid` for a file that keeps its pages, with what to do; `Aborted` when
-    /// it was cancelled (what was given back stays so); those of a write.
+    /// From the handle: `Invalid` when the content does not fit in the WAL, with what to do;
+    /// `Aborted` when it was cancelled (what was given back stays so); those of a write.
     pub fn vacuum(&self) -> Job<Vacuumed> {
         let writes = Arc::clone(&self.handle.writes);
         self.jobs().start(move |job| maintenance::vacuum(&writes, job))

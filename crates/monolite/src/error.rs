@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use monolite_sqlite::rusqlite;
-use monolite_sqlite::vfs::take_page_fault;
+use monolite_sqlite::vfs::{take_file_fault, take_page_fault};
 use rusqlite::ErrorCode;
 
 pub use constraint::{Constraint, ConstraintKind};
@@ -272,8 +272,18 @@ impl From<rusqlite::Error> for Error {
         } else {
             in_our_words(without_code(source.to_string()))
         };
+        let message = with_fault(message, extended_code);
         let source = Some(source);
         Error(Box::new(Inner { kind, message, extended_code, source, statement: None }))
+    }
+}
+
+/// What SQLite says of an I/O error, with the file and what the system has said of it.
+fn with_fault(said: String, extended_code: Option<i32>) -> String {
+    let is_of_files = |code: &i32| code & 0xff == rusqlite::ffi::SQLITE_IOERR;
+    match extended_code.filter(is_of_files).and_then(take_file_fault) {
+        Some(fault) => format!("{said}: {fault}"),
+        None => said,
     }
 }
 

@@ -14,7 +14,7 @@ use monolite_sqlite::{AutoVacuum, Checkpoint, Connection};
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
 use crate::call::completion::Completion;
-use crate::call::member::{Body, Repeatable, Submission};
+use crate::call::member::{Alone, Around, Body, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
@@ -26,6 +26,10 @@ use crate::tx::Tx;
 
 /// Free pages that one transaction gives back: some 10 ms, for which other writes wait.
 const STEP_PAGES: u32 = 500;
+
+/// How long it may take to rewrite a file. It fits in the WAL, and what takes an hour of that is
+/// stuck.
+const REWRITE_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// How often a table is checked again whose snapshot was revoked meanwhile.
 const ATTEMPTS: u32 = 3;
@@ -255,21 +259,25 @@ pub(crate) fn optimize_every(
     }
 }
 
-/// Gives back all pages that are free, some in each transaction.
+/// Gives back all pages that are free: some in each transaction, or all by a rewritten file.
 pub(crate) fn vacuum(writes: &Arc<WriteQueue>, job: &JobContext) -> Result<Vacuumed> {
     let step = |tx: &Tx<'_>| {
         let (mode, before) = tx.free_pages()?;
-        match mode {
-            AutoVacuum::Incremental => tx.give_back_pages(STEP_PAGES)?,
-            AutoVacuum::Full => {}
-            AutoVacuum::None => return Err(keeps_its_pages(before)),
+        if mode == AutoVacuum::Incremental {
+            tx.give_back_pages(STEP_PAGES)?;
         }
-        Ok((before, tx.free_pages()?.1))
+        Ok((mode, before, tx.free_pages()?.1))
     };
     let mut vacuumed = Vacuumed::default();
     loop {
         job.check()?;
-        let (before, after) = submit(writes, step).wait()?;
+        let (mode, before, after) = submit(writes, step).wait()?;
+        if mode == AutoVacuum::None && before > 0 {
+            job.tell(0, before);
+            vacuumed.pages = rewrite(writes).wait()?;
+            job.tell(vacuumed.pages, vacuumed.pages);
+            return Ok(vacuumed);
+        }
         vacuumed.pages += before.saturating_sub(after);
         job.tell(vacuumed.pages, vacuumed.pages + after);
         // Of what others free meanwhile no more is given back than they free.
@@ -279,13 +287,11 @@ pub(crate) fn vacuum(writes: &Arc<WriteQueue>, job: &JobContext) -> Result<Vacuu
     }
 }
 
-fn keeps_its_pages(free: u64) -> Error {
-    let message = format!(
-        "the file does not give back its {free} free pages (auto_vacuum is NONE), which are used \
-         again by what is written later; to make it smaller, back it up (Database::backup), close \
-         the database, run VACUUM on the backup with plain SQLite, and put it in place; PRAGMA \
-         auto_vacuum = INCREMENTAL before that VACUUM lets later ones go on while the database is \
-         open"
-    );
-    Error::new(ErrorKind::Invalid, message)
+/// Has the writer rewrite the file without its free pages, and tells how many those were.
+fn rewrite(writes: &Arc<WriteQueue>) -> Write<u64> {
+    let alone = Alone { limit: REWRITE_LIMIT, around: Around::Vacuum };
+    let body = |tx: &Tx<'_>| Ok::<_, Error>(tx.free_pages()?.1);
+    let caller = Completion::new();
+    let member = Submission::new(Repeatable(body), writes.principal(), Arc::clone(&caller));
+    Write::submit(Box::new(member.alone(alone)), caller, writes)
 }

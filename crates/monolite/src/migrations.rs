@@ -34,7 +34,7 @@ use monolite_sqlite::AppliedMigration;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use crate::call::completion::Completion;
-use crate::call::member::{Alone, ForeignKeys, Repeatable, Submission};
+use crate::call::member::{Alone, Around, ForeignKeys, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::database::Database;
@@ -261,7 +261,7 @@ impl Migrations {
     /// Applies one unless it was applied; tells whether it did.
     fn apply(&self, migration: &Arc<Migration>, writes: &Arc<WriteQueue>) -> Write<bool> {
         let (all, migration) = (self.clone(), Arc::clone(migration));
-        let alone = Alone { limit: self.time_limit, foreign_keys: migration.foreign_keys };
+        let alone = Alone { limit: self.time_limit, around: Around::Keys(migration.foreign_keys) };
         let body = move |tx: &Tx<'_>| {
             let status = all.compared_with(&tx.migrations()?);
             if let Some(problem) = status.problems.first() {

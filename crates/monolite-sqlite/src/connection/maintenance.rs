@@ -7,6 +7,9 @@ use super::Connection;
 /// Problems of one table that are told.
 const MOST_PROBLEMS: u32 = 100;
 
+/// See <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
+const FRAME_HEADER_BYTES: i64 = 24;
+
 /// How a file gives back pages that are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoVacuum {
@@ -88,6 +91,19 @@ impl Connection {
             };
             let free = ask("PRAGMA main.freelist_count")?;
             Ok((mode, u64::try_from(free).unwrap_or(0)))
+        })
+    }
+
+    /// What a WAL holds that has all pages that are not free.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn wal_bytes_of_content(&self) -> Result<u64> {
+        self.signals.as_engine(|| {
+            let ask = |sql| self.raw().query_row(sql, (), |row| row.get::<_, i64>(0));
+            let used = ask("PRAGMA main.page_count")? - ask("PRAGMA main.freelist_count")?;
+            let frame = ask("PRAGMA main.page_size")? + FRAME_HEADER_BYTES;
+            Ok(u64::try_from(used.saturating_mul(frame)).unwrap_or(0))
         })
     }
 

@@ -5,13 +5,14 @@
 //!   borrows one.
 //! - No single write exceeds [`MAX_WRITE_BYTES`].
 
+use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, c_int, c_void};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use rusqlite::ffi;
 
@@ -33,6 +34,49 @@ pub struct LowerFile {
     ties: Option<Arc<Ties>>,
     /// Of a database file that is this process's alone.
     file_lock: Option<FileLock>,
+    /// None for a temporary file.
+    path: Option<Box<Path>>,
+}
+
+/// A call of the system on a file that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFault {
+    /// The file.
+    pub path: Box<Path>,
+    /// What was being done to it: "writing", "reading".
+    pub doing: &'static str,
+    /// The number of the system's error.
+    pub errno: i32,
+    /// What SQLite was told.
+    code: IoError,
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FileFault { path, doing, errno, .. } = self;
+        let error = io::Error::from_raw_os_error(*errno);
+        write!(f, "{doing} {} failed: {error}", path.display())?;
+        f.write_str(match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; somebody has made it immutable or append-only, as it seems (lsattr): make it \
+                 writable with chattr -i or -a"
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "; its file system was mounted again as one that is read only, often for an error \
+                 of the disk: see the kernel's log (dmesg)"
+            }
+            _ => "; see the kernel's log (dmesg)",
+        })
+    }
+}
+
+thread_local! {
+    static FAULT: RefCell<Option<FileFault>> = const { RefCell::new(None) };
+}
+
+/// Takes what failed last in a file of this thread's connections, if SQLite was told `code` of it.
+pub fn take_file_fault(code: c_int) -> Option<FileFault> {
+    FAULT.take().filter(|fault| fault.code.code() == code)
 }
 
 /// What the database file of a connection and its WAL have in common.
@@ -88,8 +132,24 @@ impl LowerFile {
         file: *mut ffi::sqlite3_file,
         ties: Option<Arc<Ties>>,
         file_lock: Option<FileLock>,
+        path: Option<&Path>,
     ) -> LowerFile {
-        LowerFile { file, ties, file_lock }
+        LowerFile { file, ties, file_lock, path: path.map(Box::from) }
+    }
+
+    /// As [`check`]; remembers what the system has said, for [`take_file_fault`].
+    fn done(&mut self, doing: &'static str, code: c_int) -> Result {
+        let Err(code) = check(code) else { return Ok(()) };
+        let mut errno: c_int = 0;
+        let asked = call!(self.xFileControl(ffi::SQLITE_FCNTL_LAST_ERRNO, (&raw mut errno).cast()));
+        if let Some(path) = &self.path
+            && asked == ffi::SQLITE_OK
+            && errno != 0
+            && code != IoError::SHORT_READ
+        {
+            FAULT.set(Some(FileFault { path: path.clone(), doing, errno, code }));
+        }
+        Err(code)
     }
 
     /// Closes the file, whose method table the caller no longer uses.
@@ -107,7 +167,8 @@ impl LowerFile {
     /// failure.
     pub fn read(&mut self, buf: &mut [u8], at: u64) -> Result {
         let len = c_int::try_from(buf.len()).expect("SQLite reads at most an int at once");
-        check(call!(self.xRead(buf.as_mut_ptr().cast(), len, signed(at))))
+        let code = call!(self.xRead(buf.as_mut_ptr().cast(), len, signed(at)));
+        self.done("reading", code)
     }
 
     /// Writes all of `data` at offset `at`, in pieces of at most [`MAX_WRITE_BYTES`].
@@ -118,7 +179,10 @@ impl LowerFile {
         for piece in data.chunks(MAX_WRITE_BYTES) {
             let len = piece.len() as c_int;
             let code = call!(self.xWrite(piece.as_ptr().cast(), len, signed(at)));
-            check(code).map_err(|error| if no_room() { IoError::FULL } else { error })?;
+            if code != ffi::SQLITE_OK && no_room() {
+                return Err(IoError::FULL);
+            }
+            self.done("writing", code)?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -129,7 +193,8 @@ impl LowerFile {
     /// # Errors
     /// The SQLite result code of the failure.
     pub fn truncate(&mut self, size: u64) -> Result {
-        check(call!(self.xTruncate(signed(size))))
+        let code = call!(self.xTruncate(signed(size)));
+        self.done("cutting", code)
     }
 
     /// Syncs the file.
@@ -137,7 +202,8 @@ impl LowerFile {
     /// # Errors
     /// The SQLite result code of the failure.
     pub fn sync(&mut self, flags: SyncFlags) -> Result {
-        check(call!(self.xSync(flags.0)))
+        let code = call!(self.xSync(flags.0));
+        self.done("syncing", code)
     }
 
     /// The size of the file in bytes.

@@ -269,19 +269,17 @@ unsafe fn open_file(
 ) -> Result {
     let Served { storage, locks } = locked(&slot.served).clone().ok_or(IoError::CANT_OPEN)?;
     let kind = FileKind::from_open_flags(flags);
+    // SAFETY: a name that is not null is a C string that SQLite keeps for the whole call.
+    let path = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+    let path = path.map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
     // SAFETY: the caller vouches for `name` and `file`; SQLite reserved `szOsFile` bytes.
     let mut lower = unsafe {
         let lower_file = file.byte_add(LOWER_OFFSET);
         open_lower(slot.lower, name, lower_file, flags, out_flags)?;
         let file_lock = locks.filter(|_| kind == FileKind::Database).map(FileLock::new);
-        LowerFile::new(lower_file, ties(kind, name), file_lock)
+        LowerFile::new(lower_file, ties(kind, name), file_lock, path)
     };
-    let opened = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: a name that is not null is a C string that SQLite keeps for the whole call.
-        let path = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
-        let path = path.map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
-        storage.open(kind, path, &mut lower)
-    }));
+    let opened = catch_unwind(AssertUnwindSafe(|| storage.open(kind, path, &mut lower)));
     match opened.unwrap_or(Err(IoError::CANT_OPEN)) {
         Ok(made) => {
             slot.open_files.fetch_add(1, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use monolite::{Error, ErrorKind, Transaction, Tx};
 use super::Shared;
 use crate::blocking::block_on;
 use crate::checkers::serial::{Op, Record};
+use crate::functions::VOLATILE;
 use crate::schedule::{Gave, Interactive, Pace, Plan, Stopped, Told, sql};
 
 /// How often a client tries a transaction that it commits by hand.
@@ -24,6 +25,9 @@ impl Shared<'_> {
     pub(super) fn interact(&self, id: i64, rng: &mut Rng) {
         if rng.u8(..8) == 0 {
             return self.look_interactively(rng);
+        }
+        if rng.u8(..16) == 0 {
+            self.ask_what_cannot_be_repeated();
         }
         let plan = Plan::random_interactive(id, self.load.failing, rng);
         let floor = self.floor();
@@ -57,6 +61,18 @@ impl Shared<'_> {
         };
         self.tell(number);
         self.note(Record::Wrote { id, number, floor, ops: plan.ops, saw });
+    }
+
+    /// A function that says of itself that it is not deterministic is refused.
+    fn ask_what_cannot_be_repeated(&self) {
+        let asked = self
+            .db
+            .transaction()
+            .and_then(|tx| tx.query_row(VOLATILE, (), |row| row.get::<_, i64>(0)).wait());
+        match asked {
+            Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Timeout) => {}
+            answer => self.complain(format!("a volatile function: {answer:?}")),
+        }
     }
 
     /// Has the engine run it again until it commits.

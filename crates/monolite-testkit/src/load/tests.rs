@@ -5,11 +5,12 @@ use monolite::Options;
 
 use super::{Load, Played, play};
 use crate::checkers::serial;
+use crate::functions::Promise;
 use crate::random::SeededRng;
 
 /// Few connections, so that transactions move to new snapshots; a small WAL, so that checkpoints
 /// go on.
-fn played(seed: u64, options: Options) -> Played {
+fn played(seed: u64, options: Options, promise: Promise) -> Played {
     let directory = tempfile::tempdir().unwrap();
     let load = Load {
         seed,
@@ -24,6 +25,7 @@ fn played(seed: u64, options: Options) -> Played {
             .transaction_connections(3)
             .transaction_attempts(2)
             .exclusive_time_limit(std::time::Duration::from_secs(60)),
+        promise,
     };
     play(&load, &directory.path().join("load.db")).unwrap()
 }
@@ -31,7 +33,7 @@ fn played(seed: u64, options: Options) -> Played {
 #[test]
 fn interactive_transactions_see_what_a_serial_order_gives() {
     let seed = SeededRng::new().seed();
-    let played = played(seed, Options::new());
+    let played = played(seed, Options::new(), Promise::Kept);
     assert_eq!(played.complaints, Vec::<String>::new(), "seed {seed}");
     assert_eq!(serial::check(&played.history, &played.end), Ok(()), "seed {seed}");
     assert!(played.interactive > 800 && played.interactive_reads > 100, "{played:#?}");
@@ -43,7 +45,15 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
 
 #[test]
 fn interactive_transactions_without_validation_are_noticed() {
-    let played = played(3, Options::new().without_validation());
+    let played = played(3, Options::new().without_validation(), Promise::Kept);
     let wrong = serial::check(&played.history, &played.end).unwrap_err();
     assert!(wrong.contains("Wrote") && wrong.contains("expected"), "{wrong}");
+}
+
+#[test]
+fn a_function_that_is_not_as_deterministic_as_it_says_is_noticed() {
+    let seed = SeededRng::new().seed();
+    let played = played(seed, Options::new(), Promise::Broken(10));
+    let judged = serial::check(&played.history, &played.end);
+    assert!(judged.is_err() || !played.complaints.is_empty(), "seed {seed}");
 }

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::checkers::serial::{Contents, Op};
 use crate::clock::HandClock;
+use crate::functions::{Promise, with_functions};
 use crate::storage::{Disk, Fault, Left, Operation, RealSyncs, remove};
 
 /// A database of the engine in a directory of its own.
@@ -126,6 +127,7 @@ impl Engine {
             // All run on this thread, so nobody could end what another one waits for.
             .without_turns()
             .clock(Arc::clone(&self.clock) as _);
+        let options = with_functions(options, Promise::Kept);
         let options = match self.validation {
             Validation::On => options,
             Validation::Off => options.without_validation(),

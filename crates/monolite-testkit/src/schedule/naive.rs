@@ -11,6 +11,7 @@ use monolite::rusqlite::Connection;
 use super::{IoFault, Member, Plan, SCHEMA, Subject, Told, sql};
 use crate::checkers::serial::{Contents, Op};
 use crate::clock::HandClock;
+use crate::functions::add_to_plain;
 
 /// What a stand-in does not look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,7 @@ impl Naive {
         connection.execute_batch("PRAGMA journal_mode = wal; PRAGMA synchronous = off")?;
         connection.execute_batch("PRAGMA foreign_keys = on")?;
         connection.execute_batch(SCHEMA)?;
+        add_to_plain(&connection)?;
         Ok(Naive { connection, blindness, clock: HandClock::new(), members: 0 })
     }
 

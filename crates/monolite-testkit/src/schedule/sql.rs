@@ -355,14 +355,17 @@ fn question(op: &Op) -> Option<(&'static str, Vec<i64>)> {
         Op::Log => {
             ("SELECT COUNT(*), (SELECT id FROM log ORDER BY at DESC LIMIT 1) FROM log", vec![])
         }
-        Op::Counts => ("SELECT word, n FROM count ORDER BY word", vec![]),
+        // With functions of the application (`crate::functions`), here and there.
+        Op::Counts => {
+            ("SELECT word, n FROM count ORDER BY CAST(word AS TEXT) COLLATE by_number", vec![])
+        }
         Op::Filled { key } => ("SELECT body FROM large WHERE key = ?1", vec![key]),
         Op::Family { id } => (
             "SELECT child.id FROM parent JOIN child ON child.parent = parent.id \
              WHERE parent.id = ?1 ORDER BY child.id",
             vec![id],
         ),
-        Op::Tally => ("SELECT births, deaths FROM tally", vec![]),
+        Op::Tally => ("SELECT sum_of(births), sum_of(deaths) FROM tally", vec![]),
         Op::Add { key, value } => (
             "INSERT INTO item VALUES (?1, ?2) \
              ON CONFLICT (key) DO UPDATE SET value = value + excluded.value RETURNING value",
@@ -393,7 +396,9 @@ fn change(sql: &impl Sql, op: &Op) -> Result<i64, Error> {
             sql.change("INSERT OR REPLACE INTO large VALUES (?1, ?2)", &[&key, &body])
         }
         Op::Raise { key, by } => {
-            sql.change("UPDATE item SET value = value + ?2 WHERE key = ?1", &[&key, &by])
+            // Calls of such a function are always run again, so half of them are without.
+            let sum = if key % 2 == 0 { "plus(value, ?2)" } else { "value + ?2" };
+            sql.change(&format!("UPDATE item SET value = {sum} WHERE key = ?1"), &[&key, &by])
         }
         Op::Tick { word, by } => {
             let upsert = "INSERT INTO count VALUES (?1, ?2) \

@@ -522,3 +522,37 @@ fn a_wal_that_a_crash_left_is_recovered() {
     db.close().unwrap();
     assert!(markers::in_file(&path).unwrap().contains(&first));
 }
+
+/// `chattr` with `flag` on `file`, where the file system and the user may.
+fn has_attribute(flag: &str, file: &Path) -> bool {
+    let ran = std::process::Command::new("chattr").arg(flag).arg(file).output();
+    ran.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn an_error_of_a_file_names_it_and_what_the_system_says_and_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    make(&path);
+    for (frozen, first) in [(wal_beside(&path), 2), (path.clone(), 4)] {
+        let db = Database::open(&path).unwrap();
+        db.write(move |tx| markers::put(tx, first)).wait().unwrap();
+        if !has_attribute("+i", &frozen) {
+            let test = "an_error_of_a_file_names_it_and_what_the_system_says_and_what_to_do";
+            return say_skipped(test, "no file can be made immutable here").unwrap();
+        }
+        let failed = match frozen == path {
+            true => db.checkpoint().wait().map(drop),
+            false => db.write(move |tx| markers::put(tx, first + 1)).wait().map(drop),
+        };
+        let closed = db.close();
+        assert!(has_attribute("-i", &frozen));
+        let error = failed.unwrap_err().to_string();
+        let name = format!("writing {} failed: ", frozen.display());
+        for said in [&*name, "Operation not permitted (os error 1)", "chattr -i"] {
+            assert!(error.contains(said), "{error}");
+        }
+        let error = closed.unwrap_err().to_string();
+        assert!(error.contains("Operation not permitted"), "{error}");
+    }
+}

@@ -8,6 +8,7 @@ use std::thread;
 use monolite::{Error, Options};
 use monolite_testkit::checkers::serial::{self, Op, Record};
 use monolite_testkit::clock::HandClock;
+use monolite_testkit::functions::Promise;
 use monolite_testkit::load::{Load, play};
 use monolite_testkit::random::SeededRng;
 use monolite_testkit::schedule::{Ending, Plan, SCHEMA, TIME_LIMIT, Told, sql};
@@ -30,7 +31,8 @@ fn holds_for(mut load: Load) {
 
 fn load(clients: usize, writes: usize, failing: u32, options: Options) -> Load {
     let (dropped, interactive, long_readers) = (0, 0, 0);
-    Load { seed: 0, clients, writes, failing, dropped, interactive, long_readers, options }
+    let promise = Promise::Kept;
+    Load { seed: 0, clients, writes, failing, dropped, interactive, long_readers, options, promise }
 }
 
 #[test]

@@ -344,12 +344,68 @@ fn free_pages_are_given_back_in_steps() {
 }
 
 #[test]
-fn a_file_that_keeps_its_pages_says_so() {
-    let db = Database::open(":memory:").unwrap();
-    fill(&db);
-    db.write(|tx| tx.execute("DELETE FROM t", ())).wait().unwrap();
+fn a_file_that_keeps_its_pages_is_rewritten_beside_readers_and_transactions() {
+    let directory = tempfile::tempdir().unwrap();
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let path = directory.path().join(format!("{sharing:?}"));
+        let limit = 32 << 20;
+        let db = Options::new().wal_limit_bytes(limit).sharing(sharing).open(&path).unwrap();
+        (0..5).for_each(|_| fill(&db));
+        let extra = "CREATE TABLE named(name TEXT UNIQUE); INSERT INTO named VALUES ('a'), ('b');
+                     CREATE VIRTUAL TABLE words USING fts5(v); INSERT INTO words VALUES ('one');
+                     DELETE FROM named WHERE name = 'a'";
+        db.write(move |tx| tx.execute_batch(extra)).wait().unwrap();
+        db.checkpoint().wait().unwrap();
+        let before = fs::metadata(&path).unwrap().len();
+        db.write(|tx| tx.execute("DELETE FROM t WHERE id > 1000", ())).wait().unwrap();
+        // Some that began before it: what they have seen is still true.
+        let rowid = "SELECT rowid FROM named WHERE name = 'b'";
+        let (reads, writes) = (db.transaction().unwrap(), db.transaction().unwrap());
+        let seen = reads.query_row(rowid, (), |row| row.get::<_, i64>(0)).wait().unwrap();
+        writes.execute("INSERT INTO t(id, v) VALUES (-1, 'x')", ()).wait().unwrap();
+        let inside = db.read(|tx| {
+            let count = "SELECT count(*) FROM t";
+            let seen: i64 = tx.query_row(count, (), |row| row.get(0))?;
+            let vacuumed = db.vacuum().wait()?;
+            assert!(vacuumed.pages > 5_000, "{vacuumed:?}");
+            assert_eq!(tx.query_row(count, (), |row| row.get::<_, i64>(0))?, seen);
+            Ok(seen)
+        });
+        assert_eq!(inside.wait().unwrap(), 1_000);
+        let again = reads.query_row(rowid, (), |row| row.get::<_, i64>(0)).wait().unwrap();
+        assert_eq!((seen, again), (2, 2), "a table with an index keeps its rowids");
+        reads.commit().wait().unwrap();
+        writes.commit().wait().unwrap();
+        db.write(|tx| tx.execute("INSERT INTO words VALUES ('two')", ())).wait().unwrap();
+        assert_eq!(one(&db, "SELECT count(*) FROM words WHERE words MATCH 'one OR two'"), 2);
+        db.checkpoint().wait().unwrap();
+        let after = fs::metadata(&path).unwrap().len();
+        assert!(after < before / 3, "{before} to {after}");
+        assert_eq!(db.vacuum().wait().unwrap().pages, 0);
+        assert_eq!(one(&db, "SELECT count(*) FROM t"), 1_001);
+        assert!(db.check().wait().unwrap().is_sound());
+        assert!(db.stats().wal_bytes_max <= limit);
+        db.close().unwrap();
+        let plain = rusqlite::Connection::open(&path).unwrap();
+        let sound: String =
+            plain.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+        assert_eq!(sound, "ok");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_in_the_wal_is_not_rewritten_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().wal_limit_bytes(16 << 20).open(&path).unwrap();
+    (0..3).for_each(|_| fill(&db));
+    db.write(|tx| tx.execute("DELETE FROM t WHERE id <= 2000", ())).wait().unwrap();
     let error = db.vacuum().wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("auto_vacuum is NONE"), "{error}");
-    assert!(error.to_string().contains("Database::backup"), "{error}");
+    for said in ["auto_vacuum is NONE", "wal_limit_bytes", "Database::backup"] {
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    assert_eq!(one(&db, "SELECT count(*) FROM t"), 10_000);
+    db.write(|tx| tx.execute("INSERT INTO t(v) VALUES (1)", ())).wait().unwrap();
+    db.close().unwrap();
 }

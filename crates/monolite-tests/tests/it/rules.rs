@@ -1,6 +1,7 @@
 //! What a closure may not do, what happens to it when it does, and that nobody else notices.
 
 mod closures;
+mod deferral;
 mod handles;
 mod refusals;
 mod rollbacks;

@@ -10,6 +10,9 @@
 //!   the serial model and the bank.
 //! - **Lists** (module `lists`): free-running clients that append and read. Judged by their cycles.
 //!
+//! In schedules and loads some steps call functions of the application
+//! ([`monolite_testkit::functions`]), and one that cannot be repeated has to be refused.
+//!
 //! Each case has a database of its own, and its history is forgotten when it was judged, so memory
 //! does not grow with the amount.
 //!
@@ -30,6 +33,7 @@ use fastrand::Rng;
 use monolite::{Durability, Options, Sharing};
 use monolite_testkit::checkers::bank::Bank;
 use monolite_testkit::checkers::serial::{self, ACCOUNTS, OPENING_BALANCE, Op, Record};
+use monolite_testkit::functions::Promise;
 use monolite_testkit::load::{Load, Played, play};
 use monolite_testkit::schedule::{Ending, Engine, Mix, Ran, Schedule, count_lost, execute, shrink};
 use monolite_testkit::storage::remove;
@@ -291,6 +295,7 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         interactive: if shape == Shape::Interactive { 99 } else { [0, 20, 70][rng.usize(..3)] },
         long_readers: rng.usize(..3),
         options,
+        promise: Promise::Kept,
     }
 }
 

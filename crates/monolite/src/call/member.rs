@@ -50,7 +50,16 @@ impl OwnLimit {
 pub(crate) struct Alone {
     /// How long it may take, whatever others may.
     pub(crate) limit: Duration,
-    pub(crate) foreign_keys: ForeignKeys,
+    pub(crate) around: Around,
+}
+
+/// What is done around the transaction of a member that has one to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    /// Foreign keys are as they have to be.
+    Keys(ForeignKeys),
+    /// When it has succeeded, the file is rewritten without its free pages.
+    Vacuum,
 }
 
 /// Whether foreign keys are enforced, and act.

@@ -394,6 +394,8 @@ impl Turn<'_> {
         let result = result.unwrap_or_else(|error| Err(error.into()));
         let is_starved = reader.connection.end_budget(budget);
         reader.deadline.clear();
+        // It has nothing to defer, and is tried again when the next snapshot is taken.
+        let _ = reader.connection.end_deferral();
         let signals = reader.connection.signals();
         let has_panicked = signals.take_panicked();
         if signals.is_revoked() {

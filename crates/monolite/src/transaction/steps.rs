@@ -121,8 +121,9 @@ pub(super) enum Nature {
     /// It tells about the connection rather than the data, and nothing was changed. Not compared,
     /// and not done again, unless `counts`: an explained change sets `changes()` to 0.
     Report { counts: bool },
-    /// Nothing was changed, but more is not known of it: a statement that failed, or a question
-    /// about the statements before.
+    /// Nothing was changed, but more is not known of it: a statement that failed, a question about
+    /// the statements before, or one upon which the answers of those behind it hang
+    /// (`PRAGMA defer_foreign_keys`).
     Harmless,
     /// It may have changed something.
     Change,
@@ -201,6 +202,7 @@ impl Observer {
         let is_report = traits.is_report() || statement.is_explain() != 0;
         self.nature = match statement.readonly() {
             reads if is_report => Nature::Report { counts: !reads },
+            _ if traits.defers_foreign_keys() => Nature::Harmless,
             true if !traits.may_change() => Nature::Query,
             _ => Nature::Change,
         };

@@ -40,7 +40,8 @@
 //! - When `step` returns, no transaction is open, and what it returns was committed together or
 //!   needs no commit.
 //! - A deferred foreign key that a member violates is that member's failure, found before the next
-//!   member runs, so the batch's commit cannot fail for it.
+//!   member runs, so the batch's commit cannot fail for it. So is one that it has deferred itself
+//!   (`PRAGMA defer_foreign_keys`), which ends with it.
 //! - A member finds no trace of those before it on the connection: figures about changed rows, the
 //!   schema in memory after a change that failed or was undone.
 //!
@@ -51,6 +52,7 @@ mod failure_rate;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod vacuum;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -62,7 +64,7 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::call::entry::{Again, Entry};
 use crate::call::in_flight::{Batch, Closure, Collected, Held};
-use crate::call::member::{ForeignKeys, OwnLimit, Ran};
+use crate::call::member::{Around, ForeignKeys, OwnLimit, Ran};
 use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
@@ -488,6 +490,7 @@ impl Writer {
             let keys = if is_last_run { self.violated_keys(limit) } else { Vec::new() };
             entry.overrule(deferred_violation(&keys));
         }
+        let lost = lost || self.end_deferral(entry).is_err();
         let must_be_undone = entry.failed && wrote && self.rules.keep(Rule::FailedMemberIsUndone);
         let effect = match (collected, lost, must_be_undone) {
             (Collected::Taken, _, _) => Effect::BatchTaken,
@@ -503,6 +506,21 @@ impl Writer {
     fn flush_virtual_tables(&self, ran: Ran, wrote: bool) -> Result<()> {
         let is_due = ran == Ran::Succeeded && wrote && self.connection.is_in_transaction();
         if is_due { Ok(self.connection.flush_virtual_tables()?) } else { Ok(()) }
+    }
+
+    /// Ends what the member has deferred. Should that fail, its transaction is lost.
+    fn end_deferral(&self, entry: &mut Entry) -> rusqlite::Result<()> {
+        if !self.rules.keep(Rule::DeferralEndsWithItsMember) {
+            return Ok(());
+        }
+        let ended = self.connection.end_deferral();
+        if let Err(error) = &ended
+            && !entry.failed
+        {
+            let message = format!("deferred foreign keys could not be enforced again: {error}");
+            entry.overrule(Error::new(ErrorKind::Storage, message));
+        }
+        ended
     }
 
     fn has_deferred_violation(&self) -> bool {
@@ -607,9 +625,12 @@ impl Writer {
     /// When there is none to be had, it and those behind it that are to run alone are refused.
     fn step_alone(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
         let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
-        let ran = match entry.member.alone().map(|alone| alone.foreign_keys) {
-            Some(ForeignKeys::Off) => self.run_without_foreign_keys(&mut entry, batch, room),
-            _ => self.run_alone(&mut entry, batch, room),
+        let ran = match entry.member.alone().map(|alone| alone.around) {
+            Some(Around::Keys(ForeignKeys::Off)) => {
+                self.run_without_foreign_keys(&mut entry, batch, room)
+            }
+            Some(Around::Vacuum) => self.run_and_vacuum(&mut entry, batch, room),
+            Some(Around::Keys(ForeignKeys::On)) | None => self.run_alone(&mut entry, batch, room),
         };
         let mut members = vec![entry];
         if let Err(error) = ran {

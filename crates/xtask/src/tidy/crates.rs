@@ -5,6 +5,8 @@
 //! `monolite` alone, as a stranger's program would; nothing of ours is used by `xtask`; and nobody
 //! uses `xtask` or an example. The page [`PICTURE`] draws the same arrows.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 
 use super::Finding;
@@ -34,6 +36,10 @@ const PICTURE: &str = "ARCHITECTURE.md";
 const RUNTIMES: [&str; 7] =
     ["async-io", "async-std", "futures-executor", "mio", "smol", "socket2", "tokio"];
 
+/// The crate that applications embed, and how many crates it may be built of without its features,
+/// those that only build something included: what each of its users waits for and has to trust.
+const ENGINE: (&str, usize) = ("monolite", 40);
+
 /// Licences under which a dependency may be shipped in a closed program with an attribution.
 const LICENSES: [&str; 14] = [
     "0BSD",
@@ -55,7 +61,7 @@ const LICENSES: [&str; 14] = [
 /// The page that gives the reason for every dependency.
 const REASONS: &str = "docs/decisions/dependencies.md";
 
-/// Checks arrows, runtimes, `unsafe`, licences and the reasons for dependencies.
+/// Checks arrows, runtimes, `unsafe`, licences, and the dependencies: their reasons and number.
 pub(super) fn check(tree: &Tree, workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in workspace.ours() {
@@ -67,6 +73,7 @@ pub(super) fn check(tree: &Tree, workspace: &Workspace) -> anyhow::Result<Vec<Fi
         license(package, &mut findings);
     }
     reasons(tree, workspace, &mut findings)?;
+    engine(&workspace.engine, &mut findings);
     Ok(findings)
 }
 
@@ -133,6 +140,23 @@ fn runtimes(package: &Package, findings: &mut Vec<Finding>) {
     for runtime in RUNTIMES.iter().filter(|name| package.shipped.contains(**name)) {
         let message = format!("`{}` must not be built with `{runtime}`", package.name);
         findings.push(Finding::new(manifest, 1, message));
+    }
+}
+
+/// Checks how many crates the engine is built of, given what `cargo tree` says.
+fn engine(tree: &str, findings: &mut Vec<Finding>) {
+    let (name, most) = ENGINE;
+    let crates: BTreeSet<&str> = tree
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)"))
+        .filter(|it| !it.is_empty())
+        .collect();
+    if !crates.iter().any(|line| line.starts_with(&format!("{name} v"))) || crates.len() > most {
+        let message = format!(
+            "`{name}` is built of {} crates without its features, and may be of {most}",
+            crates.len()
+        );
+        findings.push(Finding::new("crates/monolite/Cargo.toml", 1, message));
     }
 }
 

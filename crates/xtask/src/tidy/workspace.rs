@@ -3,9 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId, TargetKind};
+
+use crate::command::cargo_path;
 
 /// A package of the resolved graph.
 #[derive(Debug, Default, Clone)]
@@ -28,6 +31,8 @@ pub(super) struct Package {
 /// All packages of the lock file.
 pub(super) struct Workspace {
     pub(super) packages: Vec<Package>,
+    /// What `cargo tree` says that the engine is built of without its features, a line a crate.
+    pub(super) engine: String,
 }
 
 impl Workspace {
@@ -41,13 +46,22 @@ impl Workspace {
         let graph = shipped_edges(&metadata)?;
         let packages =
             metadata.packages.iter().map(|package| outline(&metadata, &graph, package)).collect();
-        Ok(Workspace { packages })
+        Ok(Workspace { packages, engine: engine_tree(&manifest)? })
     }
 
     /// The crates of this repository.
     pub(super) fn ours(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.manifest.is_some())
     }
+}
+
+fn engine_tree(manifest: &Path) -> anyhow::Result<String> {
+    let mut cargo = Command::new(cargo_path());
+    cargo.args(["tree", "--package", "monolite", "--edges", "normal,build"]);
+    cargo.args(["--no-default-features", "--prefix", "none", "--manifest-path"]).arg(manifest);
+    let output = cargo.stdin(Stdio::null()).output().context("cannot start cargo tree")?;
+    anyhow::ensure!(output.status.success(), "cargo tree ended with {}", output.status);
+    String::from_utf8(output.stdout).context("cargo tree")
 }
 
 type Graph<'a> = HashMap<&'a PackageId, Vec<&'a PackageId>>;

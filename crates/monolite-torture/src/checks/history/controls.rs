@@ -8,6 +8,7 @@ use monolite::rusqlite::Connection;
 use monolite::{Durability, Error};
 use monolite_testkit::checkers::cycles::seeded::{good, plant};
 use monolite_testkit::checkers::cycles::{Fate, Kind, Step, Transaction, check};
+use monolite_testkit::functions::Promise;
 use monolite_testkit::load::{Load, play};
 use monolite_testkit::schedule::{
     Blindness, Ending, Engine, Mix, Naive, Ran, Schedule, Validation, execute,
@@ -27,6 +28,7 @@ pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     naive_savepoints(setting, outcome)?;
     lost_acknowledgements(setting, outcome)?;
     no_validation(setting, outcome)?;
+    broken_promise(setting, outcome)?;
     dirty_reads(outcome)?;
     planted_anomalies(setting, outcome);
     Ok(())
@@ -120,6 +122,19 @@ fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     remove(&path)?;
     let is_cycle = kinds.range(Kind::DirtyWrite..=Kind::AntiDependencyCycle).next().is_some();
     outcome.control("validation switched off, on lists", is_cycle, format!("{kinds:?}"));
+    Ok(())
+}
+
+/// A function of the application that says that it is deterministic, and is not.
+pub(super) fn broken_promise(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+    let mut rng = Rng::with_seed(setting.case_seed(0));
+    let path = setting.scratch().join("promise.db");
+    let load = random_load(Shape::Interactive, UNVALIDATED, &mut rng);
+    let case = judge_load(&play(&Load { promise: Promise::Broken(10), ..load }, &path)?);
+    remove(&path)?;
+    let how = case.wrong.as_deref().map_or_else(|| "nothing".to_owned(), brief);
+    let name = "a function of the application that breaks its promise to be deterministic";
+    outcome.control(name, case.wrong.is_some(), how);
     Ok(())
 }
 

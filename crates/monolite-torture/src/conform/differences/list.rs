@@ -81,8 +81,8 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "rewrites the database, or copies it into another file",
         monolite: "`Invalid`: it cannot run inside a transaction, and every statement is in one",
         why: "it needs the file for itself, and everybody else would wait",
-        instead: "`Database::backup` for a copy; `Database::vacuum` for a smaller file where its \
-                  `auto_vacuum` is `INCREMENTAL`, or the `sqlite3` shell while it is closed",
+        instead: "`Database::backup` for a copy; `Database::vacuum` for a smaller file, or the \
+                  `sqlite3` shell while it is closed",
         paths: Paths::All,
         sign: Sign::Refusal(
             |it| it.verb() == "VACUUM",

@@ -12,6 +12,8 @@ pub(super) enum Rule {
     LostTransactionIsNoticed,
     /// Deferred foreign keys are checked after each member.
     DeferredViolationIsItsMembers,
+    /// Foreign keys that a member has deferred are deferred no longer than it runs.
+    DeferralEndsWithItsMember,
     /// A closure that runs once is the last of its batch.
     OnceEndsItsBatch,
     /// A failed member's answer comes from a run in its final place.

@@ -295,6 +295,27 @@ fn deferred_foreign_key_is_its_members_failure_alone() {
 }
 
 #[test]
+fn a_deferral_of_foreign_keys_ends_with_its_member() {
+    holds_only_with(Rule::DeferralEndsWithItsMember, |broken| {
+        let mut bench = Bench::new(broken);
+        let deferring = bench.add(|tx| {
+            tx.execute_batch(
+                "CREATE TABLE kid(id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t(id)) STRICT;
+                 PRAGMA defer_foreign_keys = ON;
+                 INSERT INTO kid VALUES (1, 7); INSERT INTO t VALUES (7, 0);",
+            )
+        });
+        let next = bench.add(|tx| {
+            let refused = tx.execute("INSERT INTO kid VALUES (2, 77)", []);
+            Ok(refused.is_err_and(|error| error.is_foreign_key_violation()))
+        });
+        bench.run();
+        deferring.result().unwrap();
+        assert!(next.result().unwrap());
+    });
+}
+
+#[test]
 fn closure_that_runs_once_cannot_be_undone_by_a_later_neighbour() {
     holds_only_with(Rule::OnceEndsItsBatch, |broken| {
         let mut bench = Bench::new(broken);

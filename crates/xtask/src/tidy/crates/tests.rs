@@ -2,7 +2,7 @@
 
 use super::super::tree::Tree;
 use super::super::workspace::{Package, Workspace};
-use super::check;
+use super::{check, engine as engine_crates};
 
 const ROOT: &str = "[workspace.dependencies]\nmonolite = { path = \"x\" }\nserde = \"1\"\n";
 const FORBID: &str = "//! Owns.\n#![forbid(unsafe_code)]\n";
@@ -25,10 +25,12 @@ fn theirs(name: &str, license: Option<&str>) -> Package {
 fn findings_in(files: &[(&str, &str)], packages: &[Package]) -> Vec<String> {
     let mut files = files.to_vec();
     files.push(("Cargo.toml", ROOT));
-    let workspace = Workspace { packages: packages.to_vec() };
+    let workspace = Workspace { packages: packages.to_vec(), engine: ENGINE.into() };
     let found = check(&Tree::of(&files), &workspace).unwrap();
     found.iter().map(ToString::to_string).collect()
 }
+
+const ENGINE: &str = "monolite v0.1.0 (/m)\nserde v1.0.0\nserde v1.0.0 (*)\n";
 
 const REASON: (&str, &str) = ("docs/decisions/dependencies.md", "`serde`");
 
@@ -208,4 +210,19 @@ fn a_dependency_without_a_reason_or_declared_elsewhere_is_found() {
     engine.direct.push("rand".into());
     let found = findings(&with_engine(&engine));
     assert!(found[0].contains("declare `rand` in the root's"), "{found:?}");
+}
+
+#[test]
+fn the_engine_is_built_of_a_bounded_number_of_crates() {
+    let found = |tree: &str| {
+        let mut findings = Vec::new();
+        engine_crates(tree, &mut findings);
+        findings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let others = |count: usize| (0..count).map(|it| format!("c{it} v1.0.0\n")).collect::<String>();
+    assert_eq!(found(ENGINE), [""; 0]);
+    assert_eq!(found(&format!("{ENGINE}{}", others(38))), [""; 0]);
+    let many = found(&format!("{ENGINE}{}", others(39)));
+    assert!(many[0].contains("is built of 41 crates"), "{many:?}");
+    assert_eq!(found("").len(), 1, "nothing is known of it");
 }

@@ -352,7 +352,7 @@ fn tells_of_change(step: &Step, told: &Said) -> bool {
         _ if changes_schema(sql) => !is_condition && !sql.starts_with("REINDEX"),
         _ if changes_rows(sql) => !["0 changed", "no rows"].contains(&told.text.as_str()),
         How::Execute => told.text.ends_with(" changed") && told.text != "0 changed",
-        _ => sql.starts_with("PRAGMA") && sql.contains('='),
+        _ => sql.starts_with("PRAGMA") && sql.contains('=') && !sql.contains("defer"),
     };
     told.failed.is_none() && has_changed
 }

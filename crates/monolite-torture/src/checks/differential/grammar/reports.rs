@@ -34,6 +34,7 @@ const OF_THE_DATABASE: &[&str] = &[
     "SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view') ORDER BY name",
 ];
 const CHANGING: &[&str] = &[
+    "PRAGMA defer_foreign_keys = ON",
     "PRAGMA user_version = 1",
     "PRAGMA user_version = 2",
     "PRAGMA user_version = 70000",

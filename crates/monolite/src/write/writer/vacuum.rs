@@ -1,0 +1,86 @@
+//! Owns how the writer rewrites a file without its free pages: as the work of a member that has a
+//! transaction to itself, behind that.
+//!
+//! # Invariants
+//! - Nothing is tried that does not fit in the WAL, as it would be in memory meanwhile.
+//! - A vacuum that fails has changed nothing, and its member fails with it.
+
+use std::time::Duration;
+
+use monolite_sqlite::vfs::LimitHit;
+
+use super::{MAX_RUNS_ALONE, Room, Uncommitted, Writer, no_room_left};
+use crate::call::entry::Entry;
+use crate::call::in_flight::Held;
+use crate::error::{Error, ErrorKind, Result};
+
+impl Writer {
+    /// As [`Writer::run_alone`], and has SQLite rewrite the file behind it, if it has succeeded.
+    ///
+    /// # Errors
+    /// As [`Writer::run_alone`].
+    pub(super) fn run_and_vacuum(
+        &mut self,
+        entry: &mut Entry,
+        batch: &mut Held<'_>,
+        room: &dyn Room,
+    ) -> Result<()> {
+        self.run_alone(entry, batch, room)?;
+        let limit = entry.member.alone().map_or(self.time_limit, |alone| alone.limit);
+        if !entry.failed
+            && let Err(error) = self.check_content_fits()
+        {
+            entry.overrule(error);
+        }
+        for _ in 0..MAX_RUNS_ALONE {
+            if entry.failed {
+                return Ok(());
+            }
+            match self.vacuum(limit) {
+                Ok(()) => return Ok(()),
+                Err(Uncommitted::Full(LimitHit::NoRoomLeft)) => {
+                    self.make_room(|writer| room.restart_wal(writer))?;
+                }
+                Err(Uncommitted::Full(_)) => entry.overrule(self.too_large()),
+                Err(Uncommitted::Failed(error)) => entry.overrule(error),
+            }
+        }
+        if entry.failed { Ok(()) } else { Err(no_room_left()) }
+    }
+
+    /// # Errors
+    /// `Invalid` when the content does not fit in the WAL: nothing was tried then, which would take
+    /// as much memory.
+    fn check_content_fits(&self) -> Result<()> {
+        let (bytes, limit) = (self.connection.wal_bytes_of_content()?, self.wal.limit_bytes());
+        if bytes <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "the file does not give back its free pages one by one (auto_vacuum is NONE), and \
+             {bytes} bytes, which it would be rewritten with, do not fit in the WAL ({limit} \
+             bytes, option wal_limit_bytes); raise the limit, or back the database up \
+             (Database::backup), close it, run VACUUM on the backup with plain SQLite, and put it \
+             in place; PRAGMA auto_vacuum = INCREMENTAL before that VACUUM lets later ones go on \
+             in small steps"
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
+    /// One transaction of SQLite's own.
+    fn vacuum(&mut self, limit: Duration) -> Result<(), Uncommitted> {
+        self.deadline.set(self.now, limit);
+        self.progress.expose();
+        let vacuumed = self.connection.vacuum().map_err(Error::from);
+        self.deadline.clear();
+        self.connection.signals().take_interrupted();
+        self.now = self.clock.now();
+        let Err(error) = vacuumed else { return Ok(()) };
+        self.note_lost_write(&error, "a vacuum");
+        self.abandon();
+        Err(match self.wal.take_limit_hit() {
+            Some(hit) => Uncommitted::Full(hit),
+            None => Uncommitted::Failed(error.context("the file could not be rewritten")),
+        })
+    }
+}
