@@ -98,7 +98,7 @@ hot-row/ and parent-child/ run transactions that want the same rows, by 12 to 1,
 many connections of PostgreSQL. --only uniform/ runs a burst on accounts each of which is equally \
 likely: data larger than the cache. --only \
 profile/ runs what no other run does: the same reads and writes with the profile for untrusted SQL \
-and without it.
+and without it; and so does --only backup/: a burst with and without backups beside it.
 
 The loaded accounts stay in --data and are used again by the next run. Ctrl-C stops cleanly.";
 

@@ -203,12 +203,21 @@ impl EngineBurst {
     /// # Errors
     /// Those of [`Candidate::run`].
     pub fn run_on(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
+        let mut outcome = self.run_on_open(db, work)?;
+        close(db, &mut outcome.round)?;
+        Ok(outcome)
+    }
+
+    /// Warms `db` up, and works through the round.
+    ///
+    /// # Errors
+    /// Those of [`Candidate::run`].
+    pub(super) fn run_on_open(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
         let warmed = warm_up(db, work)?;
         let io = Io::look();
         let (round, wal_bytes) = traffic::watching(db, || self.submit_all(db, work));
         let mut round = round?;
         round.traffic = io.and_then(|io| io.since(round.taken, wal_bytes));
-        close(db, &mut round)?;
         Ok(Outcome { round, warmed })
     }
 

@@ -1,6 +1,7 @@
 //! The candidates: each drives one database in one way, for one round at a time.
 
 pub mod appends;
+pub mod backups;
 pub mod contention;
 pub mod contest;
 pub mod engine;

@@ -6,6 +6,12 @@ pub const APPENDS: &str = "closed/durable/appends";
 /// Begins the names of the cells that state the price of the profile for untrusted SQL.
 pub const PROFILE: &str = "profile/";
 
+/// Begins the names of the cells that state what a backup takes from writes.
+pub const BACKUPS: &str = "backup/";
+
+/// The one of these without a backup.
+pub const BURST_ALONE: &str = "backup/durable/alone";
+
 /// Groups whose transactions want the same rows: how their cells' names begin, and what they do.
 pub const CONTESTS: [(&str, &str); 4] = [
     (

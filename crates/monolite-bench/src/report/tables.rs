@@ -3,7 +3,7 @@
 mod interactive;
 
 use super::matrix;
-use super::names::{APPENDS, PROFILE};
+use super::names::{APPENDS, BACKUPS, BURST_ALONE, PROFILE};
 use super::record::{Cell, CellOutcome, Data, Record};
 use super::render::{self, Table, bytes, count, nanoseconds, ratio, spread};
 use crate::published;
@@ -19,7 +19,7 @@ pub fn all(record: &Record) -> Vec<Table> {
     tables.extend(Durability::ALL.map(|durability| closed_loop(record, durability)));
     tables.extend([uniform(record), traffic(record), reads(record)]);
     tables.extend(interactive::all(record));
-    tables.extend([sustained(record), profile(record), published_figures()]);
+    tables.extend([sustained(record), backups(record), profile(record), published_figures()]);
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -246,6 +246,23 @@ fn sustained(record: &Record) -> Table {
         let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
         row.extend(percentiles(cell));
         row.push(format!("{} ({})", bytes(measurement.wal_bytes_max), measurement.checkpoints));
+        table.rows.push(row);
+        table.notes.extend(measurement.notes.iter().map(|note| format!("{}: {note}", cell.name)));
+    }
+    table
+}
+
+/// What a backup takes from writes.
+fn backups(record: &Record) -> Table {
+    let header = ["", "tx/s (min–max)", "÷ without", "p50", "p90", "p99", "p99.9", "max", "WAL"];
+    let mut table = Table::new("A burst beside backups, durable", &header);
+    let alone = record.rate(BURST_ALONE);
+    for cell in record.cells.iter().filter(|cell| cell.id.starts_with(BACKUPS)) {
+        let Some(measurement) = cell.measurement() else { continue };
+        let mut row = vec![cell.name.clone(), spread(measurement.per_second)];
+        row.push(alone.map_or("".into(), |rate| ratio(measurement.per_second.median / rate)));
+        row.extend(percentiles(cell));
+        row.push(bytes(measurement.wal_bytes_max));
         table.rows.push(row);
         table.notes.extend(measurement.notes.iter().map(|note| format!("{}: {note}", cell.name)));
     }

@@ -2,6 +2,7 @@
 //!
 //! Candidates of a group are interleaved, so what is compared belongs into one group.
 
+mod backups;
 mod burst;
 mod closed_loop;
 mod contests;
@@ -30,7 +31,7 @@ const READS_PER_TRANSACTION: u64 = 2;
 const TIMED_TRANSFERS: usize = 200_000;
 
 /// The groups, in the order in which they run. Their tables are in `report::tables`.
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     burst::GROUP,
     closed_loop::GROUP,
     reads::GROUP,
@@ -38,6 +39,7 @@ const GROUPS: [Group; 8] = [
     contests::GROUP,
     sustained::GROUP,
     profile::GROUP,
+    backups::GROUP,
     // Last: each account that it touches is looked at again after each candidate that follows.
     uniform::GROUP,
 ];
