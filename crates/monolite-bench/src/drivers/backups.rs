@@ -2,9 +2,9 @@
 //!
 //! # Algorithm
 //! The burst of [`EngineBurst`], for a time. Beside it one backup after another is made for all of
-//! that time, warm-up included, to a file in a temporary directory beside the data set; the last one
-//! is cancelled. So each moment of the round is one of a backup: when it begins, copies, syncs, and
-//! gets its name.
+//! that time, warm-up included, to a file in a temporary directory beside the data set; the last
+//! one is cancelled. So each moment of the round is one of a backup: when it begins, copies, syncs,
+//! and gets its name.
 
 use super::engine::{self, EngineBurst};
 use super::{Candidate, Outcome, Profile, Work};
