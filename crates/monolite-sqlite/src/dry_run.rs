@@ -9,9 +9,10 @@
 //! prepared in time.
 //!
 //! # Algorithm
-//! 1. What plans nothing (`INSERT … VALUES`, `CREATE` without a query) and what is *light* is
-//!    prepared at once. Light is a short text that names few columns, on a schema whose views,
-//!    triggers and index expressions can make little of it ([`Weight`]).
+//! 1. What only defines something plans nothing. What is *light* is prepared at once: a short text
+//!    (or rows that are said), which names few columns of tables, and, unless all views and triggers
+//!    of the schema are small, no view and no common table expression, and fires no trigger. All that is known from the authorizer before SQLite plans
+//!    ([`Light`]), and is about what the statement touches, whatever else there is in the schema.
 //! 2. Any other statement is first prepared by [`DryRuns`], on another thread and connection with
 //!    the same profile and the same schema, which its cookie tells. That is waited for until the
 //!    statement's deadline.
@@ -29,14 +30,15 @@
 //! tables are asked for their plans, and do what they like: a module that is named is trusted so
 //! far.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::hooks::AuthAction;
 use rusqlite::{Result, ffi};
 
 use crate::look::{Look, Rest};
 use crate::text::{self, Planning};
-use crate::untrusted::MAX_COLUMNS;
 
 /// The longest text that is light.
 const LIGHT_BYTES: usize = 1_000;
@@ -44,17 +46,22 @@ const LIGHT_BYTES: usize = 1_000;
 /// The most uses of columns in a light statement.
 const LIGHT_COLUMNS: u32 = 60;
 
-/// Those times the expressions and conditions of indexes, with each of which each is compared, for
-/// each of 64 tables at most, in up to 190 ns (measured with SQLite 3.54.1 on x86-64): 50 ms.
+/// Those times the expressions and conditions in the indexes of the tables that it touches, with
+/// each of which each is compared, for each of 64 tables at most, in up to 190 ns (measured with
+/// SQLite 3.54.1 on x86-64): 50 ms.
 const LIGHT_COMPARED: u32 = 4_000;
 
-/// Bytes of a statement with all that is put in the place of names, times the expressions and
-/// conditions of indexes, which are compared term by term where they begin alike: 0.4 µs for each
-/// (measured for 38 KB of sums and 390 indexes on such sums), so 0.1 s.
-const LIGHT_TERMS: u64 = 250_000;
+/// The most of these expressions and conditions beside a text of [`LIGHT_BYTES`], whose parts
+/// without columns are compared with each of them, too.
+const LIGHT_TERMS: u32 = 250;
 
-/// As many of these there are at least: a statement of 20 KB is not light.
-const LEAST_TERMS: u64 = 12;
+/// Bytes of all views and triggers, as often as they can stand in a statement, times the expressions
+/// and conditions of all indexes, in a schema where they need not be looked at: 0.1 s, at 0.4 µs
+/// for each (measured for 38 KB of sums and 390 indexes on such sums).
+const SMALL: u64 = 250_000;
+
+/// As many of these expressions there are at least: 20 KB are too much without one.
+const SMALL_TERMS: u64 = 12;
 
 /// How often a view can stand in one join.
 const VIEWS_IN_JOIN: u64 = 64;
@@ -80,45 +87,128 @@ pub trait DryRuns: Send + Sync {
     fn run(&self, sql: &str, cookie: u32, numbers: bool, goes_on: &dyn Fn() -> bool) -> DryRun;
 }
 
-/// What a schema can make of a short statement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Weight {
+/// What must be known of a schema to tell which statements are light on it.
+#[derive(Debug, Default)]
+pub(crate) struct Weights {
+    /// Expressions in the indexes of each table that has some, and conditions of partial ones.
+    terms: HashMap<String, u32>,
+    /// The names of views.
+    views: HashSet<String>,
     /// Bytes of the texts of views and triggers.
     definitions: u64,
-    has_views: bool,
-    /// Expressions in indexes, and conditions of partial ones.
-    index_terms: u32,
 }
 
-impl Weight {
-    /// That of the schema of `connection`.
-    pub(crate) fn of(connection: &rusqlite::Connection) -> Result<Weight> {
-        const DEFINITIONS: &str = "SELECT coalesce(sum(octet_length(sql)), 0), \
-             coalesce(max(type = 'view'), 0) FROM main.sqlite_schema \
-             WHERE type IN ('view', 'trigger')";
-        let (definitions, has_views) = connection.query_row(DEFINITIONS, [], |row| {
-            Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?))
-        })?;
-        let index_terms = crate::definitions::index_terms(connection)?;
-        Ok(Weight { definitions, has_views, index_terms })
-    }
-
-    /// How many uses of columns a statement may have that is light, if its text may be so long.
-    fn light_columns(self, text_bytes: usize) -> Option<u32> {
-        let often = if self.has_views { VIEWS_IN_JOIN } else { 1 };
-        let bytes = (text_bytes as u64).saturating_add(self.definitions.saturating_mul(often));
-        let terms = u64::from(self.index_terms).max(LEAST_TERMS);
-        let is_light = text_bytes <= LIGHT_BYTES && bytes.saturating_mul(terms) <= LIGHT_TERMS;
-        is_light.then(|| LIGHT_COLUMNS.min(LIGHT_COMPARED / self.index_terms.max(1)))
-    }
-
-    /// As many of them as `sql` may have.
-    pub(crate) fn light_columns_of(self, sql: &str) -> Option<u32> {
-        match text::planning(sql) {
-            Planning::Defines => Some(MAX_COLUMNS),
-            Planning::Inserts => self.light_columns(0),
-            Planning::Queries => self.light_columns(sql.len()),
+impl Weights {
+    /// Those of the schema of `connection`.
+    pub(crate) fn of(connection: &rusqlite::Connection) -> Result<Weights> {
+        const OBJECTS: &str = "SELECT type, lower(tbl_name), sql FROM main.sqlite_schema \
+             WHERE type IN ('view', 'trigger') OR type = 'index' AND sql IS NOT NULL";
+        let mut objects = connection.prepare(OBJECTS)?;
+        let (mut rows, mut weights) = (objects.query([])?, Weights::default());
+        while let Some(row) = rows.next()? {
+            let name = String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned();
+            let (kind, sql) = (row.get_ref(0)?.as_str()?, row.get_ref(2)?.as_bytes()?);
+            if kind != "index" {
+                weights.definitions = weights.definitions.saturating_add(sql.len() as u64);
+            }
+            if kind == "view" {
+                weights.views.insert(name);
+                continue;
+            }
+            let is_index = kind == "index";
+            let own =
+                if is_index { text::terms_of_index(&String::from_utf8_lossy(sql)) } else { 0 };
+            if own > 0 {
+                let own = u32::try_from(own).unwrap_or(u32::MAX);
+                let all = weights.terms.entry(name).or_default();
+                *all = all.saturating_add(own);
+            }
         }
+        Ok(weights)
+    }
+
+    /// Whether views and triggers, whichever a statement uses, make no more of it than a text of 20
+    /// KB would be, beside all indexes there are.
+    fn are_small(&self) -> bool {
+        let often = if self.views.is_empty() { 1 } else { VIEWS_IN_JOIN };
+        let terms: u64 = self.terms.values().map(|terms| u64::from(*terms)).sum();
+        self.definitions.saturating_mul(often).saturating_mul(terms.max(SMALL_TERMS)) <= SMALL
+    }
+}
+
+/// A statement that is light as far as it is known, while it is prepared.
+#[derive(Debug)]
+pub(crate) struct Light {
+    weights: Arc<Weights>,
+    /// Whether the text may name a view that matters.
+    may_name_views: bool,
+    /// Whether views and triggers do not matter.
+    is_schema_small: bool,
+    columns: u32,
+    /// Tables with expressions in their indexes.
+    touched: Vec<String>,
+    terms: u32,
+    is_refuted: bool,
+}
+
+impl Light {
+    /// One with the text `sql`, unless that is too long.
+    pub(crate) fn of(sql: &str, weights: &Arc<Weights>) -> Option<Light> {
+        let is_short = text::planning(sql) == Planning::Inserts || sql.len() <= LIGHT_BYTES;
+        let is_schema_small = weights.are_small();
+        is_short.then(|| Light {
+            weights: Arc::clone(weights),
+            may_name_views: !is_schema_small && text::may_name_one_of(sql, &weights.views),
+            is_schema_small,
+            columns: 0,
+            touched: Vec::new(),
+            terms: 0,
+            is_refuted: false,
+        })
+    }
+
+    /// Whether the authorizer has told that it is not light.
+    pub(crate) fn is_refuted(&self) -> bool {
+        self.is_refuted
+    }
+
+    /// Takes note of what the authorizer is asked, inside of a view, a trigger or a common table
+    /// expression if there is an `accessor`; whether the statement is still light.
+    pub(crate) fn note(&mut self, action: &AuthAction<'_>, accessor: Option<&str>) -> bool {
+        let table = match *action {
+            AuthAction::Read { table_name, .. } => {
+                self.columns += 1;
+                Some(table_name)
+            }
+            AuthAction::Insert { table_name }
+            | AuthAction::Update { table_name, .. }
+            | AuthAction::Delete { table_name } => Some(table_name),
+            _ => None,
+        };
+        let is_of_view = accessor.is_some() || table.is_some_and(|table| self.touch(table));
+        let compared = self.columns.saturating_mul(self.terms);
+        self.is_refuted |= is_of_view && !self.is_schema_small
+            || self.columns > LIGHT_COLUMNS
+            || compared > LIGHT_COMPARED
+            || self.terms > LIGHT_TERMS
+            || self.terms > 0 && self.may_name_views;
+        !self.is_refuted
+    }
+
+    /// Takes note of a table; whether it is a view.
+    fn touch(&mut self, table: &str) -> bool {
+        if self.weights.views.is_empty() && self.weights.terms.is_empty() {
+            return false;
+        }
+        let name = table.to_ascii_lowercase();
+        if let Some(terms) = self.weights.terms.get(&name)
+            && !self.touched.contains(&name)
+        {
+            self.terms = self.terms.saturating_add(*terms);
+            self.touched.push(name);
+            return false;
+        }
+        self.weights.views.contains(&name)
     }
 }
 
@@ -162,44 +252,73 @@ impl Rehearsing {
 mod tests {
     use super::*;
 
-    fn weight_of(schema: &str) -> Weight {
+    fn weights_of(schema: &str) -> Arc<Weights> {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch(schema).unwrap();
-        Weight::of(&connection).unwrap()
+        Arc::new(Weights::of(&connection).unwrap())
+    }
+
+    /// Whether a statement is light that reads so many columns of each of these tables.
+    fn is_light(sql: &str, weights: &Arc<Weights>, reads: &[(&str, u32)]) -> bool {
+        let Some(mut light) = Light::of(sql, weights) else { return false };
+        reads.iter().all(|(table_name, count)| {
+            let read = AuthAction::Read { table_name, column_name: "a" };
+            (0..*count).all(|_| light.note(&read, None))
+        })
     }
 
     #[test]
-    fn a_short_statement_is_light_where_little_can_be_made_of_it() {
-        let plain = weight_of("CREATE TABLE t(a, b); CREATE INDEX i ON t(a)");
-        assert_eq!(plain, Weight::default());
-        assert_eq!(plain.light_columns(LIGHT_BYTES), Some(LIGHT_COLUMNS));
-        assert_eq!(plain.light_columns(LIGHT_BYTES + 1), None);
+    fn a_short_statement_of_few_columns_is_light() {
+        let plain = weights_of("CREATE TABLE t(a, b); CREATE INDEX i ON t(a)");
+        assert!(is_light("SELECT a FROM t", &plain, &[("t", LIGHT_COLUMNS)]));
+        assert!(!is_light("SELECT a FROM t", &plain, &[("t", LIGHT_COLUMNS + 1)]));
         let long = format!("SELECT {} FROM t", vec!["1"; 1_000].join(","));
-        assert_eq!(plain.light_columns_of(&long), None);
+        assert!(!is_light(&long, &plain, &[]));
         let rows = format!("INSERT INTO t VALUES {}", vec!["(1, 2)"; 1_000].join(","));
-        assert_eq!(plain.light_columns_of(&rows), Some(LIGHT_COLUMNS));
-        let view = format!("CREATE VIEW v AS {long}");
-        assert_eq!(plain.light_columns_of(&view), Some(MAX_COLUMNS));
+        assert!(is_light(&rows, &plain, &[]));
     }
 
     #[test]
-    fn views_and_triggers_and_terms_of_indexes_weigh() {
-        let view = |bytes: usize| format!("CREATE VIEW v AS SELECT 1 -- {}", "-".repeat(bytes));
-        assert_eq!(weight_of(&view(100)).light_columns(100), Some(LIGHT_COLUMNS));
-        assert_eq!(weight_of(&view(400)).light_columns(100), None);
+    fn triggers_and_views_matter_where_they_are_not_all_small() {
+        let insert = AuthAction::Insert { table_name: "t" };
+        let is_light = |schema: &str| {
+            let mut light = Light::of("INSERT INTO t VALUES (1)", &weights_of(schema)).unwrap();
+            assert!(light.note(&insert, None));
+            light.note(&insert, Some("r")) && !light.is_refuted()
+        };
         let trigger = |bytes: usize| {
             let text = "-".repeat(bytes);
             format!("CREATE TABLE t(a); CREATE TRIGGER r DELETE ON t BEGIN SELECT 1; --{text}\nEND")
         };
-        assert_eq!(weight_of(&trigger(10_000)).light_columns(0), Some(LIGHT_COLUMNS));
-        assert_eq!(weight_of(&trigger(30_000)).light_columns(0), None);
-        let indexes = |number: usize| {
-            let one = |at: usize| format!("CREATE INDEX i{at} ON t(a + {at});");
-            format!("CREATE TABLE t(a); {}", (0..number).map(one).collect::<String>())
+        assert!(is_light(&trigger(10_000)) && !is_light(&trigger(30_000)));
+        let view = |bytes: usize| {
+            format!("CREATE TABLE t(a); CREATE VIEW v AS SELECT 1 -- {}", "-".repeat(bytes))
         };
-        assert_eq!(weight_of(&indexes(100)).light_columns(100), Some(40));
-        assert_eq!(weight_of(&indexes(100)).light_columns(2_501), None);
-        assert_eq!(weight_of(&indexes(1_000)).light_columns(251), None);
-        assert_eq!(weight_of(&indexes(1_000)).light_columns(250), Some(4));
+        assert!(is_light(&view(200)) && !is_light(&view(400)));
+        let one = |at: usize| format!("CREATE INDEX i{at} ON t(a + {at});");
+        let indexes = (0..20).map(one).collect::<String>();
+        assert!(is_light(&format!("{}; {indexes}", trigger(10_000))));
+        assert!(!is_light(&format!("{}; {indexes}", trigger(15_000))));
+    }
+
+    #[test]
+    fn what_is_touched_counts_and_nothing_else() {
+        let terms = |table: &str, count: usize| {
+            let one = |at: usize| format!("CREATE INDEX {table}{at} ON {table}(a + {at});");
+            format!("CREATE TABLE {table}(a); {}", (0..count).map(one).collect::<String>())
+        };
+        let schema = terms("few", 100) + &terms("Many", 251) + "CREATE TABLE t(a);";
+        let weights = weights_of(&format!("{schema} CREATE VIEW v AS SELECT a FROM t"));
+        assert!(!weights.are_small());
+        assert!(is_light("SELECT a FROM t", &weights, &[("t", 60)]));
+        assert!(is_light("SELECT a FROM few", &weights, &[("FEW", 40)]));
+        assert!(!is_light("SELECT a FROM few", &weights, &[("few", 41)]));
+        assert!(!is_light("SELECT 1 FROM many", &weights, &[("many", 1)]));
+        assert!(!is_light("SELECT a FROM v", &weights, &[("V", 1)]));
+        // A view of conditions without columns may be in it, which nobody tells.
+        for sql in ["SELECT 1 FROM few, v", "SELECT 1 FROM few, \"V\"", "SELECT '' FROM few"] {
+            assert!(!is_light(sql, &weights, &[("few", 1)]), "{sql}");
+            assert!(is_light(sql, &weights, &[("t", 1)]), "{sql}");
+        }
     }
 }

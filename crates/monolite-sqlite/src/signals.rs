@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::added::Added;
+use crate::dry_run::Light;
 use crate::verb::Verb;
 use crate::{depth, names, rules, untrusted, weights};
 
@@ -191,6 +192,8 @@ pub struct Signals {
     /// [`Connection::end_deferral`](crate::Connection::end_deferral).
     is_deferring: AtomicBool,
     denial: Mutex<Option<String>>,
+    /// What is seen of a statement that is prepared as long as it is light.
+    light: Mutex<Option<Light>>,
     /// Whether the statements are those of a migration.
     is_migrating: AtomicBool,
     /// The table that the statement of a migration drops, which was prepared last.
@@ -307,6 +310,24 @@ impl Signals {
     /// Whether the statements that are prepared are those of a migration.
     pub(crate) fn is_migrating(&self) -> bool {
         self.is_migrating.load(Ordering::Relaxed)
+    }
+
+    /// Has `prepare` prepare a statement as long as it is `light`; what was seen of it then.
+    pub(crate) fn while_light<R>(&self, light: Light, prepare: impl FnOnce() -> R) -> (R, Light) {
+        *self.light() = Some(light);
+        let prepared = prepare();
+        let seen = self.light().take();
+        (prepared, seen.expect("nobody else takes it"))
+    }
+
+    fn light(&self) -> MutexGuard<'_, Option<Light>> {
+        self.light.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that a statement is not light, which was so far.
+    fn refute_light(&self, context: &AuthContext<'_>) -> Option<String> {
+        let is_light = self.light().as_mut()?.note(&context.action, context.accessor);
+        (!is_light).then(|| "the statement is not light".into())
     }
 
     /// Whether the statement that is prepared may number rows ([`Signals::numbering`]).
@@ -620,7 +641,7 @@ impl Signals {
             let is_sqlites_way = self.is_sqlites_way.load(Ordering::Relaxed);
             let refused = untrusted::refusal(action, modules, is_sqlites_way);
             let refused = refused.or_else(|| added?.refusal(action));
-            refused.or_else(|| self.count(action))
+            refused.or_else(|| self.count(action)).or_else(|| self.refute_light(context))
         };
         let general = || {
             let rule = self.judge_in_migration(&context.action);

@@ -22,8 +22,9 @@
 //! - What users say is prepared on the connection's own stack ([`crate::stack`]), and so are
 //!   statements run that are not kept.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rusqlite::{Result, Statement, StatementStatus};
@@ -31,15 +32,16 @@ use rusqlite::{Result, Statement, StatementStatus};
 use crate::counts::Counts;
 use crate::definitions;
 use crate::depth;
-use crate::dry_run::{Rehearsing, Weight};
+use crate::dry_run::{Light, Rehearsing, Weights};
 use crate::names;
 use crate::signals::{Signals, Traits};
 use crate::sorts::may_sort;
 use crate::stack::Stack;
+use crate::text::{self, Planning};
 use crate::untrusted;
 use crate::verb::Verb;
 #[cfg(test)]
-use {rusqlite::hooks::AuthContext, std::sync::Arc};
+use rusqlite::hooks::AuthContext;
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
@@ -187,8 +189,8 @@ pub(crate) struct Prepared {
     stack: Stack,
     /// Where large statements are prepared first, if that is done.
     dry_runs: Option<Rehearsing>,
-    /// That of the schema, as far as it is known.
-    weight: Cell<Option<Weight>>,
+    /// Those of the schema, as far as they are known.
+    weights: RefCell<Option<Arc<Weights>>>,
 }
 
 // SAFETY: a connection may move between threads (`rusqlite::Connection: Send`), and the statements
@@ -212,7 +214,7 @@ impl Prepared {
             own: RefCell::default(),
             stack,
             dry_runs,
-            weight: Cell::new(None),
+            weights: RefCell::default(),
         }
     }
 
@@ -239,7 +241,7 @@ impl Prepared {
     /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used. To
     /// be called whenever the schema may be another one.
     pub(crate) fn forget_users(&self) {
-        self.forget_weight();
+        self.forget_weights();
         for kept in [&self.by_text, &self.forms] {
             if let Ok(mut kept) = kept.try_borrow_mut() {
                 kept.clear();
@@ -249,8 +251,8 @@ impl Prepared {
     }
 
     /// Has the schema weighed again.
-    pub(crate) fn forget_weight(&self) {
-        self.weight.set(None);
+    pub(crate) fn forget_weights(&self) {
+        self.weights.replace(None);
     }
 
     /// Runs `body`, in which SQLite prepares statements, on the connection's own stack.
@@ -303,19 +305,21 @@ impl Prepared {
         prepare(most).0
     }
 
-    /// `prepare` is told how many uses of columns there may be, and says whether there were more.
+    /// `prepare` is told how many uses of columns there may be.
     fn preparing_untrusted<R>(
         &self,
         sql: &str,
         signals: &Signals,
         prepare: &mut dyn FnMut(u32) -> (Result<R>, bool),
     ) -> Result<R> {
-        let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !signals.is_migrating()) else {
+        let is_free = signals.is_migrating() || text::planning(sql) == Planning::Defines;
+        let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !is_free) else {
             return prepare(untrusted::MAX_COLUMNS).0;
         };
-        if let Some(most) = self.weight(signals)?.light_columns_of(sql) {
-            let (prepared, has_too_many) = prepare(most);
-            if prepared.is_ok() || !has_too_many {
+        if let Some(light) = Light::of(sql, &self.weights(signals)?) {
+            let prepare = || prepare(untrusted::MAX_COLUMNS).0;
+            let (prepared, light) = signals.while_light(light, prepare);
+            if prepared.is_ok() || !light.is_refuted() {
                 return prepared;
             }
             forget_attempt(signals);
@@ -332,15 +336,16 @@ impl Prepared {
         prepare(untrusted::MAX_COLUMNS).0
     }
 
-    /// What the schema can make of a statement.
-    fn weight(&self, signals: &Signals) -> Result<Weight> {
+    /// What tells on this schema which statements are light.
+    fn weights(&self, signals: &Signals) -> Result<Arc<Weights>> {
         let is_settled = signals.seen(Traits::UNSETTLED).is_empty();
-        if let Some(known) = self.weight.get().filter(|_| is_settled) {
+        let known = self.weights.borrow().clone();
+        if let Some(known) = known.filter(|_| is_settled) {
             return Ok(known);
         }
-        let weight = signals.as_engine(|| Weight::of(self.connection()))?;
-        self.weight.set(Some(weight));
-        Ok(weight)
+        let weights = Arc::new(signals.as_engine(|| Weights::of(self.connection()))?);
+        self.weights.replace(Some(Arc::clone(&weights)));
+        Ok(weights)
     }
 
     /// Looks at what can be said of a statement only when it is prepared, before it runs.

@@ -14,6 +14,8 @@
 //! `SELECT`s around it. What a view, a trigger or a common table expression has in its own text is
 //! weighed there. Each statement of several is weighed alone, and the heaviest counts.
 
+use std::collections::HashSet;
+
 use crate::verb::{has_word, without_blanks};
 
 /// The most names in a statement of untrusted SQL: 0.25 s at worst.
@@ -184,6 +186,16 @@ pub(crate) fn planning(sql: &str) -> Planning {
         Some(3..) => Planning::Defines,
         _ => Planning::Queries,
     }
+}
+
+/// Whether `sql` may name one of `names`, which are in lower case: what is in quotes may.
+pub(crate) fn may_name_one_of(sql: &str, names: &HashSet<String>) -> bool {
+    !names.is_empty()
+        && Scan::of(sql).any(|token| match token {
+            Token::Word(word) => names.contains(&word.to_ascii_lowercase()),
+            Token::Quoted | Token::Text => true,
+            _ => false,
+        })
 }
 
 /// Cuts a script into its statements, as `sqlite3_complete` tells where one ends: at a semicolon,

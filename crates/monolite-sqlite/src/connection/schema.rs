@@ -214,7 +214,7 @@ impl Connection {
     pub(super) fn forget_outdated_statements(&self) {
         let cookie = self.open_cookie();
         if cookie.is_none() {
-            self.prepared.forget_weight();
+            self.prepared.forget_weights();
         }
         if cookie.is_some() && self.kept_cookie.replace(cookie) != cookie {
             self.prepared.forget_users();
@@ -278,6 +278,13 @@ impl Connection {
         let facts = self.ask_for_facts()?;
         self.schema_facts.set(Some((cookie, facts)));
         Ok(facts)
+    }
+
+    /// Whether SQL that is not trusted may have changed the schema in the open transaction: what
+    /// comes behind that is judged by a schema that nobody else has.
+    #[inline]
+    pub fn hides_schema(&self) -> bool {
+        self.memory.is_some() && self.may_have_changed_schema()
     }
 
     pub(super) fn may_have_changed_schema(&self) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use monolite::{Committed, Database, Durability, Error, ErrorKind, Options, Transaction, Write};
 
@@ -234,7 +234,10 @@ impl Subject for Engine {
             let _ = gate.recv();
             Ok::<_, Error>(())
         });
-        arrival.recv().context("the writer does not run anything")?;
+        if arrival.recv().is_err() {
+            let refused = holding.wait().map_or_else(|error| error.to_string(), |()| "?".into());
+            bail!("the writer does not run anything: {refused}");
+        }
         let handles: Vec<_> =
             members.iter().map(|member| self.submit(member)).collect::<Result<_>>()?;
         if let Some(fault) = fault {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use monolite::{Database, Error, ErrorKind, Options, Result, Tx, Untrusted, rusqlite};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::patience::as_one_batch;
+
 const LIMIT: Duration = Duration::from_millis(300);
 
 /// The processor time of this thread, on which a read runs that is waited for.
@@ -306,6 +308,49 @@ fn a_large_statement_behind_a_change_of_the_schema_says_what_to_do() {
     db.write(move |tx| tx.execute_batch(&format!("{table}; {insert}"))).wait().unwrap();
     db.write(move |tx| tx.execute_batch(&query)).wait().unwrap();
     db.close().unwrap();
+}
+
+#[test]
+fn a_large_statement_does_not_notice_that_a_neighbour_changes_the_schema() {
+    let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
+    let names = (0..100).map(|i| format!("c{i}")).collect::<Vec<_>>().join(", ");
+    let table = format!("CREATE TABLE t({names})");
+    db.write(move |tx| tx.execute_batch(&table)).wait().unwrap();
+    let query: &'static str = format!("SELECT {names} FROM t").leak();
+    let writes = as_one_batch(&db, || {
+        let change = |i: usize| {
+            let sql = format!("CREATE TABLE n{i}(a)");
+            db.write(move |tx| tx.execute_batch(&sql))
+        };
+        let both = |i| [change(i), db.write(move |tx| tx.execute_batch(query))];
+        (0..20).flat_map(both).collect::<Vec<_>>()
+    });
+    writes.into_iter().for_each(|write| write.wait().unwrap());
+    db.close().unwrap();
+}
+
+#[test]
+fn what_others_have_in_the_schema_makes_no_small_statement_wait_for_a_dry_run() {
+    for (name, schema, sql) in slow_plans() {
+        let Some(db) = open(":memory:") else { return };
+        let one = |i: usize| format!("CREATE INDEX e{i} ON t(a + {i});");
+        let schema = format!("{schema}; {}", (0..300).map(one).collect::<String>());
+        db.write(move |tx| tx.execute_batch(&schema)).wait().unwrap();
+        let own = "CREATE TABLE own(id INTEGER PRIMARY KEY, b); INSERT INTO own VALUES (0, 0)";
+        db.write(move |tx| tx.execute_batch(own)).wait().unwrap();
+        // It has the thread of dry runs from now on.
+        let slow = db.write(move |tx| tx.execute_batch(&sql));
+        assert_eq!(slow.wait().expect_err(name).kind(), ErrorKind::Timeout, "{name}");
+        for i in 1..10 {
+            let change = move |tx: &Tx<'_>| tx.execute("INSERT INTO own VALUES (?1, ?1)", [i]);
+            db.write(change).wait().unwrap();
+            let sql = format!("SELECT b FROM own WHERE id = {i}");
+            let found: i64 =
+                db.read(|tx| tx.query_row(&sql, (), |row| Ok(row.get(0)?))).wait().unwrap();
+            assert_eq!(found, i);
+        }
+        close_behind_plan(&db);
+    }
 }
 
 #[test]

@@ -19,7 +19,8 @@
 //! 6. Should a second run fail where the first did not (a closure that is not deterministic), the
 //!    members of the batch are run **one by one**, each in its own transaction.
 //! 7. A closure that may run **once only** gets its savepoint, and the batch is committed right
-//!    after it, so that no later neighbour can undo it.
+//!    after it, so that no later neighbour can undo it. It also is after one that has changed the
+//!    schema where SQL is not trusted, so that a dry run for those behind it finds that schema.
 //! 8. `COMMIT` without a sync. Should it fail, the batch is rolled back and run one by one.
 //! 9. A commit for which the **WAL had too little room left** is rolled back, the WAL restarts
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
@@ -291,6 +292,9 @@ impl Writer {
     fn fill(&mut self, open: &mut Open, batch: &mut Held<'_>) -> Filled {
         let started = self.now;
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
+            if !batch.done.is_empty() && self.connection.hides_schema() {
+                break;
+            }
             let Some(mut entry) = batch.next() else { break };
             let again = entry.again.take();
             if !entry.member.is_repeatable() && self.rules.keep(Rule::OnceEndsItsBatch) {
