@@ -41,19 +41,29 @@ use crate::look::{Look, Rest};
 use crate::text::{self, Planning};
 
 /// The longest text that is light.
-const LIGHT_BYTES: usize = 1_000;
+const LIGHT_BYTES: usize = 4_000;
 
 /// The most uses of columns in a light statement.
-const LIGHT_COLUMNS: u32 = 60;
+const LIGHT_COLUMNS: u64 = 200;
 
-/// Those times the expressions and conditions in the indexes of the tables that it touches, with
-/// each of which each is compared, for each of 64 tables at most, in up to 190 ns (measured with
-/// SQLite 3.54.1 on x86-64): 50 ms.
-const LIGHT_COMPARED: u32 = 4_000;
+/// The most parameters with a name or a number in rows that are said: SQLite looks for each among
+/// all of them (measured with SQLite 3.54.1 on x86-64: 4.4 s for 1 MB of `?32766`).
+const LIGHT_PARAMETERS: usize = 200;
 
-/// The most of these expressions and conditions beside a text of [`LIGHT_BYTES`], whose parts
-/// without columns are compared with each of them, too.
-const LIGHT_TERMS: u32 = 250;
+/// The third power of the uses of columns, times the indexes of the tables that are touched: each
+/// `OR` is planned with each index for each condition that fits, past all conditions. Measured 3.2 s
+/// for 1,600 uses and one index, so 0.1 s.
+const LIGHT_CUBE: u64 = 120_000_000;
+
+/// Indexes of the tables, as often as each may stand in the statement. Measured 2.4 s for 60 times a
+/// table with 120 indexes, sorted by 60 columns, so 0.2 s.
+const LIGHT_INDEXES: u64 = 600;
+
+/// Uses of columns, times the expressions and conditions in those indexes: 190 ns for each, so 50 ms.
+const LIGHT_COMPARED: u64 = 250_000;
+
+/// The same for bytes of the text, whose parts may have no columns. Measured 0.7 ns for each.
+const LIGHT_TERMS: u64 = 50_000_000;
 
 /// Bytes of all views and triggers, as often as they can stand in a statement, times the expressions
 /// and conditions of all indexes, in a schema where they need not be looked at: 0.1 s, at 0.4 µs
@@ -90,38 +100,52 @@ pub trait DryRuns: Send + Sync {
 /// What must be known of a schema to tell which statements are light on it.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
-    /// Expressions in the indexes of each table that has some, and conditions of partial ones.
-    terms: HashMap<String, u32>,
+    /// The indexes of each table that has some.
+    indexes: HashMap<String, Indexes>,
     /// The names of views.
     views: HashSet<String>,
     /// Bytes of the texts of views and triggers.
     definitions: u64,
 }
 
+/// The indexes of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Indexes {
+    number: u64,
+    /// Their expressions, and conditions of partial ones.
+    terms: u64,
+}
+
+impl Indexes {
+    fn add(&mut self, other: Indexes, often: u64) {
+        self.number = self.number.saturating_add(other.number.saturating_mul(often));
+        self.terms = self.terms.saturating_add(other.terms.saturating_mul(often));
+    }
+}
+
 impl Weights {
     /// Those of the schema of `connection`.
     pub(crate) fn of(connection: &rusqlite::Connection) -> Result<Weights> {
-        const OBJECTS: &str = "SELECT type, lower(tbl_name), sql FROM main.sqlite_schema \
-             WHERE type IN ('view', 'trigger') OR type = 'index' AND sql IS NOT NULL";
+        const OBJECTS: &str = "SELECT type, lower(tbl_name), coalesce(sql, '') \
+             FROM main.sqlite_schema WHERE type IN ('view', 'trigger', 'index')";
         let mut objects = connection.prepare(OBJECTS)?;
         let (mut rows, mut weights) = (objects.query([])?, Weights::default());
         while let Some(row) = rows.next()? {
-            let name = String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned();
-            let (kind, sql) = (row.get_ref(0)?.as_str()?, row.get_ref(2)?.as_bytes()?);
-            if kind != "index" {
-                weights.definitions = weights.definitions.saturating_add(sql.len() as u64);
-            }
-            if kind == "view" {
-                weights.views.insert(name);
-                continue;
-            }
-            let is_index = kind == "index";
-            let own =
-                if is_index { text::terms_of_index(&String::from_utf8_lossy(sql)) } else { 0 };
-            if own > 0 {
-                let own = u32::try_from(own).unwrap_or(u32::MAX);
-                let all = weights.terms.entry(name).or_default();
-                *all = all.saturating_add(own);
+            let table = String::from_utf8_lossy(row.get_ref(1)?.as_bytes()?).into_owned();
+            let sql = row.get_ref(2)?.as_bytes()?;
+            match row.get_ref(0)?.as_bytes()? {
+                b"index" => {
+                    let terms = text::terms_of_index(&String::from_utf8_lossy(sql)) as u64;
+                    // One that a constraint makes has no text.
+                    let terms = if sql.is_empty() { 0 } else { terms };
+                    weights.indexes.entry(table).or_default().add(Indexes { number: 1, terms }, 1);
+                }
+                kind => {
+                    weights.definitions = weights.definitions.saturating_add(sql.len() as u64);
+                    if kind == b"view" {
+                        weights.views.insert(table);
+                    }
+                }
             }
         }
         Ok(weights)
@@ -131,7 +155,7 @@ impl Weights {
     /// KB would be, beside all indexes there are.
     fn are_small(&self) -> bool {
         let often = if self.views.is_empty() { 1 } else { VIEWS_IN_JOIN };
-        let terms: u64 = self.terms.values().map(|terms| u64::from(*terms)).sum();
+        let terms: u64 = self.indexes.values().map(|indexes| indexes.terms).sum();
         self.definitions.saturating_mul(often).saturating_mul(terms.max(SMALL_TERMS)) <= SMALL
     }
 }
@@ -140,29 +164,41 @@ impl Weights {
 #[derive(Debug)]
 pub(crate) struct Light {
     weights: Arc<Weights>,
+    /// Its text; none of rows that are said, which are in no join.
+    text: Option<Box<str>>,
     /// Whether the text may name a view that matters.
     may_name_views: bool,
     /// Whether views and triggers do not matter.
     is_schema_small: bool,
-    columns: u32,
-    /// Tables with expressions in their indexes.
-    touched: Vec<String>,
-    terms: u32,
+    columns: u64,
+    /// Tables with indexes, and these.
+    touched: HashSet<String>,
+    indexes: Indexes,
+    /// The same, as often as each may stand in a join.
+    joined: Indexes,
+    uses_views: bool,
     is_refuted: bool,
 }
 
 impl Light {
-    /// One with the text `sql`, unless that is too long.
+    /// One with the text `sql`, unless that is known not to be light.
     pub(crate) fn of(sql: &str, weights: &Arc<Weights>) -> Option<Light> {
-        let is_short = text::planning(sql) == Planning::Inserts || sql.len() <= LIGHT_BYTES;
-        let is_schema_small = weights.are_small();
-        is_short.then(|| Light {
+        let (is_short, is_schema_small) = (sql.len() <= LIGHT_BYTES, weights.are_small());
+        let may_be = match text::planning(sql) {
+            Planning::Describes => is_schema_small,
+            Planning::Inserts => is_short || text::named_parameters(sql) <= LIGHT_PARAMETERS,
+            Planning::Defines | Planning::Queries => is_short,
+        };
+        may_be.then(|| Light {
             weights: Arc::clone(weights),
+            text: is_short.then(|| sql.into()),
             may_name_views: !is_schema_small && text::may_name_one_of(sql, &weights.views),
             is_schema_small,
             columns: 0,
-            touched: Vec::new(),
-            terms: 0,
+            touched: HashSet::new(),
+            indexes: Indexes::default(),
+            joined: Indexes::default(),
+            uses_views: false,
             is_refuted: false,
         })
     }
@@ -185,30 +221,43 @@ impl Light {
             | AuthAction::Delete { table_name } => Some(table_name),
             _ => None,
         };
-        let is_of_view = accessor.is_some() || table.is_some_and(|table| self.touch(table));
-        let compared = self.columns.saturating_mul(self.terms);
-        self.is_refuted |= is_of_view && !self.is_schema_small
-            || self.columns > LIGHT_COLUMNS
-            || compared > LIGHT_COMPARED
-            || self.terms > LIGHT_TERMS
-            || self.terms > 0 && self.may_name_views;
+        let is_view = table.is_some_and(|table| self.touch(table));
+        self.uses_views |= is_view || accessor.is_some();
+        self.is_refuted |= !self.is_light();
         !self.is_refuted
     }
 
     /// Takes note of a table; whether it is a view.
     fn touch(&mut self, table: &str) -> bool {
-        if self.weights.views.is_empty() && self.weights.terms.is_empty() {
+        if self.weights.views.is_empty() && self.weights.indexes.is_empty() {
             return false;
         }
         let name = table.to_ascii_lowercase();
-        if let Some(terms) = self.weights.terms.get(&name)
+        if let Some(indexes) = self.weights.indexes.get(&name)
             && !self.touched.contains(&name)
         {
-            self.terms = self.terms.saturating_add(*terms);
-            self.touched.push(name);
+            let mentions = self.text.as_ref().map_or(1, |text| text::mentions(text, &name));
+            self.indexes.add(*indexes, 1);
+            self.joined.add(*indexes, u64::from(mentions.max(1)));
+            self.touched.insert(name);
             return false;
         }
         self.weights.views.contains(&name)
+    }
+
+    fn is_light(&self) -> bool {
+        let often = if self.uses_views { VIEWS_IN_JOIN } else { 1 };
+        let mut joined = Indexes::default();
+        joined.add(self.joined, often);
+        let bytes = self.text.as_ref().map_or(1, |text| text.len()) as u64;
+        let cube = self.columns.saturating_pow(3).saturating_mul(self.indexes.number);
+        (!self.uses_views || self.is_schema_small)
+            && (!self.may_name_views || self.indexes.terms == 0)
+            && self.columns <= LIGHT_COLUMNS
+            && cube <= LIGHT_CUBE
+            && joined.number <= LIGHT_INDEXES
+            && self.columns.saturating_mul(joined.terms) <= LIGHT_COMPARED
+            && bytes.saturating_mul(joined.terms) <= LIGHT_TERMS
     }
 }
 
@@ -270,12 +319,14 @@ mod tests {
     #[test]
     fn a_short_statement_of_few_columns_is_light() {
         let plain = weights_of("CREATE TABLE t(a, b); CREATE INDEX i ON t(a)");
-        assert!(is_light("SELECT a FROM t", &plain, &[("t", LIGHT_COLUMNS)]));
-        assert!(!is_light("SELECT a FROM t", &plain, &[("t", LIGHT_COLUMNS + 1)]));
-        let long = format!("SELECT {} FROM t", vec!["1"; 1_000].join(","));
+        assert!(is_light("SELECT a FROM t", &plain, &[("t", 200)]));
+        assert!(!is_light("SELECT a FROM t", &plain, &[("t", 201)]));
+        let long = format!("SELECT {} FROM t", vec!["1"; 4_000].join(","));
         assert!(!is_light(&long, &plain, &[]));
-        let rows = format!("INSERT INTO t VALUES {}", vec!["(1, 2)"; 1_000].join(","));
-        assert!(is_light(&rows, &plain, &[]));
+        let rows = |row: &str| format!("INSERT INTO t VALUES {}", vec![row; 1_000].join(","));
+        assert!(is_light(&rows("(1, ?)"), &plain, &[]));
+        assert!(!is_light(&rows("(1, ?1)"), &plain, &[]));
+        assert!(is_light("PRAGMA table_list", &plain, &[]));
     }
 
     #[test]
@@ -296,25 +347,37 @@ mod tests {
         };
         assert!(is_light(&view(200)) && !is_light(&view(400)));
         let one = |at: usize| format!("CREATE INDEX i{at} ON t(a + {at});");
-        let indexes = (0..20).map(one).collect::<String>();
-        assert!(is_light(&format!("{}; {indexes}", trigger(10_000))));
+        let indexes = (0..9).map(one).collect::<String>();
+        assert!(is_light(&format!("{}; {indexes}", trigger(5_000))));
         assert!(!is_light(&format!("{}; {indexes}", trigger(15_000))));
     }
 
     #[test]
     fn what_is_touched_counts_and_nothing_else() {
-        let terms = |table: &str, count: usize| {
-            let one = |at: usize| format!("CREATE INDEX {table}{at} ON {table}(a + {at});");
-            format!("CREATE TABLE {table}(a); {}", (0..count).map(one).collect::<String>())
+        let made = |table: &str, count: usize, column: fn(usize) -> String| {
+            let one = |at: usize| format!("CREATE INDEX {table}{at} ON {table}({});", column(at));
+            format!("CREATE TABLE {table}(a UNIQUE); {}", (0..count).map(one).collect::<String>())
         };
-        let schema = terms("few", 100) + &terms("Many", 251) + "CREATE TABLE t(a);";
+        let schema = made("few", 100, |at| format!("a + {at}"))
+            + &made("Many", 599, |at| format!("a IS {at}"))
+            + &made("plain", 99, |_| "a".into())
+            + "CREATE TABLE t(a);";
         let weights = weights_of(&format!("{schema} CREATE VIEW v AS SELECT a FROM t"));
         assert!(!weights.are_small());
-        assert!(is_light("SELECT a FROM t", &weights, &[("t", 60)]));
-        assert!(is_light("SELECT a FROM few", &weights, &[("FEW", 40)]));
-        assert!(!is_light("SELECT a FROM few", &weights, &[("few", 41)]));
-        assert!(!is_light("SELECT 1 FROM many", &weights, &[("many", 1)]));
+        assert!(is_light("SELECT a FROM t", &weights, &[("t", 200)]));
+        // 200 for each of 50 indexes, as often as they stand there.
+        assert!(is_light("SELECT a FROM plain", &weights, &[("PLAIN", 106)]));
+        assert!(!is_light("SELECT a FROM plain", &weights, &[("plain", 107)]));
+        let join = |times: usize| format!("SELECT 1 FROM {}", vec!["plain"; times].join(", "));
+        assert!(is_light(&join(6), &weights, &[("plain", 1)]));
+        assert!(!is_light(&join(7), &weights, &[("plain", 1)]));
+        assert!(is_light("SELECT a FROM many", &weights, &[("many", 40)]));
+        let long = format!("SELECT {} FROM many", vec!["1"; 1_900].join(","));
+        assert!(is_light(&long, &weights, &[("many", 1)]));
+        let long = format!("SELECT {} FROM few, few, few, few, few", vec!["1"; 1_900].join(","));
+        assert!(is_light(&long, &weights, &[("few", 1)]));
         assert!(!is_light("SELECT a FROM v", &weights, &[("V", 1)]));
+        assert!(!is_light("PRAGMA table_list", &weights, &[]));
         // A view of conditions without columns may be in it, which nobody tells.
         for sql in ["SELECT 1 FROM few, v", "SELECT 1 FROM few, \"V\"", "SELECT '' FROM few"] {
             assert!(!is_light(sql, &weights, &[("few", 1)]), "{sql}");

@@ -50,6 +50,8 @@ pub(crate) enum Token<'s> {
     Dot,
     Comma,
     Semicolon,
+    /// The beginning of a parameter that has a name or a number.
+    Parameter,
     /// White space, or a comment.
     Blank,
     Other,
@@ -91,7 +93,8 @@ pub(crate) fn names(sql: &str) -> usize {
                 (most, names, selects) = (names.max(most), 0, 0);
                 0
             }
-            Token::Dot | Token::Comma | Token::Semicolon | Token::Blank | Token::Other => 0,
+            Token::Dot | Token::Comma | Token::Semicolon => 0,
+            Token::Parameter | Token::Blank | Token::Other => 0,
         };
         if token != Token::Blank {
             before = token;
@@ -138,21 +141,50 @@ pub(crate) fn pairs_of_definition(sql: &str, is_table: bool) -> f64 {
 /// statement: its expressions, and the conditions of a partial one. None if it is of columns alone.
 pub(crate) fn terms_of_index(sql: &str) -> usize {
     let (mut depth, mut terms, mut is_plain) = (0_usize, 1, true);
-    for token in Scan::of(sql) {
+    // How many names and keywords there are of a column, which has one.
+    let (mut words, mut before) = (0, Token::Other);
+    for token in Scan::of(sql).filter(|token| *token != Token::Blank) {
+        let is_collation =
+            matches!(before, Token::Word(word) if word.eq_ignore_ascii_case("collate"));
         match token {
             Token::Open => {
                 depth += 1;
                 is_plain &= depth == 1;
+                words = 0;
             }
             Token::Close => depth = depth.saturating_sub(1),
-            Token::Comma => terms += 1,
-            Token::Word(word) if is_one_of(&["and", "or"], word) => terms += 1,
+            Token::Comma => (terms, words) = (terms + 1, 0),
+            Token::Word(word) if is_one_of(&["and", "or"], word) => {
+                (terms, is_plain) = (terms + 1, false);
+            }
             Token::Word(word) if word.eq_ignore_ascii_case("where") => is_plain = false,
-            Token::Other => is_plain = false,
+            Token::Word(word) if is_one_of(&["collate", "asc", "desc"], word) => {}
+            Token::Word(_) | Token::Quoted | Token::Text if !is_collation && depth > 0 => {
+                words += 1;
+                is_plain &= words == 1;
+            }
+            Token::Dot | Token::Semicolon | Token::Parameter | Token::Other => is_plain = false,
             _ => {}
         }
+        before = token;
     }
     if is_plain { 0 } else { terms }
+}
+
+/// How often `sql` may name the table `name`, which is in lower case: what is in quotes may.
+pub(crate) fn mentions(sql: &str, name: &str) -> u32 {
+    let may = |token: &Token<'_>| match token {
+        Token::Word(word) => word.eq_ignore_ascii_case(name),
+        Token::Quoted | Token::Text => true,
+        _ => false,
+    };
+    u32::try_from(Scan::of(sql).filter(may).count()).unwrap_or(u32::MAX)
+}
+
+/// How many parameters of `sql` have a name or a number, by which SQLite looks for each among all
+/// of them.
+pub(crate) fn named_parameters(sql: &str) -> usize {
+    Scan::of(sql).filter(|token| *token == Token::Parameter).count()
 }
 
 /// What a statement is for the planner, by its words.
@@ -160,6 +192,8 @@ pub(crate) fn terms_of_index(sql: &str) -> usize {
 pub(crate) enum Planning {
     /// It defines something, and plans nothing.
     Defines,
+    /// It describes something: `PRAGMA table_list` has SQLite look at all views.
+    Describes,
     /// It inserts rows that are said, and plans what triggers do then.
     Inserts,
     /// It may find rows.
@@ -173,17 +207,18 @@ pub(crate) fn planning(sql: &str) -> Planning {
         Some(Token::Word(word)) => known.iter().position(|it| word.eq_ignore_ascii_case(it)),
         _ => None,
     };
-    let first = next_is(&["insert", "replace", "create", "alter", "drop", "pragma", "reindex"]);
+    let first = next_is(&["insert", "replace", "create", "pragma", "alter", "drop", "reindex"]);
     let is_table = match next_is(&["table", "temp", "temporary"]) {
         Some(0) => true,
         Some(_) => next_is(&["table"]).is_some(),
         None => false,
     };
-    let may_query = || has_word(sql, "select");
+    let may_query = || has_word(sql, "select") || has_word(sql, "values");
     match first {
-        Some(0 | 1) if !may_query() => Planning::Inserts,
+        Some(0 | 1) if !has_word(sql, "select") => Planning::Inserts,
         Some(2) if !is_table || !may_query() => Planning::Defines,
-        Some(3..) => Planning::Defines,
+        Some(3) => Planning::Describes,
+        Some(4..) => Planning::Defines,
         _ => Planning::Queries,
     }
 }
@@ -302,6 +337,11 @@ impl<'s> Iterator for Scan<'s> {
                 self.take(1);
                 Token::Blank
             }
+            // Only where a token could begin: within a name it is a part of it.
+            '\u{feff}' => {
+                self.take(first.len_utf8());
+                Token::Blank
+            }
             '-' if self.rest.starts_with("--") => {
                 self.take_up_to(2, "\n");
                 Token::Blank
@@ -344,6 +384,8 @@ impl<'s> Iterator for Scan<'s> {
                     '.' => Token::Dot,
                     ',' => Token::Comma,
                     ';' => Token::Semicolon,
+                    ':' | '@' | '$' | '#' => Token::Parameter,
+                    '?' if self.rest.starts_with(|c: char| c.is_ascii_digit()) => Token::Parameter,
                     _ => Token::Other,
                 }
             }
@@ -381,6 +423,7 @@ mod tests {
             ("SELECT 'never ends", 0),
             ("SELECT ä, [never ends", 2),
             ("SELECT 1 FROM a natural join b", 2 + NAMES_OF_NATURAL),
+            ("SELECT 1 FROM a \u{feff}NATURAL JOIN b", 2 + NAMES_OF_NATURAL),
             ("SELECT 1 FROM a NATURAL/**/JOIN b", 2 + NAMES_OF_NATURAL),
             ("SELECT 'natural' FROM a", 1),
             (")))) SELECT a", 1),
@@ -412,6 +455,9 @@ mod tests {
             ("CREATE UNIQUE INDEX i ON t(a, \"b\" COLLATE nocase DESC, 'c')", 0),
             ("CREATE INDEX i ON t(a + 1, b)", 2),
             ("CREATE INDEX i ON t((a), (b))", 2),
+            ("CREATE INDEX i ON t(a IS b, c)", 2),
+            ("CREATE INDEX i ON t(a NOTNULL)", 1),
+            ("CREATE INDEX i ON t(a collate \"x\" asc, [b] desc)", 0),
             ("CREATE INDEX i ON t(a) WHERE b", 1),
             ("CREATE INDEX i ON t(a) WHERE b = 1 OR b = 2 and c IN (1, 2)", 4),
         ] {
@@ -421,7 +467,7 @@ mod tests {
 
     #[test]
     fn what_is_planned_is_known_by_words() {
-        use Planning::{Defines, Inserts, Queries};
+        use Planning::{Defines, Describes, Inserts, Queries};
         for (sql, expected) in [
             ("INSERT INTO t VALUES (1), (2)", Inserts),
             ("/* */ ; insert INTO t VALUES ((SELECT 1))", Queries),
@@ -434,7 +480,9 @@ mod tests {
             ("CREATE VIEW v AS SELECT 1", Defines),
             ("CREATE INDEX i ON t(a) WHERE a", Defines),
             ("DROP TABLE t", Defines),
-            ("PRAGMA table_list", Defines),
+            ("PRAGMA table_list", Describes),
+            ("CREATE \u{feff}TABLE t AS SELECT 1", Queries),
+            ("CREATE TABLE t AS VALUES (1 IN v)", Queries),
             ("SELECT 1", Queries),
             ("WITH a AS (VALUES (1)) INSERT INTO t VALUES (2)", Queries),
             ("EXPLAIN CREATE TABLE t(a)", Queries),
@@ -443,6 +491,14 @@ mod tests {
         ] {
             assert_eq!(planning(sql), expected, "{sql}");
         }
+    }
+
+    #[test]
+    fn parameters_and_tables_are_counted() {
+        for (sql, expected) in [("?, ?, ?", 0), ("?1, ?22, :a, @b, $c", 5), ("':a', \":b\"", 0)] {
+            assert_eq!(named_parameters(sql), expected, "{sql}");
+        }
+        assert_eq!(mentions("SELECT T.a FROM t, main.t AS x, \"t\", u", "t"), 4);
     }
 
     #[test]

@@ -59,8 +59,9 @@ struct Table {
 impl Table {
     /// The table `name`; `None` when it is none with rowids of its own.
     fn of(connection: &rusqlite::Connection, name: &str) -> Result<Option<Table>> {
-        let sql = "SELECT name FROM pragma_table_list(?1) WHERE schema = 'main' AND type = 'table' \
-                   AND NOT wr";
+        // Not `pragma_table_list`, which has SQLite look at every view there is.
+        let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage <> 0 AND \
+                   lower(name) = lower(?1)";
         let name = connection.query_row(sql, [name], |row| row.get::<_, String>(0)).optional()?;
         let Some(name) = name else { return Ok(None) };
         if names::is_ours(&name) || names::begins(&name, "sqlite_") {
@@ -94,7 +95,14 @@ impl Table {
             None => false,
         };
         let is_column = |name: &&str| columns.iter().any(|it| it.name.eq_ignore_ascii_case(name));
-        let hidden = HIDDEN.into_iter().filter(|name| !is_column(name)).map(str::to_owned);
+        let hidden: Vec<_> =
+            HIDDEN.into_iter().filter(|name| !is_column(name)).map(str::to_owned).collect();
+        if let Some(rowid) = hidden.first()
+            && connection.prepare(&format!("SELECT {rowid} FROM main.{}", quote(&name))).is_err()
+        {
+            // A table WITHOUT ROWID; one with a column of each of these names has an index.
+            return Ok(None);
+        }
         let key = alias.into_iter().chain(hidden).collect();
         let mut ask = connection.prepare(
             "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) = \

@@ -190,6 +190,10 @@ impl Engine {
     /// Runs the interactive members up to their commits; some faults happen meanwhile, too.
     fn prepare(&mut self, members: &[Member], fault: Option<&IoFault>) -> Result<()> {
         if let Some(fault) = fault.filter(|fault| !fault.number.is_multiple_of(2)) {
+            if self.has_dropped {
+                // It is to meet these members, and not what is still to be synced of those before.
+                self.db()?.write(|_| Ok(())).wait()?;
+            }
             self.arm(*fault);
         }
         for member in members.iter().filter(|it| it.call == Call::Interactive) {
