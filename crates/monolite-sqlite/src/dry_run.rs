@@ -349,7 +349,7 @@ mod tests {
         let one = |at: usize| format!("CREATE INDEX i{at} ON t(a + {at});");
         let indexes = (0..9).map(one).collect::<String>();
         assert!(is_light(&format!("{}; {indexes}", trigger(5_000))));
-        assert!(!is_light(&format!("{}; {indexes}", trigger(15_000))));
+        assert!(!is_light(&format!("{}; {indexes}", trigger(25_000))));
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl<'s> Iterator for Statements<'s> {
 
     fn next(&mut self) -> Option<&'s str> {
         let (mut scan, mut start, mut ends_at_end) = (Scan::of(self.rest), Start::Nothing, 0);
-        while let Some(token) = scan.next() {
+        for token in scan.by_ref() {
             if token == Token::Blank {
                 continue;
             }

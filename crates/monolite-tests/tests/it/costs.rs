@@ -206,6 +206,11 @@ fn slow_plans() -> Vec<(&'static str, String, String)> {
     let sum = |last: usize| format!("a + {}{last}", "1 + ".repeat(60));
     let groups = list(300, &sum).join(", ");
     let having = balanced(&list(800, &|i| format!("{} > 0", sum(i + 1_000))), "AND");
+    let unique = list(120, &|i| format!("CREATE UNIQUE INDEX u{i} ON t(a{})", [", b", ""][i % 2]));
+    let unique = unique.join(";");
+    let tables = list(60, &|i| format!("t AS x{i}")).join(", ");
+    let order = list(60, &|i| format!("x{i}.a")).join(", ");
+    let parameters = list(32_766, &|i| format!("(?{})", i + 1)).join(", ");
     vec![
         ("conditions", indexed.into(), query.clone()),
         ("conditions of a change", indexed.into(), format!("DELETE FROM t WHERE {either}")),
@@ -226,6 +231,22 @@ fn slow_plans() -> Vec<(&'static str, String, String)> {
             "conditions of groups",
             "CREATE TABLE t(a)".into(),
             format!("SELECT 1 FROM t GROUP BY {groups} HAVING {having}"),
+        ),
+        ("conditions behind a mark", indexed.into(), format!("CREATE \u{feff}TABLE u AS {query}")),
+        (
+            "conditions of a view in values",
+            format!("{indexed}; CREATE VIEW v AS {query}"),
+            "CREATE TABLE u AS VALUES (1 IN v)".into(),
+        ),
+        (
+            "tables in order",
+            format!("CREATE TABLE t(a NOT NULL, b NOT NULL); {unique}"),
+            format!("SELECT 1 FROM {tables} ORDER BY {order}"),
+        ),
+        (
+            "numbered parameters",
+            "CREATE TABLE t(a)".into(),
+            format!("INSERT INTO t VALUES {parameters}, {}", vec!["(?32766)"; 30_000].join(", ")),
         ),
     ]
 }
@@ -295,8 +316,8 @@ fn ordinary_statements_run_beside_many_expressions_in_indexes() {
 #[test]
 fn a_large_statement_behind_a_change_of_the_schema_says_what_to_do() {
     let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
-    let names = (0..100).map(|i| format!("c{i}")).collect::<Vec<_>>().join(", ");
-    let rows = vec![format!("({})", vec!["1"; 100].join(", ")); 50].join(", ");
+    let names = (0..300).map(|i| format!("c{i}")).collect::<Vec<_>>().join(", ");
+    let rows = vec![format!("({})", vec!["1"; 300].join(", ")); 50].join(", ");
     let (table, insert) =
         (format!("CREATE TABLE t({names})"), format!("INSERT INTO t VALUES {rows}"));
     let query = format!("SELECT {names} FROM t");
@@ -313,7 +334,7 @@ fn a_large_statement_behind_a_change_of_the_schema_says_what_to_do() {
 #[test]
 fn a_large_statement_does_not_notice_that_a_neighbour_changes_the_schema() {
     let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
-    let names = (0..100).map(|i| format!("c{i}")).collect::<Vec<_>>().join(", ");
+    let names = (0..300).map(|i| format!("c{i}")).collect::<Vec<_>>().join(", ");
     let table = format!("CREATE TABLE t({names})");
     db.write(move |tx| tx.execute_batch(&table)).wait().unwrap();
     let query: &'static str = format!("SELECT {names} FROM t").leak();
@@ -334,7 +355,7 @@ fn what_others_have_in_the_schema_makes_no_small_statement_wait_for_a_dry_run() 
     for (name, schema, sql) in slow_plans() {
         let Some(db) = open(":memory:") else { return };
         let one = |i: usize| format!("CREATE INDEX e{i} ON t(a + {i});");
-        let schema = format!("{schema}; {}", (0..300).map(one).collect::<String>());
+        let schema = format!("{schema}; {}", (0..100).map(one).collect::<String>());
         db.write(move |tx| tx.execute_batch(&schema)).wait().unwrap();
         let own = "CREATE TABLE own(id INTEGER PRIMARY KEY, b); INSERT INTO own VALUES (0, 0)";
         db.write(move |tx| tx.execute_batch(own)).wait().unwrap();
