@@ -131,4 +131,17 @@ mod guides {
     #[cfg(feature = "serde")]
     #[doc = include_str!("../../../docs/guides/streaming.md")]
     struct Streaming;
+    #[doc = include_str!("../../../docs/guides/testing.md")]
+    struct Testing;
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../../../docs/guides/json.md")]
+    struct Json;
+    #[doc = include_str!("../../../docs/guides/background-work.md")]
+    struct BackgroundWork;
+    #[doc = include_str!("../../../docs/guides/other-libraries.md")]
+    struct OtherLibraries;
+    #[doc = include_str!("../../../docs/guides/deploying.md")]
+    struct Deploying;
+    #[doc = include_str!("../../../docs/guides/moving.md")]
+    struct Moving;
 }
