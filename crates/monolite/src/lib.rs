@@ -172,6 +172,7 @@ mod guides {
     struct OtherLibraries;
     #[doc = include_str!("../../../docs/guides/deploying.md")]
     struct Deploying;
+    #[cfg(feature = "serde")]
     #[doc = include_str!("../../../docs/guides/moving.md")]
     struct Moving;
 }
