@@ -66,6 +66,17 @@ const RETRY: Duration = Duration::from_millis(5);
 const ATTEMPTS: u32 = 4;
 
 /// What a backup has copied.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let target = directory.path().join("copy.db");
+/// # let db = monolite::Database::open(":memory:")?;
+/// let monolite::Backup { pages, bytes, .. } = db.backup(&target).wait()?;
+/// println!("{pages} pages, {bytes} bytes");
+/// # Ok(db.close()?)
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {

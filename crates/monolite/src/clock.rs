@@ -17,12 +17,45 @@ use std::time::{Duration, Instant};
 use monolite_sqlite::Rest;
 
 /// Where the engine's time comes from.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// /// A clock that a test moves by hand.
+/// #[derive(Debug, Default)]
+/// struct ByHand(Mutex<Duration>);
+///
+/// impl monolite::Clock for ByHand {
+///     fn now(&self) -> Duration {
+///         *self.0.lock().unwrap()
+///     }
+/// }
+///
+/// # fn main() -> monolite::Result<()> {
+/// let clock = Arc::new(ByHand::default());
+/// let db = monolite::Options::new().clock(clock.clone()).open(":memory:")?;
+/// let forgotten = db.transaction()?;
+/// *clock.0.lock().unwrap() += Duration::from_secs(61);
+/// let late = forgotten.execute("CREATE TABLE t(x)", ()).wait().unwrap_err();
+/// assert_eq!(late.kind(), monolite::ErrorKind::Timeout);
+/// # db.close()
+/// # }
+/// ```
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since an arbitrary start; never goes backwards.
     fn now(&self) -> Duration;
 }
 
 /// The system's monotonic clock.
+///
+/// ```
+/// use monolite::{Clock, SystemClock};
+///
+/// let clock = SystemClock::default();
+/// let before = clock.now();
+/// assert!(clock.now() >= before);
+/// ```
 #[derive(Debug)]
 pub struct SystemClock(Instant);
 

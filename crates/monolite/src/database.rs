@@ -38,6 +38,19 @@ use crate::tx::Tx;
 /// [`Database::with_error`].
 ///
 /// Dropping the last handle closes the database, see [`Database::close`].
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// let db = monolite::Database::open(":memory:")?;
+/// db.write(|tx| tx.execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1)")).wait()?;
+/// let sum: i64 = db.read(|tx| tx.query_one("SELECT sum(x) FROM t", (), |row| row.get(0))).wait()?;
+/// assert_eq!(sum, 1);
+/// # db.close()
+/// # }
+/// ```
+///
+/// In `docs/guides`: `web.md`, `testing.md`, `deploying.md`, `background-work.md`, `json.md`,
+/// `moving.md`, `other-libraries.md`, `when-not.md`.
 pub struct Database<E = Error> {
     handle: Arc<Handle>,
     error: PhantomData<fn() -> E>,

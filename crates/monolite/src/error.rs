@@ -15,7 +15,23 @@ pub use constraint::{Constraint, ConstraintKind};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What a caller can do about an [`Error`]. `docs/guides/errors.md` has a row for each: what was
-/// committed, whether to try again, and what to alert on.
+/// committed, whether to try again, and what to alert on; `docs/guides/web.md` has the HTTP status
+/// for each.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::ErrorKind;
+/// # let db = monolite::Database::open(":memory:")?;
+/// let read = db.read(|tx| tx.query_one("SELECT 1 WHERE 0", (), |row| row.get::<_, i64>(0)));
+/// match read.wait() {
+///     Err(error) if error.kind() == ErrorKind::NoRows => {} // it is an answer: HTTP 404
+///     Err(error) if error.kind() == ErrorKind::Overloaded => {} // later: HTTP 503
+///     Err(error) => return Err(error),
+///     Ok(_) => unreachable!("there are none"),
+/// }
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -51,6 +67,17 @@ pub enum ErrorKind {
 }
 
 /// What went wrong: a kind to act upon, a sentence to read, and SQLite's own code and error.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let error = db.write(|tx| tx.execute("INSERT INTO missing VALUES (1)", ())).wait().unwrap_err();
+/// assert_eq!(error.kind(), monolite::ErrorKind::Invalid); // for the program
+/// assert_eq!(error.to_string(), "no such table: missing"); // for people
+/// assert_eq!(error.extended_code(), Some(1)); // SQLite's own
+/// # db.close()
+/// # }
+/// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -390,6 +417,16 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
 }
 
 /// Turns "no row" into `None`, as `rusqlite::OptionalExtension` does for its own results.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::OptionalExtension as _;
+/// # let db = monolite::Database::open(":memory:")?;
+/// let read = db.read(|tx| tx.query_row("SELECT 1 WHERE 0", (), |row| row.get::<_, i64>(0)));
+/// assert_eq!(read.wait().optional()?, None);
+/// # db.close()
+/// # }
+/// ```
 pub trait OptionalExtension<T> {
     /// `Ok(None)` when the query returned no row.
     ///

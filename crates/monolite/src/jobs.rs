@@ -29,6 +29,16 @@ use crate::threads::spawn;
 /// # Cancellation
 /// Dropping the handle cancels the job, as [`Job::cancel`] does; what it has done so far is undone
 /// or left unfinished, as its method says.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let check: monolite::Job<monolite::Checked> = db.check(); // it has begun
+/// println!("{:?}", check.progress());
+/// assert!(check.wait()?.is_sound()); // `.await` works, too
+/// # db.close()
+/// # }
+/// ```
 #[must_use = "a job is cancelled when its handle is dropped"]
 pub struct Job<T> {
     result: Arc<Completion<T, Error>>,
@@ -37,12 +47,36 @@ pub struct Job<T> {
 }
 
 /// How far a job is, and the way to cancel it; a clone is for the same job.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let check = db.check();
+/// let monitor = check.monitor();
+/// std::thread::spawn(move || println!("{:?}", monitor.progress())); // or monitor.cancel()
+/// check.wait()?;
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct JobMonitor {
     shared: Arc<Shared>,
 }
 
 /// How far a job is.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # let check = db.check();
+/// let progress = check.progress();
+/// if progress.total > 0 {
+///     println!("{} %", 100 * progress.done / progress.total);
+/// }
+/// # check.wait()?;
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobProgress {

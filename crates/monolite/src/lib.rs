@@ -37,6 +37,9 @@
 //! The handles that [`Database::write`] and [`Database::read`] return are futures, too; no async
 //! runtime is needed or assumed.
 //!
+//! Guides are in `docs/guides`: among them `types.md` for the first hour, `web.md`, `testing.md`
+//! and `deploying.md` for a service, `moving.md` from another library, and `when-not.md`.
+//!
 //! A transaction's life is told in `ARCHITECTURE.md`; the algorithm that makes batches fast and
 //! isolated stands in the header of `write/writer.rs`.
 
@@ -102,9 +105,36 @@ pub use transaction::{Committed, Execution, TransactedOnce, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
 
-pub use monolite_sqlite::{ConnectionSetup, Function, rusqlite, vfs};
+pub use monolite_sqlite::{rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};
 pub use rusqlite::{Params, Row, named_params, params};
+
+/// ```
+/// use monolite::{ConnectionSetup, Function, Options, rusqlite};
+///
+/// fn add(connection: &ConnectionSetup<'_>) -> rusqlite::Result<()> {
+///     connection.scalar("half", 1, Function::DETERMINISTIC, |call| Ok(call.get::<i64>(0)? / 2))
+/// }
+///
+/// # fn main() -> monolite::Result<()> {
+/// let db = Options::new().connection_setup(add).open(":memory:")?;
+/// let sql = "SELECT half(84)";
+/// assert_eq!(db.read(|tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0))).wait()?, 42);
+/// # db.close()
+/// # }
+/// ```
+#[doc(inline)]
+pub use monolite_sqlite::ConnectionSetup;
+
+/// ```
+/// use monolite::Function;
+///
+/// // The same for the same arguments, and untrusted SQL may call it.
+/// let price = Function::DETERMINISTIC.for_untrusted();
+/// assert_ne!(price, Function::VOLATILE);
+/// ```
+#[doc(inline)]
+pub use monolite_sqlite::Function;
 
 /// The program in the README compiles.
 #[cfg(doctest)]
@@ -131,4 +161,18 @@ mod guides {
     #[cfg(feature = "serde")]
     #[doc = include_str!("../../../docs/guides/streaming.md")]
     struct Streaming;
+    #[doc = include_str!("../../../docs/guides/testing.md")]
+    struct Testing;
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../../../docs/guides/json.md")]
+    struct Json;
+    #[doc = include_str!("../../../docs/guides/background-work.md")]
+    struct BackgroundWork;
+    #[doc = include_str!("../../../docs/guides/other-libraries.md")]
+    struct OtherLibraries;
+    #[doc = include_str!("../../../docs/guides/deploying.md")]
+    struct Deploying;
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../../../docs/guides/moving.md")]
+    struct Moving;
 }

@@ -41,6 +41,15 @@ const ATTEMPTS: u32 = 3;
 pub(crate) const OPTIMIZE: &str = "PRAGMA optimize = 0x10012";
 
 /// What a checkpoint has achieved.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let done = db.checkpoint().wait()?;
+/// assert!(done.restarts && done.pages_left == 0); // no read was in the way
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpointed {
@@ -51,6 +60,17 @@ pub struct Checkpointed {
 }
 
 /// What a check has found.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let checked = db.check().wait()?;
+/// for line in checked.problems.iter().chain(&checked.violations) {
+///     eprintln!("{line}");
+/// }
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -92,6 +112,14 @@ impl Checked {
 }
 
 /// What was given back.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// println!("{} pages given back", db.vacuum().wait()?.pages);
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vacuumed {

@@ -89,6 +89,17 @@ struct Migration {
 }
 
 /// Which of some migrations were applied to a database, and which are pending.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let migrations = monolite::Migrations::new().with("0001_users.sql", "CREATE TABLE user(id)")?;
+/// let status = migrations.status(&db)?;
+/// assert_eq!(status.pending, ["0001_users.sql"]);
+/// assert!(status.applied.is_empty() && status.problems.is_empty());
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MigrationStatus {
@@ -102,6 +113,17 @@ pub struct MigrationStatus {
 }
 
 /// A migration that was applied.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let migrations = monolite::Migrations::new().with("0001_users.sql", "CREATE TABLE user(id)")?;
+/// migrations.up(&db).wait()?;
+/// let applied = &migrations.status(&db)?.applied[0];
+/// assert_eq!((applied.number, applied.name.as_str()), (1, "0001_users.sql"));
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Applied {

@@ -12,6 +12,16 @@ use crate::error::{Result, within};
 use crate::untrusted::Untrusted;
 
 /// What an acknowledgement means.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::{Durability, Options};
+/// # let directory = tempfile::tempdir().expect("there is room");
+/// # let path = directory.path().join("cache.db");
+/// let cache = Options::new().durability(Durability::Buffered).open(&path)?;
+/// # cache.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The write is on disk (`fdatasync` of the WAL returned): it survives `kill -9` and power
@@ -22,6 +32,21 @@ pub enum Durability {
 }
 
 /// Who else may use the file while it is open here.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::{Options, Sharing};
+/// # let directory = tempfile::tempdir().expect("there is room");
+/// # let path = directory.path().join("shared.db");
+/// let db = Options::new().sharing(Sharing::Shared).open(&path)?;
+/// // Another SQLite may look, and write, meanwhile.
+/// let other = monolite::rusqlite::Connection::open(&path).expect("it may");
+/// other.execute_batch("CREATE TABLE t(x)").expect("it may");
+/// # drop(other);
+/// db.write(|tx| tx.execute("INSERT INTO t VALUES (1)", ())).wait()?;
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// This process alone. Locks are kept in memory, so a point read costs what the B-tree costs.
@@ -47,7 +72,8 @@ pub(crate) enum Turns {
     Off,
 }
 
-/// How a database is opened. Every option has a default that suits a server.
+/// How a database is opened. Every option has a default that suits a server; what else a server
+/// needs is in `docs/guides/deploying.md`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -455,7 +481,7 @@ impl Options {
         self
     }
 
-    /// Brings a clock of one's own, for tests and simulation.
+    /// Brings a clock of one's own, for tests (`docs/guides/testing.md`) and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
         self.clock = clock;

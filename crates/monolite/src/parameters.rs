@@ -10,6 +10,19 @@ use rusqlite::{Params, Rows, Statement};
 use crate::error::{Error, Result};
 
 /// Values bound to a statement, by position or by name.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::{Parameters, Value};
+/// # let db = monolite::Database::open(":memory:")?;
+/// // Made at run time, as a filter that somebody has put together.
+/// let (sql, values) = ("SELECT ?1 + ?2", vec![Value::Integer(40), Value::Integer(2)]);
+/// let parameters = Parameters::Positional(values);
+/// let sum: i64 = db.read(|tx| tx.query_one(sql, &parameters, |row| row.get(0))).wait()?;
+/// assert_eq!(sum, 42);
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameters {
     /// The first value is bound to `?1`.
@@ -123,6 +136,24 @@ fn value_bytes(value: &Value) -> usize {
 /// [`params!`](crate::params) makes), `&[(&str, &dyn ToSql)]` (what
 /// [`named_params!`](crate::named_params) makes), and with the feature `serde` a struct by its
 /// fields (`Parameters::from_struct`).
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::{named_params, params};
+/// # let db = monolite::Database::open(":memory:")?;
+/// let sum: i64 = db
+///     .read(|tx| {
+///         let one: i64 = tx.query_one("SELECT ?1", [1], |row| row.get(0))?;
+///         let two: i64 = tx.query_one("SELECT length(?1) + ?2", ("a", 1), |row| row.get(0))?;
+///         let three: i64 = tx.query_one("SELECT ?1", params![3], |row| row.get(0))?;
+///         let four = named_params! { ":n": 4 };
+///         Ok(one + two + three + tx.query_one("SELECT :n", four, |row| row.get::<_, i64>(0))?)
+///     })
+///     .wait()?;
+/// assert_eq!(sum, 10);
+/// # db.close()
+/// # }
+/// ```
 pub trait Bind {
     /// Binds the values and runs a statement that returns no rows; gives how many it changed.
     ///
@@ -175,6 +206,20 @@ impl Bind for Parameters {
 /// `()`, an array, a vector of one type, a tuple of up to twelve, `&[&dyn ToSql]` (what
 /// [`params!`](crate::params) makes), and `&[(&str, &dyn ToSql)]` (what
 /// [`named_params!`](crate::named_params) makes).
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let sum: i64 = db.transact_blocking(|tx| {
+///     let one: i64 = tx.query_one("SELECT ?1", [1], |row| row.get(0)).wait()?;
+///     let two = tx.query_one("SELECT length(?1) + ?2", ("a", 1), |row| row.get(0));
+///     let two: i64 = two.wait()?;
+///     Ok(one + two)
+/// })?;
+/// assert_eq!(sum, 3);
+/// # db.close()
+/// # }
+/// ```
 pub trait IntoParameters {
     /// Copies the values.
     ///

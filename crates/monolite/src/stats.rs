@@ -19,7 +19,20 @@ const LARGEST: u64 = 3_600_000_000_000;
 
 /// A snapshot of the engine's counters and measurements, from [`Database::stats`].
 ///
-/// Counters run from the opening of the database.
+/// Counters run from the opening of the database. What to alert on is in
+/// `docs/guides/deploying.md`.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let before = db.stats();
+/// db.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait()?;
+/// let now = db.stats();
+/// assert_eq!(now.transactions - before.transactions, 1);
+/// assert_eq!(now.queue_depth, 0);
+/// # db.close()
+/// # }
+/// ```
 ///
 /// [`Database::stats`]: crate::Database::stats
 #[derive(Clone, Debug, Default)]
@@ -125,6 +138,16 @@ pub struct Stats {
 }
 
 /// A write transaction that took long.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// for slow in &db.stats().slow_transactions {
+///     eprintln!("{:?}: {}", slow.time, slow.last_sql);
+/// }
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SlowTransaction {
@@ -135,6 +158,15 @@ pub struct SlowTransaction {
 }
 
 /// Percentiles of a measurement, to three significant digits; zero where nothing was measured.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let commit = db.stats().commit_time_ns;
+/// println!("{} commits, p99 {} µs", commit.count, commit.p99 / 1_000);
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Summary {

@@ -71,6 +71,22 @@ pub(crate) use turn::over as turn_is_over;
 /// inserts first.
 ///
 /// Dropping it rolls it back.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # let sql = "CREATE TABLE item(stock); INSERT INTO item VALUES (1)";
+/// # db.write(move |tx| tx.execute_batch(sql)).wait()?;
+/// let tx = db.transaction()?;
+/// let stock: i64 = tx.query_one("SELECT stock FROM item", (), |row| row.get(0)).wait()?;
+/// tx.execute("UPDATE item SET stock = ?1", [stock - 1]).wait()?;
+/// // Somebody changes what was read.
+/// db.write(|tx| tx.execute("UPDATE item SET stock = 5", ())).wait()?;
+/// let error = tx.commit().wait().unwrap_err();
+/// assert_eq!(error.kind(), monolite::ErrorKind::Conflict); // Database::transact begins again
+/// # db.close()
+/// # }
+/// ```
 pub struct Transaction {
     open: Arc<Open>,
     /// Whether the closure's caller ends it.
@@ -382,6 +398,17 @@ type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
 /// Dropping one that nobody has waited for or polled does nothing. Dropping an awaited one before
 /// it is done ends the statement, and the transaction with it, because whether the statement was
 /// run is not known: whatever follows fails with [`ErrorKind::Aborted`].
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let tx = db.transaction()?;
+/// tx.execute("CREATE TABLE t(x)", ()).wait()?; // on this thread
+/// smol::block_on(async { tx.execute("INSERT INTO t VALUES (1)", ()).await })?; // or awaited
+/// tx.commit().wait()?;
+/// # db.close()
+/// # }
+/// ```
 #[must_use = "a statement does nothing until it is waited for or awaited"]
 pub struct Execution<'t, T> {
     open: &'t Arc<Open>,

@@ -37,6 +37,28 @@ const NO_ROWS: rusqlite::Error = rusqlite::Error::QueryReturnedNoRows;
 ///
 /// In a read transaction every statement that would write fails with
 /// [`ErrorKind::Invalid`].
+///
+/// `docs/guides/types.md` is about closures, parameters and rows, `docs/guides/json.md` about
+/// documents.
+///
+/// ```
+/// use monolite::Tx;
+///
+/// /// A part of a transaction: it takes part in whichever closure calls it.
+/// fn add(tx: &Tx<'_>, name: &str) -> monolite::Result<i64> {
+///     tx.execute("INSERT INTO user(name) VALUES (?1)", [name])?;
+///     Ok(tx.last_insert_rowid())
+/// }
+///
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # let sql = "CREATE TABLE user(id INTEGER PRIMARY KEY, name TEXT)";
+/// # db.write(move |tx| tx.execute(sql, ())).wait()?;
+/// let both = db.write(|tx| Ok((add(tx, "ann")?, add(tx, "bob")?))).wait()?;
+/// assert_eq!(both, (1, 2));
+/// # db.close()
+/// # }
+/// ```
 pub struct Tx<'c> {
     connection: &'c Connection,
     attempt: u32,

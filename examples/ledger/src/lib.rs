@@ -15,3 +15,8 @@ mod store;
 
 pub use http::router;
 pub use store::create_schema;
+
+/// The guide to web services, whose programs need what this crate needs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/web.md")]
+struct Web;

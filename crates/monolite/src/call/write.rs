@@ -22,6 +22,21 @@ use crate::error::{Error, ErrorKind};
 /// # Cancellation
 /// Dropping the handle of a transaction that is in the queue stops nobody: it runs to completion,
 /// whole, and its result is dropped. One that still waits in front of a full queue is not run.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait()?;
+/// let add = |n: i64| db.write(move |tx| tx.execute("INSERT INTO t VALUES (?1)", [n]));
+/// // A thousand are handed over, then each is waited for: they share commits.
+/// let writes: Vec<monolite::Write<usize>> = (0..1_000).map(add).collect();
+/// for write in writes {
+///     assert_eq!(write.wait()?, 1);
+/// }
+/// smol::block_on(async { add(7).await })?; // or awaited
+/// # db.close()
+/// # }
+/// ```
 #[must_use = "a write that is neither waited for nor awaited has an unknown result"]
 pub struct Write<T, E = Error> {
     caller: Arc<Completion<T, E>>,

@@ -19,6 +19,23 @@
 use monolite_sqlite::rusqlite::ffi;
 
 /// What kind of constraint refused a change.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::ConstraintKind;
+/// # let db = monolite::Database::open(":memory:")?;
+/// # let sql = "CREATE TABLE item(stock INTEGER CHECK (stock >= 0))";
+/// # db.write(move |tx| tx.execute_batch(sql)).wait()?;
+/// let error = db.write(|tx| tx.execute("INSERT INTO item VALUES (-1)", ())).wait().unwrap_err();
+/// let said = match error.constraint().map(|it| it.kind) {
+///     Some(ConstraintKind::Unique) => "there is one already",
+///     Some(ConstraintKind::Check) => "too few",
+///     _ => "no",
+/// };
+/// assert_eq!(said, "too few");
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConstraintKind {
@@ -60,6 +77,18 @@ impl ConstraintKind {
 
 /// Which constraint of the schema refused a change, see
 /// [`Error::constraint`](crate::Error::constraint).
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # db.write(|tx| tx.execute_batch("CREATE TABLE item(name TEXT NOT NULL)")).wait()?;
+/// let error = db.write(|tx| tx.execute("INSERT INTO item VALUES (NULL)", ())).wait().unwrap_err();
+/// let constraint = error.constraint().expect("it is one");
+/// assert_eq!(constraint.kind, monolite::ConstraintKind::NotNull);
+/// assert_eq!((constraint.table, &constraint.columns[..]), (Some("item"), &["name"][..]));
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Constraint<'e> {

@@ -47,6 +47,20 @@ pub(crate) struct ReadSide {
 /// # Cancellation
 /// Dropping an awaited read ends it: it is not run if it has not begun, and if it has, its next
 /// statement, or the next step of the one that runs, fails. Its closure goes on until it returns.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let name = String::from("ann");
+/// let read = db.read(|tx| tx.query_one("SELECT length(?1)", [&name], |row| row.get(0)));
+/// let length: i64 = read.wait()?; // on this thread, so it may borrow
+/// assert_eq!(length, 3);
+/// let read = db.read(move |tx| tx.query_one("SELECT length(?1)", [name], |row| row.get(0)));
+/// let length: i64 = smol::block_on(async { read.await })?; // on another one
+/// assert_eq!(length, 3);
+/// # db.close()
+/// # }
+/// ```
 #[must_use = "a read does nothing until it is waited for or awaited"]
 pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,

@@ -57,6 +57,20 @@ type Body = Box<dyn FnOnce(&ReadSide) -> Result<()> + Send>;
 ///
 /// # Cancellation
 /// Dropping it ends the query and gives its connection to the next stream.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use smol::stream::StreamExt as _;
+/// # let db = monolite::Database::open(":memory:")?;
+/// let sql = "SELECT value FROM generate_series(1, 3)";
+/// let mut rows = db.read_stream(sql, (), |row| row.get::<_, i64>(0));
+/// smol::block_on(async {
+///     assert_eq!(rows.next().await.transpose()?, Some(1));
+///     drop(rows); // the query ends, the rest is not read
+///     Ok(())
+/// })
+/// # }
+/// ```
 #[must_use = "a stream does nothing until it is polled"]
 pub struct RowStream<T> {
     side: Arc<ReadSide>,
@@ -148,6 +162,16 @@ impl<T> fmt::Debug for RowStream<T> {
 }
 
 /// The rows of a [`RowStream`] for a thread, from [`RowStream::wait`].
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// let sql = "SELECT value FROM generate_series(1, 3)";
+/// let rows = db.read_stream(sql, (), |row| row.get::<_, i64>(0)).wait();
+/// assert_eq!(rows.collect::<monolite::Result<Vec<_>>>()?, [1, 2, 3]);
+/// # db.close()
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RowIterator<T> {
     stream: RowStream<T>,

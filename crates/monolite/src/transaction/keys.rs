@@ -16,6 +16,22 @@ const SWEPT: i64 = 4;
 const MAX_BYTES: usize = 1_024;
 
 /// What a commit with an idempotency key achieved.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # db.write(|tx| tx.execute("CREATE TABLE payment(cents)", ())).wait()?;
+/// let pay = || {
+///     let tx = db.transaction()?;
+///     tx.execute("INSERT INTO payment VALUES (30)", ()).wait()?;
+///     tx.commit_once("request-4711", "paid").wait()
+/// };
+/// assert!(!pay()?.is_repeated);
+/// let again = pay()?;
+/// assert!(again.is_repeated && again.outcome == b"paid");
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Committed {
@@ -26,6 +42,25 @@ pub struct Committed {
 }
 
 /// What [`Database::transact_once`](crate::Database::transact_once) achieved.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::TransactedOnce;
+/// # let db = monolite::Database::open(":memory:")?;
+/// # db.write(|tx| tx.execute("CREATE TABLE payment(id INTEGER PRIMARY KEY)", ())).wait()?;
+/// let sql = "INSERT INTO payment DEFAULT VALUES RETURNING id";
+/// let pay = || {
+///     db.transact_once_blocking("request-4711", |tx| {
+///         let id: i64 = tx.query_one(sql, (), |row| row.get(0)).wait()?;
+///         Ok((id, format!("payment {id}")))
+///     })
+/// };
+/// let TransactedOnce::Now { value, .. } = pay()? else { unreachable!("it is the first") };
+/// assert_eq!(value, 1);
+/// assert_eq!(pay()?, TransactedOnce::Before { outcome: b"payment 1".to_vec() });
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactedOnce<T> {
     /// The closure's transaction was committed, and its key with it.
