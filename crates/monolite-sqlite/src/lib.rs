@@ -22,6 +22,7 @@ mod forks;
 mod format;
 mod functions;
 mod holder;
+mod light;
 mod like;
 mod look;
 mod memory;

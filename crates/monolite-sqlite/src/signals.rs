@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::added::Added;
-use crate::dry_run::Light;
+use crate::light::Light;
 use crate::verb::Verb;
 use crate::{depth, names, rules, untrusted, weights};
 

@@ -41,7 +41,7 @@ pub(crate) enum Part {
     /// Each can make an expression deeper by [`EXPRESSION_LEVELS`], which takes stack.
     Select,
     /// The planner's time grows with up to the third power of the conditions, each of which names
-    /// a column ([`crate::dry_run`]).
+    /// a column ([`crate::light`]).
     Column,
 }
 

@@ -366,8 +366,7 @@ fn what_others_have_in_the_schema_makes_no_small_statement_wait_for_a_dry_run() 
             let change = move |tx: &Tx<'_>| tx.execute("INSERT INTO own VALUES (?1, ?1)", [i]);
             db.write(change).wait().unwrap();
             let sql = format!("SELECT b FROM own WHERE id = {i}");
-            let found: i64 =
-                db.read(|tx| tx.query_row(&sql, (), |row| Ok(row.get(0)?))).wait().unwrap();
+            let found: i64 = db.read(|tx| tx.query_row(&sql, (), |row| row.get(0))).wait().unwrap();
             assert_eq!(found, i);
         }
         close_behind_plan(&db);
@@ -386,7 +385,7 @@ fn a_script_is_run_statement_by_statement() {
             tx.query_row(
                 "SELECT group_concat(a, '|') FROM (SELECT a FROM t ORDER BY rowid)",
                 (),
-                |row| Ok(row.get(0)?),
+                |row| row.get(0),
             )
         })
         .wait()
