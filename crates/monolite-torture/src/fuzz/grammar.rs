@@ -38,11 +38,11 @@ const REFUSED: [&str; 20] = [
     "PRAGMA journal_mode = DELETE",
     "PRAGMA synchronous = OFF",
     "PRAGMA foreign_keys = OFF",
-    "PRAGMA defer_foreign_keys = ON",
     "PRAGMA writable_schema = ON",
     "PRAGMA wal_checkpoint",
     "PRAGMA query_only = ON",
     "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA defer_foreign_keys = OFF",
     "SELECT load_extension('x')",
 ];
 
