@@ -52,8 +52,8 @@ pub enum DryRun {
 /// Prepares statements on another connection of the same database, which has the same profile.
 pub trait DryRuns: Send + Sync {
     /// Prepares the first statement of `sql` on the schema with this `cookie`, and drops it.
-    /// `numbers` says that the text is an `INSERT` in its second form, in which the key is said. Given up as soon as `goes_on`,
-    /// which is asked every few milliseconds, says so.
+    /// `numbers` says that the text is an `INSERT` in its second form, in which the key is said.
+    /// Given up as soon as `goes_on`, which is asked every few milliseconds, says so.
     fn run(&self, sql: &str, cookie: u32, numbers: bool, goes_on: &dyn Fn() -> bool) -> DryRun;
 }
 
