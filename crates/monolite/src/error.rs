@@ -301,7 +301,10 @@ fn with_remedy(said: &str) -> String {
 
 /// Whether SQLite has missed something that applications add.
 fn is_not_added(said: &str) -> bool {
-    ["no such function: ", "no such collation sequence: "].iter().any(|it| said.starts_with(it))
+    // The second of an expression in an index, which was there before.
+    ["no such function: ", "unknown function: ", "no such collation sequence: "]
+        .iter()
+        .any(|it| said.starts_with(it))
 }
 
 /// The words alone, of what `rusqlite` calls `Error code 13: …`.

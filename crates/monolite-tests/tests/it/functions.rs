@@ -64,12 +64,44 @@ impl WindowAggregate<i64, i64> for Sum {
     }
 }
 
+/// Panics in the part that its first argument names.
+struct FailsAt;
+
+fn fail_at(part: &str, wanted: &str) -> rusqlite::Result<()> {
+    if part == wanted { panic_any("on purpose") } else { Ok(()) }
+}
+
+impl Aggregate<String, i64> for FailsAt {
+    fn init(&self, call: &mut Context<'_>) -> rusqlite::Result<String> {
+        call.get(0)
+    }
+
+    fn step(&self, _: &mut Context<'_>, part: &mut String) -> rusqlite::Result<()> {
+        fail_at(part, "step")
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, part: Option<String>) -> rusqlite::Result<i64> {
+        fail_at(&part.unwrap_or_default(), "end").map(|()| 0)
+    }
+}
+
+impl WindowAggregate<String, i64> for FailsAt {
+    fn value(&self, part: Option<&mut String>) -> rusqlite::Result<i64> {
+        fail_at(part.map_or("", |part| part), "value").map(|()| 0)
+    }
+
+    fn inverse(&self, _: &mut Context<'_>, part: &mut String) -> rusqlite::Result<()> {
+        fail_at(part, "inverse")
+    }
+}
+
 fn add(connection: &ConnectionSetup<'_>) -> rusqlite::Result<()> {
     let kind = Function::DETERMINISTIC;
     connection.scalar("double", 1, kind, |call| Ok(2 * call.get::<i64>(0)?))?;
     connection.scalar("safe", 1, kind.for_untrusted(), |call| call.get::<i64>(0))?;
     connection.aggregate("longest", 1, kind, Longest)?;
     connection.window("total_of", 1, kind, Sum)?;
+    connection.window("fails_at", 2, kind, FailsAt)?;
     connection
         .scalar("panics", 0, kind, |_| -> rusqlite::Result<i64> { panic_any("on purpose") })?;
     // It lies: it is not deterministic.
@@ -218,7 +250,17 @@ fn a_panic_in_a_function_is_an_error_of_its_statement() {
         number(tx, "SELECT x FROM t WHERE id = 1")
     });
     assert_eq!(kept.wait().unwrap(), 11);
-    assert!(ask(&db, "SELECT panics()").is_err());
+    for (sql, name) in [
+        ("SELECT panics()", "panics"),
+        ("SELECT fails_at('step', id) FROM t", "fails_at"),
+        ("SELECT fails_at('end', id) FROM t", "fails_at"),
+        ("SELECT fails_at('value', id) OVER (ORDER BY id) FROM t", "fails_at"),
+    ] {
+        let error = ask(&db, sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+        let named = format!("the function {name}() of the application");
+        assert!(error.to_string().starts_with(&named), "{sql}: {error}");
+    }
     assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 2").unwrap(), 20);
 }
 
