@@ -235,6 +235,18 @@ fn a_volatile_function_is_refused_where_statements_are_run_again() {
     }
     tx.execute("UPDATE t SET x = 5 WHERE id = 1", ()).wait().unwrap();
     tx.commit().wait().unwrap();
+    // Behind the default of a column, too, whether the statement uses that or not.
+    db.write(|tx| tx.execute_batch("CREATE TABLE d(id INTEGER PRIMARY KEY, v DEFAULT (counts()))"))
+        .wait()
+        .unwrap();
+    let tx = db.transaction().unwrap();
+    for sql in ["INSERT INTO d(id) VALUES (1)", "INSERT INTO d VALUES (2, 3)", "UPDATE d SET v = 4"]
+    {
+        let error = tx.execute(sql, ()).wait().unwrap_err();
+        assert!(error.to_string().contains("Function::VOLATILE"), "{sql}: {error}");
+    }
+    tx.execute("DELETE FROM d", ()).wait().unwrap();
+    tx.rollback();
     let managed = db.transact_blocking(|tx| tx.execute("UPDATE t SET x = counts()", ()).wait());
     assert_eq!(managed.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 1").unwrap(), 5);

@@ -59,7 +59,8 @@ struct Seen {
 }
 
 impl Closed {
-    /// Opens the file at `path` with what `options` add to connections; none when its WAL or journal has to be recovered before.
+    /// Opens the file at `path` with what `options` add to connections; none when its WAL or
+    /// journal has to be recovered before.
     ///
     /// # Errors
     /// `Invalid` when there is none, it is too short for a database, or it is open in this process;

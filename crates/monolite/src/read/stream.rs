@@ -6,8 +6,8 @@
 //! 2. Rows go through a buffer ([`Buffer`]). When it is full, the query rests.
 //! 3. A consumer that has taken nothing for the option `stream_stall_limit` loses the stream: the
 //!    query ends, and connection and snapshot are free for the next one.
-//! 4. Its snapshot is revoked like that of any read, and a query that rests is woken for it: it is in
-//!    the middle of a statement, so that nobody else can end the snapshot.
+//! 4. Its snapshot is revoked like that of any read, and a query that rests is woken for it: it is
+//!    in the middle of a statement, so that nobody else can end the snapshot.
 //! 5. A stream that is dropped ends its query, whether it runs, rests or waits for a thread.
 //!
 //! # Invariants
