@@ -235,17 +235,17 @@ fn a_volatile_function_is_refused_where_statements_are_run_again() {
     }
     tx.execute("UPDATE t SET x = 5 WHERE id = 1", ()).wait().unwrap();
     tx.commit().wait().unwrap();
-    // Behind the default of a column, too, whether the statement uses that or not.
-    db.write(|tx| tx.execute_batch("CREATE TABLE d(id INTEGER PRIMARY KEY, v DEFAULT (counts()))"))
-        .wait()
-        .unwrap();
+    // Behind the default of a column, too, unless the statement gives that a value.
+    let sql = "CREATE TABLE d(id INTEGER PRIMARY KEY, v DEFAULT (counts()), w)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
     let tx = db.transaction().unwrap();
-    for sql in ["INSERT INTO d(id) VALUES (1)", "INSERT INTO d VALUES (2, 3)", "UPDATE d SET v = 4"]
-    {
+    for sql in ["INSERT INTO d(id) VALUES (1)", "UPDATE d SET w = 4"] {
         let error = tx.execute(sql, ()).wait().unwrap_err();
         assert!(error.to_string().contains("Function::VOLATILE"), "{sql}: {error}");
     }
-    tx.execute("DELETE FROM d", ()).wait().unwrap();
+    for sql in ["INSERT INTO d VALUES (2, 3, 4)", "UPDATE d SET v = 4, w = 5", "DELETE FROM d"] {
+        assert_eq!(tx.execute(sql, ()).wait().unwrap(), 1, "{sql}");
+    }
     tx.rollback();
     let managed = db.transact_blocking(|tx| tx.execute("UPDATE t SET x = counts()", ()).wait());
     assert_eq!(managed.unwrap_err().kind(), ErrorKind::Invalid);
