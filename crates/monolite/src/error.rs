@@ -278,7 +278,8 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// What SQLite says of an I/O error or a full disk, with the file and what the system has said of it.
+/// What SQLite says of an I/O error or a full disk, with the file and what the system has said of
+/// it.
 fn with_fault(said: String, extended_code: Option<i32>) -> String {
     use rusqlite::ffi::{SQLITE_FULL, SQLITE_IOERR};
     let is_of_files = |code: &i32| *code == SQLITE_FULL || code & 0xff == SQLITE_IOERR;

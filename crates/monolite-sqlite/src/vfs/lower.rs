@@ -156,7 +156,8 @@ impl LowerFile {
         Err(code)
     }
 
-    /// Remembers that the last write found no room. SQLite forgets what the system has said of that.
+    /// Remembers that the last write found no room. SQLite forgets what the system has said of
+    /// that.
     fn note_full(&self) {
         let Some(path) = &self.path else { return };
         let errno = io::Error::last_os_error().raw_os_error().filter(|_| no_room());

@@ -565,8 +565,8 @@ fn check_access(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is odd about the files of the database at `path` or their directory, of which SQLite's errors say nothing, to
-/// be added to one; nothing where they are in order.
+/// What is odd about the files of the database at `path` or their directory, of which SQLite's
+/// errors say nothing, to be added to one; nothing where they are in order.
 fn oddity(path: &Path) -> String {
     let files = ["", "-wal", "-shm"].map(|ending| with_ending(path, ending));
     let directory = path.parent().map(Path::to_path_buf);
