@@ -3,7 +3,7 @@
 use crate::arguments;
 use crate::backup::{held, watched};
 use crate::{interrupt, json};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use monolite::{Checked, Database, ErrorKind};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -40,6 +40,7 @@ struct Record<'a> {
     tables: u64,
     problems: &'a [String],
     violations: &'a [String],
+    unchecked: &'a [String],
     /// Why it could not be checked.
     error: Option<String>,
     seconds: f64,
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &arguments::Check) -> Result<()> {
         tables: found.tables,
         problems: &found.problems,
         violations: &found.violations,
+        unchecked: &found.unchecked,
         error: checked.as_ref().err().map(|error| format!("{error:#}")),
         seconds: start.elapsed().as_secs_f64(),
     };
@@ -93,13 +95,16 @@ fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
     for violation in record.violations {
         writeln!(out, "violated foreign key  {violation}")?;
     }
-    let Record { file, tables, problems, violations, seconds, .. } = record;
-    let (problems, violations) = (problems.len(), violations.len());
-    writeln!(
-        out,
-        "{file}: {tables} tables, {problems} problems, {violations} violated foreign keys, \
-         {seconds:.1} s"
-    )?;
+    for unchecked in record.unchecked {
+        writeln!(out, "not checked  {unchecked}")?;
+    }
+    let count =
+        |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let tables = count(record.tables, "table");
+    let problems = count(record.problems.len() as u64, "problem");
+    let violations = count(record.violations.len() as u64, "violated foreign key");
+    let seconds = record.seconds;
+    writeln!(out, "{}: {tables}, {problems}, {violations}, {seconds:.1} s", record.file)?;
     Ok(out.flush()?)
 }
 
@@ -107,11 +112,27 @@ fn verdict(file: &str, found: &Checked) -> Result<()> {
     if found.is_sound() {
         return Ok(());
     }
-    if !found.problems.is_empty() {
+    if found.problems.iter().any(|problem| !problem.ends_with(REBUILD)) {
         bail!("{file} is damaged: keep it, and restore a backup");
     }
-    bail!(
-        "{file} is not damaged, but foreign keys of its rows are violated: correct those rows \
-         (docs/guides/files.md tells how)"
-    )
+    if !found.problems.is_empty() {
+        bail!(
+            "{file}: an index of full-text search does not fit its table, and no other damage was \
+             found: rebuild the index (the code 267 in docs/guides/errors.md)"
+        );
+    }
+    if !found.violations.is_empty() {
+        bail!(
+            "{file} is not damaged, but foreign keys of its rows are violated: correct those rows \
+             (docs/guides/files.md tells how)"
+        );
+    }
+    let error = anyhow!(
+        "not all of {file} could be checked: its tables need what a program adds; check it in that \
+         program, with Options::check_file and its connection_setup"
+    );
+    Err(error.context(NotChecked))
 }
+
+/// How a problem ends that is one of an index of full-text search, and of nothing else.
+const REBUILD: &str = " VALUES ('rebuild')";

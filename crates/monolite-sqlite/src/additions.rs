@@ -92,11 +92,11 @@ impl ConnectionSetup<'_> {
         T: ToSql,
     {
         let flags = self.note_function(name, kind)?;
-        // Older versions of `rusqlite` ask for this, and all of them catch the panic.
-        let body = AssertUnwindSafe(body);
+        // Older versions of `rusqlite` ask for this.
+        let body = AssertUnwindSafe(Named { name: name.into(), body });
         let call = move |call: &Context<'_>| {
             let body = &body;
-            (body.0)(call)
+            body.0.catching(|body| body(call))
         };
         self.connection.create_scalar_function(name, arguments, flags, call)
     }
@@ -118,6 +118,7 @@ impl ConnectionSetup<'_> {
         T: ToSql,
     {
         let flags = self.note_function(name, kind)?;
+        let body = Named { name: name.into(), body };
         self.connection.create_aggregate_function(name, arguments, flags, body)
     }
 
@@ -132,6 +133,7 @@ impl ConnectionSetup<'_> {
         T: ToSql,
     {
         let flags = self.note_function(name, kind)?;
+        let body = Named { name: name.into(), body };
         self.connection.create_window_function(name, arguments, flags, body)
     }
 
@@ -183,6 +185,60 @@ impl ConnectionSetup<'_> {
         }
         self.added.borrow_mut().note_module(name);
         self.connection.create_module(name, module, aux)
+    }
+}
+
+/// A function of the application whose panic is an error that names it.
+struct Named<F> {
+    name: String,
+    body: F,
+}
+
+impl<F> Named<F> {
+    fn catching<R>(&self, run: impl FnOnce(&F) -> Result<R>) -> Result<R> {
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&self.body)));
+        ran.unwrap_or_else(|_| {
+            let text = format!(
+                "the function {}() of the application (Options::connection_setup) panicked, so its \
+                 statement has failed; correct it, or have it return an error",
+                self.name
+            );
+            Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), Some(text)))
+        })
+    }
+}
+
+impl<A, T, D> Aggregate<A, T> for Named<D>
+where
+    A: RefUnwindSafe + UnwindSafe,
+    T: ToSql,
+    D: Aggregate<A, T>,
+{
+    fn init(&self, call: &mut Context<'_>) -> Result<A> {
+        self.catching(|body| body.init(call))
+    }
+
+    fn step(&self, call: &mut Context<'_>, so_far: &mut A) -> Result<()> {
+        self.catching(|body| body.step(call, so_far))
+    }
+
+    fn finalize(&self, call: &mut Context<'_>, so_far: Option<A>) -> Result<T> {
+        self.catching(|body| body.finalize(call, so_far))
+    }
+}
+
+impl<A, T, W> WindowAggregate<A, T> for Named<W>
+where
+    A: RefUnwindSafe + UnwindSafe,
+    T: ToSql,
+    W: WindowAggregate<A, T>,
+{
+    fn value(&self, so_far: Option<&mut A>) -> Result<T> {
+        self.catching(|body| body.value(so_far))
+    }
+
+    fn inverse(&self, call: &mut Context<'_>, so_far: &mut A) -> Result<()> {
+        self.catching(|body| body.inverse(call, so_far))
     }
 }
 

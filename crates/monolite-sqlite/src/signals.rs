@@ -9,6 +9,7 @@
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
@@ -52,14 +53,15 @@ impl Traits {
         Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
 
     /// These, which the authorizer told while a statement was prepared or run, without those that
-    /// are not its own: virtual tables prepare statements meanwhile, pragmas, too.
+    /// are not its own: virtual tables prepare statements meanwhile, pragmas, too. None of those
+    /// defers foreign keys, which an explained pragma does.
     pub(crate) fn of_statement(self, verb: Verb) -> Traits {
         let of_pragmas = Traits::REPORT | Traits::MAY_CHANGE | Traits::DEFERS;
         match verb {
             Verb::Pragma => self,
             Verb::Define => Traits(self.0 & !of_pragmas.0) | Traits::DEFINES,
             Verb::Change => Traits(self.0 & !of_pragmas.0) | Traits::CHANGES_ROWS,
-            Verb::Other => Traits(self.0 & !of_pragmas.0),
+            Verb::Other => Traits(self.0 & !of_pragmas.0 | self.0 & Traits::DEFERS.0),
         }
     }
 
@@ -162,6 +164,8 @@ pub struct Signals {
     is_numbering: AtomicBool,
     interrupted: AtomicBool,
     revoked: AtomicBool,
+    /// Who rests in the middle of a statement, to be told of a revocation.
+    resting: Mutex<Option<Waker>>,
     traits: AtomicU16,
     /// `SELECT`s of the statement that is being prepared.
     selects: AtomicU32,
@@ -279,6 +283,19 @@ impl Signals {
 
     pub(crate) fn mark_revoked(&self) {
         self.revoked.store(true, Ordering::Release);
+        // After the mark: who wakes looks at it. Without the lock: waking runs code of others.
+        let resting = self.resting().take();
+        resting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has `waker` woken when the snapshot is revoked; `None` when nobody rests any more. Who rests
+    /// asks [`Signals::is_revoked`] after this, as it may have been before.
+    pub fn wake_when_revoked(&self, waker: Option<Waker>) {
+        *self.resting() = waker;
+    }
+
+    fn resting(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets also that a statement was interrupted: the same one may have been ended twice, and

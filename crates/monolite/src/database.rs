@@ -91,55 +91,12 @@ impl Database {
         Ok(Database::of(Arc::new(handle)))
     }
 
-    /// As [`Database::check`] for the file at `path`, which nobody has open, as a backup: it is
-    /// read as it is, and neither changed nor made a database with a WAL, so that it may be on a
-    /// medium that cannot be written. Only when a crash has left something in its WAL or journal is
-    /// it opened with the default [`Options`], which recovers that, checked, and closed. `path` is
-    /// taken literally.
+    /// [`Options::check_file`] with the default [`Options`].
     ///
     /// # Errors
-    /// Those of [`Database::check`]. From the handle also: `Invalid` when there is no file, or one
-    /// too short for a database, and when it is open in this process; `Overloaded` when another one
-    /// has it (the message says which); `Corrupt` when it is no database; `Storage` when it cannot
-    /// be read, was written by another program meanwhile, or cannot be written and needs recovery.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let directory = tempfile::tempdir()?;
-    /// # let path = directory.path().join("backup.db");
-    /// let db = monolite::Database::open(":memory:")?;
-    /// db.backup(&path).wait()?;
-    /// let before = std::fs::read(&path)?;
-    /// assert!(monolite::Database::check_file(&path).wait()?.is_sound());
-    /// assert_eq!(std::fs::read(&path)?, before);
-    /// # Ok(db.close()?)
-    /// # }
-    /// ```
+    /// Those of [`Options::check_file`].
     pub fn check_file(path: impl AsRef<Path>) -> Job<Checked> {
-        // The working directory may be another one later.
-        let path = std::path::absolute(path.as_ref()).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("the path cannot be used: {error}"))
-        });
-        Jobs::new(DatabaseId::new()).start(move |job| {
-            let path = path?;
-            match maintenance::check_closed(&path, job)? {
-                Some(checked) => Ok(checked),
-                None => Database::check_recovered(&path, job),
-            }
-        })
-    }
-
-    /// Opens the file at `path`, checks and closes it.
-    fn check_recovered(path: &Path, job: &JobContext) -> Result<Checked> {
-        let db = match Database::open(path) {
-            Err(error) if maintenance::is_damage(&error) => {
-                return Ok(Checked { problems: vec![error.to_string()], ..Checked::default() });
-            }
-            opened => opened?,
-        };
-        let checked = db.handle.engine.maintenance().check(job);
-        db.close()?;
-        checked
+        Options::new().check_file(path)
     }
 }
 
@@ -190,7 +147,8 @@ impl<E> Database<E> {
     }
 
     /// Another handle on the same database, each call of which may take no longer than `limit`: a
-    /// write in the writer, a read, a statement of an interactive transaction. It replaces the
+    /// write in the writer, a read, a statement of an interactive transaction, a transaction of
+    /// [`Database::vacuum`]. It replaces the
     /// options [`Options::write_time_limit`] and [`Options::read_time_limit`] where it is less, and
     /// where it is more they hold: they bound what others have to wait for. It is looked at as they
     /// are, so what runs in SQLite ends within a fraction of a millisecond of it, and a closure
@@ -648,7 +606,7 @@ impl<E> Database<E> {
     /// # Errors
     /// From the handle: `Timeout` when its snapshot was revoked again and again near the WAL's
     /// limit; `Aborted` when it was cancelled; `Storage`, `Closed`. What was found is no error: see
-    /// [`Checked::problems`] and [`Checked::violations`].
+    /// [`Checked::problems`], [`Checked::violations`] and [`Checked::unchecked`].
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {
@@ -679,15 +637,22 @@ impl<E> Database<E> {
     /// Where the file allows it (`auto_vacuum = INCREMENTAL`) that is done in small steps, each a
     /// transaction of its own, and other writes go on in between. Otherwise all is rewritten in one
     /// transaction, as by SQLite's `VACUUM`: other writes wait for it and reads do not, all that
-    /// is not free has to fit in the WAL, and about twice as much memory is used meanwhile. As
+    /// is not free has to fit in the WAL, and about twice as much memory is used meanwhile. Near
+    /// the WAL's limit it ends the reads and streams whose snapshots are in its way (`Timeout`). As
     /// there, a table without an `INTEGER PRIMARY KEY` and without an index may get other rowids.
+    ///
+    /// # Cancellation
+    /// Between two transactions. A file that is being rewritten is rewritten to its end, and
+    /// progress is told when that is reached; [`Database::within`] bounds it, an hour otherwise.
     ///
     /// # Errors
     /// From the handle: `Invalid` when the content does not fit in the WAL, with what to do;
-    /// `Aborted` when it was cancelled (what was given back stays so); those of a write.
+    /// `Timeout` when one of its transactions would have taken too long; `Aborted` when it was
+    /// cancelled (what was given back stays so); those of a write.
     pub fn vacuum(&self) -> Job<Vacuumed> {
         let writes = Arc::clone(&self.handle.writes);
-        self.jobs().start(move |job| maintenance::vacuum(&writes, job))
+        let limit = self.handle.time_limit;
+        self.jobs().start(move |job| maintenance::vacuum(&writes, limit, job))
     }
 
     pub(crate) fn writes(&self) -> &Arc<WriteQueue> {
@@ -772,6 +737,61 @@ impl Options {
     pub fn open_wait(self, path: impl AsRef<Path>, patience: Duration) -> Result<Database> {
         self.check()?;
         Database::open_with(self, path.as_ref(), patience)
+    }
+
+    /// As [`Database::check`] for the file at `path`, which nobody has open, as a backup: it is
+    /// read as it is, and neither changed nor made a database with a WAL, so that it may be on a
+    /// medium that cannot be written. Of the options, [`Options::connection_setup`] holds. Only
+    /// when a crash has left something in its WAL or journal is it opened with all of them, which
+    /// recovers that, checked, and closed. `path` is taken literally.
+    ///
+    /// # Errors
+    /// Those of [`Database::check`]. From the handle also: `Invalid` for an option out of its
+    /// range, when there is no file, or one too short for a database, and when it is open in this
+    /// process; `Overloaded` when another one has it (the message says which); `Corrupt` when it is
+    /// no database; `Storage` when it cannot be read, was written by another program meanwhile, or
+    /// cannot be written and needs recovery.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("backup.db");
+    /// use monolite::{Database, Options};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.backup(&path).wait()?;
+    /// let before = std::fs::read(&path)?;
+    /// assert!(Options::new().check_file(&path).wait()?.is_sound());
+    /// assert_eq!(std::fs::read(&path)?, before);
+    /// # Ok(db.close()?)
+    /// # }
+    /// ```
+    pub fn check_file(self, path: impl AsRef<Path>) -> Job<Checked> {
+        // The working directory may be another one later.
+        let path = std::path::absolute(path.as_ref()).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the path cannot be used: {error}"))
+        });
+        Jobs::new(DatabaseId::new()).start(move |job| {
+            let path = path?;
+            self.check()?;
+            match maintenance::check_closed(&path, &self, job)? {
+                Some(checked) => Ok(checked),
+                None => self.check_recovered(&path, job),
+            }
+        })
+    }
+
+    /// Opens the file at `path`, checks and closes it.
+    fn check_recovered(self, path: &Path, job: &JobContext) -> Result<Checked> {
+        let db = match self.open(path) {
+            Err(error) if maintenance::is_damage(&error) => {
+                return Ok(Checked { problems: vec![error.to_string()], ..Checked::default() });
+            }
+            opened => opened?,
+        };
+        let checked = db.handle.engine.maintenance().check(job);
+        db.close()?;
+        checked
     }
 
     /// Rewrites the database at `path` so that each page has a checksum, for

@@ -305,9 +305,11 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// What SQLite says of an I/O error, with the file and what the system has said of it.
+/// What SQLite says of an I/O error or a full disk, with the file and what the system has said of
+/// it.
 fn with_fault(said: String, extended_code: Option<i32>) -> String {
-    let is_of_files = |code: &i32| code & 0xff == rusqlite::ffi::SQLITE_IOERR;
+    use rusqlite::ffi::{SQLITE_FULL, SQLITE_IOERR};
+    let is_of_files = |code: &i32| *code == SQLITE_FULL || code & 0xff == SQLITE_IOERR;
     match extended_code.filter(is_of_files).and_then(take_file_fault) {
         Some(fault) => format!("{said}: {fault}"),
         None => said,
@@ -328,7 +330,10 @@ fn with_remedy(said: &str) -> String {
 
 /// Whether SQLite has missed something that applications add.
 fn is_not_added(said: &str) -> bool {
-    ["no such function: ", "no such collation sequence: "].iter().any(|it| said.starts_with(it))
+    // The second of an expression in an index, which was there before.
+    ["no such function: ", "unknown function: ", "no such collation sequence: "]
+        .iter()
+        .any(|it| said.starts_with(it))
 }
 
 /// The words alone, of what `rusqlite` calls `Error code 13: …`.

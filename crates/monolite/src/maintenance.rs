@@ -8,19 +8,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::rusqlite::{self, ErrorCode, ffi};
+use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::{AutoVacuum, Checkpoint, Connection};
 
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
 use crate::call::completion::Completion;
-use crate::call::member::{Alone, Around, Body, Repeatable, Submission};
+use crate::call::member::{Alone, Around, Body, OwnLimit, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::closed::Closed;
 use crate::jobs::JobContext;
+use crate::options::Options;
 use crate::read::readers::{OpenReader, Reader};
 use crate::tx::Tx;
 
@@ -74,7 +75,8 @@ pub struct Checkpointed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// How many tables were looked at, each with its indexes.
+    /// How many tables there are, each with its indexes; all were looked at but those of
+    /// `unchecked`.
     pub tables: u64,
     /// What is damaged, in SQLite's words; up to 100 for each table. A table in which SQLite could
     /// not go on has one that says so, and the others are looked at all the same.
@@ -82,33 +84,67 @@ pub struct Checked {
     /// Rows whose foreign keys have no parent; up to 100 for each table. They are whole, and to be
     /// corrected: a program that did not enforce foreign keys has written them.
     pub violations: Vec<String>,
+    /// Tables that could not be looked at, or not wholly, each with the reason: an index or a
+    /// constraint that needs a function, collation or module of the application, which
+    /// [`Options::connection_setup`](crate::Options::connection_setup) did not add.
+    pub unchecked: Vec<String>,
 }
 
 impl Checked {
-    /// Whether nothing was found: no damage, and no violated foreign key.
+    /// Whether everything was looked at, and nothing was found: no damage, and no violated foreign
+    /// key.
     pub fn is_sound(&self) -> bool {
-        self.problems.is_empty() && self.violations.is_empty()
+        self.problems.is_empty() && self.violations.is_empty() && self.unchecked.is_empty()
     }
 
     /// Adds what is wrong with one table.
-    fn look_at(&mut self, connection: &Connection, table: &str) -> rusqlite::Result<()> {
+    fn look_at(&mut self, connection: &Connection, table: &str) -> Result<()> {
         let rows = connection.check_table(table, &mut self.problems);
-        self.note_damage(table, rows)?;
+        let is_of_index = |said: &&mut String| BAD_INDEX.iter().any(|it| said.starts_with(it));
+        for said in self.problems.iter_mut().filter(is_of_index) {
+            said.push_str(&rebuild(table));
+        }
+        self.note_obstacle(table, rows)?;
         let keys = connection.check_keys_of(table, &mut self.violations);
-        self.note_damage(table, keys)
+        self.note_obstacle(table, keys)
     }
 
-    /// Makes a problem of an error that tells of damage.
-    fn note_damage(&mut self, table: &str, looked: rusqlite::Result<()>) -> rusqlite::Result<()> {
-        let Err(error) = looked else { return Ok(()) };
-        let is_bad_page =
-            error.sqlite_error().map(|it| it.extended_code) == Some(ffi::SQLITE_IOERR_DATA);
-        if error.sqlite_error_code() != Some(ErrorCode::DatabaseCorrupt) && !is_bad_page {
-            return Err(error);
+    /// Makes a problem of an error that tells of damage, and takes note of one that tells that the
+    /// table cannot be looked at here.
+    fn note_obstacle(&mut self, table: &str, looked: rusqlite::Result<()>) -> Result<()> {
+        let Err(error) = looked.map_err(Error::from) else { return Ok(()) };
+        let notes = match error.kind() {
+            ErrorKind::Corrupt if is_damage(&error) => &mut self.problems,
+            ErrorKind::Invalid if !is_missing(&error, table) => &mut self.unchecked,
+            _ => return Err(error),
+        };
+        let note = format!("table {table}: {error}");
+        // Two of its checks may need the same.
+        if notes.last() != Some(&note) {
+            notes.push(note);
         }
-        self.problems.push(format!("table {table}: {}", Error::from(error)));
         Ok(())
     }
+}
+
+/// What SQLite says of an index of full-text search that does not fit its table, or cannot be read.
+const BAD_INDEX: [&str; 2] = ["malformed inverted index for FTS", "fts5: corruption found"];
+
+/// What to do about that, for `table`.
+fn rebuild(table: &str) -> String {
+    let quoted = table.replace('"', "\"\"");
+    format!(
+        "; it is made again, of the rows that the table shows, by INSERT INTO \"{quoted}\"\
+         (\"{quoted}\") VALUES ('rebuild')"
+    )
+}
+
+/// Whether `table` itself was not found, rather than another one that it shows.
+fn is_missing(error: &Error, table: &str) -> bool {
+    error
+        .said()
+        .strip_prefix("no such table: ")
+        .is_some_and(|missing| missing == table || missing.strip_prefix("main.") == Some(table))
 }
 
 /// What was given back.
@@ -150,7 +186,7 @@ impl Maintenance {
     pub(crate) fn check(&self, job: &JobContext) -> Result<Checked> {
         // It may know of full-text search what was true before others changed it: a new one knows
         // nothing yet.
-        let names = self.on_snapshot(job, |reader| reader.connection.table_names());
+        let names = self.on_snapshot(job, |reader| Ok(reader.connection.table_names()?));
         check_tables(job, names, |name| self.check_table(job, name))
     }
 
@@ -164,9 +200,7 @@ impl Maintenance {
             match &outcome {
                 Err(error) if error.kind() == ErrorKind::Timeout => {}
                 // It was dropped meanwhile.
-                Err(error) if error.to_string().contains("no such table") => {
-                    return Ok(Checked::default());
-                }
+                Err(error) if is_missing(error, name) => return Ok(Checked::default()),
                 _ => break,
             }
         }
@@ -176,7 +210,7 @@ impl Maintenance {
     fn on_snapshot<T>(
         &self,
         job: &JobContext,
-        run: impl FnOnce(&Reader) -> rusqlite::Result<T>,
+        run: impl FnOnce(&Reader) -> Result<T>,
     ) -> Result<T> {
         job.check()?;
         let reader = (self.open_reader)()?;
@@ -184,7 +218,7 @@ impl Maintenance {
         reader.connection.begin_read()?;
         let pin = self.pins.note(reader);
         job.when_it_ends(move || deadline.set(Duration::ZERO, Duration::ZERO));
-        let ran = run(&pin.reader).map_err(Error::from);
+        let ran = run(&pin.reader);
         job.check()?;
         if pin.holds() {
             return ran;
@@ -196,10 +230,14 @@ impl Maintenance {
     }
 }
 
-/// Checks the file at `path`, which nobody has open, and changes nothing; none when it has to be
-/// recovered before.
-pub(crate) fn check_closed(path: &Path, job: &JobContext) -> Result<Option<Checked>> {
-    let file = match Closed::open(path) {
+/// Checks the file at `path`, which nobody has open, with what `options` add to connections, and
+/// changes nothing; none when it has to be recovered before.
+pub(crate) fn check_closed(
+    path: &Path,
+    options: &Options,
+    job: &JobContext,
+) -> Result<Option<Checked>> {
+    let file = match Closed::open(path, options) {
         Err(error) if is_damage(&error) => {
             let problems = vec![error.to_string()];
             return Ok(Some(Checked { problems, ..Checked::default() }));
@@ -214,7 +252,7 @@ pub(crate) fn check_closed(path: &Path, job: &JobContext) -> Result<Option<Check
         let mut checked = Checked::default();
         let looked = checked.look_at(connection, name);
         job.check()?;
-        looked.map_err(|error| Error::from(error).context(format!("table {name}")))?;
+        looked.map_err(|error| error.context(format!("table {name}")))?;
         Ok(checked)
     })?;
     file.check_unchanged()?;
@@ -241,6 +279,7 @@ fn check_tables(
         let checked = check(name)?;
         all.problems.extend(checked.problems);
         all.violations.extend(checked.violations);
+        all.unchecked.extend(checked.unchecked);
         all.tables += 1;
     }
     job.tell(names.len() as u64, names.len() as u64);
@@ -255,22 +294,28 @@ pub(crate) fn is_damage(error: &Error) -> bool {
 /// Submits a write of the engine's own.
 fn submit<T: Send + 'static>(
     writes: &Arc<WriteQueue>,
+    limit: Option<Duration>,
     body: impl FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
 ) -> Write<T> {
     fn boxed<B: Body<T, Error> + 'static, T: Send + 'static>(
         body: B,
+        limit: Option<Duration>,
         writes: &Arc<WriteQueue>,
     ) -> Write<T> {
         let caller = Completion::new();
         let member = Submission::new(body, writes.principal(), Arc::clone(&caller));
+        let member = match limit {
+            Some(limit) => member.within(OwnLimit::Call(limit)),
+            None => member,
+        };
         Write::submit(Box::new(member), caller, writes)
     }
-    boxed(Repeatable(body), writes)
+    boxed(Repeatable(body), limit, writes)
 }
 
 /// Gathers statistics where that is due.
 pub(crate) fn optimize(writes: &Arc<WriteQueue>) -> Write<()> {
-    submit(writes, |tx| tx.execute_batch(OPTIMIZE))
+    submit(writes, None, |tx| tx.execute_batch(OPTIMIZE))
 }
 
 /// Gathers statistics again and again.
@@ -288,7 +333,12 @@ pub(crate) fn optimize_every(
 }
 
 /// Gives back all pages that are free: some in each transaction, or all by a rewritten file.
-pub(crate) fn vacuum(writes: &Arc<WriteQueue>, job: &JobContext) -> Result<Vacuumed> {
+/// None of these transactions takes longer than `limit`, if there is one.
+pub(crate) fn vacuum(
+    writes: &Arc<WriteQueue>,
+    limit: Option<Duration>,
+    job: &JobContext,
+) -> Result<Vacuumed> {
     let step = |tx: &Tx<'_>| {
         let (mode, before) = tx.free_pages()?;
         if mode == AutoVacuum::Incremental {
@@ -299,10 +349,10 @@ pub(crate) fn vacuum(writes: &Arc<WriteQueue>, job: &JobContext) -> Result<Vacuu
     let mut vacuumed = Vacuumed::default();
     loop {
         job.check()?;
-        let (mode, before, after) = submit(writes, step).wait()?;
+        let (mode, before, after) = submit(writes, limit, step).wait()?;
         if mode == AutoVacuum::None && before > 0 {
             job.tell(0, before);
-            vacuumed.pages = rewrite(writes).wait()?;
+            vacuumed.pages = rewrite(writes, limit).wait()?;
             job.tell(vacuumed.pages, vacuumed.pages);
             return Ok(vacuumed);
         }
@@ -316,8 +366,9 @@ pub(crate) fn vacuum(writes: &Arc<WriteQueue>, job: &JobContext) -> Result<Vacuu
 }
 
 /// Has the writer rewrite the file without its free pages, and tells how many those were.
-fn rewrite(writes: &Arc<WriteQueue>) -> Write<u64> {
-    let alone = Alone { limit: REWRITE_LIMIT, around: Around::Vacuum };
+fn rewrite(writes: &Arc<WriteQueue>, limit: Option<Duration>) -> Write<u64> {
+    let limit = limit.unwrap_or(REWRITE_LIMIT).min(REWRITE_LIMIT);
+    let alone = Alone { limit, around: Around::Vacuum };
     let body = |tx: &Tx<'_>| Ok::<_, Error>(tx.free_pages()?.1);
     let caller = Completion::new();
     let member = Submission::new(Repeatable(body), writes.principal(), Arc::clone(&caller));

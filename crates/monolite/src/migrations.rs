@@ -268,7 +268,8 @@ impl Migrations {
             for (done, migration) in all.list.iter().enumerate() {
                 job.tell(done as u64, all.list.len() as u64);
                 job.check()?;
-                if all.apply(migration, &writes).wait()? {
+                let applied_it = all.apply(migration, &writes).wait();
+                if applied_it.map_err(|error| migration.named_in(error))?? {
                     applied.push(migration.name.clone());
                 }
             }
@@ -280,20 +281,21 @@ impl Migrations {
         })
     }
 
-    /// Applies one unless it was applied; tells whether it did.
-    fn apply(&self, migration: &Arc<Migration>, writes: &Arc<WriteQueue>) -> Write<bool> {
+    /// Applies one unless it was applied; tells whether it did, or what is wrong with those that
+    /// were.
+    fn apply(&self, migration: &Arc<Migration>, writes: &Arc<WriteQueue>) -> Write<Result<bool>> {
         let (all, migration) = (self.clone(), Arc::clone(migration));
         let alone = Alone { limit: self.time_limit, around: Around::Keys(migration.foreign_keys) };
         let body = move |tx: &Tx<'_>| {
             let status = all.compared_with(&tx.migrations()?);
             if let Some(problem) = status.problems.first() {
-                return Err(wrong(problem));
+                return Ok(Err(wrong(problem)));
             }
             if !status.pending.contains(&migration.name) {
-                return Ok(false);
+                return Ok(Ok(false));
             }
             migration.run(tx)?;
-            Ok(true)
+            Ok(Ok(true))
         };
         let caller = Completion::new();
         let member = Submission::new(Repeatable(body), writes.principal(), Arc::clone(&caller));
@@ -382,9 +384,15 @@ impl Migration {
         Ok(Migration { number, name: name.into(), sql: sql.into(), checksum, foreign_keys })
     }
 
+    /// Says of which migration an error is, unless it says so.
+    fn named_in(&self, error: Error) -> Error {
+        let named = format!("migration {}", self.name);
+        if error.to_string().starts_with(&named) { error } else { error.context(named) }
+    }
+
     /// Applies and notes it in the open transaction.
     fn run(&self, tx: &Tx<'_>) -> Result<()> {
-        let of_it = |error: Error| error.context(format!("migration {}", self.name));
+        let of_it = |error: Error| self.named_in(error);
         match self.foreign_keys {
             ForeignKeys::On => tx.run_migration(&self.name, &self.sql)?,
             ForeignKeys::Off => {

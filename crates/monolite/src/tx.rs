@@ -14,7 +14,7 @@ mod savepoint;
 use std::cell::{Cell, RefCell};
 
 use monolite_sqlite::{
-    AppliedMigration, AutoVacuum, Connection, GivenRowids, Numbering, PageSet, Traits,
+    AppliedMigration, AutoVacuum, Connection, GivenRowids, Numbering, PageSet, Signals, Traits,
     UserSavepoint, rusqlite,
 };
 use rusqlite::blob::Blob;
@@ -542,6 +542,11 @@ impl<'c> Tx<'c> {
     /// Whether the transaction is still open, which a statement may have ended.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.is_in_transaction()
+    }
+
+    /// What is told to the connection from outside.
+    pub(crate) fn signals(&self) -> &Signals {
+        self.connection.signals()
     }
 
     /// Whether the open batch may have changed one of `pages`, or the schema.

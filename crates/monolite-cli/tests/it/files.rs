@@ -118,6 +118,47 @@ fn violated_foreign_keys_alone_are_no_damage() {
 }
 
 #[test]
+fn a_check_tells_what_could_not_be_checked_and_what_is_to_be_rebuilt() {
+    let directory = tempfile::tempdir().expect("it works");
+    let file = directory.path().join("check.db");
+    let plain = monolite::rusqlite::Connection::open(&file).expect("it works");
+    let sql = "CREATE VIRTUAL TABLE found USING fts5(text); INSERT INTO found VALUES ('tea');
+               UPDATE found_data SET block = x'00' WHERE id > 10;";
+    plain.execute_batch(sql).expect("it works");
+    let check = monolite(&["check", text(&file)]);
+    assert_eq!(check.status.code(), Some(1));
+    let said = complaint(&check);
+    assert!(said.contains("rebuild the index") && !said.contains("restore"), "{said}");
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert!(said.contains("VALUES ('rebuild')") && said.contains(", 1 problem, 0 v"), "{said}");
+
+    drop(plain);
+
+    let file = directory.path().join("added.db");
+    let options =
+        monolite::Options::new().connection_setup(|it| it.collation("odd", |a, b| b.cmp(a)));
+    let db = options.open(&file).expect("it works");
+    let sql = "CREATE TABLE t(v COLLATE odd UNIQUE)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().expect("it works");
+    db.close().expect("it works");
+    let check = monolite(&["check", text(&file), "--json"]);
+    assert_eq!(check.status.code(), Some(2), "{}", complaint(&check));
+    assert!(complaint(&check).contains("Options::check_file"), "{}", complaint(&check));
+    let record = json(&check);
+    assert_eq!((&record["problems"], &record["violations"]), (&empty(), &empty()));
+    let unchecked = record["unchecked"][0].as_str().expect("it is a text");
+    assert!(unchecked.starts_with("table t: no such collation sequence: odd"), "{unchecked}");
+
+    let file = directory.path().join("one.db");
+    let plain = monolite::rusqlite::Connection::open(&file).expect("it works");
+    plain.execute_batch("CREATE TABLE t(v)").expect("it works");
+    drop(plain);
+    let said = monolite(&["check", text(&file)]).stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains(": 1 table, 0 problems, 0 violated foreign keys, "), "{said}");
+}
+
+#[test]
 fn a_name_that_is_no_text_is_told_as_json_all_the_same() {
     let directory = tempfile::tempdir().expect("it works");
     let (file, migrations) = shop(directory.path());

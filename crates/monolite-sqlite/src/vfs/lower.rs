@@ -65,6 +65,10 @@ impl fmt::Display for FileFault {
                 "; its file system was mounted again as one that is read only, often for an error \
                  of the disk: see the kernel's log (dmesg)"
             }
+            // What to do about these is told with the code.
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::FileTooLarge
+            | io::ErrorKind::QuotaExceeded => "",
             _ => "; see the kernel's log (dmesg)",
         })
     }
@@ -152,6 +156,20 @@ impl LowerFile {
         Err(code)
     }
 
+    /// Remembers that the last write found no room. SQLite forgets what the system has said of
+    /// that.
+    fn note_full(&self) {
+        let Some(path) = &self.path else { return };
+        let errno = io::Error::last_os_error().raw_os_error().filter(|_| no_room());
+        let errno = errno.unwrap_or(rustix::io::Errno::NOSPC.raw_os_error());
+        FAULT.set(Some(FileFault {
+            path: path.clone(),
+            doing: "writing",
+            errno,
+            code: IoError::FULL,
+        }));
+    }
+
     /// Closes the file, whose method table the caller no longer uses.
     pub(super) fn close(mut self) -> c_int {
         // What it holds among its own kind is not the file system's to give back. That its lower
@@ -179,7 +197,8 @@ impl LowerFile {
         for piece in data.chunks(MAX_WRITE_BYTES) {
             let len = piece.len() as c_int;
             let code = call!(self.xWrite(piece.as_ptr().cast(), len, signed(at)));
-            if code != ffi::SQLITE_OK && no_room() {
+            if code == ffi::SQLITE_FULL || code != ffi::SQLITE_OK && no_room() {
+                self.note_full();
                 return Err(IoError::FULL);
             }
             self.done("writing", code)?;

@@ -56,17 +56,21 @@ fn an_opening_that_fails_names_what_is_odd_about_the_files() {
     let told = said();
     assert!(told.contains("is a symbolic link"), "{told}");
     fs::remove_file(&wal).unwrap();
-    let chattr = |change: &str| {
-        let done = std::process::Command::new("chattr").arg(change).arg(&path).status();
+    let chattr = |change: &str, of: &Path| {
+        let done = std::process::Command::new("chattr").arg(change).arg(of).status();
         done.is_ok_and(|status| status.success())
     };
-    for (attribute, word) in [('i', "immutable"), ('a', "append-only")] {
-        if !chattr(&format!("+{attribute}")) {
+    let around = path.parent().unwrap();
+    for (attribute, word, of) in
+        [('i', "immutable", &*path), ('a', "append-only", &path), ('i', "immutable", around)]
+    {
+        if !chattr(&format!("+{attribute}"), of) {
             say_skipped("attributes of a file", "chattr cannot set them here").unwrap();
             continue;
         }
         let told = said();
-        assert!(chattr(&format!("-{attribute}")));
+        assert!(chattr(&format!("-{attribute}"), of));
+        assert!(told.contains(&*of.to_string_lossy()), "{told}");
         assert!(told.contains(word) && told.contains("chattr"), "{told}");
     }
     Database::open(&path).unwrap();

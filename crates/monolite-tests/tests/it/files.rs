@@ -157,6 +157,7 @@ fn a_limit_on_the_size_of_files_is_no_doubtful_commit() {
     let mut child = program.under(&limit).spawn("fills a limited file", &variables).unwrap();
     let told = child.await_word("told ").unwrap();
     assert!(told.starts_with("Storage") && told.contains("ulimit -f"), "{told}");
+    assert!(told.contains(&format!("writing {}", path.display())), "{told}");
     assert_eq!(child.await_word("read ").unwrap(), "true", "reads go on");
     child.succeeds().unwrap();
     assert!(!markers::in_file(&path).unwrap().is_empty());
@@ -434,6 +435,8 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
             markers::create(&db).unwrap();
             let (mut acknowledged, error) = fill_until_full(&db);
             assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
+            let named = format!("writing {}", path.display());
+            assert!(error.to_string().contains(&named), "{error}");
             let total = db.read(|tx| tx.query_row("SELECT n FROM total", (), |row| row.get(0)));
             let total: i64 = total.wait().unwrap();
             assert_eq!(total, acknowledged.len() as i64, "reads go on");
@@ -449,6 +452,7 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
                 Ok(()) => markers::in_file(&path).unwrap(),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
+                    assert!(error.to_string().contains(&named), "{error}");
                     let copy = elsewhere.path().join("db");
                     fs::copy(&path, &copy).unwrap();
                     fs::copy(wal_beside(&path), wal_beside(&copy)).unwrap();

@@ -64,12 +64,44 @@ impl WindowAggregate<i64, i64> for Sum {
     }
 }
 
+/// Panics in the part that its first argument names.
+struct FailsAt;
+
+fn fail_at(part: &str, wanted: &str) -> rusqlite::Result<()> {
+    if part == wanted { panic_any("on purpose") } else { Ok(()) }
+}
+
+impl Aggregate<String, i64> for FailsAt {
+    fn init(&self, call: &mut Context<'_>) -> rusqlite::Result<String> {
+        call.get(0)
+    }
+
+    fn step(&self, _: &mut Context<'_>, part: &mut String) -> rusqlite::Result<()> {
+        fail_at(part, "step")
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, part: Option<String>) -> rusqlite::Result<i64> {
+        fail_at(&part.unwrap_or_default(), "end").map(|()| 0)
+    }
+}
+
+impl WindowAggregate<String, i64> for FailsAt {
+    fn value(&self, part: Option<&mut String>) -> rusqlite::Result<i64> {
+        fail_at(part.map_or("", |part| part), "value").map(|()| 0)
+    }
+
+    fn inverse(&self, _: &mut Context<'_>, part: &mut String) -> rusqlite::Result<()> {
+        fail_at(part, "inverse")
+    }
+}
+
 fn add(connection: &ConnectionSetup<'_>) -> rusqlite::Result<()> {
     let kind = Function::DETERMINISTIC;
     connection.scalar("double", 1, kind, |call| Ok(2 * call.get::<i64>(0)?))?;
     connection.scalar("safe", 1, kind.for_untrusted(), |call| call.get::<i64>(0))?;
     connection.aggregate("longest", 1, kind, Longest)?;
     connection.window("total_of", 1, kind, Sum)?;
+    connection.window("fails_at", 2, kind, FailsAt)?;
     connection
         .scalar("panics", 0, kind, |_| -> rusqlite::Result<i64> { panic_any("on purpose") })?;
     // It lies: it is not deterministic.
@@ -203,6 +235,18 @@ fn a_volatile_function_is_refused_where_statements_are_run_again() {
     }
     tx.execute("UPDATE t SET x = 5 WHERE id = 1", ()).wait().unwrap();
     tx.commit().wait().unwrap();
+    // Behind the default of a column, too, unless the statement gives that a value.
+    let sql = "CREATE TABLE d(id INTEGER PRIMARY KEY, v DEFAULT (counts()), w)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
+    let tx = db.transaction().unwrap();
+    for sql in ["INSERT INTO d(id) VALUES (1)", "UPDATE d SET w = 4"] {
+        let error = tx.execute(sql, ()).wait().unwrap_err();
+        assert!(error.to_string().contains("Function::VOLATILE"), "{sql}: {error}");
+    }
+    for sql in ["INSERT INTO d VALUES (2, 3, 4)", "UPDATE d SET v = 4, w = 5", "DELETE FROM d"] {
+        assert_eq!(tx.execute(sql, ()).wait().unwrap(), 1, "{sql}");
+    }
+    tx.rollback();
     let managed = db.transact_blocking(|tx| tx.execute("UPDATE t SET x = counts()", ()).wait());
     assert_eq!(managed.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 1").unwrap(), 5);
@@ -218,7 +262,17 @@ fn a_panic_in_a_function_is_an_error_of_its_statement() {
         number(tx, "SELECT x FROM t WHERE id = 1")
     });
     assert_eq!(kept.wait().unwrap(), 11);
-    assert!(ask(&db, "SELECT panics()").is_err());
+    for (sql, name) in [
+        ("SELECT panics()", "panics"),
+        ("SELECT fails_at('step', id) FROM t", "fails_at"),
+        ("SELECT fails_at('end', id) FROM t", "fails_at"),
+        ("SELECT fails_at('value', id) OVER (ORDER BY id) FROM t", "fails_at"),
+    ] {
+        let error = ask(&db, sql).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{sql}: {error}");
+        let named = format!("the function {name}() of the application");
+        assert!(error.to_string().starts_with(&named), "{sql}: {error}");
+    }
     assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 2").unwrap(), 20);
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use monolite::{Checked, Database, ErrorKind, Options, Sharing, rusqlite};
+use monolite::{Checked, Database, ErrorKind, Function, Options, Sharing, rusqlite};
 use monolite_testkit::mounts::{Mount, say_skipped};
 use monolite_testkit::storage::wal_beside;
 
@@ -134,6 +134,93 @@ fn a_check_finds_what_is_wrong() {
     assert!(found.problems[0].contains("NULL value in n.v"), "{found:?}");
     db.close().unwrap();
     assert_eq!(checked(&path).unwrap(), found);
+}
+
+/// What an application has to add for a table to be checked.
+fn with_additions() -> Options {
+    Options::new().connection_setup(|connection| {
+        connection.scalar(
+            "half",
+            1,
+            Function::DETERMINISTIC,
+            |call| Ok(call.get::<i64>(0)? / 2),
+        )?;
+        connection.collation("backwards", |a, b| b.cmp(a))
+    })
+}
+
+#[test]
+fn a_table_that_needs_what_is_not_there_does_not_hide_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let db = with_additions().open(&path).unwrap();
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE halves(v); CREATE INDEX by_half ON halves(half(v));
+             CREATE TABLE texts(v TEXT COLLATE backwards UNIQUE);
+             CREATE TABLE parent(id INTEGER PRIMARY KEY);
+             CREATE TABLE child(id INTEGER PRIMARY KEY, parent REFERENCES parent(id));
+             INSERT INTO halves VALUES (1), (7); INSERT INTO texts VALUES ('a'), ('b');",
+        )
+    })
+    .wait()
+    .unwrap();
+    assert!(db.check().wait().unwrap().is_sound());
+    db.close().unwrap();
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    let orphan = "PRAGMA foreign_keys = OFF; INSERT INTO child VALUES (7, 70)";
+    plain.execute_batch(orphan).unwrap();
+    drop(plain);
+
+    let found = checked(&path).unwrap();
+    assert!(!found.is_sound());
+    assert_eq!(found.violations, ["row 7 of child has no parent in parent"]);
+    assert!(found.problems.is_empty(), "{found:?}");
+    assert_eq!(found.unchecked.len(), 2, "{found:?}");
+    assert!(found.unchecked.iter().all(|it| it.contains("Options::connection_setup")), "{found:?}");
+    assert!(found.unchecked[0].starts_with("table halves: unknown function: half()"), "{found:?}");
+    let missing = "table texts: no such collation sequence: backwards";
+    assert!(found.unchecked[1].starts_with(missing), "{found:?}");
+    let db = Database::open(&path).unwrap();
+    assert_eq!(db.check().wait().unwrap(), found);
+    db.close().unwrap();
+
+    let whole = with_additions().check_file(&path).wait().unwrap();
+    assert!(whole.unchecked.is_empty() && whole.problems.is_empty(), "{whole:?}");
+    assert_eq!((whole.tables, whole.violations), (found.tables, found.violations));
+    let wrong = with_additions().readers(0).check_file(&path).wait().unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Invalid, "{wrong}");
+}
+
+#[test]
+fn an_index_that_does_not_fit_its_table_is_to_be_rebuilt() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let db = Database::open(&path).unwrap();
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE VIRTUAL TABLE kept USING fts5(text); INSERT INTO kept VALUES ('green tea')",
+        )
+    })
+    .wait()
+    .unwrap();
+    db.close().unwrap();
+    // An index that cannot be read, and one that does not fit.
+    for damage in
+        ["UPDATE kept_data SET block = x'00' WHERE id > 10", "UPDATE kept_content SET c0 = 'other'"]
+    {
+        let plain = rusqlite::Connection::open(&path).unwrap();
+        plain.execute_batch(damage).unwrap();
+        drop(plain);
+        let problems = checked(&path).unwrap().problems;
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let rebuild = r#"INSERT INTO "kept"("kept") VALUES ('rebuild')"#;
+        assert!(problems[0].ends_with(rebuild), "{problems:?}");
+        let db = Database::open(&path).unwrap();
+        db.write(move |tx| tx.execute(rebuild, ())).wait().unwrap();
+        assert!(db.check().wait().unwrap().is_sound());
+        db.close().unwrap();
+    }
 }
 
 fn checked(path: &Path) -> monolite::Result<Checked> {
@@ -391,6 +478,22 @@ fn a_file_that_keeps_its_pages_is_rewritten_beside_readers_and_transactions() {
             plain.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
         assert_eq!(sound, "ok");
     }
+}
+
+#[test]
+fn a_file_is_rewritten_within_the_time_of_its_call_or_stays_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Options::new().wal_limit_bytes(64 << 20).open(directory.path().join("db")).unwrap();
+    (0..5).for_each(|_| fill(&db));
+    db.write(|tx| tx.execute("DELETE FROM t WHERE id <= 2000", ())).wait().unwrap();
+    let count = one(&db, "SELECT count(*) FROM t");
+    let error = db.within(Duration::from_millis(5)).vacuum().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert_eq!(one(&db, "SELECT count(*) FROM t"), count);
+    db.write(|tx| tx.execute("INSERT INTO t(v) VALUES (1)", ())).wait().unwrap();
+    assert!(db.within(Duration::from_secs(60)).vacuum().wait().unwrap().pages > 0);
+    assert!(db.check().wait().unwrap().is_sound());
+    db.close().unwrap();
 }
 
 #[test]

@@ -259,6 +259,17 @@ fn violated_foreign_keys_are_named_and_nothing_is_made() {
 }
 
 #[test]
+fn a_migration_that_leaves_a_deferred_key_violated_is_named_with_the_tables() {
+    let db = Database::open(":memory:").unwrap();
+    let sql = "PRAGMA defer_foreign_keys = ON; INSERT INTO child VALUES (99, 98);";
+    let error = of(&[TABLES, ("0002_orphan.sql", sql)]).up(&db).wait().unwrap_err();
+    assert!(error.is_foreign_key_violation(), "{error}");
+    assert!(error.to_string().starts_with("migration 0002_orphan.sql: "), "{error}");
+    assert!(error.to_string().contains("child refers to rows that are not in parent"), "{error}");
+    assert_eq!(one(&db, "SELECT count(*) FROM child WHERE parent = 98"), 0);
+}
+
+#[test]
 fn a_migration_has_a_time_limit_of_its_own() {
     let options = Options::new().write_time_limit(Duration::from_millis(60));
     let db = options.open(":memory:").unwrap();

@@ -1,5 +1,6 @@
 //! Streams: rows with back-pressure, consumers that stall, streams that are dropped.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream as _;
-use monolite::{Database, ErrorKind, Options, RowStream};
+use monolite::{Database, ErrorKind, Options, RowIterator, RowStream};
 use smol::stream::StreamExt as _;
 
 use crate::patience::eventually;
@@ -181,6 +182,79 @@ fn a_consumer_that_stalls_loses_its_connection_to_the_next() {
     let error = items.last().unwrap().as_ref().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("no row of it was taken for 100"), "{error}");
+}
+
+/// A database whose WAL holds little, with a table of 4 MiB.
+fn with_a_small_wal(directory: &Path) -> Database {
+    let hour = Duration::from_secs(3_600);
+    let options = Options::new().wal_limit_bytes(10 << 20).stream_stall_limit(hour);
+    let db = options.read_time_limit(hour).open(directory.join("db")).unwrap();
+    db.write(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE b(id INTEGER PRIMARY KEY, x);
+             INSERT INTO b(x) SELECT randomblob(3900) FROM generate_series(1, 1000)",
+        )
+    })
+    .wait()
+    .unwrap();
+    db
+}
+
+const REWRITE: &str = "UPDATE b SET x = randomblob(3900) WHERE id BETWEEN 100 AND 300";
+
+/// Streams of which one row was taken, and whose queries rest.
+fn stall(db: &Database) -> Vec<RowIterator<i64>> {
+    let sql = "SELECT id FROM b ORDER BY id";
+    let streams = (0..2).map(|_| db.read_stream(sql, (), |row| row.get(0)).wait());
+    let mut stalled: Vec<_> = streams.collect();
+    assert!(stalled.iter_mut().all(|stream| stream.next().unwrap().unwrap() == 1));
+    stalled
+}
+
+fn assert_was_revoked(stream: RowIterator<i64>) {
+    let items: Vec<_> = stream.collect();
+    assert!(items.len() < 1_000, "{}", items.len());
+    let error = items.last().unwrap().as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("kept the WAL from restarting"), "{error}");
+}
+
+/// The writer waits for room for 5 s, and then refuses.
+#[test]
+fn a_stalled_stream_is_ended_when_the_wal_needs_to_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = with_a_small_wal(directory.path());
+    let stalled = stall(&db);
+    let mut longest = Duration::ZERO;
+    for _ in 0..60 {
+        let start = Instant::now();
+        db.write(|tx| tx.execute(REWRITE, ())).wait().unwrap();
+        longest = longest.max(start.elapsed());
+    }
+    assert!(longest < Duration::from_secs(3), "{longest:?}");
+    stalled.into_iter().for_each(assert_was_revoked);
+    assert!(db.stats().revoked_readers >= 2);
+    assert_eq!(stall(&db).pop().unwrap().map(Result::unwrap).count(), 999);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_file_is_rewritten_beside_a_stalled_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = with_a_small_wal(directory.path());
+    // 8 MB, which fit in the WAL and leave little room for more.
+    let more = "INSERT INTO b(x) SELECT x FROM b";
+    db.write(move |tx| tx.execute(more, ())).wait().unwrap();
+    db.write(|tx| tx.execute("DELETE FROM b WHERE id % 16 = 1 AND id > 1", ())).wait().unwrap();
+    let stalled = stall(&db);
+    for _ in 0..3 {
+        db.write(|tx| tx.execute(REWRITE, ())).wait().unwrap();
+    }
+    let start = Instant::now();
+    assert!(db.vacuum().wait().unwrap().pages > 0);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    stalled.into_iter().for_each(assert_was_revoked);
+    db.close().unwrap();
 }
 
 #[test]

@@ -27,6 +27,7 @@ use crate::clock::{Deadline, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::identity::{WAL_WITHOUT_FRAMES, canonical, check_wal, io_error, with_ending};
 use crate::files::registry::Registration;
+use crate::options::Options;
 
 /// What every database has at its beginning.
 const HEADER_BYTES: u64 = 100;
@@ -58,12 +59,13 @@ struct Seen {
 }
 
 impl Closed {
-    /// Opens the file at `path`; none when its WAL or journal has to be recovered before.
+    /// Opens the file at `path` with what `options` add to connections; none when its WAL or
+    /// journal has to be recovered before.
     ///
     /// # Errors
     /// `Invalid` when there is none, it is too short for a database, or it is open in this process;
     /// `Overloaded` when another one has it; those of reading it.
-    pub(crate) fn open(path: &Path) -> Result<Option<Closed>> {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Option<Closed>> {
         initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
         let meta = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -96,7 +98,7 @@ impl Closed {
             untrusted: None,
             rowids: None,
             control: None,
-            setup: None,
+            setup: options.setup.clone().map(|setup| setup.0),
             dry_runs: None,
         };
         let connection = Connection::open(&path, Role::Inspector, &settings).map_err(|error| {

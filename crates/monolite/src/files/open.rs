@@ -565,11 +565,12 @@ fn check_access(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is odd about the files of the database at `path`, of which SQLite's errors say nothing, to
-/// be added to one; nothing where they are in order.
+/// What is odd about the files of the database at `path` or their directory, of which SQLite's
+/// errors say nothing, to be added to one; nothing where they are in order.
 fn oddity(path: &Path) -> String {
-    let odd = ["", "-wal", "-shm"].into_iter().find_map(|ending| {
-        let file = with_ending(path, ending);
+    let files = ["", "-wal", "-shm"].map(|ending| with_ending(path, ending));
+    let directory = path.parent().map(Path::to_path_buf);
+    let odd = files.into_iter().chain(directory).find_map(|file| {
         let name = file.display();
         // Its own name is canonical.
         if fs::symlink_metadata(&file).is_ok_and(|meta| meta.is_symlink()) {

@@ -6,7 +6,9 @@
 //! 2. Rows go through a buffer ([`Buffer`]). When it is full, the query rests.
 //! 3. A consumer that has taken nothing for the option `stream_stall_limit` loses the stream: the
 //!    query ends, and connection and snapshot are free for the next one.
-//! 4. A stream that is dropped ends its query, whether it runs, rests or waits for a thread.
+//! 4. Its snapshot is revoked like that of any read, and a query that rests is woken for it: it is
+//!    in the middle of a statement, so that nobody else can end the snapshot.
+//! 5. A stream that is dropped ends its query, whether it runs, rests or waits for a thread.
 //!
 //! # Invariants
 //! - A stream ends with `None` only when every row of its snapshot was taken; whatever ends it
@@ -16,11 +18,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_core::Stream;
-use monolite_sqlite::rusqlite;
+use monolite_sqlite::{Signals, rusqlite};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
@@ -99,7 +101,7 @@ impl<T: Send + 'static> RowStream<T> {
                     let rows = (&parameters).query(statement);
                     let mut rows = rows.map_err(|error| tx.explain(error))?;
                     while let Some(row) = rows.next().map_err(|error| tx.explain(error))? {
-                        filled.put(map(row)?, bytes_of(row)?)?;
+                        filled.put(map(row)?, bytes_of(row)?, tx.signals())?;
                     }
                     Ok(())
                 })
@@ -188,7 +190,7 @@ impl<T: Send + 'static> Iterator for RowIterator<T> {
 /// Rows between the query and the consumer.
 struct Buffer<T> {
     held: Mutex<Held<T>>,
-    /// Some were taken, or nobody takes any more.
+    /// Some were taken, nobody takes any more, or the query has to end.
     taken: Condvar,
     stall_limit: Duration,
 }
@@ -224,25 +226,14 @@ impl<T> Buffer<T> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a row behind the others, and waits for room.
-    ///
-    /// # Errors
-    /// `Timeout` when none was taken for the limit; `Aborted` when nobody takes any more.
-    fn put(&self, row: T, bytes: usize) -> Result<()> {
-        let mut held = self.held();
-        held.rows.push_back((row, bytes));
-        held.bytes += bytes;
-        let consumer = held.consumer.take();
-        if consumer.is_some() {
-            drop(held);
-            consumer.into_iter().for_each(Waker::wake);
-            held = self.held();
-        }
-        if !held.is_full() && !held.is_closed {
-            return Ok(());
-        }
+    /// Waits for room, see [`Buffer::put`].
+    fn rest(&self, signals: &Signals) -> Result<()> {
         let mut patience = Patience::of(self.stall_limit);
+        let mut held = self.held();
         while !held.has_room() && !held.is_closed {
+            if signals.is_revoked() {
+                return Err(revoked());
+            }
             let left = patience.left();
             if left.is_zero() {
                 return Err(stalled(self.stall_limit));
@@ -284,6 +275,41 @@ impl<T> Buffer<T> {
     }
 }
 
+impl<T: Send + 'static> Buffer<T> {
+    /// Puts a row behind the others, and waits for room.
+    ///
+    /// # Errors
+    /// `Timeout` when none was taken for the limit; `Aborted` when nobody takes any more, or the
+    /// snapshot was revoked, which `signals` tell, and whoever runs the query says.
+    fn put(self: &Arc<Self>, row: T, bytes: usize, signals: &Signals) -> Result<()> {
+        let mut held = self.held();
+        held.rows.push_back((row, bytes));
+        held.bytes += bytes;
+        let consumer = held.consumer.take();
+        if consumer.is_some() {
+            drop(held);
+            consumer.into_iter().for_each(Waker::wake);
+            held = self.held();
+        }
+        if !held.is_full() && !held.is_closed {
+            return Ok(());
+        }
+        drop(held);
+        signals.wake_when_revoked(Some(Waker::from(Arc::clone(self))));
+        let rested = self.rest(signals);
+        signals.wake_when_revoked(None);
+        rested
+    }
+}
+
+impl<T: Send> Wake for Buffer<T> {
+    fn wake(self: Arc<Self>) {
+        // The query looks, and rests, under the lock: it does not miss this in between.
+        drop(self.held());
+        self.taken.notify_one();
+    }
+}
+
 /// About how many bytes a row has.
 fn bytes_of(row: &Row<'_>) -> rusqlite::Result<usize> {
     let columns = AsRef::<rusqlite::Statement<'_>>::as_ref(row).column_count();
@@ -309,6 +335,10 @@ fn stalled(limit: Duration) -> Error {
 
 fn dropped() -> Error {
     Error::aborted("the stream was dropped")
+}
+
+fn revoked() -> Error {
+    Error::aborted("the snapshot of the stream was ended")
 }
 
 fn inside_a_write() -> Error {

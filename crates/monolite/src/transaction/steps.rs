@@ -119,7 +119,9 @@ pub(super) enum Nature {
     /// that were read, the schema, the statistics, and what is given again.
     Query,
     /// It tells about the connection rather than the data, and nothing was changed. Not compared,
-    /// and not done again, unless `counts`: an explained change sets `changes()` to 0.
+    /// and not done again, unless it `counts` for those behind it: an explained change sets
+    /// `changes()` to 0, and an explained `PRAGMA defer_foreign_keys` has deferred them, as SQLite
+    /// obeys that when it prepares it.
     Report { counts: bool },
     /// Nothing was changed, but more is not known of it: a statement that failed, a question about
     /// the statements before, or one upon which the answers of those behind it hang
@@ -201,7 +203,7 @@ impl Observer {
         // An explained statement does not run, and counts as one that writes if the other does.
         let is_report = traits.is_report() || statement.is_explain() != 0;
         self.nature = match statement.readonly() {
-            reads if is_report => Nature::Report { counts: !reads },
+            reads if is_report => Nature::Report { counts: !reads || traits.defers_foreign_keys() },
             _ if traits.defers_foreign_keys() => Nature::Harmless,
             true if !traits.may_change() => Nature::Query,
             _ => Nature::Change,

@@ -490,7 +490,8 @@ impl Writer {
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
         } else if wrote && !entry.failed && self.has_deferred_violation() {
-            let is_last_run = entry.attempts > 1 || !entry.member.is_repeatable();
+            let is_last_run =
+                entry.attempts > 1 || alone.is_some() || !entry.member.is_repeatable();
             let keys = if is_last_run { self.violated_keys(limit) } else { Vec::new() };
             entry.overrule(deferred_violation(&keys));
         }

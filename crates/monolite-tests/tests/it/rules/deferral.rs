@@ -188,6 +188,28 @@ fn interactive_transactions_defer_what_their_commit_checks() {
     }
 }
 
+/// SQLite obeys it when it prepares it, so that explaining it is saying it.
+#[test]
+fn an_explained_deferral_is_said_again_at_commit() {
+    for (first, explain) in [(1, "EXPLAIN "), (10, "EXPLAIN QUERY PLAN ")] {
+        let explained = format!("{explain}{DEFER}");
+        let db = database();
+        for id in first..first + 3 {
+            let tx = db.transaction().unwrap();
+            tx.query_map(explained.as_str(), (), |_| Ok(())).wait().unwrap();
+            tx.execute(KID, (id, id)).wait().unwrap();
+            // It is replayed on another snapshot.
+            db.write(move |tx| tx.execute(PARENT, [id + 100])).wait().unwrap();
+            let seen = tx.query_row("SELECT count(*) FROM kid", (), |row| row.get::<_, i64>(0));
+            assert_eq!(seen.wait().unwrap(), id - first + 1);
+            tx.execute(PARENT, [id]).wait().unwrap();
+            tx.commit().wait().unwrap_or_else(|error| panic!("{explained}: {error}"));
+        }
+        assert_eq!(kids(&db), [first, first + 1, first + 2]);
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn a_read_and_a_savepoint_may_say_it_and_it_ends_with_the_transaction() {
     let db = database();

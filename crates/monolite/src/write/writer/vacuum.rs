@@ -80,7 +80,16 @@ impl Writer {
         self.abandon();
         Err(match self.wal.take_limit_hit() {
             Some(hit) => Uncommitted::Full(hit),
+            None if error.kind() == ErrorKind::Timeout => Uncommitted::Failed(late(limit)),
             None => Uncommitted::Failed(error.context("the file could not be rewritten")),
         })
     }
+}
+
+fn late(limit: Duration) -> Error {
+    let message = format!(
+        "the file was not rewritten: that may take {limit:.1?} (Database::within, or an hour), and \
+         would have taken longer; nothing was changed"
+    );
+    Error::new(ErrorKind::Timeout, message)
 }
