@@ -11,6 +11,7 @@
 //! One that does not end within [`slow::LIMIT`] is named and ends the run, as does a run that is
 //! not done within [`LIMIT`]. Tests that take over a minute are listed at the end.
 
+mod failures;
 mod slow;
 
 use std::io::{BufRead as _, BufReader};
@@ -26,6 +27,7 @@ use anyhow::{Context as _, bail};
 use crate::command::{cargo_path, succeed};
 use crate::torture::Amounts;
 use crate::{conform, fuzz, models, mutants, planted, range, tidy, torture};
+use failures::Failures;
 use slow::SlowTests;
 
 /// The variable that names the file in which tests write why they were skipped.
@@ -44,12 +46,6 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped: u64,
-}
-
-/// Whether a line of `cargo test`'s output names a test that failed, or a test program that died.
-fn names_a_failure(line: &str) -> bool {
-    (line.starts_with("test ") && line.ends_with("FAILED"))
-        || line.contains("process didn't exit successfully")
 }
 
 /// A finished step of the gate.
@@ -107,7 +103,9 @@ pub(crate) fn test(root: &Path) -> anyhow::Result<()> {
     run.step("fmt", |_| cargo(root, &["fmt", "--all", "--check"]));
     run.step("tidy", |_| tidy::run(root));
     run.step("test", |tested| tests(root, Tests::All, tested));
-    run.report()
+    let ran = run.report();
+    failures::keep(root, &ran).context("cannot keep what failed")?;
+    ran
 }
 
 /// Runs the models whose names contain `name`.
@@ -136,7 +134,12 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
         }
         Ok(())
     });
-    run.report()
+    let ran = run.report();
+    let failed = failures::of_the_last_tests(root);
+    if !failed.is_empty() {
+        println!("`make test`, when it last ran here: {failed}");
+    }
+    ran
 }
 
 /// Runs what takes too long for every change.
@@ -273,21 +276,19 @@ fn counted(command: &mut Command, tested: &mut Tested) -> anyhow::Result<()> {
     let mut child = command.spawn().context("cannot start the tests")?;
     // Our ends of the pipe, which would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let (mut ran, mut failures) = (Tally::default(), Vec::new());
+    let (mut ran, mut failures) = (Tally::default(), Failures::default());
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
         ran.add(&line);
         lock(&tested.under_way).tests.add(&line, Instant::now());
-        if names_a_failure(&line) {
-            failures.push(line.trim().to_owned());
-        }
+        failures.add(&line);
     }
     let status = child.wait()?;
     tested.tally.join(ran);
     ran.check_that_some_passed()?;
     if !status.success() || ran.failed > 0 {
-        bail!("{} tests failed ({status})\n{}", ran.failed, failures.join("\n"));
+        bail!("{} tests failed ({status})\n{}", ran.failed, failures.told());
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ use crate::{Amount, Check, Finding, Outcome, Setting};
 pub(super) static CHECK: Check = Check {
     name: "hostile",
     about: "Run SQL from somebody who means harm: the named cases, and N that are drawn at \
-            random (an hour: some 20000)",
+            random (an hour: some 70000)",
     unit: "cases",
     amount: Amount::NumberIfSaid,
     modest: 300,

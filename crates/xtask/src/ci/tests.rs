@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-use super::{Run, Tally, names_a_failure};
+use super::{Run, Tally};
 
 const OK: &str = "test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; \
                   finished in 0.00s";
@@ -43,12 +43,4 @@ fn one_failed_step_fails_the_run_and_stops_none() {
 fn tests_of_which_none_ran_fail() {
     assert!(Tally::default().check_that_some_passed().is_err());
     assert!(Tally { passed: 1, ..Tally::default() }.check_that_some_passed().is_ok());
-}
-
-#[test]
-fn failed_tests_and_programs_that_died_are_named() {
-    let died = "  process didn't exit successfully: `target/it-1234` (signal: 6, SIGABRT)";
-    assert!(names_a_failure("test some::name ... FAILED") && names_a_failure(died));
-    assert!(!names_a_failure("test some::name ... ok") && !names_a_failure(OK));
-    assert!(!names_a_failure(BAD), "the closing line names nothing");
 }
