@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::scratch::without_links;
+
 /// How often, and how long after another, a busy file system is asked to go.
 const UNMOUNT_TRIES: u32 = 250;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(20);
@@ -33,7 +35,7 @@ impl Mount {
     /// # Errors
     /// When it cannot be mounted, as without root.
     pub fn small(size: &str) -> Result<Mount> {
-        let directory = tempfile::tempdir()?;
+        let directory = without_links()?;
         let option = format!("size={size}");
         mount(&["-t", "tmpfs", "-o", &option, "tmpfs"], directory.path())?;
         Ok(Mount { directory })
@@ -44,7 +46,7 @@ impl Mount {
     /// # Errors
     /// When it cannot be mounted, as without root.
     pub fn read_only(prepare: impl FnOnce(&Path)) -> Result<Mount> {
-        let directory = tempfile::tempdir()?;
+        let directory = without_links()?;
         prepare(directory.path());
         let name = directory.path().to_str().context("the directory's name is not text")?;
         mount(&["--bind", name], directory.path())?;
@@ -58,7 +60,7 @@ impl Mount {
     /// # Errors
     /// When it cannot be mounted, as without root.
     pub fn again(directory: &Path) -> Result<Mount> {
-        let point = tempfile::tempdir()?;
+        let point = without_links()?;
         let name = directory.to_str().context("the directory's name is not text")?;
         mount(&["--bind", name], point.path())?;
         Ok(Mount { directory: point })
@@ -83,7 +85,7 @@ impl MountedFile {
     /// # Errors
     /// When it cannot be mounted, as without root.
     pub fn new(file: &Path) -> Result<MountedFile> {
-        let directory = tempfile::tempdir()?;
+        let directory = without_links()?;
         let path = directory.path().join("db");
         File::create(&path)?;
         let name = file.to_str().context("the file's name is not text")?;

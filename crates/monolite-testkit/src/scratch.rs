@@ -1,5 +1,5 @@
-//! Directories for databases whose disk plays no part, and whose syncs would take longer than all
-//! else.
+//! Directories for tests: in memory, for databases whose disk plays no part and whose syncs would
+//! take longer than all else, and by the name that errors give.
 
 use std::io;
 use std::path::Path;
@@ -17,4 +17,12 @@ pub fn in_memory(elsewhere: &Path) -> io::Result<TempDir> {
         new
     };
     new().tempdir_in("/dev/shm").or_else(|_| new().tempdir_in(elsewhere))
+}
+
+/// A directory by its name without links, as errors give it.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn without_links() -> io::Result<TempDir> {
+    tempfile::tempdir_in(std::env::temp_dir().canonicalize()?)
 }

@@ -15,6 +15,7 @@ use crate::child::spawn;
 use monolite_testkit::child::{Program, say, variable};
 use monolite_testkit::markers;
 use monolite_testkit::mounts::{Mount, say_skipped};
+use monolite_testkit::scratch::without_links;
 use monolite_testkit::storage::wal_beside;
 
 /// A closed database with one transaction in it.
@@ -91,7 +92,7 @@ fn options_at_the_ends_of_their_ranges_work() {
 
 #[test]
 fn paths_that_cannot_be_a_database_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let at = |name: &str| directory.path().join(name);
     assert!(refusal(&at("missing/db"), ErrorKind::Storage).contains("directory"));
     for (path, advice) in [
@@ -114,7 +115,7 @@ fn paths_that_cannot_be_a_database_are_refused() {
 
 #[test]
 fn names_that_leave_no_room_for_companions_are_refused_and_others_work() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let root = directory.path().canonicalize().unwrap();
     make(&root.join("n".repeat(247)));
     for length in [248, 255, 256, 1_000] {
@@ -149,7 +150,7 @@ pub(crate) fn fill_a_limited_file() -> anyhow::Result<()> {
 
 #[test]
 fn a_limit_on_the_size_of_files_is_no_doubtful_commit() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     let limit = ["sh", "-c", "trap '' XFSZ && ulimit -f 2000 && exec \"$@\"", "sh"];
     let program = Program::this_test("child::plays_the_role_it_was_started_for").unwrap();
@@ -165,7 +166,7 @@ fn a_limit_on_the_size_of_files_is_no_doubtful_commit() {
 
 #[test]
 fn a_file_is_open_once_in_a_process_whatever_its_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     let db = Database::open(&path).unwrap();
     let link = directory.path().join("link");
@@ -180,7 +181,7 @@ fn a_file_is_open_once_in_a_process_whatever_its_name() {
 
 #[test]
 fn a_name_that_looks_like_an_address_is_a_file_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("file:db?mode=memory");
     make(&path);
     assert!(path.exists());
@@ -189,7 +190,7 @@ fn a_name_that_looks_like_an_address_is_a_file_name() {
 
 #[test]
 fn a_file_that_is_no_database_is_corrupt_and_left_as_it_is() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     let garbage = b"this is a letter, not a database. ".repeat(400);
     fs::write(&path, &garbage).unwrap();
@@ -229,7 +230,7 @@ fn a_file_of_a_newer_format_is_refused_by_its_number_and_nothing_is_left_beside_
         (&[(18, 7), (19, 7)], "read version (byte 19) is 7, and 2 is the newest"),
         (&[(47, 5)], "schema format (byte 44) is 5, and 4 is the newest"),
     ];
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
         for journal in ["DELETE", "WAL"] {
@@ -253,7 +254,7 @@ fn a_file_of_a_newer_format_is_refused_by_its_number_and_nothing_is_left_beside_
 fn a_refused_open_leaves_nothing_that_was_not_there() {
     // The schema's root page is none; no page can have such a size; no database at all.
     let damages: [&[(usize, u8)]; 3] = [&[(100, 77)], &[(16, 3)], &[(3, 0)]];
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
         for journal in ["DELETE", "WAL"] {
@@ -296,7 +297,7 @@ impl Storage for NoDirectorySync {
 #[test]
 fn an_open_that_fails_behind_the_recovery_leaves_nothing_beside_the_file() {
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = without_links().unwrap();
         let path = directory.path().join("db");
         plain_file(&path, "WAL", &[]);
         let before = listing(&path);
@@ -310,7 +311,7 @@ fn an_open_that_fails_behind_the_recovery_leaves_nothing_beside_the_file() {
 
 #[test]
 fn what_is_no_file_beside_a_database_is_refused_at_once_and_by_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("a.db");
     make(&path);
     for ending in ["-wal", "-shm", "-journal"] {
@@ -339,7 +340,7 @@ fn what_is_no_file_beside_a_database_is_refused_at_once_and_by_name() {
 
 #[test]
 fn a_database_is_not_given_the_name_of_a_companion() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     for name in ["a-wal", "a-shm", "a-journal"] {
         let message = refusal(&directory.path().join(name), ErrorKind::Invalid);
         assert!(message.contains("choose another name"), "{message}");
@@ -349,7 +350,7 @@ fn a_database_is_not_given_the_name_of_a_companion() {
 
 #[test]
 fn a_wal_that_was_left_beside_a_link_is_not_forgotten() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("a.db");
     make(&path);
     let elsewhere = directory.path().join("elsewhere.db");
@@ -367,7 +368,7 @@ fn a_wal_that_was_left_beside_a_link_is_not_forgotten() {
 
 #[test]
 fn a_wal_that_is_a_link_is_refused_by_its_own_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let at = |name: &str| directory.path().join(name);
     make(&at("a.db"));
     fs::write(at("elsewhere"), [1; 5_000]).unwrap();
@@ -380,7 +381,7 @@ fn a_wal_that_is_a_link_is_refused_by_its_own_name() {
 
 #[test]
 fn a_truncated_database_is_noticed() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     make(&path);
     let bytes = fs::read(&path).unwrap();
@@ -447,7 +448,7 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
             acknowledged.extend([20_001, 20_002]);
             // Closing may lack room for the checkpoint; the WAL then keeps what is acknowledged,
             // and is recovered where there is room.
-            let elsewhere = tempfile::tempdir().unwrap();
+            let elsewhere = without_links().unwrap();
             let found = match db.close() {
                 Ok(()) => markers::in_file(&path).unwrap(),
                 Err(error) => {
@@ -471,7 +472,7 @@ fn a_new_database_is_there_when_it_is_opened_again() {
         (Sharing::Exclusive, Durability::Buffered),
         (Sharing::Shared, Durability::Synced),
     ] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = without_links().unwrap();
         let path = directory.path().join("db");
         for round in 1..5 {
             let options = Options::new().sharing(sharing).durability(durability);
@@ -513,7 +514,7 @@ pub(crate) fn write_until_killed() -> anyhow::Result<()> {
 
 #[test]
 fn a_wal_that_a_crash_left_is_recovered() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     let mut child = spawn("writes until killed", &[("FILE", path.to_str().unwrap())]);
     let first: i64 = child.await_word("acknowledged ").unwrap().parse().unwrap();
@@ -535,7 +536,7 @@ fn has_attribute(flag: &str, file: &Path) -> bool {
 
 #[test]
 fn an_error_of_a_file_names_it_and_what_the_system_says_and_what_to_do() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = without_links().unwrap();
     let path = directory.path().join("db");
     make(&path);
     for (frozen, first) in [(wal_beside(&path), 2), (path.clone(), 4)] {

@@ -465,9 +465,11 @@ fn a_file_that_keeps_its_pages_is_rewritten_beside_readers_and_transactions() {
         writes.commit().wait().unwrap();
         db.write(|tx| tx.execute("INSERT INTO words VALUES ('two')", ())).wait().unwrap();
         assert_eq!(one(&db, "SELECT count(*) FROM words WHERE words MATCH 'one OR two'"), 2);
-        db.checkpoint().wait().unwrap();
-        let after = fs::metadata(&path).unwrap().len();
-        assert!(after < before / 3, "{before} to {after}");
+        // A reader that has returned may still be on its way out of what it read.
+        eventually("a smaller file", || {
+            db.checkpoint().wait().unwrap();
+            fs::metadata(&path).unwrap().len() < before / 3
+        });
         assert_eq!(db.vacuum().wait().unwrap().pages, 0);
         assert_eq!(one(&db, "SELECT count(*) FROM t"), 1_001);
         assert!(db.check().wait().unwrap().is_sound());

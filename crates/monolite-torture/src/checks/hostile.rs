@@ -226,7 +226,7 @@ fn attempt(
         let mut variables = vec![(victim::DIRECTORY, &*path), (victim::CASES, list.as_str())];
         variables.extend(part.variables.iter().map(|(name, value)| (*name, value.as_str())));
         let mut child = program.spawn(part.role, &variables)?;
-        let (mut running, mut escaped) = (None, false);
+        let (mut running, mut escaped, mut failed) = (None, false, String::new());
         while let Some(line) = child.next_line() {
             if let Some(number) = line.strip_prefix("case ") {
                 running = number.parse().ok();
@@ -234,6 +234,8 @@ fn attempt(
             } else if let (Some(case), Some(what)) = (running, line.strip_prefix("escape ")) {
                 escapes.push(Escape { case, what: what.into() });
                 escaped = true;
+            } else if let Some(why) = line.strip_prefix("failed ") {
+                failed = format!(": {why}");
             } else if line == "done" {
                 running = None;
                 next += 1;
@@ -244,13 +246,14 @@ fn attempt(
         }
         if let Some(case) = running {
             if !escaped {
-                let what = format!("the process died: {}", child.end()?);
+                let what = format!("the process died: {}{failed}", child.end()?);
                 escapes.push(Escape { case, what });
             }
             next += 1;
             done(1);
         } else if next < numbers.len() {
-            anyhow::bail!("the child ended before it had tried every case: {}", child.end()?);
+            let ended = child.end()?;
+            anyhow::bail!("the child ended before it had tried every case: {ended}{failed}");
         }
     }
     Ok(escapes)
