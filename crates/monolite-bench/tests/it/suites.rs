@@ -57,7 +57,17 @@ fn begin_measures_every_way_and_finds_every_update() {
     for line in ["raw-deferred", "raw-immediate", "monolite-write", "monolite-interactive"] {
         assert!(record.cell(&format!("begin/disk-1-0/{line}/4")).is_some(), "{line}");
     }
-    let watched = record.cell("begin/disk-1-0/raw-immediate/1").unwrap().measurement().unwrap();
+}
+
+#[test]
+fn begin_watches_the_wal_of_a_round() {
+    let cell = "begin/disk-1-0/raw-immediate/1";
+    let record = run("begin", |options| {
+        options.only = Some(cell.into());
+        // Long enough for a look at it on a busy machine.
+        options.round = Duration::from_millis(300);
+    });
+    let watched = record.cell(cell).unwrap().measurement().unwrap();
     assert!(watched.wal_bytes_max > 0 && !watched.wal.is_empty());
 }
 
