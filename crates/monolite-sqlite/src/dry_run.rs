@@ -15,8 +15,9 @@
 //! 2. Any other statement is first prepared by [`DryRuns`], on another thread and connection with
 //!    the same profile and the same schema, which its cookie tells. That is waited for until the
 //!    statement's deadline.
-//! 3. If it has come back by then, and as long again is left, the statement is prepared here.
-//!    Otherwise it ends as one that takes too long, and never was on this thread.
+//! 3. If it has come back by then, and twice as long again is left, the statement is prepared here,
+//!    and once more to ask whether it sorts ([`crate::sorts`]). Otherwise it ends as one that takes
+//!    too long, and never was on this thread.
 //!
 //! A change of the schema that is not committed is not there for others, so a statement behind one
 //! that is not light is refused. Those of migrations come from the program, and need no dry run.
@@ -35,6 +36,9 @@ use std::time::Duration;
 use rusqlite::{Result, ffi};
 
 use crate::look::{Look, Rest};
+
+/// How often what had a dry run is prepared behind it: to be run, and to be explained.
+const TIMES: u32 = 2;
 
 /// How a dry run has ended.
 #[derive(Debug)]
@@ -77,8 +81,7 @@ impl Rehearsing {
     ) -> Result<(), (rusqlite::Error, Option<String>)> {
         let failed = |code, text| rusqlite::Error::SqliteFailure(ffi::Error::new(code), text);
         match self.runs.run(sql, cookie, numbers, &|| self.look.goes_on()) {
-            // It takes as long again.
-            DryRun::Prepared(time) if self.look.goes_on_for(Rest::Measured(time)) => Ok(()),
+            DryRun::Prepared(time) if self.look.goes_on_for(Rest::Measured(time * TIMES)) => Ok(()),
             DryRun::Refused(error, reason) => Err((error, reason)),
             DryRun::Prepared(_) | DryRun::GivenUp => {
                 Err((failed(ffi::SQLITE_INTERRUPT, None), None))
@@ -89,6 +92,33 @@ impl Rehearsing {
                             by another one: commit the change first, or run the transaction again";
                 Err((failed(ffi::SQLITE_AUTH, Some(text.into())), None))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signals::Signals;
+
+    /// Has prepared everything in a tenth of a second.
+    struct Quick;
+
+    impl DryRuns for Quick {
+        fn run(&self, _: &str, _: u32, _: bool, _: &dyn Fn() -> bool) -> DryRun {
+            DryRun::Prepared(Duration::from_millis(100))
+        }
+    }
+
+    #[test]
+    fn what_is_left_must_do_for_preparing_twice() {
+        for (left, is_enough) in [(190, false), (210, true)] {
+            let left = Duration::from_millis(left);
+            let overdue: crate::look::Overdue =
+                Arc::new(move |rest| matches!(rest, Rest::Measured(time) if time > left));
+            let look = Arc::new(Look::new(&overdue, &Arc::new(Signals::default())));
+            let rehearsing = Rehearsing { runs: Arc::new(Quick), look };
+            assert_eq!(rehearsing.wait_for("SELECT 1", 1, false).is_ok(), is_enough, "{left:?}");
         }
     }
 }

@@ -317,7 +317,14 @@ impl Prepared {
         let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !is_free) else {
             return prepare(untrusted::MAX_COLUMNS).0;
         };
-        if let Some(light) = Light::of(sql, &self.weights(signals)?) {
+        let weights = self.weights(signals)?;
+        if let Some(text) = untrusted::refusal_of_text(sql, weights.views()) {
+            return Err(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_AUTH),
+                Some(text),
+            ));
+        }
+        if let Some(light) = Light::of(sql, &weights) {
             let prepare = || prepare(untrusted::MAX_COLUMNS).0;
             let (prepared, light) = signals.while_light(light, prepare);
             if prepared.is_ok() || !light.is_refuted() {

@@ -10,11 +10,14 @@
 //! 30 times 63 `NATURAL` joins 20 s.
 //!
 //! # Algorithm
-//! The tokens are walked over once. Each word that may be a name counts as often as there are
-//! `SELECT`s around it. What a view, a trigger or a common table expression has in its own text is
-//! weighed there. Each statement of several is weighed alone, and the heaviest counts.
+//! Each word that may be a name counts as often as there are `SELECT`s around it, and one that may
+//! be that of a view or of a common table expression as all the names in there, too: SQLite looks
+//! for those again wherever it puts the one in the place of its name. A common table expression may
+//! be used before it is defined, so the text is walked over until they weigh what they weighed
+//! before. What a trigger has in its own text is weighed there. Each statement of several is weighed
+//! alone, and the heaviest counts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::verb::{has_word, without_blanks};
 
@@ -24,6 +27,14 @@ pub(crate) const MAX_NAMES: usize = 12_000;
 /// As how many names a `NATURAL` join counts: one for each column, and five times as much, because
 /// views that have such joins are put in the place of their names without much being allocated.
 pub(crate) const NAMES_OF_NATURAL: usize = 2_500;
+
+/// As how many names a `*` of `RETURNING` counts, which SQLite goes through to the end whatever was
+/// refused meanwhile: one for each column.
+const NAMES_OF_STAR: usize = 500;
+
+/// How often a text is walked over at most: common table expressions that are not settled then use
+/// each other in a circle, or one before its definition that does the same, and so on.
+const WALKS: usize = 8;
 
 /// No shorter text can have so many names that it matters: at most 9 `NATURAL` joins.
 const SHORT: usize = 128;
@@ -41,10 +52,12 @@ const KEYWORDS: &[&str] = &[
 pub(crate) enum Token<'s> {
     /// A keyword or a name that is not quoted.
     Word(&'s str),
-    /// A name in quotes.
-    Quoted,
-    /// A text, which is a name in the list of `USING`.
-    Text,
+    /// A name in quotes, and what is between them.
+    Quoted(&'s str),
+    /// A text, and what is between its quotes, which is a name in the list of `USING` and where a
+    /// table is named.
+    Text(&'s str),
+    Star,
     Open,
     Close,
     Dot,
@@ -57,57 +70,277 @@ pub(crate) enum Token<'s> {
     Other,
 }
 
+/// How many names, weighed as those of a statement, there are in what a text may name: the views of
+/// a schema, or common table expressions.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Views {
+    /// By the name in lower case.
+    by_name: HashMap<Box<str>, usize>,
+    /// The most in one whose name has a quote in it, which may be anything in quotes.
+    odd: Option<usize>,
+}
+
+impl Views {
+    /// Those of the views with these names, in lower case, and definitions.
+    pub(crate) fn of(definitions: &HashMap<Box<str>, String>) -> Views {
+        let mut views = Views::default();
+        let mut uses: HashMap<&str, HashSet<&str>> = HashMap::new();
+        let mut used_by: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (name, sql) in definitions {
+            let others: HashSet<&str> = Scan::of(sql)
+                .filter_map(Token::name)
+                .filter_map(|other| definitions.get_key_value(&*other.to_ascii_lowercase()))
+                .map(|(other, _)| &**other)
+                .filter(|other| *other != &**name)
+                .collect();
+            others.iter().for_each(|other| used_by.entry(other).or_default().push(name));
+            uses.insert(name, others);
+        }
+        // Each behind those that it uses. What uses itself, through others, cannot be used.
+        let is_free = |name: &&str| uses[name].is_empty();
+        let mut ready: Vec<&str> = uses.keys().copied().filter(is_free).collect();
+        while let Some(name) = ready.pop() {
+            let weight = names(&definitions[name], &views);
+            views.insert(name, weight);
+            for other in used_by.remove(name).unwrap_or_default() {
+                let left = uses.get_mut(other).map_or(0, |left| {
+                    left.remove(name);
+                    left.len()
+                });
+                if left == 0 {
+                    ready.push(other);
+                }
+            }
+        }
+        views
+    }
+
+    fn insert(&mut self, name: &str, names: usize) {
+        let name = name.to_ascii_lowercase();
+        if name.contains(QUOTES) {
+            self.odd = self.odd.max(Some(names));
+        }
+        let known = self.by_name.entry(name.into()).or_insert(names);
+        *known = names.max(*known);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// The names in what `token` may name, if there is such a thing.
+    fn get(&self, token: Token<'_>) -> Option<usize> {
+        let name = token.name().filter(|_| !self.is_empty())?;
+        let odd = self.odd.filter(|_| !matches!(token, Token::Word(_)));
+        self.by_name.get(&*name.to_ascii_lowercase()).copied().max(odd)
+    }
+
+    /// Whether `sql` may name one of them.
+    pub(crate) fn may_be_in(&self, sql: &str) -> bool {
+        !self.is_empty() && Scan::of(sql).any(|token| self.get(token).is_some())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(names: &[(&str, usize)]) -> Views {
+        let mut views = Views::default();
+        names.iter().for_each(|(name, weight)| views.insert(name, *weight));
+        views
+    }
+}
+
+impl<'s> Token<'s> {
+    /// What it may be the name of.
+    fn name(self) -> Option<&'s str> {
+        match self {
+            Token::Word(name) | Token::Quoted(name) | Token::Text(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// How many names the statement of `sql` has that has most, each counted once for each `SELECT`
-/// around it.
-pub(crate) fn names(sql: &str) -> usize {
-    if sql.len() <= SHORT {
+/// around it, with those of `views` that it may name.
+pub(crate) fn names(sql: &str, views: &Views) -> usize {
+    if sql.len() <= SHORT && views.is_empty() {
         return 0;
     }
-    // How many `SELECT`s there were before each parenthesis that is open.
-    let (mut outer, mut selects, mut names, mut most) = (Vec::new(), 0_usize, 0_usize, 0);
-    let (mut before, mut is_using) = (Token::Other, false);
-    for token in Scan::of(sql) {
-        let is_qualified = before == Token::Dot;
-        let more = match token {
-            Token::Word(word) if word.eq_ignore_ascii_case("select") => {
-                // Of a compound each has its own.
-                selects = outer.last().copied().unwrap_or(0) + 1;
-                0
-            }
-            Token::Word(word) if word.eq_ignore_ascii_case("natural") => NAMES_OF_NATURAL,
-            Token::Word(word) if is_qualified || is_keyword(word) => 0,
-            Token::Word(_) => 1,
-            Token::Quoted => usize::from(!is_qualified),
-            Token::Text => usize::from(is_using),
-            Token::Open => {
-                is_using = matches!(before, Token::Word(it) if it.eq_ignore_ascii_case("using"));
-                outer.push(selects);
-                0
-            }
-            Token::Close => {
-                is_using = false;
-                selects = outer.pop().unwrap_or(0);
-                0
-            }
-            Token::Semicolon if outer.is_empty() => {
-                (most, names, selects) = (names.max(most), 0, 0);
-                0
-            }
-            Token::Dot | Token::Comma | Token::Semicolon => 0,
-            Token::Parameter | Token::Blank | Token::Other => 0,
+    let mut common = Views::default();
+    for _ in 0..WALKS {
+        let walked = Walk::over(sql, views, &common);
+        if walked.defined == common {
+            return walked.most;
+        }
+        common = walked.defined;
+    }
+    usize::MAX
+}
+
+/// As [`names`], of a text of whatever length whose statements all count.
+pub(crate) fn all_names(sql: &str, views: &Views) -> usize {
+    let statements = sql.bytes().filter(|byte| *byte == b';').count() + 1;
+    let walked = Walk::over(sql, views, &Views::default());
+    walked.most.saturating_mul(statements)
+}
+
+/// What a parenthesis that is open is for.
+#[derive(Clone, Copy)]
+enum Inside<'s> {
+    /// It may list the columns of what has this name.
+    List(&'s str),
+    /// What a common table expression of this name is, behind so many names.
+    Body(&'s str, usize),
+    Other,
+}
+
+/// What the last tokens may be the beginning of.
+#[derive(Clone, Copy)]
+enum Beginning<'s> {
+    Nothing,
+    /// A definition: its name was said, and maybe its columns; and whether that was where common
+    /// table expressions are defined.
+    Named(&'s str, bool),
+    /// What it is follows.
+    As(&'s str),
+}
+
+/// A walk over the tokens of a text.
+struct Walk<'s> {
+    /// The parentheses that are open, and how many `SELECT`s there were before each.
+    open: Vec<(Inside<'s>, usize)>,
+    selects: usize,
+    names: usize,
+    most: usize,
+    beginning: Beginning<'s>,
+    /// Whether a common table expression may begin here, or may behind a comma.
+    may_define: bool,
+    has_defined: bool,
+    /// Whether there was a `RETURNING`.
+    returns: bool,
+    /// The names in each common table expression, as this walk has found them.
+    defined: Views,
+}
+
+impl<'s> Walk<'s> {
+    fn over(sql: &'s str, views: &Views, common: &Views) -> Walk<'s> {
+        let mut walk = Walk {
+            open: Vec::new(),
+            selects: 0,
+            names: 0,
+            most: 0,
+            beginning: Beginning::Nothing,
+            may_define: false,
+            has_defined: false,
+            returns: false,
+            defined: Views::default(),
         };
-        if token != Token::Blank {
+        let (mut before, mut is_using) = (Token::Other, false);
+        for token in Scan::of(sql).filter(|token| *token != Token::Blank) {
+            let is_qualified = before == Token::Dot;
+            let more = match token {
+                Token::Word(word) if word.eq_ignore_ascii_case("natural") => NAMES_OF_NATURAL,
+                Token::Word(word) if is_qualified || is_keyword(word) => 0,
+                Token::Word(_) => 1,
+                Token::Quoted(_) => usize::from(!is_qualified),
+                Token::Text(_) => usize::from(is_using),
+                Token::Star if walk.returns && lists(before) => NAMES_OF_STAR,
+                _ => 0,
+            };
+            is_using = match token {
+                Token::Open => {
+                    matches!(before, Token::Word(it) if it.eq_ignore_ascii_case("using"))
+                }
+                Token::Close => false,
+                _ => is_using,
+            };
+            // The name of a common table expression that is defined here is no use of it.
+            let is_definition = walk.may_define;
+            walk.take(token);
+            let inner = if is_definition { 0 } else { walk.inner(token, views, common) };
+            let more = inner.saturating_add(more).saturating_mul(walk.selects.max(1));
+            walk.names = walk.names.saturating_add(more);
             before = token;
         }
-        names = names.saturating_add(more.saturating_mul(selects.max(1)));
+        walk.most = walk.most.max(walk.names);
+        walk
     }
-    names.max(most)
+
+    /// The names in what `token` may be the name of. In its own definition a common table expression
+    /// is its own rows.
+    fn inner(&self, token: Token<'_>, views: &Views, common: &Views) -> usize {
+        let common = self.defined.get(token).max(common.get(token)).filter(|_| {
+            let name = token.name().unwrap_or_default();
+            !self.open.iter().any(|(inside, _)| {
+                matches!(inside, Inside::Body(it, _) if it.eq_ignore_ascii_case(name))
+            })
+        });
+        common.max(views.get(token)).unwrap_or(0)
+    }
+
+    /// Takes note of where the walk is behind `token`.
+    fn take(&mut self, token: Token<'s>) {
+        let beginning = std::mem::replace(&mut self.beginning, Beginning::Nothing);
+        let may_define = std::mem::take(&mut self.may_define);
+        let has_defined = std::mem::take(&mut self.has_defined);
+        match token {
+            Token::Word(word) if word.eq_ignore_ascii_case("select") => {
+                // Of a compound each has its own.
+                self.selects = self.open.last().map_or(0, |(_, selects)| *selects) + 1;
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("as") => {
+                if let Beginning::Named(name, true) = beginning {
+                    self.beginning = Beginning::As(name);
+                }
+            }
+            Token::Word(word)
+                if matches!(beginning, Beginning::As(_))
+                    && is_one_of(&["not", "materialized"], word) =>
+            {
+                self.beginning = beginning;
+            }
+            Token::Word(word) if is_one_of(&["with", "recursive"], word) => self.may_define = true,
+            Token::Word(word) if is_keyword(word) => {}
+            Token::Word(name) | Token::Quoted(name) | Token::Text(name) => {
+                self.returns |= name.eq_ignore_ascii_case("returning");
+                self.beginning = Beginning::Named(name, may_define);
+            }
+            Token::Open => {
+                let inside = match beginning {
+                    Beginning::Named(name, true) => Inside::List(name),
+                    Beginning::As(name) => Inside::Body(name, self.names),
+                    _ => Inside::Other,
+                };
+                self.open.push((inside, self.selects));
+            }
+            Token::Close => self.close(),
+            Token::Comma => self.may_define = has_defined,
+            Token::Semicolon if self.open.is_empty() => {
+                self.most = self.most.max(self.names);
+                (self.names, self.selects, self.returns) = (0, 0, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// A parenthesis ends. What is in a common table expression is looked for where that is used.
+    fn close(&mut self) {
+        let (inside, selects) = self.open.pop().unwrap_or((Inside::Other, 0));
+        self.selects = selects;
+        match inside {
+            Inside::List(name) => self.beginning = Beginning::Named(name, true),
+            Inside::Body(name, before) => {
+                self.defined.insert(name, self.names - before);
+                (self.names, self.has_defined) = (before, true);
+            }
+            Inside::Other => {}
+        }
+    }
 }
 
 /// How often `ALTER TABLE` can look at a name while it looks for one of those in the definition
 /// `sql`: the product of all its names and those that it looks for, of which a qualified one counts
-/// as two. Of a table that are those of its expressions, and not of its columns and keys.
-pub(crate) fn pairs_of_definition(sql: &str, is_table: bool) -> f64 {
+/// as two. Of a table that are those of its expressions, and not of its columns and keys; of a view
+/// or a trigger also those of the `views` that it uses.
+pub(crate) fn pairs_of_definition(sql: &str, is_table: bool, views: &Views) -> f64 {
     let (mut all, mut looked_for, mut depth, mut key) = (0.0, 0.0, 0_usize, None);
     let mut before = Token::Other;
     for token in Scan::of(sql).filter(|token| *token != Token::Blank) {
@@ -125,16 +358,58 @@ pub(crate) fn pairs_of_definition(sql: &str, is_table: bool) -> f64 {
                 key = key.filter(|outer| *outer < depth);
             }
             Token::Word(word) if is_keyword(word) => {}
-            Token::Word(_) | Token::Quoted => {
+            Token::Word(_) | Token::Quoted(_) => {
                 all += 1.0;
                 let is_in_expression = depth > 1 && key.is_none();
                 looked_for += if !is_table || is_in_expression { 1.0 } else { 0.0 };
+                looked_for += views.get(token).map_or(0.0, |names| names as f64);
             }
             _ => {}
         }
         before = token;
     }
     all * looked_for
+}
+
+/// How many tables the `SELECT`s of `sql` have together, at most.
+pub(crate) fn tables(sql: &str) -> usize {
+    // For each parenthesis that is open, whether tables are listed around it.
+    let (mut outer, mut is_listing, mut tables) = (Vec::new(), false, 0);
+    for token in Scan::of(sql) {
+        match token {
+            Token::Word(word) if is_one_of(&["from", "join"], word) => {
+                (is_listing, tables) = (true, tables + 1);
+            }
+            Token::Word(word) if is_one_of(END_OF_TABLES, word) => is_listing = false,
+            Token::Comma if is_listing => tables += 1,
+            Token::Open => outer.push(is_listing),
+            Token::Close => is_listing = outer.pop().unwrap_or(false),
+            _ => {}
+        }
+    }
+    tables
+}
+
+/// What ends a list of tables.
+const END_OF_TABLES: &[&str] = &[
+    "select",
+    "where",
+    "group",
+    "having",
+    "window",
+    "order",
+    "limit",
+    "union",
+    "except",
+    "intersect",
+    "values",
+    "end",
+    "returning",
+];
+
+/// How many columns the table of definition `sql` has, at most.
+pub(crate) fn columns(sql: &str) -> usize {
+    Scan::of(sql).filter(|token| *token == Token::Comma).count() + 1
 }
 
 /// How many terms the index of definition `sql` has with which the planner compares those of a
@@ -159,11 +434,13 @@ pub(crate) fn terms_of_index(sql: &str) -> usize {
             }
             Token::Word(word) if word.eq_ignore_ascii_case("where") => is_plain = false,
             Token::Word(word) if is_one_of(&["collate", "asc", "desc"], word) => {}
-            Token::Word(_) | Token::Quoted | Token::Text if !is_collation && depth > 0 => {
+            Token::Word(_) | Token::Quoted(_) | Token::Text(_) if !is_collation && depth > 0 => {
                 words += 1;
                 is_plain &= words == 1;
             }
-            Token::Dot | Token::Semicolon | Token::Parameter | Token::Other => is_plain = false,
+            Token::Dot | Token::Star | Token::Semicolon | Token::Parameter | Token::Other => {
+                is_plain = false;
+            }
             _ => {}
         }
         before = token;
@@ -171,15 +448,20 @@ pub(crate) fn terms_of_index(sql: &str) -> usize {
     if is_plain { 0 } else { terms }
 }
 
-/// How often `sql` may name the table `name`, which is in lower case: what is in quotes may.
+/// How often `sql` may name the table `name`, which is in lower case. One with a quote in it may be
+/// anything in quotes.
 pub(crate) fn mentions(sql: &str, name: &str) -> u32 {
+    let is_odd = name.contains(QUOTES);
     let may = |token: &Token<'_>| match token {
         Token::Word(word) => word.eq_ignore_ascii_case(name),
-        Token::Quoted | Token::Text => true,
+        Token::Quoted(word) | Token::Text(word) => is_odd || word.eq_ignore_ascii_case(name),
         _ => false,
     };
     u32::try_from(Scan::of(sql).filter(may).count()).unwrap_or(u32::MAX)
 }
+
+/// What a name may have in it only where it is doubled, which is not read here.
+const QUOTES: [char; 3] = ['"', '`', '\''];
 
 /// How many parameters of `sql` have a name or a number, by which SQLite looks for each among all
 /// of them.
@@ -221,16 +503,6 @@ pub(crate) fn planning(sql: &str) -> Planning {
         Some(4..) => Planning::Defines,
         _ => Planning::Queries,
     }
-}
-
-/// Whether `sql` may name one of `names`, which are in lower case: what is in quotes may.
-pub(crate) fn may_name_one_of(sql: &str, names: &HashSet<String>) -> bool {
-    !names.is_empty()
-        && Scan::of(sql).any(|token| match token {
-            Token::Word(word) => names.contains(&word.to_ascii_lowercase()),
-            Token::Quoted | Token::Text => true,
-            _ => false,
-        })
 }
 
 /// Cuts a script into its statements, as `sqlite3_complete` tells where one ends: at a semicolon,
@@ -295,6 +567,12 @@ impl Start {
     }
 }
 
+/// Whether a `*` behind `token` stands for columns. Elsewhere it multiplies.
+fn lists(token: Token<'_>) -> bool {
+    let is_first = |word: &str| word.eq_ignore_ascii_case("returning");
+    matches!(token, Token::Comma | Token::Dot) || matches!(token, Token::Word(it) if is_first(it))
+}
+
 fn is_keyword(word: &str) -> bool {
     is_one_of(KEYWORDS, word)
 }
@@ -321,9 +599,12 @@ impl<'s> Scan<'s> {
     }
 
     /// Takes everything up to the end of what `end` closes, which is behind `from` bytes.
-    fn take_up_to(&mut self, from: usize, end: &str) {
+    /// Gives what is between.
+    fn take_up_to(&mut self, from: usize, end: &str) -> &'s str {
         let found = self.rest.get(from..).and_then(|rest| rest.find(end));
-        self.take(found.map_or(self.rest.len(), |at| from + at + end.len()));
+        let taken = self.take(found.map_or(self.rest.len(), |at| from + at + end.len()));
+        let between = taken.get(from..).unwrap_or("");
+        if found.is_some() { &between[..between.len() - end.len()] } else { between }
     }
 }
 
@@ -351,18 +632,9 @@ impl<'s> Iterator for Scan<'s> {
                 Token::Blank
             }
             // A quote that is doubled ends one and begins the next, which counts more.
-            '"' | '`' => {
-                self.take_up_to(1, first.encode_utf8(&mut [0; 4]));
-                Token::Quoted
-            }
-            '[' => {
-                self.take_up_to(1, "]");
-                Token::Quoted
-            }
-            '\'' => {
-                self.take_up_to(1, "'");
-                Token::Text
-            }
+            '"' | '`' => Token::Quoted(self.take_up_to(1, first.encode_utf8(&mut [0; 4]))),
+            '[' => Token::Quoted(self.take_up_to(1, "]")),
+            '\'' => Token::Text(self.take_up_to(1, "'")),
             _ if first.is_ascii_alphabetic() || first == '_' || !first.is_ascii() => {
                 let is_part =
                     |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
@@ -383,6 +655,7 @@ impl<'s> Iterator for Scan<'s> {
                     ')' => Token::Close,
                     '.' => Token::Dot,
                     ',' => Token::Comma,
+                    '*' => Token::Star,
                     ';' => Token::Semicolon,
                     ':' | '@' | '$' | '#' => Token::Parameter,
                     '?' if self.rest.starts_with(|c: char| c.is_ascii_digit()) => Token::Parameter,
@@ -400,7 +673,7 @@ mod tests {
 
     /// Long enough to be looked at.
     fn of(sql: &str) -> usize {
-        names(&format!("{sql} --{}", "-".repeat(SHORT)))
+        names(&format!("{sql} --{}", "-".repeat(SHORT)), &Views::default())
     }
 
     #[test]
@@ -424,6 +697,7 @@ mod tests {
             ("SELECT ä, [never ends", 2),
             ("SELECT 1 FROM a natural join b", 2 + NAMES_OF_NATURAL),
             ("SELECT 1 FROM a \u{feff}NATURAL JOIN b", 2 + NAMES_OF_NATURAL),
+            ("INSERT INTO t VALUES (1) RETURNING *, t.*, a * 2, (b) * 2", 5 + 2 * NAMES_OF_STAR),
             ("SELECT 1 FROM a NATURAL/**/JOIN b", 2 + NAMES_OF_NATURAL),
             ("SELECT 'natural' FROM a", 1),
             (")))) SELECT a", 1),
@@ -436,6 +710,67 @@ mod tests {
     }
 
     #[test]
+    fn what_a_view_or_a_common_table_expression_has_counts_wherever_it_is_named() {
+        let views = Views::named(&[("v", 10), ("w", 100), ("o\"d", 1_000)]);
+        for (sql, expected) in [
+            ("SELECT 1 FROM v", 11),
+            ("SELECT 1 FROM V, main.\"v\"", 11 + 1_000 + 1),
+            ("SELECT (SELECT 1 FROM w)", 2 * 101),
+            ("SELECT 't' FROM t", 1_000 + 1),
+            ("WITH c AS (SELECT a, b) SELECT 1 FROM c, c", 2 + 2 + 2 * 2),
+            ("WITH c(x) AS NOT MATERIALIZED (SELECT a) SELECT 1 FROM c", 3 + 1 + 1),
+            ("WITH RECURSIVE c AS (SELECT 1 UNION SELECT a FROM c) SELECT 1 FROM c", 3 + 1 + 2),
+            ("WITH a AS (SELECT 1 FROM b), b AS (SELECT x, y) SELECT 1 FROM a", 3 + 1 + 1 + 2),
+            ("WITH a AS (SELECT x) SELECT y FROM t WINDOW z AS (ORDER BY p, q, r)", 10),
+        ] {
+            let found = names(sql, &views);
+            assert!(found >= expected && found <= expected + 8, "{sql}: {found}, {expected}");
+        }
+        let chained: String =
+            (1..60).map(|at| format!(", c{at} AS (SELECT a, b FROM c{})", at - 1)).collect();
+        let chained = format!("WITH c0 AS (SELECT a){chained} SELECT 1 FROM c59");
+        assert!(names(&chained, &views) < 60 * 5, "{}", names(&chained, &views));
+        let circle = "WITH a AS (SELECT x FROM b), b AS (SELECT x FROM a) SELECT 1 FROM a";
+        assert!(names(circle, &views) > MAX_NAMES);
+        let chain: String =
+            (1..30).map(|at| format!(", c{at} AS (SELECT 1 FROM c{0}, c{0})", at - 1)).collect();
+        let doubled = format!("WITH c0 AS (SELECT a){chain} SELECT 1 FROM c29");
+        assert!(names(&doubled, &views) > MAX_NAMES);
+    }
+
+    #[test]
+    fn views_are_weighed_with_those_that_they_use() {
+        let views = |definitions: &[(&str, &str)]| {
+            let texts = definitions.iter().map(|(name, sql)| ((*name).into(), (*sql).to_owned()));
+            Views::of(&texts.collect())
+        };
+        let long = format!("CREATE VIEW a AS SELECT {}", vec!["x"; 100].join(","));
+        let some = views(&[
+            ("c", "CREATE VIEW c AS SELECT 1 FROM b, b"),
+            ("a", &long),
+            ("b", "CREATE VIEW b AS SELECT 1 FROM A, [a]"),
+            ("x1", "CREATE VIEW x1 AS SELECT 1 FROM x2"),
+            ("x2", "CREATE VIEW x2 AS SELECT 1 FROM x1"),
+        ]);
+        let of = |name| names(&format!("SELECT 1 FROM {name}"), &some);
+        assert!((100..110).contains(&of("a")), "{}", of("a"));
+        assert!((200..220).contains(&of("b")) && (400..440).contains(&of("c")), "{}", of("c"));
+        assert!(of("x1") < 10, "which cannot be used");
+    }
+
+    #[test]
+    fn the_tables_around_a_name_are_counted() {
+        for (sql, expected) in [
+            ("CREATE VIEW v AS SELECT a, b FROM t, u JOIN w WHERE a IN (1, 2)", 3),
+            ("SELECT (SELECT 1 FROM t, u), b FROM t ORDER BY 1, 2", 3),
+            ("SELECT 1 FROM t UNION SELECT a, b FROM u", 2),
+        ] {
+            assert_eq!(tables(sql), expected, "{sql}");
+        }
+        assert_eq!(columns("CREATE TABLE t(a, b, c)"), 3);
+    }
+
+    #[test]
     fn names_that_alter_looks_for_are_counted_in_all_of_a_definition() {
         for (sql, is_table, expected) in [
             ("CREATE VIEW v AS SELECT t.a, b FROM t", false, 7.0 * 7.0),
@@ -443,7 +778,7 @@ mod tests {
             ("CREATE TABLE t(a, b, PRIMARY KEY (a, b), UNIQUE(b))", true, 0.0),
             ("CREATE TABLE t(a, b AS (a + 1))", true, 5.0),
         ] {
-            let all = pairs_of_definition(sql, is_table);
+            let all = pairs_of_definition(sql, is_table, &Views::default());
             // Words that are not known as keywords count.
             assert!(all >= expected && all <= 4.0 * expected, "{sql}: {all}");
         }
@@ -530,6 +865,6 @@ mod tests {
 
     #[test]
     fn a_short_text_is_not_looked_at() {
-        assert_eq!(names("SELECT a FROM t NATURAL JOIN u"), 0);
+        assert_eq!(names("SELECT a FROM t NATURAL JOIN u", &Views::default()), 0);
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::c_int;
 use rusqlite::hooks::AuthAction;
 
 use crate::names::begins;
-use crate::text;
+use crate::text::{self, Views};
 
 /// The profile of a connection that runs SQL from an untrusted source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,13 +82,15 @@ pub(crate) fn passes_of_call(function: &str) -> u32 {
     }
 }
 
-/// Says why `sql`, a statement or several, is refused before it is prepared, if it is.
-pub(crate) fn refusal_of_text(sql: &str) -> Option<String> {
-    (text::names(sql) > text::MAX_NAMES).then(|| {
+/// Says why `sql`, a statement or several on a schema with these views, is refused before it is
+/// prepared, if it is.
+pub(crate) fn refusal_of_text(sql: &str, views: &Views) -> Option<String> {
+    (text::names(sql, views) > text::MAX_NAMES).then(|| {
         format!(
-            "a statement with more than {} names, each counted once for each SELECT around it, is \
-             refused to untrusted SQL, for the time that it takes to find them (a NATURAL join \
-             counts as {}: name the columns with USING)",
+            "a statement with more than {} names, each counted once for each SELECT around it, and \
+             those of a view or a common table expression wherever it is named, is refused to \
+             untrusted SQL, for the time that it takes to find them (a NATURAL join counts as {}: \
+             name the columns with USING)",
             text::MAX_NAMES,
             text::NAMES_OF_NATURAL
         )

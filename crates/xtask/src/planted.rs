@@ -296,7 +296,9 @@ pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
         println!("\n==> {}", bug.name);
         let program = build(root, &scratch, bug).with_context(|| bug.name.to_owned())?;
         match hunt(&program, &scratch)? {
-            Some((said, after)) => println!("found after {:.1} s: {said}", after.as_secs_f64()),
+            Some((said, after)) => {
+                println!("found after {:.1} s: {said:.200}", after.as_secs_f64())
+            }
             None => missed.push(bug.name),
         }
     }

@@ -21,6 +21,7 @@ use rusqlite::{Result, ffi};
 use super::Connection;
 use crate::definitions;
 use crate::memory::Budget;
+use crate::text::Views;
 use crate::untrusted::{self, Untrusted};
 
 /// How many times smaller than what a transaction may allocate the schema is kept in memory.
@@ -130,10 +131,11 @@ impl Connection {
         is_exceeded
     }
 
-    /// Says why `sql`, which is to be prepared, is refused to untrusted SQL, if it is.
+    /// Says why `sql`, which is to be prepared, is refused to untrusted SQL, if it is: for what it has
+    /// in itself.
     #[inline]
     pub fn refusal_of_text(&self, sql: &str) -> Option<String> {
-        self.memory.as_ref().and_then(|_| untrusted::refusal_of_text(sql))
+        self.memory.as_ref().and_then(|_| untrusted::refusal_of_text(sql, &Views::default()))
     }
 
     /// Refuses a statement that has added to the schema, when it is too large now: what it takes in

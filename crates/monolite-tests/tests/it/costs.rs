@@ -295,6 +295,88 @@ fn no_statement_is_planned_for_long_where_others_wait() {
     }
 }
 
+/// Schemas, each of statements of their own, and a statement that is small or plans nothing and
+/// takes SQLite seconds.
+fn slow_lookups() -> Vec<(&'static str, Vec<String>, String)> {
+    let list =
+        |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>();
+    let not = "~".repeat(95);
+    let virtuals = list(490, &|i| format!("g{i} AS ({not}(a + {i}))")).join(", ");
+    let names = list(490, &|i| format!("g{i}")).join(", ");
+    let virtuals = vec![
+        format!("CREATE TABLE t(a, b, {virtuals})"),
+        format!("CREATE INDEX i ON t(b, {names})"),
+    ];
+    let terms = list(490, &|i| format!("{}(a + {i})", "~".repeat(92))).join(", ");
+    let expressions =
+        vec!["CREATE TABLE t(a, b)".into(), format!("CREATE INDEX i ON t(b, {terms})")];
+    let read = |tables: usize| {
+        let columns = vec![format!("{not}x.a"); 34].join(", ");
+        format!("SELECT {columns} FROM t x INDEXED BY i{}", ", t INDEXED BY i".repeat(tables - 1))
+    };
+    let wide = format!("CREATE TABLE w({})", list(500, &|i| format!("c{i}")).join(", "));
+    let trues = |count: usize| vec!["true"; count].join(",");
+    let nested = |inner: &str, uses: usize| {
+        let within = format!("SELECT 1 FROM {}", vec![inner; uses].join(","));
+        let around = vec!["w"; 60].join(",");
+        (0..7).fold(within, |query, _| format!("SELECT ({query}) FROM {around}"))
+    };
+    let many = format!("CREATE VIEW u AS SELECT 1 WHERE 1 IN ({})", trues(4_900));
+    let common = format!("WITH u AS (SELECT 1 WHERE 1 IN ({})) {}", trues(420), nested("u", 59));
+    let qualified = |count: usize| vec!["t.a"; count].join(",");
+    let listed = vec![
+        "CREATE TABLE t(a, b, d)".into(),
+        format!("CREATE VIEW inn AS SELECT 1 AS z FROM t WHERE 1 IN ({})", qualified(1_000)),
+        format!("CREATE VIEW mid AS SELECT 1 FROM {}", vec!["inn"; 50].join(",")),
+        format!(
+            "CREATE VIEW outr AS SELECT 1 AS z FROM t,mid,mid,mid,mid WHERE 1 IN ({})",
+            qualified(1_900)
+        ),
+    ];
+    let deep = format!("CREATE VIEW deep AS {}", nested("u", 22));
+    let alter = "ALTER TABLE other RENAME COLUMN a TO b";
+    vec![
+        ("virtual columns of an index", virtuals, read(6)),
+        ("expressions of an index", expressions, read(6)),
+        ("names in views", vec![wide.clone(), many.clone()], nested("u", 59)),
+        ("names in common table expressions", vec![wide.clone()], common),
+        ("lists of views of views", listed, alter.into()),
+        ("names in views of views", vec![wide.clone(), many, deep], alter.into()),
+        (
+            "columns that are returned",
+            vec![wide],
+            format!("INSERT INTO w DEFAULT VALUES RETURNING {}", vec!["*"; 400_000].join(",")),
+        ),
+    ]
+}
+
+#[test]
+fn no_small_statement_looks_for_long_where_others_wait() {
+    for (name, schema, sql) in slow_lookups() {
+        let Some(db) = open(":memory:") else { return };
+        db.write(|tx| tx.execute_batch("CREATE TABLE other(a)")).wait().unwrap();
+        for sql in schema {
+            // Some of it may be refused.
+            let made = db.write(move |tx| in_time(name, || tx.execute_batch(&sql))).wait();
+            let kinds = [ErrorKind::Invalid, ErrorKind::Timeout];
+            assert!(made.is_ok() || kinds.contains(&made.unwrap_err().kind()), "{name}");
+        }
+        let sql: &'static str = sql.leak();
+        let _ = in_time(name, || db.read(|tx| tx.prepare(sql).map(|_| ())).wait());
+        let (told, heard) = mpsc::channel();
+        let ended = db.write(move |tx| {
+            let ended = in_time(name, || tx.execute_batch(sql));
+            told.send(()).unwrap();
+            ended
+        });
+        let _ = ended.wait();
+        // Not on the writer, which would panic.
+        heard.recv().unwrap();
+        in_two_attempts(|| db.write(|tx| tx.execute_batch("CREATE TABLE another(a)")).wait());
+        close_behind_plan(&db);
+    }
+}
+
 #[test]
 fn ordinary_statements_run_beside_many_expressions_in_indexes() {
     let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
