@@ -9,8 +9,8 @@
 //! whoever makes it large would make the statements of all others wait.
 //!
 //! What a view has in it is looked up, at every place where it is named, before the first question
-//! that would tell of it. So where views and triggers are not all small, a text that may name a view
-//! is not light, and no change of a table with a trigger, of which the authorizer is asked before
+//! that would tell of it. So where views and triggers are not all small, a text that may name a
+//! view is not light, and no change of a table with a trigger, of which the authorizer is asked before
 //! the trigger is looked at. Where they are, the names in them count with those of the text.
 //!
 //! # Source of the bounds
@@ -51,13 +51,13 @@ const LIGHT_COMPARED: u64 = 250_000;
 /// The same for bytes of the text, whose parts may have no columns. Measured 0.7 ns for each.
 const LIGHT_TERMS: u64 = 50_000_000;
 
-/// The most names in a light statement, weighed as those of any statement of untrusted SQL, of which
-/// 12,000 take 0.25 s at worst.
+/// The most names in a light statement, weighed as those of any statement of untrusted SQL, of
+/// which 12,000 take 0.25 s at worst.
 const LIGHT_NAMES: usize = 4_000;
 
 /// Bytes of all views and triggers, as often as they can stand in a statement, times the
-/// expressions and conditions of all indexes, in a schema where they are small: 0.1 s, at 0.4 µs for
-/// each (measured for 38 KB of sums and 390 indexes on such sums).
+/// expressions and conditions of all indexes, in a schema where they are small: 0.1 s, at 0.4 µs
+/// for each (measured for 38 KB of sums and 390 indexes on such sums).
 const SMALL: u64 = 250_000;
 
 /// As many of these expressions there are at least: 20 KB are too much without one.

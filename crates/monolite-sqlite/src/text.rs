@@ -14,8 +14,8 @@
 //! be that of a view or of a common table expression as all the names in there, too: SQLite looks
 //! for those again wherever it puts the one in the place of its name. A common table expression may
 //! be used before it is defined, so the text is walked over until they weigh what they weighed
-//! before. What a trigger has in its own text is weighed there. Each statement of several is weighed
-//! alone, and the heaviest counts.
+//! before. What a trigger has in its own text is weighed there. Each statement of several is
+//! weighed alone, and the heaviest counts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -264,8 +264,8 @@ impl<'s> Walk<'s> {
         walk
     }
 
-    /// The names in what `token` may be the name of. In its own definition a common table expression
-    /// is its own rows.
+    /// The names in what `token` may be the name of. In its own definition a common table
+    /// expression is its own rows.
     fn inner(&self, token: Token<'_>, views: &Views, common: &Views) -> usize {
         let common = self.defined.get(token).max(common.get(token)).filter(|_| {
             let name = token.name().unwrap_or_default();

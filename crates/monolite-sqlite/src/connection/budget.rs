@@ -131,8 +131,8 @@ impl Connection {
         is_exceeded
     }
 
-    /// Says why `sql`, which is to be prepared, is refused to untrusted SQL, if it is: for what it has
-    /// in itself.
+    /// Says why `sql`, which is to be prepared, is refused to untrusted SQL, if it is: for what it
+    /// has in itself.
     #[inline]
     pub fn refusal_of_text(&self, sql: &str) -> Option<String> {
         self.memory.as_ref().and_then(|_| untrusted::refusal_of_text(sql, &Views::default()))
