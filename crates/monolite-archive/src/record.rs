@@ -202,10 +202,14 @@ impl Record {
         self.fences.iter().any(|fence| fence.epoch == epoch && fence.slot == slot)
     }
 
-    /// The epoch that TXID `txid` belongs to; `None` before the first fence that is known.
+    /// The epoch that TXID `txid` belongs to: the largest of those that began before it, unless it
+    /// is a fence itself. `None` before the first fence that is known.
     pub fn owner(&self, txid: Txid) -> Option<Epoch> {
-        let after = self.fences.partition_point(|fence| fence.slot <= txid);
-        after.checked_sub(1).map(|at| self.fences[at].epoch)
+        let below = &self.fences[..self.fences.partition_point(|fence| fence.slot <= txid)];
+        match below.last() {
+            Some(last) if last.slot == txid => Some(last.epoch),
+            _ => below.iter().map(|fence| fence.epoch).max(),
+        }
     }
 
     /// The text of the record.
