@@ -55,8 +55,3 @@ fn deletion_without_a_renewal_is_noticed() {
 fn two_in_flight_is_noticed() {
     is_noticed(Control::TwoInFlight);
 }
-
-#[test]
-fn newest_slot_that_vanished_and_is_passed_is_noticed() {
-    is_noticed(Control::VanishedIsPassed);
-}

@@ -440,6 +440,21 @@ fn cloned_process_is_fenced_at_the_first_difference() {
     assert_eq!(filled, Filled::Fenced(Certainty::Unknown), "though the epoch is its own");
 }
 
+/// Row 10, and an hour later: what the notes do not have. The slot that the copy goes on with was
+/// filled by the other one, and is deleted; nothing tells the copy. So slots must be kept for longer
+/// than a copy may sleep.
+#[test]
+fn copy_that_sleeps_through_retention_is_not_fenced() {
+    let scene = Scene::new();
+    let claimed = scene.taken(1);
+    let mut copy = scene.serve(claimed.clone());
+    let mut put = begin(&mut copy, 99);
+    let mut stays = scene.serve(claimed);
+    scene.fill(&mut stays, 3);
+    assert_eq!(scene.delete(&mut stays, 3, 5).slots, 2);
+    assert_eq!(scene.to_end(&mut put, None).unwrap(), Filled::Done, "this is a fork");
+}
+
 /// Row 10, of claimants: the fence of the same epoch with another time is not ours.
 #[test]
 fn cloned_claimant_gives_up_at_a_fence_of_its_own_epoch() {

@@ -7,6 +7,9 @@
 //! So any number of turns of others lie between what a process decides and what it does. Processes
 //! pause, restart, and are cloned; requests of dead ones arrive.
 //!
+//! In a schedule in which a process was cloned nothing more is deleted: slots must be kept for longer
+//! than a copy may sleep (`copy_that_sleeps_through_retention_is_not_fenced` shows why).
+//!
 //! # Invariants
 //! What is checked, in every turn:
 //! - **no fork**: a slot that had a group never gets another one, whatever was deleted;
@@ -48,8 +51,6 @@ pub(crate) enum Control {
     DeletionWithoutRenewal,
     /// A slot is sent while the one before it is not answered.
     TwoInFlight,
-    /// A claimant whose newest slot is gone goes on behind it.
-    VanishedIsPassed,
 }
 
 pub(crate) fn txid(number: u64) -> Txid {
@@ -342,15 +343,6 @@ impl World {
                 Request::Put(_),
                 Reply::Failed(error),
             ) if error.kind() == monolite_archive::ErrorKind::Exists => Reply::Done,
-            (
-                Some(Control::VanishedIsPassed),
-                Doing::Claim(_),
-                Request::Look(slot),
-                Reply::Slot(None),
-            ) if self.processes[at].early.is_none() => {
-                let old = group(0, Epoch(0), *slot);
-                Reply::Slot(Some(Found { header: *old.header(), id: old.id() }))
-            }
             _ => reply,
         }
     }
@@ -408,7 +400,7 @@ impl World {
                 Doing::Idle
             }
             Some(Ok(ClaimOutcome::Taken(claimed))) => {
-                if self.rng.u8(..40) == 0 {
+                if self.rng.u8(..80) == 0 {
                     self.clone_to_another(at, &claimed);
                 }
                 Doing::Read(claimed)
@@ -563,7 +555,7 @@ impl World {
                 let update = primary.renew().unwrap();
                 self.update(at, update, None)
             }
-            20..40 => self.begin_deletion(at),
+            20..40 if self.figures.clones == 0 => self.begin_deletion(at),
             _ if must_list && draw < 60 => Ok(()),
             _ => self.begin_fill(at),
         }
