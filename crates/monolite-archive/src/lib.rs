@@ -12,6 +12,16 @@
 #![forbid(unsafe_code)]
 
 // From above to below: what is done with an archive, who may do it, and what it consists of.
+mod compaction;
+mod restore;
+mod retention;
+mod verify;
+
+mod plan;
+mod source;
+
+mod catalog;
+
 mod requests;
 
 mod protocol;
@@ -23,16 +33,22 @@ mod store;
 
 mod error;
 
+pub use catalog::{ArchivedFile, Catalog};
+pub use compaction::{compact_level, snapshot, span_start};
 pub use error::{Error, ErrorKind, Result};
 pub use layout::{Layout, Level, LevelKeys};
+pub use plan::{Plan, Target};
 pub use protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deleted, Deletion, Fill, Filled,
     Grounds, Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,
 };
 pub use record::{Epoch, Fence, Holder, Lineage, Record, State};
 pub use requests::{Pace, carry_out, leader, run};
+pub use restore::{Reading, Restored, restore};
+pub use retention::{Keep, Retention};
 pub use slot::{Found, Place, Slot, SlotId};
 pub use store::{
     Call, Decide, DirectoryStore, Fault, FaultyStore, Fetched, Listed, Listing, MemoryStore, Part,
     Store, Tag,
 };
+pub use verify::{Proof, verify};

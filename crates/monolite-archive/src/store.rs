@@ -23,6 +23,7 @@ mod faulty;
 mod memory;
 
 pub use directory::DirectoryStore;
+pub(crate) use directory::sync_directory;
 pub use faulty::{Call, Decide, Fault, FaultyStore};
 pub use memory::MemoryStore;
 

@@ -41,7 +41,8 @@ pub struct Candidate {
     pub page_size: PageSize,
     /// Size of the database in pages, at least 1; likewise.
     pub commit: u32,
-    /// The time of day.
+    /// The time of day, and later than that of what was archived last, if that is known: times rise
+    /// with TXIDs. A fence is later than the slot below it in any case.
     pub time: Timestamp,
     /// What to do about slots without a record.
     pub unrecorded: Unrecorded,

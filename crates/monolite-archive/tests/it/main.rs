@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod archive;
 mod controls;
 mod interleavings;
+mod restoring;
 mod schedules;
 mod world;
