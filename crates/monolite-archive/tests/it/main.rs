@@ -6,6 +6,8 @@
 mod archive;
 mod controls;
 mod interleavings;
+mod originals;
 mod restoring;
 mod schedules;
+mod stores;
 mod world;
