@@ -35,8 +35,8 @@ impl ArchivedFile {
     /// What it begins with.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) when it is gone; [`Corrupt`](ErrorKind::Corrupt) when it is
-    /// no file of these TXIDs; those of the store.
+    /// [`NotFound`](ErrorKind::NotFound) when it is gone; [`Corrupt`](ErrorKind::Corrupt) when it
+    /// is no file of these TXIDs; those of the store.
     pub fn header(&self, store: &dyn Store, layout: &Layout) -> Result<Header> {
         let key = layout.file(self.level, self.txids);
         let part = Part::Range(0..Header::LEN as u64);

@@ -6,8 +6,8 @@
 //! ([`Record`]).
 //!
 //! # Not here
-//! Where commits come from: this crate knows neither SQLite nor the engine. Requests over a network:
-//! a [`Store`] is a trait. Threads and clocks: calls block, and who calls has both.
+//! Where commits come from: this crate knows neither SQLite nor the engine. Requests over a
+//! network: a [`Store`] is a trait. Threads and clocks: calls block, and who calls has both.
 
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,8 @@
 //! Litestream's.
 //!
 //! # Invariants
-//! A plan ends exactly at its target. A hole is an error, and so is a target that only exists within
-//! a merged file; there is never a shorter result.
+//! A plan ends exactly at its target. A hole is an error, and so is a target that only exists
+//! within a merged file; there is never a shorter result.
 
 use std::cmp::Reverse;
 

@@ -1,11 +1,11 @@
 //! Owns the protocol by which one process at a time fills the slots of an archive. It does no I/O:
-//! it says what to ask of a store, is told the answer, and says what comes next, so that simulations
-//! and archives run the same code.
+//! it says what to ask of a store, is told the answer, and says what comes next, so that
+//! simulations and archives run the same code.
 //!
 //! # Algorithm
-//! A slot is created if it is absent, one at a time, numbered without a gap. *The slot alone makes a
-//! commit history.* A primary's next slot is its last one and 1. Who takes over puts a **fence**, a
-//! slot without pages, into the first free slot: that very one, or the one after it if the old
+//! A slot is created if it is absent, one at a time, numbered without a gap. *The slot alone makes
+//! a commit history.* A primary's next slot is its last one and 1. Who takes over puts a **fence**,
+//! a slot without pages, into the first free slot: that very one, or the one after it if the old
 //! primary's last request landed first, which then is history and was read. A fence is never
 //! deleted, so a request of the old primary is refused whenever it arrives, without any clock.
 //!

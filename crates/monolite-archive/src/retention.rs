@@ -6,9 +6,9 @@
 //! those go that are older than slots are kept and that a file of a level, or the base, covers.
 //!
 //! # Invariants
-//! After a plan is made it is tried: without what it deletes, the base and the newest TXID can still
-//! be restored. Neither the newest snapshot nor a fence is ever in a plan. Slots are deleted by the
-//! primary alone, after a renewal ([`Deletion`](crate::Deletion)); the rest fences nobody.
+//! After a plan is made it is tried: without what it deletes, the base and the newest TXID can
+//! still be restored. Neither the newest snapshot nor a fence is ever in a plan. Slots are deleted
+//! by the primary alone, after a renewal ([`Deletion`](crate::Deletion)); the rest fences nobody.
 
 use std::time::Duration;
 
@@ -52,9 +52,9 @@ pub struct Retention {
 impl Retention {
     /// Looks at an archive at the time `now`.
     ///
-    /// **A process that is copied and sleeps for longer than slots are kept** (a virtual machine set
-    /// back to an old state) can fill a slot that was filled and deleted since, and acknowledge it.
-    /// Do not bring such copies back, or keep slots for longer than that takes.
+    /// **A process that is copied and sleeps for longer than slots are kept** (a virtual machine
+    /// set back to an old state) can fill a slot that was filled and deleted since, and acknowledge
+    /// it. Do not bring such copies back, or keep slots for longer than that takes.
     ///
     /// # Errors
     /// [`Gap`](ErrorKind::Gap) when the chain has a hole, in which case nothing may be deleted;

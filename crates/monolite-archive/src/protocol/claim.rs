@@ -7,8 +7,8 @@
 //! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
 //!    behind it. Where something is, look: of a smaller epoch it is history, climb over it; the
 //!    fence itself, done; anything else, and the claim is lost.
-//! 5. List what was climbed over, and fences right below that no record lists: whoever set them died
-//!    before it served. Readers pass over a fence that is not listed, and would find a hole.
+//! 5. List what was climbed over, and fences right below that no record lists: whoever set them
+//!    died before it served. Readers pass over a fence that is not listed, and would find a hole.
 //! 6. Read the record: still ours, or the claim is lost. The fence stays; readers pass over it, as
 //!    no record lists it, until a later claimant climbs over it.
 //!

@@ -80,8 +80,9 @@ impl Primary {
         self.is_fenced
     }
 
-    /// Whether writes and leased reads may be answered: the last renewal that succeeded *began* less
-    /// than the TTL without `margin` ago. Groups that are in a slot may be, whatever this says.
+    /// Whether writes and leased reads may be answered: the last renewal that succeeded *began*
+    /// less than the TTL without `margin` ago. Groups that are in a slot may be, whatever this
+    /// says.
     pub fn has_lease(&self, now: Duration, margin: Duration) -> bool {
         let until = self.record.ttl().saturating_sub(margin);
         let is_serving = self.record.state == State::Serving && !self.is_fenced;

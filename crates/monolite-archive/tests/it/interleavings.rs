@@ -441,8 +441,8 @@ fn cloned_process_is_fenced_at_the_first_difference() {
 }
 
 /// Row 10, and an hour later: what the notes do not have. The slot that the copy goes on with was
-/// filled by the other one, and is deleted; nothing tells the copy. So slots must be kept for longer
-/// than a copy may sleep.
+/// filled by the other one, and is deleted; nothing tells the copy. So slots must be kept for
+/// longer than a copy may sleep.
 #[test]
 fn copy_that_sleeps_through_retention_is_not_fenced() {
     let scene = Scene::new();

@@ -1,6 +1,7 @@
 //! Against the programs whose formats these are, where they can be had: a Go program of ours around
-//! `superfly/ltx`, and Litestream, whose path `MONOLITE_LITESTREAM` says (it takes minutes to build:
-//! `go get github.com/benbjohnson/litestream/cmd/litestream@v0.5.18` in a module, then `go build`).
+//! `superfly/ltx`, and Litestream, whose path `MONOLITE_LITESTREAM` says (it takes minutes to
+//! build: `go get github.com/benbjohnson/litestream/cmd/litestream@v0.5.18` in a module, then `go
+//! build`).
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -3,12 +3,12 @@
 //!
 //! # Algorithm
 //! Each process runs the machines of the protocol. In a turn one process, drawn at random, has its
-//! pending request done, or lost, or left under way; is told the answer; and says what it asks next.
-//! So any number of turns of others lie between what a process decides and what it does. Processes
-//! pause, restart, and are cloned; requests of dead ones arrive.
+//! pending request done, or lost, or left under way; is told the answer; and says what it asks
+//! next. So any number of turns of others lie between what a process decides and what it does.
+//! Processes pause, restart, and are cloned; requests of dead ones arrive.
 //!
-//! In a schedule in which a process was cloned nothing more is deleted: slots must be kept for longer
-//! than a copy may sleep (`copy_that_sleeps_through_retention_is_not_fenced` shows why).
+//! In a schedule in which a process was cloned nothing more is deleted: slots must be kept for
+//! longer than a copy may sleep (`copy_that_sleeps_through_retention_is_not_fenced` shows why).
 //!
 //! # Invariants
 //! What is checked, in every turn:
