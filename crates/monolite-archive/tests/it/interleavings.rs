@@ -388,6 +388,19 @@ fn newest_slot_that_vanished_is_looked_for_again() {
     scene.delete(&mut new, 3, 5);
     let reply = scene.done(&look);
     assert_eq!(scene.to_end(&mut paused, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    assert!([3, 4, 8].iter().all(|slot| scene.look(*slot).is_none()), "it has left no fence");
+}
+
+#[test]
+fn claimant_that_finds_a_slot_of_a_larger_epoch_leaves_no_fence() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut slow = Scene::claim(2);
+    let find = scene.until(&mut slow, None, |request| *request == Request::FindNewest);
+    scene.fill(&mut scene.primary(3), 2);
+    let reply = scene.done(&find);
+    assert_eq!(scene.to_end(&mut slow, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    assert_eq!(scene.look(8), None);
 }
 
 /// Row 9: of a file of a higher level the test is `compaction::stale_compactor_changes_nothing`.

@@ -166,7 +166,8 @@ fn retention_refuses_when_a_level_has_a_hole() {
     assert!(retention.slots.len() > 150);
     let catalog = monolite_archive::Catalog::read(&archive.store, &archive.layout).unwrap();
     for number in 1..4 {
-        let victim = catalog.level(level(number))[0];
+        // A short history has no files of the third level.
+        let Some(victim) = catalog.level(level(number)).first() else { continue };
         archive.store.delete(&archive.layout.file(victim.level, victim.txids)).unwrap();
     }
     // What no level covers any more stays.
