@@ -8,6 +8,7 @@
 //! | `<level>/<min>-<max>.ltx` in S3 and OSS | the level as four hexadecimal digits |
 //! | `ltx/<level>/<min>-<max>.ltx` elsewhere | the level as a decimal number |
 //! | `monolite/leader` | the leader record |
+//! | `monolite/probe-…` | by which a store is tried, for a moment |
 //!
 //! Level 0 has the slots, one TXID each; levels 1 to 8 what was compacted; level 9 the snapshots.
 //! All but the record is Litestream's layout, in which it finds and keeps what it knows.
@@ -115,6 +116,11 @@ impl Layout {
     /// The key of the leader record.
     pub fn leader(&self) -> String {
         format!("{}monolite/leader", self.prefix)
+    }
+
+    /// What the keys begin with by which a store is tried.
+    pub(crate) fn probe(&self) -> String {
+        format!("{}monolite/probe", self.prefix)
     }
 
     /// The TXIDs of the file that a key is of, whatever its level; `None` when it is none.

@@ -13,6 +13,7 @@
 
 // From above to below: what is done with an archive, who may do it, and what it consists of.
 mod compaction;
+mod probe;
 mod restore;
 mod retention;
 mod verify;
@@ -38,6 +39,7 @@ pub use compaction::{compact_level, snapshot, span_start};
 pub use error::{Error, ErrorKind, Result};
 pub use layout::{Layout, Level, LevelKeys};
 pub use plan::{Plan, Target};
+pub use probe::probe;
 pub use protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deleted, Deletion, Fill, Filled,
     Grounds, Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,

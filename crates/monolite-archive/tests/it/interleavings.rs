@@ -574,6 +574,8 @@ fn renewal_whose_answer_was_lost_is_found_in_the_record() {
     let mut primary = scene.primary(1);
     let mut renewal = primary.renew().unwrap();
     let write = scene.until(&mut renewal, None, |request| !request.is_read());
+    let again = scene.until(&mut renewal, lost(), |request| !request.is_read());
+    assert_eq!(again, write, "it is not there");
     scene.done(&write);
     let updated = scene.to_end(&mut renewal, lost()).unwrap();
     assert!(matches!(updated, Updated::Done { .. }));

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use monolite_archive::{
-    ErrorKind, Fetched, Keep, Layout, Level, Listing, MemoryStore, Part, Reading, Result,
-    Retention, Store, Tag, Target, compact_level, restore, snapshot, verify,
+    Call, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level, Listing, MemoryStore, Part,
+    Reading, Result, Retention, Store, Tag, Target, compact_level, restore, snapshot, verify,
 };
-use monolite_ltx::{Timestamp, Txid, TxidRange};
+use monolite_ltx::{
+    BaseChecksum, Checksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,
+};
 
 use crate::archive::{Archive, scratch};
 use crate::world::txid;
@@ -228,6 +230,54 @@ fn changed_byte_is_found_by_proof_and_restore() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
 
+/// A file as somebody made it who breaks the rules of a chain.
+fn made(
+    page_size: u32,
+    at: u64,
+    commit: u32,
+    pages: &[u32],
+    sums: Option<(BaseChecksum, Checksum)>,
+) -> Vec<u8> {
+    let header = Header {
+        page_size: PageSize::new(page_size).unwrap(),
+        commit,
+        txids: TxidRange::single(txid(at)),
+        timestamp: Timestamp::from_millis(at as i64),
+        base: sums.map_or(BaseChecksum::Untracked, |(base, _)| base),
+        wal: None,
+        node_id: 0,
+    };
+    let mut encoder = Encoder::new(Vec::new(), header).unwrap();
+    for page in pages {
+        encoder.page(Pgno::new(*page).unwrap(), &vec![*page as u8; page_size as usize]).unwrap();
+    }
+    encoder.finish(sums.map(|(_, after)| after)).unwrap().output
+}
+
+#[test]
+fn chain_whose_files_do_not_fit_is_corrupt() {
+    let sum = Checksum::from_bits(1 << 63 | 5).unwrap();
+    let wrong = Some((BaseChecksum::Database(sum), sum));
+    let cases = [
+        ("page 2 is in no file", made(512, 2, 3, &[3], None)),
+        ("a size that no file is long enough for", made(512, 2, 0xFFFF_FFFE, &[1], None)),
+        ("another page size", made(1024, 2, 1, &[1], None)),
+        ("another checksum of the database", made(512, 2, 1, &[1], wrong)),
+    ];
+    for (case, slot) in cases {
+        let archive = Archive::new(MemoryStore::new(), 1, false);
+        let layout = &archive.layout;
+        let snapshot = layout.file(Level::SNAPSHOTS, TxidRange::single(Txid::FIRST));
+        archive.store.overwrite(&snapshot, &made(512, 1, 1, &[1], None));
+        archive.store.create(&layout.slot(txid(2)), &slot, None).unwrap();
+        for reading in [Reading::Whole, Reading::ByIndex] {
+            let error = archive.restored(Target::Latest, reading).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{case}: {error}");
+        }
+        assert!(archive.restored(Target::Txid(Txid::FIRST), Reading::Whole).is_ok());
+    }
+}
+
 /// Row 8 of the interleavings, for readers: the fence lies where a slot was compacted and deleted.
 #[test]
 fn fence_that_no_record_lists_is_passed_over() {
@@ -349,6 +399,23 @@ fn stale_compactor_changes_nothing() {
     assert_eq!(compact_level(&archive.store, &archive.layout, level(1), None).unwrap(), None);
     let misplaced = compact_level(&archive.store, &archive.layout, Level::SNAPSHOTS, None);
     assert_eq!(misplaced.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Two compactors at once: the other one is faster.
+#[test]
+fn file_that_another_compactor_has_made_is_taken() {
+    let mut archive = Archive::new(MemoryStore::new(), 9, false);
+    archive.live(20);
+    let (inner, layout) = (archive.store.clone(), archive.layout.clone());
+    let other = inner.clone();
+    let store = FaultyStore::new(inner, move |call| {
+        if let Call::Create(_) = call {
+            compact_level(&other, &layout, Level::FIRST, None).unwrap();
+        }
+        Fault::None
+    });
+    let file = compact_level(&store, &archive.layout, level(1), None).unwrap().unwrap();
+    assert_eq!(file.txids, TxidRange::new(txid(2), archive.newest().0).unwrap());
 }
 
 #[test]

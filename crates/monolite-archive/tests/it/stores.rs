@@ -1,14 +1,15 @@
 //! Stores keep what their trait promises, also to many at once; and machines run over a bad one.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
 
 use monolite_archive::{
-    Call, Candidate, Claim, ClaimOutcome, DirectoryStore, ErrorKind, Fault, FaultyStore, Filled,
-    Grounds, Holder, Layout, Lineage, MemoryStore, Part, Primary, Request, SlotId, Store,
-    Unrecorded, carry_out, run,
+    Call, Candidate, Claim, ClaimOutcome, DirectoryStore, ErrorKind, Fault, FaultyStore, Fetched,
+    Filled, Grounds, Holder, Layout, Lineage, Listing, MemoryStore, Part, Primary, Request, SlotId,
+    Store, Tag, Unrecorded, carry_out, run,
 };
 use monolite_ltx::{PageSize, Timestamp, Txid};
 
@@ -53,12 +54,63 @@ fn keeps_its_promises(store: &dyn Store) {
     store.delete("a/c/007").unwrap();
     store.delete("a/c/007").unwrap();
     assert_eq!(store.get("a/c/007", Part::Whole(9)).unwrap(), None);
+    let drawn = Holder::from_bits(3);
+    monolite_archive::probe(store, &Layout::directory(), drawn).unwrap();
+    assert!(store.list("monolite", None).unwrap().objects.is_empty(), "nothing is left of it");
     let failed = store.create_from("a/d", None, &mut |output| {
         output.write_all(b"half").unwrap();
         Err(monolite_archive::Error::new(ErrorKind::Lost, "broke off"))
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(store.get("a/d", Part::Whole(9)).unwrap(), None, "it is whole or not there");
+}
+
+/// A store that does whatever it is asked.
+struct Compliant(MemoryStore);
+
+impl Store for Compliant {
+    fn create(
+        &self,
+        key: &str,
+        body: &[u8],
+        _: Option<Timestamp>,
+    ) -> monolite_archive::Result<Tag> {
+        Ok(self.0.overwrite(key, body))
+    }
+
+    fn create_from(
+        &self,
+        _: &str,
+        _: Option<Timestamp>,
+        _: &mut dyn FnMut(&mut dyn Write) -> monolite_archive::Result<()>,
+    ) -> monolite_archive::Result<Tag> {
+        Err(monolite_archive::Error::new(ErrorKind::Lost, "it is not asked"))
+    }
+
+    fn swap(&self, key: &str, body: &[u8], _: &Tag) -> monolite_archive::Result<Tag> {
+        Ok(self.0.overwrite(key, body))
+    }
+
+    fn get(&self, key: &str, part: Part) -> monolite_archive::Result<Option<Fetched>> {
+        self.0.get(key, part)
+    }
+
+    fn list(&self, prefix: &str, after: Option<&str>) -> monolite_archive::Result<Listing> {
+        self.0.list(prefix, after)
+    }
+
+    fn delete(&self, key: &str) -> monolite_archive::Result<()> {
+        self.0.delete(key)
+    }
+}
+
+#[test]
+fn store_that_refuses_nothing_is_found_out() {
+    let store = Compliant(MemoryStore::new());
+    let drawn = Holder::from_bits(3);
+    let error = monolite_archive::probe(&store, &Layout::directory(), drawn).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(store.0.is_empty());
 }
 
 #[test]
@@ -167,6 +219,29 @@ fn of_many_that_swap_none_is_overwritten() {
     });
     let object = store.get("count", Part::Whole(99)).unwrap().unwrap();
     assert_eq!(object.bytes, b"180");
+}
+
+#[test]
+fn swap_waits_for_who_has_the_lock() {
+    let directory = scratch();
+    let store = DirectoryStore::new(directory.path());
+    let tag = store.create("record", b"one", None).unwrap();
+    let lock = std::fs::File::create(directory.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let begun = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let swap = scope.spawn(|| {
+            begun.wait();
+            DirectoryStore::new(directory.path()).swap("record", b"two", &tag)
+        });
+        begun.wait();
+        // Without the lock it would be done by now.
+        let turns = (0..20_000).take_while(|_| !swap.is_finished());
+        turns.for_each(|_| std::thread::yield_now());
+        std::fs::write(directory.path().join("record"), b"another's").unwrap();
+        drop(lock);
+        assert_eq!(swap.join().unwrap().unwrap_err().kind(), ErrorKind::Exists);
+    });
 }
 
 /// Threads as processes that take over from each other, again and again, in one directory.
