@@ -278,6 +278,19 @@ fn chain_whose_files_do_not_fit_is_corrupt() {
     }
 }
 
+#[test]
+fn slot_of_several_txids_is_a_problem() {
+    let mut archive = Archive::new(MemoryStore::new(), 2, false);
+    archive.live(10);
+    let (store, layout) = (archive.store.clone(), archive.layout.clone());
+    let file = compact_level(&store, &layout, level(1), None).unwrap().unwrap();
+    let body = store.get(&layout.file(file.level, file.txids), Part::Whole(1 << 20)).unwrap();
+    store.create(&layout.file(Level::SLOTS, file.txids), &body.unwrap().bytes, None).unwrap();
+    let proof = verify(&store, &layout, &mut |_| {}).unwrap();
+    assert_eq!(proof.problems.len(), 1, "its name excludes no other slot");
+    assert_eq!(proof.problems[0].kind(), ErrorKind::Corrupt);
+}
+
 /// Row 8 of the interleavings, for readers: the fence lies where a slot was compacted and deleted.
 #[test]
 fn fence_that_no_record_lists_is_passed_over() {
