@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Busy,
     /// No answer, or one that says nothing: a time-out, a reset connection, 500. Try again.
     Lost,
+    /// The store takes the credentials for nobody's, or they are for something else. Correct them.
+    Denied,
     /// A local file cannot be read or written; [`Error::io`] is its error. Mend the system.
     Io,
     /// What is asked for is not in the archive, or no longer.

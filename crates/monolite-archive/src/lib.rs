@@ -49,6 +49,8 @@ pub use requests::{Pace, carry_out, leader, run};
 pub use restore::{Reading, Restored, restore};
 pub use retention::{Keep, Retention};
 pub use slot::{Found, Place, Slot, SlotId};
+#[cfg(feature = "bucket")]
+pub use store::{BucketStore, Service};
 pub use store::{
     Call, Decide, DirectoryStore, Fault, FaultyStore, Fetched, Listed, Listing, MemoryStore, Part,
     Store, Tag,

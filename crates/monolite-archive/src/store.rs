@@ -18,10 +18,14 @@ use monolite_ltx::Timestamp;
 
 use crate::error::Result;
 
+#[cfg(feature = "bucket")]
+mod bucket;
 mod directory;
 mod faulty;
 mod memory;
 
+#[cfg(feature = "bucket")]
+pub use bucket::{BucketStore, Service};
 pub use directory::DirectoryStore;
 pub(crate) use directory::sync_directory;
 pub use faulty::{Call, Decide, Fault, FaultyStore};

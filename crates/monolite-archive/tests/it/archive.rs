@@ -100,9 +100,13 @@ impl<S> Drop for Archive<S> {
 impl<S: Store> Archive<S> {
     /// With a snapshot of TXID 1.
     pub(crate) fn new(store: S, seed: u64, is_tracked: bool) -> Archive<S> {
+        Archive::in_layout(store, Layout::directory(), seed, is_tracked)
+    }
+
+    pub(crate) fn in_layout(store: S, layout: Layout, seed: u64, is_tracked: bool) -> Archive<S> {
         let mut archive = Archive {
             store,
-            layout: Layout::directory(),
+            layout,
             moments: BTreeMap::new(),
             rng: fastrand::Rng::with_seed(seed),
             clock: 1_700_000_000_000,

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod archive;
+#[cfg(feature = "s3")]
+mod buckets;
 mod controls;
 mod interleavings;
 mod originals;

@@ -15,7 +15,7 @@ use monolite_ltx::{Timestamp, Txid};
 use crate::archive::{Archive, scratch};
 
 /// Says, where the gate counts them, that a test did not run.
-fn skip(test: &str, reason: &str) {
+pub(crate) fn skip(test: &str, reason: &str) {
     let line = format!("SKIPPED {test}: {reason}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     if let Some(list) = std::env::var_os("MONOLITE_SKIPS") {

@@ -17,7 +17,7 @@ use crate::archive::{Archive, TestPace, scratch};
 use crate::world::group;
 
 /// What holds of every store.
-fn keeps_its_promises(store: &dyn Store) {
+pub(crate) fn keeps_its_promises(store: &dyn Store) {
     let exists = |result: monolite_archive::Result<_>| result.unwrap_err().kind();
     assert_eq!(store.get("a/b/one", Part::Whole(10)).unwrap(), None);
     assert!(store.list("a/b", None).unwrap().objects.is_empty());
