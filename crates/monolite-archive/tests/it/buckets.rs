@@ -14,7 +14,7 @@ use crate::stores::keeps_its_promises;
 #[test]
 fn bucket_in_memory_keeps_its_promises() {
     let client = Arc::new(object_store::memory::InMemory::new());
-    keeps_its_promises(&BucketStore::new(client, Service::S3).unwrap());
+    keeps_its_promises(&BucketStore::new(client, Service::S3).unwrap(), "");
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn s3_keeps_its_promises_and_an_archive() {
     let (store, layout) = open("").unwrap();
     let expected = Layout::new(&format!("any/{prefix}"), LevelKeys::Hexadecimal).unwrap();
     assert_eq!(layout.leader(), expected.leader());
-    keeps_its_promises(&store);
+    keeps_its_promises(&store, &format!("promises/{prefix}/"));
     let mut rng = fastrand::Rng::new();
     let store = FaultyStore::new(store, move |call| match (call, rng.u8(..100)) {
         (monolite_archive::Call::Create(key), _) if key.contains("/0009/") => Fault::None,
@@ -59,5 +59,10 @@ fn s3_keeps_its_promises_and_an_archive() {
         let output = directory.path().join(format!("{reading:?}.db"));
         monolite_archive::restore(store, layout, Target::Latest, &output, reading).unwrap();
         assert!(std::fs::read(&output).unwrap() == moment.bytes());
+    }
+    if let Some(program) = std::env::var_os("MONOLITE_LITESTREAM") {
+        let theirs = format!("{address}/{prefix}?{query}&forcePathStyle=true");
+        let restored = crate::originals::litestream_at(program.as_ref(), &theirs, &[]);
+        assert!(restored.unwrap() == moment.bytes());
     }
 }

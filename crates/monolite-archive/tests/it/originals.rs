@@ -81,13 +81,22 @@ fn original_of_the_format_accepts_every_file() {
     assert_eq!(files, catalog.files().len());
 }
 
-/// Runs `litestream restore`; what it wrote, or what it said.
+/// `litestream restore` of a directory.
 fn litestream(program: &Path, root: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
+    litestream_at(program, &format!("file://{}", root.display()), args)
+}
+
+/// Runs `litestream restore`; what it wrote, or what it said.
+pub(crate) fn litestream_at(
+    program: &Path,
+    address: &str,
+    args: &[&str],
+) -> Result<Vec<u8>, String> {
     let directory = scratch();
     let output = directory.path().join("restored.db");
     let mut command = Command::new(program);
     command.arg("restore").args(args).arg("-o").arg(&output);
-    command.arg(format!("file://{}", root.display())).env_remove("AWS_CA_BUNDLE");
+    command.arg(address).env_remove("AWS_CA_BUNDLE");
     let done = command.output().unwrap();
     if !done.status.success() {
         return Err(String::from_utf8_lossy(&done.stderr).into_owned());

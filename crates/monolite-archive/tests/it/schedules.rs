@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use crate::world::{Control, Figures, World};
 
-/// Turns of a schedule: some ten takeovers.
-pub(crate) const TURNS: u32 = 400;
+/// Turns of a schedule, unless `MONOLITE_TURNS` says another number.
+const TURNS: u64 = 400;
 
 /// How many schedules run, unless `MONOLITE_SCHEDULES` says another number.
 const SCHEDULES: u64 = 2000;
@@ -14,7 +14,7 @@ const SCHEDULES: u64 = 2000;
 pub(crate) fn schedule(seed: u64, control: Option<Control>) -> Result<Figures, String> {
     let processes = if seed.is_multiple_of(4) { 5 } else { 3 };
     let mut world = World::new(seed, processes, control);
-    world.run(TURNS)?;
+    world.run(number("MONOLITE_TURNS").unwrap_or(TURNS))?;
     Ok(world.figures)
 }
 

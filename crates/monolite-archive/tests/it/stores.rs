@@ -7,9 +7,9 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
 
 use monolite_archive::{
-    Call, Candidate, Claim, ClaimOutcome, DirectoryStore, ErrorKind, Fault, FaultyStore, Fetched,
-    Filled, Grounds, Holder, Layout, Lineage, Listing, MemoryStore, Part, Primary, Request, SlotId,
-    Store, Tag, Unrecorded, carry_out, run,
+    Call, Candidate, Claim, ClaimOutcome, DirectoryStore, Epoch, ErrorKind, Fault, FaultyStore,
+    Fetched, Filled, Grounds, Holder, Layout, Lineage, Listing, MemoryStore, Part, Primary, Reply,
+    Request, SlotId, Store, Tag, Unrecorded, carry_out, run,
 };
 use monolite_ltx::{PageSize, Timestamp, Txid};
 
@@ -17,52 +17,53 @@ use crate::archive::{Archive, TestPace, scratch};
 use crate::world::group;
 
 /// What holds of every store.
-pub(crate) fn keeps_its_promises(store: &dyn Store) {
+pub(crate) fn keeps_its_promises(store: &dyn Store, prefix: &str) {
+    let at = |key: &str| format!("{prefix}{key}");
     let exists = |result: monolite_archive::Result<_>| result.unwrap_err().kind();
-    assert_eq!(store.get("a/b/one", Part::Whole(10)).unwrap(), None);
-    assert!(store.list("a/b", None).unwrap().objects.is_empty());
-    let tag = store.create("a/b/one", b"first", None).unwrap();
-    assert_eq!(exists(store.create("a/b/one", b"other", None)), ErrorKind::Exists);
-    let object = store.get("a/b/one", Part::Whole(5)).unwrap().unwrap();
+    assert_eq!(store.get(&at("a/b/one"), Part::Whole(10)).unwrap(), None);
+    assert!(store.list(&at("a/b"), None).unwrap().objects.is_empty());
+    let tag = store.create(&at("a/b/one"), b"first", None).unwrap();
+    assert_eq!(exists(store.create(&at("a/b/one"), b"other", None)), ErrorKind::Exists);
+    let object = store.get(&at("a/b/one"), Part::Whole(5)).unwrap().unwrap();
     assert_eq!((&object.bytes[..], object.len, &object.tag), (&b"first"[..], 5, &tag));
     let parts = [(Part::Range(1..3), "ir"), (Part::Range(3..99), "st"), (Part::Range(9..99), "")];
     for (part, bytes) in parts.into_iter().chain([(Part::End(2), "st"), (Part::End(99), "first")]) {
-        let object = store.get("a/b/one", part.clone()).unwrap().unwrap();
+        let object = store.get(&at("a/b/one"), part.clone()).unwrap().unwrap();
         assert_eq!((&object.bytes[..], object.len), (bytes.as_bytes(), 5), "{part:?}");
     }
-    let long = store.get("a/b/one", Part::Whole(4));
+    let long = store.get(&at("a/b/one"), Part::Whole(4));
     assert_eq!(long.unwrap_err().kind(), ErrorKind::Corrupt);
-    let next = store.swap("a/b/one", b"second", &tag).unwrap();
-    assert_eq!(exists(store.swap("a/b/one", b"third", &tag)), ErrorKind::Exists);
-    assert_eq!(exists(store.swap("a/b/none", b"third", &tag)), ErrorKind::Exists);
-    let object = store.get("a/b/one", Part::Whole(99)).unwrap().unwrap();
+    let next = store.swap(&at("a/b/one"), b"second", &tag).unwrap();
+    assert_eq!(exists(store.swap(&at("a/b/one"), b"third", &tag)), ErrorKind::Exists);
+    assert_eq!(exists(store.swap(&at("a/b/none"), b"third", &tag)), ErrorKind::Exists);
+    let object = store.get(&at("a/b/one"), Part::Whole(99)).unwrap().unwrap();
     assert_eq!((&object.bytes[..], &object.tag), (&b"second"[..], &next));
     for number in 0..250 {
-        store.create(&format!("a/c/{number:03}"), b"x", None).unwrap();
+        store.create(&at(&format!("a/c/{number:03}")), b"x", None).unwrap();
     }
-    store.create("a/c/below/this", b"x", None).unwrap();
+    store.create(&at("a/c/below/this"), b"x", None).unwrap();
     let (mut keys, mut after) = (Vec::new(), None::<String>);
     loop {
-        let listing = store.list("a/c", after.as_deref()).unwrap();
+        let listing = store.list(&at("a/c"), after.as_deref()).unwrap();
         keys.extend(listing.objects.iter().map(|object| object.key.clone()));
         after = keys.last().cloned();
         if !listing.is_cut {
             break;
         }
     }
-    assert_eq!(keys, (0..250).map(|number| format!("a/c/{number:03}")).collect::<Vec<_>>());
-    store.delete("a/c/007").unwrap();
-    store.delete("a/c/007").unwrap();
-    assert_eq!(store.get("a/c/007", Part::Whole(9)).unwrap(), None);
+    assert_eq!(keys, (0..250).map(|number| at(&format!("a/c/{number:03}"))).collect::<Vec<_>>());
+    store.delete(&at("a/c/007")).unwrap();
+    store.delete(&at("a/c/007")).unwrap();
+    assert_eq!(store.get(&at("a/c/007"), Part::Whole(9)).unwrap(), None);
     let drawn = Holder::from_bits(3);
     monolite_archive::probe(store, &Layout::directory(), drawn).unwrap();
     assert!(store.list("monolite", None).unwrap().objects.is_empty(), "nothing is left of it");
-    let failed = store.create_from("a/d", None, &mut |output| {
+    let failed = store.create_from(&at("a/d"), None, &mut |output| {
         output.write_all(b"half").unwrap();
         Err(monolite_archive::Error::new(ErrorKind::Lost, "broke off"))
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Lost);
-    assert_eq!(store.get("a/d", Part::Whole(9)).unwrap(), None, "it is whole or not there");
+    assert_eq!(store.get(&at("a/d"), Part::Whole(9)).unwrap(), None, "it is whole or not there");
 }
 
 /// A store that does whatever it is asked.
@@ -115,7 +116,7 @@ fn store_that_refuses_nothing_is_found_out() {
 
 #[test]
 fn memory_keeps_its_promises() {
-    keeps_its_promises(&MemoryStore::new());
+    keeps_its_promises(&MemoryStore::new(), "");
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn directory_keeps_its_promises() {
     let directory = scratch();
     let root = directory.path().join("not/there/yet");
     let store = DirectoryStore::new(&root);
-    keeps_its_promises(&store);
+    keeps_its_promises(&store, "");
     // No temporary file is left, and none is listed.
     std::fs::write(root.join("a/c/half.tmp"), "half").unwrap();
     assert_eq!(store.list("a/c", None).unwrap().objects.len(), 249);
@@ -264,7 +265,7 @@ fn processes_that_fight_over_a_directory_lose_nothing() {
     let acknowledged = acknowledged.into_inner().unwrap();
     assert!(acknowledged.len() > 20);
     for (slot, id) in acknowledged {
-        let monolite_archive::Reply::Slot(Some(found)) =
+        let Reply::Slot(Some(found)) =
             carry_out(&store, &Layout::directory(), &Request::Look(slot))
         else {
             panic!("slot {slot} is not there");
@@ -336,6 +337,29 @@ fn bad_store_makes_no_gap() {
     assert!(proof.problems.is_empty(), "{:?}", proof.problems);
     let catalog = monolite_archive::Catalog::read(archive.store.inner(), &archive.layout).unwrap();
     assert_eq!(catalog.newest(), Some(archive.newest().0));
+}
+
+/// A group is looked at by two requests, between which it may become another.
+#[test]
+fn look_is_at_one_content_of_a_slot() {
+    let (inner, layout) = (MemoryStore::new(), Layout::directory());
+    let (slot, epoch) = (Txid::new(5).unwrap(), Epoch(1));
+    let (first, other) = (group(1, epoch, slot), group(2, Epoch(2), slot));
+    inner.create(&layout.slot(slot), first.bytes(), None).unwrap();
+    let (behind, body, mut reads) = (inner.clone(), other.bytes().to_vec(), 0);
+    let store = FaultyStore::new(inner, move |call| {
+        reads += 1;
+        if let (Call::Get(key), 2) = (call, reads) {
+            behind.overwrite(key, &body);
+        }
+        Fault::None
+    });
+    match carry_out(&store, &layout, &Request::Look(slot)) {
+        Reply::Slot(Some(found)) => {
+            assert_eq!((found.id, found.epoch()), (other.id(), Epoch(2)));
+        }
+        reply => panic!("{reply:?}"),
+    }
 }
 
 /// An hour away: the machine rests for longer and longer, and ends when it is told to.

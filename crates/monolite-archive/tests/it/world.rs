@@ -267,7 +267,7 @@ impl World {
     }
 
     /// So many turns, and a takeover without faults at their end, which must find everything.
-    pub(crate) fn run(&mut self, turns: u32) -> Result<(), Violation> {
+    pub(crate) fn run(&mut self, turns: u64) -> Result<(), Violation> {
         for _ in 0..turns {
             self.turn()?;
         }
