@@ -1,6 +1,55 @@
 //! The archive: a copy of one database under one prefix of an object store or in a directory, from
 //! which any kept moment can be restored, and in which one process at a time makes history.
 //!
+//! ```
+//! use std::time::Duration;
+//!
+//! use monolite_archive::*;
+//! use monolite_ltx::{PageSize, Timestamp, Txid};
+//!
+//! /// A test's clock: it is later when somebody waits.
+//! struct Clock(Duration);
+//!
+//! impl Pace for Clock {
+//!     fn now(&self) -> Duration {
+//!         self.0
+//!     }
+//!
+//!     fn wait(&mut self, until: Duration) -> bool {
+//!         self.0 = until;
+//!         true
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let (store, layout) = (MemoryStore::new(), Layout::directory());
+//! let mut clock = Clock(Duration::ZERO);
+//! let candidate = Candidate {
+//!     holder: Holder::from_bits(0x5eed),
+//!     lineage: Lineage::from_bits(0xfeed),
+//!     ttl: Duration::from_secs(10),
+//!     page_size: PageSize::new(4096).expect("it is a power of two"),
+//!     commit: 1,
+//!     time: Timestamp::from_millis(1_700_000_000_000),
+//!     unrecorded: Unrecorded::Refuse,
+//! };
+//! // Become the primary: take the next epoch, fence, read what is below, serve.
+//! let grounds = Grounds::Silence(Duration::from_secs(2));
+//! let claimed = run(&mut Claim::new(candidate, grounds), &store, &layout, &mut clock);
+//! let Some(Ok(ClaimOutcome::Taken(claimed))) = claimed else { panic!("nobody else is there") };
+//! let mut primary = Primary::new(*claimed)?;
+//! let updated = run(&mut primary.serve("10.0.0.1:7000", None)?, &store, &layout, &mut clock);
+//! primary.updated(&updated.expect("the clock never ends")?);
+//! assert_eq!((primary.epoch(), primary.next()), (Epoch(1), Txid::new(3).expect("it is not 0")));
+//!
+//! // The fence is the first slot, and the record says so.
+//! let catalog = Catalog::read(&store, &layout)?;
+//! assert_eq!(catalog.newest(), Txid::new(2));
+//! assert_eq!(leader(&store, &layout)?.expect("it was made").address, "10.0.0.1:7000");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Format
 //! Files are LTX, laid out as Litestream lays them out ([`Layout`]), and a leader record
 //! ([`Record`]).
