@@ -98,7 +98,7 @@ pub use requests::{Pace, carry_out, leader, run};
 pub use restore::{Reading, Restored, restore};
 pub use retention::{Keep, Retention};
 pub use slot::{Found, Place, Slot, SlotId};
-#[cfg(feature = "bucket")]
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 pub use store::{BucketStore, Service};
 pub use store::{
     Call, Decide, DirectoryStore, Fault, FaultyStore, Fetched, Listed, Listing, MemoryStore, Part,

@@ -18,13 +18,13 @@ use monolite_ltx::Timestamp;
 
 use crate::error::Result;
 
-#[cfg(feature = "bucket")]
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 mod bucket;
 mod directory;
 mod faulty;
 mod memory;
 
-#[cfg(feature = "bucket")]
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 pub use bucket::{BucketStore, Service};
 pub use directory::DirectoryStore;
 pub(crate) use directory::sync_directory;
