@@ -30,8 +30,8 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use super::{Fetched, Listed, Listing, Part, Store, Tag, in_memory};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most bytes of an object that can be replaced, and whose tag is one of its content. The
-/// leader record is the only such object and smaller.
+/// The most bytes of an object that can be replaced, and whose tag is one of its content when it is
+/// read as a whole. The leader record is the only such object and smaller.
 const REPLACEABLE: u64 = 2 << 20;
 
 /// How many files a folder may have. It is read in one piece; a hundred times what an hour of slots
@@ -72,9 +72,10 @@ impl DirectoryStore {
 
 impl Store for DirectoryStore {
     fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
-        self.create_from(key, time, &mut |file| {
+        let tag = self.create_from(key, time, &mut |file| {
             file.write_all(body).map_err(|error| Error::of_io(format!("write {key:?}"), error))
-        })
+        })?;
+        Ok(if body.len() as u64 <= REPLACEABLE { content_tag(body) } else { tag })
     }
 
     fn create_from(
@@ -85,11 +86,11 @@ impl Store for DirectoryStore {
     ) -> Result<Tag> {
         let path = self.path(key)?;
         let temporary = Temporary::write(&path, time, write)?;
+        let tag = file_tag(&temporary.file, &path)?;
         temporary.link(&path)?;
+        drop(temporary);
         sync_directory(parent(&path)?)?;
-        let metadata = temporary.file.metadata();
-        let len = metadata.map_err(|error| Error::of_io(format!("look at {key:?}"), error))?.len();
-        tag_of(&temporary.file, len, &path)
+        Ok(tag)
     }
 
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
@@ -124,8 +125,10 @@ impl Store for DirectoryStore {
         let mut bytes = vec![0; in_memory(range.end - range.start)?];
         file.seek(SeekFrom::Start(range.start)).map_err(failed)?;
         file.read_exact(&mut bytes).map_err(failed)?;
-        let is_whole = range == (0..len) && len <= REPLACEABLE;
-        let tag = if is_whole { content_tag(&bytes) } else { tag_of(&file, len, &path)? };
+        let tag = match part {
+            Part::Whole(_) if len <= REPLACEABLE => content_tag(&bytes),
+            _ => file_tag(&file, &path)?,
+        };
         Ok(Some(Fetched { bytes, len, tag }))
     }
 
@@ -254,21 +257,16 @@ fn lock(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Of small objects, which may be replaced, it is one of the content: numbers of files and times
-/// come again. Others are created and deleted, but never replaced.
-fn tag_of(file: &File, len: u64, path: &Path) -> Result<Tag> {
-    let failed = |error| Error::of_io(format!("read {}", path.display()), error);
-    if len <= REPLACEABLE {
-        let (mut file, mut bytes) = (file, vec![0; in_memory(len)?]);
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        file.read_exact(&mut bytes).map_err(failed)?;
-        return Ok(content_tag(&bytes));
-    }
-    let metadata = file.metadata().map_err(failed)?;
-    let (seconds, nanos) = (metadata.mtime(), metadata.mtime_nsec());
+/// Of a file that is created and deleted, but never replaced.
+fn file_tag(file: &File, path: &Path) -> Result<Tag> {
+    let metadata = file.metadata();
+    let metadata =
+        metadata.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
+    let (len, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
     Ok(Tag::new(format!("{:x}-{len:x}-{seconds:x}.{nanos}", metadata.ino())))
 }
 
+/// Of an object that may be replaced: numbers of files and times come again.
 fn content_tag(body: &[u8]) -> Tag {
     let mut hasher = SipHasher24::new();
     hasher.write(body);
