@@ -25,8 +25,13 @@
 //! [`Primary`] holds the order between them.
 //!
 //! # Invariants
-//! Each has a test of its name in `tests/it/interleavings.rs`, and the checkers of the simulation
-//! notice when one is left out (`tests/it/controls.rs`).
+//! - What is acknowledged is the only content its slot ever has, and below every later fence.
+//! - Below a fence there is no hole, and a reader knows which fences are history.
+//! - A group of which it is said that it is not in history is not.
+//!
+//! `tests/it/interleavings.rs` has what could break them, a test each; in the simulation of
+//! `tests/it/world.rs` checkers look at them in every turn, and notice when a rule is left out
+//! (`tests/it/controls.rs`).
 //!
 //! # Not here
 //! When to try again after a failure, and how long: who runs a machine waits as it likes
@@ -106,6 +111,10 @@ pub enum Step<T> {
 }
 
 /// One procedure of the protocol.
+///
+/// One that was left off, or has ended with an error (of the store's, as that it refuses the
+/// credentials), can be gone on with: what was asked last is asked again. One that is dropped may
+/// have a request under way, which does no harm; whoever dropped it does not know what came of it.
 pub trait Machine {
     /// What comes of it.
     type Outcome;

@@ -42,6 +42,9 @@ enum Filling {
 
 impl Primary {
     /// Who has made a claim. It serves once everything below the fence was read.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) behind the last TXID there can be.
     pub fn new(claimed: Claimed) -> Result<Primary> {
         let fence = claimed.fence.txid();
         let next = fence.next().ok_or_else(|| Error::corrupt("the last TXID there can be"))?;

@@ -330,6 +330,26 @@ fn conflict_says_nothing() {
     }
 }
 
+#[test]
+fn machine_that_ended_with_an_error_goes_on_where_it_was() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let mut fill = begin(&mut primary, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    let look = scene.until(&mut fill, lost(), Request::is_read);
+    assert_eq!(look, Request::Look(txid(3)));
+    let denied = Reply::Failed(Error::new(ErrorKind::Denied, "who are you"));
+    let Step::Ended(Err(error)) = fill.step(Some(denied), scene.now) else {
+        panic!("it does not end")
+    };
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    // Mended; the request has landed meanwhile.
+    scene.done(&put);
+    assert_eq!(scene.until(&mut fill, None, |_| true), look);
+    let reply = scene.done(&look);
+    assert_eq!(scene.to_end(&mut fill, Some(reply)).unwrap(), Filled::Done);
+}
+
 /// Row 7.
 #[test]
 fn second_attempt_into_a_deleted_slot_makes_the_same_history() {
@@ -403,7 +423,7 @@ fn claimant_that_finds_a_slot_of_a_larger_epoch_leaves_no_fence() {
     assert_eq!(scene.look(8), None);
 }
 
-/// Row 9: of a file of a higher level the test is `compaction::stale_compactor_changes_nothing`.
+/// Row 9: of a file of a higher level the test is `restoring::stale_compactor_changes_nothing`.
 #[test]
 fn stale_primary_deletes_nothing() {
     let scene = Scene::new();
