@@ -1,11 +1,16 @@
 //! Owns the reading of one file of an archive as a stream, part by part.
+//!
+//! # Threads and locks
+//! A file that is read as a whole is fetched by up to [`AT_ONCE`] threads, a part each: one request
+//! does not fill the line to an object store. They end before the read that began them.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use crate::catalog::ArchivedFile;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
-use crate::store::{Part, Store, Tag};
+use crate::store::{Fetched, Part, Store, Tag};
 
 /// How much is asked for at a time, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +21,22 @@ pub(crate) enum Pieces {
     Small,
 }
 
+/// How many requests fetch the parts of a file at the same time. With parts of 4 MiB they take
+/// 16 MiB of memory.
+const AT_ONCE: usize = 4;
+
 impl Pieces {
-    fn bytes(self) -> u64 {
+    fn bytes(self) -> usize {
         match self {
             Pieces::Large => 4 << 20,
             Pieces::Small => 64 << 10,
+        }
+    }
+
+    fn at_once(self) -> usize {
+        match self {
+            Pieces::Large => AT_ONCE,
+            Pieces::Small => 1,
         }
     }
 }
@@ -58,22 +74,57 @@ impl<'a> FileSource<'a> {
         Ok(self.piece.1.get(within..).unwrap_or_default())
     }
 
+    /// Fetches what comes next, in parts at the same time.
     fn fetch(&mut self) -> Result<(), Error> {
         let key = self.layout.file(self.file.level, self.file.txids);
-        let end = self.at.saturating_add(self.pieces.bytes()).min(self.file.len);
-        let object = self.store.get(&key, Part::Range(self.at..end))?;
-        let object = object.ok_or_else(|| self.file.vanished(self.layout))?;
-        let is_same = self.tag.as_ref().is_none_or(|tag| *tag == object.tag);
-        if object.len != self.file.len || !is_same {
-            return Err(Error::corrupt(format!("{key:?} changed while it was read")));
+        let part = self.pieces.bytes();
+        let parts = (self.at..self.file.len).step_by(part).take(self.pieces.at_once());
+        let parts = parts.map(|at| at..at.saturating_add(part as u64).min(self.file.len));
+        let parts: Vec<Range<u64>> = parts.collect();
+        let fetched = match &parts[..] {
+            [one] => vec![self.store.get(&key, Part::Range(one.clone()))],
+            parts => at_once(self.store, &key, parts),
+        };
+        let mut bytes = Vec::new();
+        for (part, object) in parts.into_iter().zip(fetched) {
+            let object = object?.ok_or_else(|| self.file.vanished(self.layout))?;
+            let is_same = self.tag.as_ref().is_none_or(|tag| *tag == object.tag);
+            if object.len != self.file.len || !is_same {
+                return Err(Error::corrupt(format!("{key:?} changed while it was read")));
+            }
+            if object.bytes.len() as u64 != part.end - part.start {
+                return Err(Error::corrupt(format!("{key:?} was cut on its way")));
+            }
+            self.tag = Some(object.tag);
+            if bytes.is_empty() {
+                bytes = object.bytes;
+            } else {
+                bytes.extend_from_slice(&object.bytes);
+            }
         }
-        if object.bytes.len() as u64 != end - self.at {
-            return Err(Error::corrupt(format!("{key:?} was cut on its way")));
-        }
-        self.tag = Some(object.tag);
-        self.piece = (self.at, object.bytes);
+        self.piece = (self.at, bytes);
         Ok(())
     }
+}
+
+/// What the store answers to requests that are sent at the same time.
+fn at_once(
+    store: &dyn Store,
+    key: &str,
+    parts: &[Range<u64>],
+) -> Vec<Result<Option<Fetched>, Error>> {
+    std::thread::scope(|scope| {
+        let get = |part: &Range<u64>| {
+            let part = Part::Range(part.clone());
+            scope.spawn(move || store.get(key, part))
+        };
+        let threads: Vec<_> = parts.iter().map(get).collect();
+        let joined = threads.into_iter().map(|thread| {
+            let panicked = |_| Err(Error::new(ErrorKind::Lost, format!("{key:?}: a panic")));
+            thread.join().unwrap_or_else(panicked)
+        });
+        joined.collect()
+    })
 }
 
 impl Read for FileSource<'_> {

@@ -291,6 +291,52 @@ fn slot_of_several_txids_is_a_problem() {
     assert_eq!(proof.problems[0].kind(), ErrorKind::Corrupt);
 }
 
+/// More than is fetched at once, of noise, which does not shrink.
+#[test]
+fn large_file_is_fetched_in_parts_and_a_change_meanwhile_is_noticed() {
+    let header = Header {
+        page_size: PageSize::MAX,
+        commit: 290,
+        txids: TxidRange::single(Txid::FIRST),
+        timestamp: Timestamp::from_millis(0),
+        base: BaseChecksum::Untracked,
+        wal: None,
+        node_id: 0,
+    };
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut encoder = Encoder::new(Vec::new(), header).unwrap();
+    let (mut page, mut expected) = (vec![0; 65_536], Vec::new());
+    for number in 1..=290 {
+        rng.fill(&mut page);
+        encoder.page(Pgno::new(number).unwrap(), &page).unwrap();
+        expected.extend_from_slice(&page);
+    }
+    let body = encoder.finish(None).unwrap().output;
+    let layout = Layout::directory();
+    let key = layout.file(Level::SNAPSHOTS, header.txids);
+    for change_at in [None, Some(3), Some(6)] {
+        let inner = MemoryStore::new();
+        inner.create(&key, &body, None).unwrap();
+        let (behind, other, name) = (inner.clone(), body.clone(), key.clone());
+        let mut gets = 0;
+        let store = FaultyStore::new(inner, move |call| {
+            gets += u32::from(call == Call::Get(&name));
+            if change_at == Some(gets) {
+                // Equal content, but another object.
+                behind.overwrite(&name, &other);
+            }
+            Fault::None
+        });
+        let directory = scratch();
+        let output = directory.path().join("out.db");
+        let done = restore(&store, &layout, Target::Latest, &output, Reading::Whole);
+        match change_at {
+            None => assert!(done.is_ok() && std::fs::read(&output).unwrap() == expected),
+            Some(_) => assert_eq!(done.unwrap_err().kind(), ErrorKind::Corrupt),
+        }
+    }
+}
+
 /// Row 8 of the interleavings, for readers: the fence lies where a slot was compacted and deleted.
 #[test]
 fn fence_that_no_record_lists_is_passed_over() {
