@@ -14,7 +14,7 @@ use super::tree::Tree;
 use super::workspace::{Package, Workspace};
 
 /// What each crate of ours uses of ours. A new crate gets a line.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("monolite-cli", &["monolite-bench", "monolite-torture", "monolite"]),
     ("monolite-bench", &["monolite"]),
     ("monolite-torture", &["monolite-testkit", "monolite", "monolite-sqlite"]),
@@ -22,6 +22,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("monolite-tests", &[]),
     ("monolite", &["monolite-sqlite"]),
     ("monolite-sqlite", &[]),
+    ("monolite-archive", &["monolite-ltx"]),
     ("monolite-ltx", &[]),
     ("xtask", &[]),
 ];

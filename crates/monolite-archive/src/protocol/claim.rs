@@ -1,0 +1,379 @@
+//! Owns how an epoch is taken: at every start, and for a takeover.
+//!
+//! # Algorithm
+//! 1. Read the record. Where none is and there are no slots, create it: epoch 1.
+//! 2. One of somebody else is left alone unless there are [`Grounds`].
+//! 3. Swap it for one of the next epoch. Lost: back to 1.
+//! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
+//!    behind it. Where something is, look: of a smaller epoch it is history, climb over it; the
+//!    fence itself, done; anything else, and the claim is lost.
+//! 5. List what was climbed over, and fences right below that no record lists: whoever set them
+//!    died before it served. Readers pass over a fence that is not listed, and would find a hole.
+//! 6. Read the record: still ours, or the claim is lost. The fence stays; readers pass over it, as
+//!    no record lists it, until a later claimant climbs over it.
+//!
+//! A newest slot that is gone when it is looked at was deleted, and a newer one is there: find the
+//! newest again. To go on would put a fence into slots that somebody with a larger epoch fills.
+
+use std::time::Duration;
+
+use monolite_ltx::{PageSize, Timestamp, Txid};
+
+use super::{Machine, Reply, Request, Step};
+use crate::error::{Error, ErrorKind};
+use crate::record::{Epoch, Fence, Holder, Lineage, Record, State as RecordState};
+use crate::slot::{Found, Place, Slot};
+use crate::store::Tag;
+
+/// How often the record is looked at while it is another's, in parts of its TTL.
+const LOOKS: u32 = 4;
+
+/// Who wants to be the primary.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Drawn at this start.
+    pub holder: Holder,
+    /// That of the database. The archive must have it; one that begins gets it.
+    pub lineage: Lineage,
+    /// For how long the others leave the record alone when it does not change.
+    pub ttl: Duration,
+    /// Size of the database's pages; a fence says it where no slot is below it.
+    pub page_size: PageSize,
+    /// Size of the database in pages, at least 1; likewise.
+    pub commit: u32,
+    /// The time of day, and later than that of what was archived last, if that is known: times rise
+    /// with TXIDs. A fence is later than the slot below it in any case.
+    pub time: Timestamp,
+    /// What to do about slots without a record.
+    pub unrecorded: Unrecorded,
+}
+
+/// What allows a claimant to take an epoch that somebody else has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grounds {
+    /// None but that the holder releases it, or shows no life for its TTL and so much more, by our
+    /// own clock.
+    Silence(Duration),
+    /// It is known to be gone: the lock of the database on this machine is ours, or an operator
+    /// says so. A holder that lives on is fenced.
+    Known,
+}
+
+/// What to do about slots without a leader record: Litestream's, or a record that was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrecorded {
+    /// Refuse the archive.
+    Refuse,
+    /// Begin a record: an operator says that nobody else writes.
+    Adopt,
+}
+
+/// An epoch that was taken. Everything below its fence is history; read it, then serve
+/// ([`Primary`](super::Primary)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    pub(super) record: Box<Record>,
+    pub(super) tag: Tag,
+    pub(super) fence: Slot,
+    pub(super) climbed: Vec<Fence>,
+    pub(super) began: Duration,
+}
+
+impl Claimed {
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.record.epoch
+    }
+
+    /// Its fence. What lies below is to be read.
+    pub fn fence(&self) -> Txid {
+        self.fence.txid()
+    }
+
+    /// The leader record as it is now, fences of this epoch not yet in it.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Fences of others that the claim climbed over; they are history.
+    pub fn climbed(&self) -> &[Fence] {
+        &self.climbed
+    }
+}
+
+/// What came of a [`Claim`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// The epoch is ours.
+    Taken(Box<Claimed>),
+    /// Somebody took a later one meanwhile. Another claim may follow.
+    Lost,
+}
+
+/// Takes the next epoch of an archive.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    candidate: Candidate,
+    grounds: Grounds,
+    state: State,
+    /// Since when the record of another has not changed.
+    watched: Option<(Epoch, u64, Duration)>,
+    began: Duration,
+    climbed: Vec<Fence>,
+    /// The slot below the lowest fence that is to be listed.
+    below: Option<Txid>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    ReadRecord,
+    /// No record: whether there are slots.
+    FindSlots,
+    /// There are: whether the record still is not there, or somebody began it meanwhile.
+    ReadAgain(Txid),
+    Write(Box<Record>, Option<Tag>),
+    /// Whether the record was written.
+    Reread(Box<Record>, Option<Tag>),
+    FindNewest(Box<Record>),
+    LookAtNewest(Box<Record>, Txid),
+    Put(Box<Record>, Slot),
+    Look(Box<Record>, Slot),
+    /// The fence is set: whether the slot below is a fence that no record lists.
+    LookBelow(Box<Record>, Slot, Txid),
+    Confirm(Box<Record>, Slot),
+}
+
+type Outcome = Result<ClaimOutcome, Error>;
+
+impl Claim {
+    /// Nothing is asked of the store yet.
+    pub fn new(candidate: Candidate, grounds: Grounds) -> Claim {
+        let (watched, climbed) = (None, Vec::new());
+        let (state, began) = (State::ReadRecord, Duration::ZERO);
+        Claim { candidate, grounds, state, watched, began, climbed, below: None }
+    }
+
+    fn request(&self) -> Request {
+        match &self.state {
+            State::ReadRecord | State::ReadAgain(_) | State::Reread(..) | State::Confirm(..) => {
+                Request::ReadRecord
+            }
+            State::FindSlots | State::FindNewest(_) => Request::FindNewest,
+            State::Write(record, over) => Request::WriteRecord(record.clone(), over.clone()),
+            State::LookAtNewest(_, slot) | State::LookBelow(_, _, slot) => Request::Look(*slot),
+            State::Put(_, fence) => Request::Put(fence.clone()),
+            State::Look(_, fence) => Request::Look(fence.txid()),
+        }
+    }
+
+    /// Goes on with what was asked for. An error ends the claim.
+    fn answered(&mut self, reply: Reply, now: Duration) -> Result<Option<Step<Outcome>>, Error> {
+        match (self.state.clone(), reply) {
+            (State::ReadRecord, Reply::Record(None)) => self.state = State::FindSlots,
+            (State::ReadAgain(newest), Reply::Record(None)) => return Err(unrecorded(newest)),
+            (State::ReadRecord | State::ReadAgain(_), Reply::Record(Some((record, tag)))) => {
+                return self.found(&record, tag, now);
+            }
+            (State::FindSlots, Reply::Newest(newest)) => self.begin(newest, now),
+            (State::Write(record, _), Reply::Written(_)) => self.state = State::FindNewest(record),
+            (State::Write(record, over), _) => self.state = State::Reread(record, over),
+            (State::Reread(record, over), Reply::Record(found)) => {
+                self.state = match found {
+                    Some((found, _)) if found == record => State::FindNewest(record),
+                    found if found.as_ref().map(|(_, tag)| tag) == over.as_ref() => {
+                        State::Write(record, over)
+                    }
+                    _ => State::ReadRecord,
+                };
+            }
+            (State::FindNewest(record), Reply::Newest(newest)) => {
+                self.state = match newest {
+                    Some(newest) => State::LookAtNewest(record, newest),
+                    None => self.first_fence(record)?,
+                };
+            }
+            (State::LookAtNewest(record, newest), Reply::Slot(found)) => match found {
+                None => self.state = State::FindNewest(record),
+                Some(found) if found.epoch() > record.epoch => return Ok(Some(lost())),
+                Some(found) => {
+                    self.list(&record, newest, &found);
+                    self.state = self.fence_behind(record, newest, &found)?;
+                }
+            },
+            (State::Put(record, fence), Reply::Done) => self.state = self.is_set(record, fence),
+            (State::Put(record, fence), _) => self.state = State::Look(record, fence),
+            (State::Look(record, fence), Reply::Slot(found)) => {
+                return self.looked(record, fence, found);
+            }
+            (State::LookBelow(record, fence, slot), Reply::Slot(found)) => {
+                self.below = None;
+                if let Some(found) = found {
+                    self.list(&record, slot, &found);
+                }
+                self.state = self.is_set(record, fence);
+            }
+            (State::Confirm(record, fence), Reply::Record(found)) => {
+                return Ok(Some(self.confirmed(record, fence, found)));
+            }
+            (_, Reply::Failed(error)) if !error.is_transient() => return Err(error),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// There is a record: whether it may be taken.
+    fn found(
+        &mut self,
+        record: &Record,
+        tag: Tag,
+        now: Duration,
+    ) -> Result<Option<Step<Outcome>>, Error> {
+        if record.lineage != self.candidate.lineage {
+            let (is, must) = (record.lineage, self.candidate.lineage);
+            return Err(Error::invalid(format!("the archive of {is}, not of {must}")));
+        }
+        let is_free = record.state == RecordState::Released || self.grounds == Grounds::Known;
+        if !is_free && let Some(until) = self.silent_at(record, now) {
+            return Ok(Some(Step::Wait(until)));
+        }
+        let taken = record.taken_by(self.candidate.holder, self.candidate.ttl);
+        let taken = taken.ok_or_else(|| Error::corrupt("the last epoch there can be"))?;
+        self.began = now;
+        self.state = State::Write(Box::new(taken), Some(tag));
+        Ok(None)
+    }
+
+    /// When to look again at a record that is another's; `None` when it has been silent for long
+    /// enough.
+    fn silent_at(&mut self, record: &Record, now: Duration) -> Option<Duration> {
+        let Grounds::Silence(margin) = self.grounds else { return None };
+        let seen = (record.epoch, record.counter);
+        let since = match self.watched {
+            Some((epoch, counter, since)) if (epoch, counter) == seen => since,
+            _ => now,
+        };
+        self.watched = Some((seen.0, seen.1, since));
+        let end = since.saturating_add(record.ttl()).saturating_add(margin);
+        let look = now.saturating_add(record.ttl() / LOOKS);
+        // A TTL of nothing must not become a loop without a rest.
+        let look = look.max(now.saturating_add(Duration::from_millis(1)));
+        (now < end).then(|| look.min(end))
+    }
+
+    /// There is no record.
+    fn begin(&mut self, newest: Option<Txid>, now: Duration) {
+        if let Some(newest) = newest
+            && self.candidate.unrecorded == Unrecorded::Refuse
+        {
+            self.state = State::ReadAgain(newest);
+            return;
+        }
+        let Candidate { lineage, holder, ttl, .. } = self.candidate;
+        self.began = now;
+        self.state = State::Write(Box::new(Record::first(lineage, holder, ttl)), None);
+    }
+
+    /// Slots begin at 2: a file of TXID 1 is a snapshot.
+    fn first_fence(&self, record: Box<Record>) -> Result<State, Error> {
+        let Candidate { page_size, commit, time, .. } = self.candidate;
+        let place = Place { page_size, commit, time };
+        let fence = Slot::fence(record.epoch, after(Txid::FIRST)?, place)?;
+        Ok(State::Put(record, fence))
+    }
+
+    fn fence_behind(&self, record: Box<Record>, slot: Txid, found: &Found) -> Result<State, Error> {
+        let place = found.place_after(self.candidate.time);
+        let fence = Slot::fence(record.epoch, after(slot)?, place)?;
+        Ok(State::Put(record, fence))
+    }
+
+    /// Where the fence was to be.
+    fn looked(
+        &mut self,
+        record: Box<Record>,
+        fence: Slot,
+        found: Option<Found>,
+    ) -> Result<Option<Step<Outcome>>, Error> {
+        self.state = match found {
+            None => State::Put(record, fence),
+            Some(found) if found.id == fence.id() => self.is_set(record, fence),
+            // The same epoch and other content is a copy of this very process.
+            Some(found) if found.epoch() >= record.epoch => return Ok(Some(lost())),
+            Some(found) => {
+                let slot = fence.txid();
+                if found.is_fence() {
+                    let epoch = found.epoch();
+                    self.climbed.push(Fence { epoch, slot, carried_to: None });
+                }
+                self.fence_behind(record, slot, &found)?
+            }
+        };
+        Ok(None)
+    }
+
+    /// Of a slot below the fence: if it is a fence that is not listed yet, it is to be, and the
+    /// slot below it may be another.
+    fn list(&mut self, record: &Record, slot: Txid, found: &Found) {
+        let epoch = found.epoch();
+        if found.is_fence() && !record.lists(epoch, slot) {
+            self.climbed.push(Fence { epoch, slot, carried_to: None });
+            self.below = Txid::new(slot.get() - 1).filter(|slot| *slot > Txid::FIRST);
+        }
+    }
+
+    /// The fence is there.
+    fn is_set(&self, record: Box<Record>, fence: Slot) -> State {
+        match self.below {
+            Some(slot) => State::LookBelow(record, fence, slot),
+            None => State::Confirm(record, fence),
+        }
+    }
+
+    fn confirmed(
+        &mut self,
+        record: Box<Record>,
+        fence: Slot,
+        found: Option<(Box<Record>, Tag)>,
+    ) -> Step<Outcome> {
+        match found {
+            Some((found, tag)) if found == record => {
+                let climbed = std::mem::take(&mut self.climbed);
+                let claimed = Claimed { record, tag, fence, climbed, began: self.began };
+                Step::Ended(Ok(ClaimOutcome::Taken(Box::new(claimed))))
+            }
+            _ => lost(),
+        }
+    }
+}
+
+fn lost() -> Step<Outcome> {
+    Step::Ended(Ok(ClaimOutcome::Lost))
+}
+
+fn unrecorded(newest: Txid) -> Error {
+    Error::invalid(format!(
+        "slots up to {newest} and no leader record; take another prefix, or adopt them when nobody \
+         else writes there"
+    ))
+}
+
+fn after(slot: Txid) -> Result<Txid, Error> {
+    let message = "the last TXID there can be";
+    slot.next().ok_or_else(|| Error::new(ErrorKind::Corrupt, message))
+}
+
+impl Machine for Claim {
+    type Outcome = Outcome;
+
+    fn step(&mut self, reply: Option<Reply>, now: Duration) -> Step<Self::Outcome> {
+        let next = match reply {
+            None => Ok(None),
+            Some(reply) => self.answered(reply, now),
+        };
+        match next {
+            Ok(None) => Step::Ask(self.request()),
+            Ok(Some(step)) => step,
+            Err(error) => Step::Ended(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Owns the leader record: who is the primary, and where the terms of all primaries begin.
+//!
+//! # Format
+//! JSON, one object, at most [`Record::LIMIT`] bytes. Fields that are not known are kept by nobody
+//! and no error; another `format` is.
+//!
+//! | field | |
+//! |---|---|
+//! | `format` | 1 |
+//! | `lineage` | 32 hexadecimal digits, drawn when the archive began: which history it is |
+//! | `epoch` | of the present primary or of who is about to be, from 1 on |
+//! | `holder` | 32 hexadecimal digits, drawn at each start: who that is |
+//! | `state` | `taking`, `serving`, `released` |
+//! | `address` | where clients find it, as it likes |
+//! | `ttl_ms` | for how long a record that does not change must be left alone |
+//! | `counter` | of changes within the epoch: a record that changes is alive |
+//! | `fences` | `epoch`, `slot`, and `carried_to` where the one before was carried over |
+//!
+//! # Invariants
+//! It changes by compare-and-swap alone. Each epoch has one holder. Fences are in the order of
+//! their slots; the newest [`Record::FENCES`] are kept.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use monolite_ltx::Txid;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// One term of one primary, from 1 on.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A number of 128 bits that was drawn at random, written as 32 hexadecimal digits.
+macro_rules! drawn {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(u128);
+
+        impl $name {
+            /// Of bits that were drawn at random.
+            pub const fn from_bits(bits: u128) -> $name {
+                $name(bits)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(out, "{:032x}", self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            /// # Errors
+            /// [`Invalid`](ErrorKind::Invalid) unless it is what `Display` writes.
+            fn from_str(text: &str) -> Result<$name> {
+                let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                let bits = u128::from_str_radix(text, 16).ok();
+                let bits = bits.filter(|_| text.len() == 32 && text.bytes().all(is_digit));
+                let wrong = || Error::invalid(format!("{text:?} is not 32 hexadecimal digits"));
+                bits.map($name).ok_or_else(wrong)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
+                String::deserialize(from)?.parse().map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+drawn! {
+    /// Which history an archive has: that of one database since its archive began.
+    Lineage
+}
+drawn! {
+    /// Who holds an epoch: one start of one process.
+    Holder
+}
+
+/// What the holder of a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has the epoch and does not serve yet.
+    Taking,
+    /// It is the primary.
+    Serving,
+    /// It has uploaded everything and is gone; anybody may be next.
+    Released,
+}
+
+/// Where an epoch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fence {
+    /// The epoch that begins here, or that was given up and climbed over.
+    pub epoch: Epoch,
+    /// The slot of its fence.
+    #[serde(with = "txid")]
+    pub slot: Txid,
+    /// Up to which TXID what the primary before had committed and not uploaded was carried over;
+    /// `None` where there was no such thing.
+    #[serde(with = "some_txid", default, skip_serializing_if = "Option::is_none")]
+    pub carried_to: Option<Txid>,
+}
+
+/// The leader record of an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    format: u32,
+    /// Which history this is.
+    pub lineage: Lineage,
+    /// The present epoch.
+    pub epoch: Epoch,
+    /// Who holds it.
+    pub holder: Holder,
+    /// What the holder is about.
+    pub state: State,
+    /// Where clients find the holder.
+    pub address: String,
+    ttl_ms: u64,
+    /// How often the record was changed in this epoch.
+    pub counter: u64,
+    /// Where epochs begin, in the order of slots.
+    pub fences: Vec<Fence>,
+}
+
+impl Record {
+    /// How many bytes a record may have: twice what [`FENCES`](Record::FENCES) and the longest
+    /// address take.
+    pub const LIMIT: u64 = 1 << 20;
+    /// How many fences are kept, which is how many starts. What an older one would answer, whether
+    /// a commit of that time was certainly lost, nobody asks any more.
+    pub const FENCES: usize = 4096;
+    /// How many bytes an address may have.
+    pub const ADDRESS: usize = 1024;
+
+    const FORMAT: u32 = 1;
+
+    /// The record of an archive that begins.
+    pub(crate) fn first(lineage: Lineage, holder: Holder, ttl: Duration) -> Record {
+        Record {
+            format: Record::FORMAT,
+            lineage,
+            epoch: Epoch(1),
+            holder,
+            state: State::Taking,
+            address: String::new(),
+            ttl_ms: millis(ttl),
+            counter: 0,
+            fences: Vec::new(),
+        }
+    }
+
+    /// The record by which `holder` takes the next epoch; `None` after the last there can be.
+    pub(crate) fn taken_by(&self, holder: Holder, ttl: Duration) -> Option<Record> {
+        let epoch = Epoch(self.epoch.0.checked_add(1)?);
+        let (state, address) = (State::Taking, String::new());
+        let ttl_ms = millis(ttl);
+        Some(Record { epoch, holder, state, address, ttl_ms, counter: 0, ..self.clone() })
+    }
+
+    /// For how long a record that does not change must be left alone.
+    pub fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+
+    /// Adds fences, in the order of their slots; of two of one slot the later one stays.
+    pub(crate) fn add_fences(&mut self, fences: impl IntoIterator<Item = Fence>) {
+        for fence in fences {
+            self.fences.retain(|known| known.slot != fence.slot);
+            self.fences.push(fence);
+        }
+        self.fences.sort_by_key(|fence| fence.slot);
+        let old = self.fences.len().saturating_sub(Record::FENCES);
+        self.fences.drain(..old);
+    }
+
+    /// Whether the fence of `epoch` in `slot` is one of history.
+    pub fn lists(&self, epoch: Epoch, slot: Txid) -> bool {
+        self.fences.iter().any(|fence| fence.epoch == epoch && fence.slot == slot)
+    }
+
+    /// The epoch that TXID `txid` belongs to: the largest of those that began before it, unless it
+    /// is a fence itself. `None` before the first fence that is known.
+    pub fn owner(&self, txid: Txid) -> Option<Epoch> {
+        let below = &self.fences[..self.fences.partition_point(|fence| fence.slot <= txid)];
+        match below.last() {
+            Some(last) if last.slot == txid => Some(last.epoch),
+            _ => below.iter().map(|fence| fence.epoch).max(),
+        }
+    }
+
+    /// The text of the record.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) when the address is too long.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        if self.address.len() > Record::ADDRESS {
+            let is = self.address.len();
+            return Err(Error::invalid(format!("an address of {is} bytes")));
+        }
+        serde_json::to_vec(self).map_err(|error| Error::invalid(format!("a record: {error}")))
+    }
+
+    /// The record that `text` is.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt), [`Unsupported`](ErrorKind::Unsupported) when it is one of
+    /// another format.
+    pub fn decode(text: &[u8]) -> Result<Record> {
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let wrong = |error| Error::corrupt(format!("the leader record: {error}"));
+        if text.len() as u64 > Record::LIMIT {
+            return Err(Error::corrupt(format!("a leader record of {} bytes", text.len())));
+        }
+        let Format { format } = serde_json::from_slice(text).map_err(wrong)?;
+        if format != Record::FORMAT {
+            let message = format!("a leader record of format {format}; this reads 1");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let record: Record = serde_json::from_slice(text).map_err(wrong)?;
+        let is_in_order = record.fences.is_sorted_by(|one, other| one.slot < other.slot);
+        if record.epoch.0 == 0 || !is_in_order || record.address.len() > Record::ADDRESS {
+            return Err(Error::corrupt("a leader record whose parts contradict each other"));
+        }
+        Ok(record)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// TXIDs as in names of files.
+mod txid {
+    use monolite_ltx::Txid;
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(txid: &Txid, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(txid)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Txid, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// The same where there may be none.
+mod some_txid {
+    use monolite_ltx::Txid;
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(txid: &Option<Txid>, to: S) -> Result<S::Ok, S::Error> {
+        match txid {
+            Some(txid) => to.collect_str(txid),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Txid>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests;

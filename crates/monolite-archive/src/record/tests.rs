@@ -1,0 +1,91 @@
+//! The text of a record, and what is none.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use monolite_ltx::Txid;
+
+use super::{Epoch, Fence, Holder, Lineage, Record, State};
+use crate::ErrorKind;
+
+fn txid(number: u64) -> Txid {
+    Txid::new(number).unwrap()
+}
+
+fn record() -> Record {
+    let (lineage, holder) = (Lineage::from_bits(0xab), Holder::from_bits(1 << 127));
+    let mut record = Record::first(lineage, holder, Duration::from_secs(10));
+    let fence =
+        |epoch, slot, carried_to| Fence { epoch: Epoch(epoch), slot: txid(slot), carried_to };
+    record.add_fences([fence(4, 40, Some(txid(44))), fence(1, 2, None)]);
+    record
+}
+
+#[test]
+fn record_is_read_as_it_was_written() {
+    let record = record();
+    let text = record.encode().unwrap();
+    assert_eq!(Record::decode(&text).unwrap(), record);
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(
+        text,
+        r#"{"format":1,"lineage":"000000000000000000000000000000ab","epoch":1,"#.to_owned()
+            + r#""holder":"80000000000000000000000000000000","state":"taking","address":"","#
+            + r#""ttl_ms":10000,"counter":0,"fences":[{"epoch":1,"slot":"0000000000000002"},"#
+            + r#"{"epoch":4,"slot":"0000000000000028","carried_to":"000000000000002c"}]}"#
+    );
+}
+
+#[test]
+fn owner_is_whose_fence_was_last() {
+    let record = record();
+    let owners = [1, 2, 39, 40, 41].map(|number| record.owner(txid(number)));
+    let (one, four) = (Some(Epoch(1)), Some(Epoch(4)));
+    assert_eq!(owners, [None, one, one, four, four]);
+    assert!(record.lists(Epoch(4), txid(40)) && !record.lists(Epoch(4), txid(2)));
+}
+
+#[test]
+fn next_epoch_keeps_lineage_and_fences() {
+    let before = Record { state: State::Released, counter: 9, ..record() };
+    let taken = before.taken_by(Holder::from_bits(3), Duration::from_secs(3)).unwrap();
+    assert_eq!((taken.epoch, taken.counter, taken.state), (Epoch(2), 0, State::Taking));
+    assert_eq!((taken.lineage, &taken.fences), (before.lineage, &before.fences));
+    let last = Record { epoch: Epoch(u64::MAX), ..before };
+    assert!(last.taken_by(Holder::from_bits(3), Duration::ZERO).is_none());
+}
+
+#[test]
+fn newest_fences_are_kept_and_the_text_stays_within_its_limit() {
+    let mut record = Record { address: "x".repeat(Record::ADDRESS), ..record() };
+    let fences = (0..Record::FENCES as u64 + 5).map(|at| Fence {
+        epoch: Epoch(u64::MAX),
+        slot: txid(u64::MAX - at),
+        carried_to: Some(txid(u64::MAX)),
+    });
+    record.add_fences(fences);
+    assert_eq!(record.fences.len(), Record::FENCES);
+    assert_eq!(record.fences.last().unwrap().slot, txid(u64::MAX));
+    let text = record.encode().unwrap();
+    assert!(text.len() as u64 * 2 <= Record::LIMIT, "{}", text.len());
+    assert_eq!(Record::decode(&text).unwrap(), record);
+}
+
+#[test]
+fn what_is_no_record_is_refused_by_kind() {
+    let text = String::from_utf8(record().encode().unwrap()).unwrap();
+    let kind = |text: &str| Record::decode(text.as_bytes()).unwrap_err().kind();
+    assert_eq!(kind(""), ErrorKind::Corrupt);
+    assert_eq!(kind(&text[..text.len() - 1]), ErrorKind::Corrupt);
+    assert_eq!(kind(&text.replace("\"format\":1", "\"format\":2")), ErrorKind::Unsupported);
+    assert_eq!(kind(&text.replace("\"epoch\":1,", "\"epoch\":0,")), ErrorKind::Corrupt);
+    assert_eq!(kind(&text.replace("0000000000000028", "0000000000000002")), ErrorKind::Corrupt);
+    assert_eq!(kind(&text.replace("0000000000000028", "0000000000000000")), ErrorKind::Corrupt);
+    assert_eq!(kind(&text.replace("taking", "TAKING")), ErrorKind::Corrupt);
+    assert_eq!(kind(&"[".repeat(100_000)), ErrorKind::Corrupt);
+    let long = Record { address: "x".repeat(Record::ADDRESS + 1), ..record() };
+    assert_eq!(long.encode().unwrap_err().kind(), ErrorKind::Invalid);
+    let newer = text.replace("\"counter\"", "\"zone\":\"b\",\"counter\"");
+    assert_eq!(Record::decode(newer.as_bytes()).unwrap(), record());
+}

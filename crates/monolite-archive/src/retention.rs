@@ -1,0 +1,146 @@
+//! Owns what may be deleted.
+//!
+//! # Algorithm
+//! The oldest moment that is kept has a **base**: the newest snapshot that is not younger than it,
+//! or the oldest of all. What ends at the base or before it goes, but for the base itself. Of slots
+//! those go that are older than slots are kept and that a file of a level, or the base, covers.
+//!
+//! # Invariants
+//! After a plan is made it is tried: without what it deletes, the base and the newest TXID can
+//! still be restored. Neither the newest snapshot nor a fence is ever in a plan. Slots are deleted
+//! by the primary alone, after a renewal ([`Deletion`](crate::Deletion)); the rest fences nobody.
+
+use std::time::Duration;
+
+use monolite_ltx::Timestamp;
+
+use crate::catalog::{ArchivedFile, Catalog, count_before};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::{Layout, Level};
+use crate::plan::Plan;
+use crate::protocol::Covered;
+use crate::slot::Slot;
+use crate::store::Store;
+
+/// For how long things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Slots, and with them every TXID by itself. Longer than a copy of a process can sleep, see
+    /// [`Retention::new`].
+    pub slots: Duration,
+    /// Snapshots, and with them what follows them.
+    pub snapshots: Duration,
+}
+
+impl Default for Keep {
+    /// An hour and 30 days.
+    fn default() -> Keep {
+        let hour = Duration::from_secs(3600);
+        Keep { slots: hour, snapshots: hour * 24 * 30 }
+    }
+}
+
+/// What may be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Files of levels and snapshots.
+    pub files: Vec<ArchivedFile>,
+    /// Slots, for [`Primary::delete`](crate::Primary::delete).
+    pub slots: Vec<Covered>,
+}
+
+impl Retention {
+    /// Looks at an archive at the time `now`.
+    ///
+    /// **A process that is copied and sleeps for longer than slots are kept** (a virtual machine
+    /// set back to an old state) can fill a slot that was filled and deleted since, and acknowledge
+    /// it. Do not bring such copies back, or keep slots for longer than that takes.
+    ///
+    /// # Errors
+    /// [`Gap`](ErrorKind::Gap) when the chain has a hole, in which case nothing may be deleted;
+    /// those of [`Catalog::read`] and [`ArchivedFile::header`].
+    pub fn new(
+        store: &dyn Store,
+        layout: &Layout,
+        keep: Keep,
+        now: Timestamp,
+    ) -> Result<Retention> {
+        let catalog = Catalog::read(store, layout)?;
+        let snapshots = catalog.level(Level::SNAPSHOTS);
+        if snapshots.is_empty() {
+            return Ok(Retention::default());
+        }
+        let horizon = earlier(now, keep.snapshots);
+        let old = count_before(snapshots, horizon, store, layout)?;
+        let base = snapshots[old.saturating_sub(1)];
+        let slots = catalog.level(Level::SLOTS);
+        let old = count_before(slots, earlier(now, keep.slots), store, layout)?;
+        let covering = |slot: &ArchivedFile| covering(&catalog, &base, slot);
+        let may_go = |slot: &ArchivedFile| {
+            let (txid, len) = (slot.txids.min(), slot.len);
+            let by = covering(slot).filter(|_| len > Slot::FENCE_LEN)?.txids;
+            Some(Covered { txid, len, by })
+        };
+        let slots = slots[..old].iter().filter_map(may_go).collect();
+        let is_over = |file: &&ArchivedFile| {
+            file.level != Level::SLOTS && file.txids.max() <= base.txids.max() && **file != base
+        };
+        let files = catalog.files().iter().filter(is_over).copied().collect();
+        let retention = Retention { files, slots };
+        retention.try_without(&catalog, &base)?;
+        Ok(retention)
+    }
+
+    /// Whether what is left can be restored.
+    fn try_without(&self, catalog: &Catalog, base: &ArchivedFile) -> Result<()> {
+        let goes = |file: &ArchivedFile| match file.level {
+            Level::SLOTS => {
+                self.slots.binary_search_by_key(&file.txids.min(), |slot| slot.txid).is_ok()
+            }
+            _ => file.txids.max() <= base.txids.max() && file != base,
+        };
+        let left = catalog.files().iter().filter(|file| !goes(file)).copied().collect();
+        let left = Catalog::of(left);
+        let newest = catalog.newest().unwrap_or(base.txids.max());
+        for txid in [base.txids.max(), newest] {
+            Plan::to(&left, txid).map_err(|error| {
+                let message = format!("nothing may be deleted: without it, {error}");
+                Error::new(ErrorKind::Gap, message)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the files, not the slots; returns how many.
+    ///
+    /// # Errors
+    /// Those of the store. Some may be deleted then; another plan finds the rest.
+    pub fn delete_files(&self, store: &dyn Store, layout: &Layout) -> Result<usize> {
+        for file in &self.files {
+            store.delete(&layout.file(file.level, file.txids))?;
+        }
+        Ok(self.files.len())
+    }
+}
+
+/// A file that has what the slot has, and stays: of a level above the base, or the base itself.
+fn covering<'a>(
+    catalog: &'a Catalog,
+    base: &'a ArchivedFile,
+    slot: &ArchivedFile,
+) -> Option<&'a ArchivedFile> {
+    let txid = slot.txids.max();
+    if txid <= base.txids.max() {
+        return Some(base);
+    }
+    (Level::FIRST.get()..=Level::LAST.get()).filter_map(Level::new).find_map(|level| {
+        let files = catalog.level(level);
+        let at = files.partition_point(|file| file.txids.max() < txid);
+        files.get(at).filter(|file| file.txids.contains(slot.txids.min()))
+    })
+}
+
+fn earlier(now: Timestamp, by: Duration) -> Timestamp {
+    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.millis().saturating_sub(by))
+}

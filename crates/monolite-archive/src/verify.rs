@@ -1,0 +1,89 @@
+//! Owns the proof of an archive: that every file is what was written, and that they form a chain.
+
+use monolite_ltx::{TxidRange, verify as verify_file};
+
+use crate::catalog::{ArchivedFile, Catalog};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::{Layout, Level};
+use crate::plan::Plan;
+use crate::source::{FileSource, Pieces};
+use crate::store::Store;
+
+/// What was found in an archive.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Proof {
+    /// How many files were read to their ends.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their pages.
+    pub pages: u64,
+    /// What is wrong, in the order of levels and TXIDs; holes at the end.
+    pub problems: Vec<Error>,
+}
+
+/// Reads every file of an archive and compares all its sums and its name; then looks whether each
+/// snapshot leads to the newest TXID without a hole. `each` is told before a file is read.
+///
+/// # Errors
+/// Those of [`Catalog::read`] and of the store. What is wrong with the archive is in the answer. A
+/// file that vanishes meanwhile is passed over.
+pub fn verify(
+    store: &dyn Store,
+    layout: &Layout,
+    each: &mut dyn FnMut(&ArchivedFile),
+) -> Result<Proof> {
+    let catalog = Catalog::read(store, layout)?;
+    let mut proof = Proof::default();
+    for file in catalog.files() {
+        each(file);
+        match read(store, layout, *file) {
+            Ok(pages) => {
+                proof.files += 1;
+                proof.bytes += file.len;
+                proof.pages += pages;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::Corrupt => proof.problems.push(error),
+            Err(error) if error.kind() == ErrorKind::Unsupported => proof.problems.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    proof.problems.extend(holes(&catalog));
+    Ok(proof)
+}
+
+fn read(store: &dyn Store, layout: &Layout, file: ArchivedFile) -> Result<u64> {
+    let source = FileSource::new(store, layout, file, Pieces::Large);
+    let verified = verify_file(source);
+    let verified =
+        verified.map_err(|error| Error::of_ltx(layout.file(file.level, file.txids), error))?;
+    file.must_have(&verified.header, layout)?;
+    let is_slot = file.level == Level::SLOTS && !file.txids.is_snapshot();
+    if is_slot && file.txids != TxidRange::single(file.txids.min()) {
+        let key = layout.file(file.level, file.txids);
+        return Err(Error::corrupt(format!(
+            "{key:?} excludes no other slot, having several TXIDs"
+        )));
+    }
+    Ok(u64::from(verified.pages))
+}
+
+/// For each snapshot, whether it leads to the newest TXID.
+fn holes(catalog: &Catalog) -> Vec<Error> {
+    let Some(newest) = catalog.newest() else { return Vec::new() };
+    let is_snapshot = |file: &&ArchivedFile| file.txids.is_snapshot();
+    let snapshots: Vec<&ArchivedFile> = catalog.files().iter().filter(is_snapshot).collect();
+    if snapshots.is_empty() {
+        let message = "no snapshot is there, so nothing can be restored";
+        return vec![Error::new(ErrorKind::Gap, message)];
+    }
+    let leads = |base: &&ArchivedFile| {
+        let others = catalog.files().iter().filter(|file| !file.txids.is_snapshot());
+        let mut files: Vec<ArchivedFile> = others.copied().collect();
+        files.push(**base);
+        Plan::to(&Catalog::of(files), newest).err()
+    };
+    snapshots.iter().filter_map(leads).collect()
+}

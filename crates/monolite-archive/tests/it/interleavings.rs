@@ -1,0 +1,716 @@
+//! Interleavings that were thought of, each by its row in the notes on fencing: what happens, and
+//! what saves us.
+
+use std::time::Duration;
+
+use monolite_archive::{
+    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deleted, Epoch, Error, ErrorKind,
+    Fence, Fill, Filled, Grounds, Holder, Layout, Lineage, Machine, MemoryStore, Primary, Record,
+    Reply, Request, Slot, State, Step, Store, Unrecorded, Updated, carry_out, leader,
+};
+use monolite_ltx::{PageSize, Timestamp, TxidRange};
+
+use crate::world::{group, txid};
+
+const TTL: Duration = Duration::from_secs(10);
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// A store without faults, in which machines are moved by hand.
+struct Scene {
+    store: MemoryStore,
+    layout: Layout,
+    now: Duration,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene { store: MemoryStore::new(), layout: Layout::directory(), now: Duration::ZERO }
+    }
+
+    fn done(&self, request: &Request) -> Reply {
+        carry_out(&self.store, &self.layout, request)
+    }
+
+    /// Moves a machine until it asks for something that `is_it`, which is not done.
+    fn until<M: Machine>(
+        &self,
+        machine: &mut M,
+        mut reply: Option<Reply>,
+        is_it: impl Fn(&Request) -> bool,
+    ) -> Request {
+        loop {
+            match machine.step(reply.take(), self.now) {
+                Step::Ask(request) if is_it(&request) => return request,
+                Step::Ask(request) => reply = Some(self.done(&request)),
+                _ => panic!("it ends or waits before"),
+            }
+        }
+    }
+
+    /// Moves a machine to its end, from a reply on.
+    fn to_end<M: Machine>(&self, machine: &mut M, mut reply: Option<Reply>) -> M::Outcome {
+        loop {
+            match machine.step(reply.take(), self.now) {
+                Step::Ask(request) => reply = Some(self.done(&request)),
+                Step::Wait(_) => panic!("it waits"),
+                Step::Ended(outcome) => return outcome,
+            }
+        }
+    }
+
+    fn candidate(holder: u128) -> Candidate {
+        Candidate {
+            holder: Holder::from_bits(holder),
+            lineage: Lineage::from_bits(9),
+            ttl: TTL,
+            page_size: PageSize::MIN,
+            commit: 1,
+            time: Timestamp::from_millis(1000),
+            unrecorded: Unrecorded::Refuse,
+        }
+    }
+
+    fn claim(holder: u128) -> Claim {
+        Claim::new(Scene::candidate(holder), Grounds::Known)
+    }
+
+    fn taken(&self, holder: u128) -> Claimed {
+        taken(self.to_end(&mut Scene::claim(holder), None))
+    }
+
+    /// A process takes over and serves.
+    fn primary(&self, holder: u128) -> Primary {
+        self.serve(self.taken(holder))
+    }
+
+    fn serve(&self, claimed: Claimed) -> Primary {
+        let mut primary = Primary::new(claimed).unwrap();
+        let updated = self.to_end(&mut primary.serve("there", None).unwrap(), None).unwrap();
+        primary.updated(&updated);
+        primary
+    }
+
+    /// Fills so many slots; the groups' numbers are those of the slots.
+    fn fill(&self, primary: &mut Primary, count: u64) {
+        for _ in 0..count {
+            let mut fill = begin(primary, primary.next().get());
+            let filled = self.to_end(&mut fill, None).unwrap();
+            assert_eq!(filled, Filled::Done);
+            primary.filled(&filled);
+        }
+    }
+
+    /// Deletes the slots `min` to `max`, as a file of the next level has them.
+    fn delete(&self, primary: &mut Primary, min: u64, max: u64) -> Deleted {
+        let by = TxidRange::new(txid(min), txid(max)).unwrap();
+        let covered = |slot| {
+            let found = self.look(slot)?;
+            Some(Covered { txid: txid(slot), len: found, by })
+        };
+        let slots: Vec<Covered> = (min..=max).filter_map(covered).collect();
+        let deleted = self.to_end(&mut primary.delete(&slots).unwrap(), None).unwrap();
+        primary.deleted(&deleted);
+        deleted
+    }
+
+    /// The length of what is in a slot.
+    fn look(&self, slot: u64) -> Option<u64> {
+        match self.done(&Request::Look(txid(slot))) {
+            Reply::Slot(found) => found.map(|found| found.id.len),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn record(&self) -> Record {
+        leader(&self.store, &self.layout).unwrap().unwrap()
+    }
+}
+
+fn taken(outcome: Result<ClaimOutcome, Error>) -> Claimed {
+    match outcome {
+        Ok(ClaimOutcome::Taken(claimed)) => *claimed,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn begin(primary: &mut Primary, number: u64) -> Fill {
+    primary.fill(group(number, primary.epoch(), primary.next())).unwrap()
+}
+
+fn is_put(request: &Request) -> bool {
+    matches!(request, Request::Put(_))
+}
+
+fn lost() -> Option<Reply> {
+    Some(Reply::Failed(Error::new(ErrorKind::Lost, "no answer")))
+}
+
+fn refused(kind: ErrorKind) -> Option<Reply> {
+    Some(Reply::Failed(Error::new(kind, "no")))
+}
+
+#[test]
+fn first_start_makes_the_record_and_its_fence_is_slot_2() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    assert_eq!((primary.epoch(), primary.next()), (Epoch(1), txid(3)));
+    let record = scene.record();
+    assert_eq!((record.state, &*record.address), (State::Serving, "there"));
+    assert_eq!(record.fences, [Fence { epoch: Epoch(1), slot: txid(2), carried_to: None }]);
+    scene.fill(&mut primary, 2);
+    assert_eq!(scene.look(2), Some(Slot::FENCE_LEN));
+    assert!(scene.look(4).unwrap() > Slot::FENCE_LEN);
+}
+
+/// Row 1.
+#[test]
+fn holder_that_slept_through_a_takeover_and_retention_is_refused() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    scene.fill(&mut old, 3);
+    let mut fill = begin(&mut old, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    let mut new = scene.primary(2);
+    scene.fill(&mut new, 20);
+    let deleted = scene.delete(&mut new, 2, 20);
+    assert!(deleted.slots > 10);
+    // Its group was for the slot that has the fence.
+    assert_eq!(scene.look(6), Some(Slot::FENCE_LEN));
+    let reply = scene.done(&put);
+    let filled = scene.to_end(&mut fill, Some(reply)).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::NotInHistory));
+    old.filled(&filled);
+    assert!(old.is_fenced());
+    assert_eq!(old.renew().unwrap_err().kind(), ErrorKind::Fenced);
+}
+
+/// Row 2.
+#[test]
+fn request_that_lands_before_the_fence_is_climbed_over_and_read() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    scene.fill(&mut old, 1);
+    let mut fill = begin(&mut old, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    let mut claim = Scene::claim(2);
+    let fence = scene.until(&mut claim, None, is_put);
+    // It lands where the claimant wants its fence.
+    let reply = scene.done(&put);
+    let refused = scene.done(&fence);
+    let claimed = taken(scene.to_end(&mut claim, Some(refused)));
+    assert_eq!(claimed.fence(), txid(5), "the group in slot 4 is history");
+    // The old primary may acknowledge it, and nothing after it.
+    let filled = scene.to_end(&mut fill, Some(reply)).unwrap();
+    assert_eq!(filled, Filled::Done);
+    old.filled(&filled);
+    let mut next = begin(&mut old, 78);
+    let filled = scene.to_end(&mut next, None).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::Unknown), "the fence is not listed yet");
+}
+
+/// Row 3.
+#[test]
+fn what_is_below_the_fence_can_be_read_only_when_it_is_set() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut claim = Scene::claim(2);
+    let (mut order, mut reply) = (Vec::new(), None);
+    loop {
+        match claim.step(reply.take(), scene.now) {
+            Step::Ask(request) => {
+                reply = Some(scene.done(&request));
+                order.push(request);
+            }
+            Step::Ended(outcome) => {
+                assert_eq!(taken(outcome).fence(), txid(5));
+                break;
+            }
+            Step::Wait(_) => panic!("it waits"),
+        }
+    }
+    let is_in_order = matches!(
+        &order[..],
+        [
+            Request::ReadRecord,
+            Request::WriteRecord(..),
+            Request::FindNewest,
+            Request::Look(_),
+            Request::Put(_),
+            Request::ReadRecord
+        ]
+    );
+    assert!(is_in_order, "{order:?}");
+}
+
+/// Row 4.
+#[test]
+fn slower_claimant_meets_the_larger_epoch() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut slow = Scene::claim(2);
+    let fence = scene.until(&mut slow, None, is_put);
+    let mut fast = scene.primary(3);
+    scene.fill(&mut fast, 3);
+    let reply = scene.done(&fence);
+    let outcome = scene.to_end(&mut slow, Some(reply)).unwrap();
+    assert_eq!(outcome, ClaimOutcome::Lost);
+    scene.fill(&mut fast, 1);
+}
+
+/// Row 4, where the slower one's fence is first.
+#[test]
+fn fence_of_who_gave_up_is_climbed_over_and_listed() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut slow = Scene::claim(2);
+    let fence = scene.until(&mut slow, None, is_put);
+    let mut fast = Scene::claim(3);
+    let behind = scene.until(&mut fast, None, is_put);
+    let reply = scene.done(&fence);
+    assert_eq!(scene.to_end(&mut slow, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    let reply = scene.done(&behind);
+    let claimed = taken(scene.to_end(&mut fast, Some(reply)));
+    assert_eq!(claimed.fence(), txid(6));
+    let mut fast = scene.serve(claimed);
+    let record = scene.record();
+    assert!(record.lists(Epoch(2), txid(5)) && record.lists(Epoch(3), txid(6)));
+    scene.fill(&mut fast, 1);
+}
+
+/// What the model in the notes does not have: fences of claimants who died are the newest slots.
+#[test]
+fn fences_of_the_dead_below_are_listed() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    for holder in 2..5 {
+        assert_eq!(scene.taken(holder).epoch(), Epoch(holder as u64));
+    }
+    let primary = scene.primary(5);
+    let listed: Vec<u64> = primary.record().fences.iter().map(|fence| fence.slot.get()).collect();
+    assert_eq!(listed, [2, 5, 6, 7, 8]);
+}
+
+/// Row 5.
+#[test]
+fn lost_answer_and_a_second_attempt_that_is_refused_are_success() {
+    for lands in [true, false] {
+        let scene = Scene::new();
+        let mut primary = scene.primary(1);
+        let mut fill = begin(&mut primary, 77);
+        let put = scene.until(&mut fill, None, is_put);
+        if lands {
+            scene.done(&put);
+            assert_eq!(scene.to_end(&mut fill, lost()).unwrap(), Filled::Done);
+            continue;
+        }
+        // Nothing is there: the same bytes again; meanwhile the first request lands.
+        let again = scene.until(&mut fill, lost(), is_put);
+        assert_eq!(again, put);
+        scene.done(&put);
+        let reply = scene.done(&again);
+        let Reply::Failed(error) = &reply else { panic!("{reply:?}") };
+        assert_eq!(error.kind(), ErrorKind::Exists);
+        assert_eq!(scene.to_end(&mut fill, Some(reply)).unwrap(), Filled::Done);
+    }
+}
+
+/// Row 6.
+#[test]
+fn conflict_says_nothing() {
+    for kind in [ErrorKind::Conflict, ErrorKind::Exists, ErrorKind::Busy, ErrorKind::Lost] {
+        let scene = Scene::new();
+        let mut primary = scene.primary(1);
+        let mut fill = begin(&mut primary, 77);
+        let put = scene.until(&mut fill, None, is_put);
+        let again = scene.until(&mut fill, refused(kind), is_put);
+        assert_eq!(again, put, "{kind:?}: nothing is there");
+        scene.done(&Request::Put(group(5, Epoch(1), primary.next())));
+        let filled = scene.to_end(&mut fill, refused(kind)).unwrap();
+        assert_eq!(filled, Filled::Fenced(Certainty::Unknown), "{kind:?}: it is another's");
+    }
+}
+
+#[test]
+fn machine_that_ended_with_an_error_goes_on_where_it_was() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let mut fill = begin(&mut primary, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    let look = scene.until(&mut fill, lost(), Request::is_read);
+    assert_eq!(look, Request::Look(txid(3)));
+    let denied = Reply::Failed(Error::new(ErrorKind::Denied, "who are you"));
+    let Step::Ended(Err(error)) = fill.step(Some(denied), scene.now) else {
+        panic!("it does not end")
+    };
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    // Mended; the request has landed meanwhile.
+    scene.done(&put);
+    assert_eq!(scene.until(&mut fill, None, |_| true), look);
+    let reply = scene.done(&look);
+    assert_eq!(scene.to_end(&mut fill, Some(reply)).unwrap(), Filled::Done);
+}
+
+/// Row 7.
+#[test]
+fn second_attempt_into_a_deleted_slot_makes_the_same_history() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    let mut fill = begin(&mut old, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    scene.done(&put);
+    let mut new = scene.primary(2);
+    scene.fill(&mut new, 3);
+    assert_eq!(scene.delete(&mut new, 3, 6).slots, 3);
+    assert_eq!(scene.look(3), None);
+    // It was history and is again, of equal content.
+    let filled = scene.to_end(&mut fill, lost()).unwrap();
+    assert_eq!(filled, Filled::Done);
+    assert!(scene.look(3).is_some());
+    old.filled(&filled);
+    let filled = scene.to_end(&mut begin(&mut old, 78), None).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::NotInHistory));
+}
+
+/// Row 8.
+#[test]
+fn fence_into_a_deleted_slot_is_none() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    scene.fill(&mut old, 1);
+    let mut paused = Scene::claim(2);
+    let fence = scene.until(&mut paused, None, is_put);
+    // The slot is filled by the old primary, then read, compacted and deleted by the next one.
+    scene.fill(&mut old, 1);
+    let mut new = scene.primary(3);
+    scene.fill(&mut new, 3);
+    assert!(scene.delete(&mut new, 3, 7).slots > 0);
+    assert_eq!(scene.look(4), None);
+    let reply = scene.done(&fence);
+    assert!(matches!(reply, Reply::Done), "the store cannot know");
+    assert_eq!(scene.look(4), Some(Slot::FENCE_LEN));
+    assert_eq!(scene.to_end(&mut paused, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    let record = scene.record();
+    assert!(!record.lists(Epoch(2), txid(4)));
+    assert_eq!(record.owner(txid(4)), Some(Epoch(1)), "readers pass over it");
+}
+
+/// Row 8, a step later: the newest slot was deleted between the list and the look.
+#[test]
+fn newest_slot_that_vanished_is_looked_for_again() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    scene.fill(&mut old, 2);
+    let mut paused = Scene::claim(2);
+    let look = scene.until(&mut paused, None, |request| matches!(request, Request::Look(_)));
+    assert_eq!(look, Request::Look(txid(4)));
+    let mut new = scene.primary(3);
+    scene.fill(&mut new, 2);
+    scene.delete(&mut new, 3, 5);
+    let reply = scene.done(&look);
+    assert_eq!(scene.to_end(&mut paused, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    assert!([3, 4, 8].iter().all(|slot| scene.look(*slot).is_none()), "it has left no fence");
+}
+
+#[test]
+fn claimant_that_finds_a_slot_of_a_larger_epoch_leaves_no_fence() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut slow = Scene::claim(2);
+    let find = scene.until(&mut slow, None, |request| *request == Request::FindNewest);
+    scene.fill(&mut scene.primary(3), 2);
+    let reply = scene.done(&find);
+    assert_eq!(scene.to_end(&mut slow, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    assert_eq!(scene.look(8), None);
+}
+
+/// Row 9: of a file of a higher level the test is `restoring::stale_compactor_changes_nothing`.
+#[test]
+fn stale_primary_deletes_nothing() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    scene.fill(&mut old, 5);
+    scene.primary(2);
+    let deleted = scene.delete(&mut old, 3, 6);
+    assert_eq!(deleted, Deleted { renewed: Updated::Fenced, slots: 0 });
+    assert!(old.is_fenced() && (3..8).all(|slot| scene.look(slot).is_some()));
+}
+
+#[test]
+fn deletion_spares_fences_the_newest_slot_and_what_is_not_covered() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut primary = scene.primary(2);
+    scene.fill(&mut primary, 3);
+    assert_eq!(scene.delete(&mut primary, 3, 8).slots, 4);
+    let left: Vec<u64> = (2..9).filter(|slot| scene.look(*slot).is_some()).collect();
+    assert_eq!(left, [2, 5, 8]);
+    let slot = Covered { txid: txid(8), len: 500, by: TxidRange::single(txid(9)) };
+    scene.fill(&mut primary, 1);
+    let deleted = scene.to_end(&mut primary.delete(&[slot]).unwrap(), None).unwrap();
+    assert_eq!(deleted.slots, 0, "the file does not cover it");
+}
+
+/// Row 10.
+#[test]
+fn cloned_process_is_fenced_at_the_first_difference() {
+    let scene = Scene::new();
+    let claimed = scene.taken(1);
+    let mut one = Primary::new(claimed.clone()).unwrap();
+    let mut other = Primary::new(claimed).unwrap();
+    for primary in [&mut one, &mut other] {
+        // Equal content: the second one finds its own record there.
+        let mut serve = primary.serve("there", None).unwrap();
+        let updated = scene.to_end(&mut serve, None).unwrap();
+        assert!(matches!(updated, Updated::Done { .. }));
+        primary.updated(&updated);
+        let filled = scene.to_end(&mut begin(primary, 5), None).unwrap();
+        assert_eq!(filled, Filled::Done);
+        primary.filled(&filled);
+    }
+    let filled = scene.to_end(&mut begin(&mut one, 6), None).unwrap();
+    assert_eq!(filled, Filled::Done);
+    let filled = scene.to_end(&mut begin(&mut other, 7), None).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::Unknown), "though the epoch is its own");
+}
+
+/// Row 10, and an hour later: what the notes do not have. The slot that the copy goes on with was
+/// filled by the other one, and is deleted; nothing tells the copy. So slots must be kept for
+/// longer than a copy may sleep.
+#[test]
+fn copy_that_sleeps_through_retention_is_not_fenced() {
+    let scene = Scene::new();
+    let claimed = scene.taken(1);
+    let mut copy = scene.serve(claimed.clone());
+    let mut put = begin(&mut copy, 99);
+    let mut stays = scene.serve(claimed);
+    scene.fill(&mut stays, 3);
+    assert_eq!(scene.delete(&mut stays, 3, 5).slots, 2);
+    assert_eq!(scene.to_end(&mut put, None).unwrap(), Filled::Done, "this is a fork");
+}
+
+/// Row 10, of claimants: the fence of the same epoch with another time is not ours.
+#[test]
+fn cloned_claimant_gives_up_at_a_fence_of_its_own_epoch() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 1);
+    let mut claim = Scene::claim(2);
+    let put = scene.until(&mut claim, None, is_put);
+    let Request::Put(fence) = &put else { panic!("{put:?}") };
+    let place = monolite_archive::Place {
+        page_size: PageSize::MIN,
+        commit: 1,
+        time: Timestamp::from_millis(123_456),
+    };
+    let theirs = Slot::fence(fence.epoch(), fence.txid(), place).unwrap();
+    scene.done(&Request::Put(theirs));
+    let reply = scene.done(&put);
+    assert_eq!(scene.to_end(&mut claim, Some(reply)).unwrap(), ClaimOutcome::Lost);
+}
+
+/// Row 11.
+#[test]
+fn second_slot_in_flight_another_number_and_a_range_are_refused() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let next = primary.next();
+    let ahead = group(1, primary.epoch(), next.next().unwrap());
+    assert_eq!(primary.fill(ahead).unwrap_err().kind(), ErrorKind::Invalid);
+    let others = group(1, Epoch(7), next);
+    assert_eq!(primary.fill(others).unwrap_err().kind(), ErrorKind::Invalid);
+    let _fill = begin(&mut primary, 1);
+    let second = group(2, primary.epoch(), next);
+    assert_eq!(primary.fill(second).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(primary.release().unwrap_err().kind(), ErrorKind::Invalid);
+    let mut range = group(1, Epoch(1), next).bytes().to_vec();
+    range[31] += 1;
+    assert_eq!(Slot::new(range).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn nothing_is_filled_before_the_record_says_that_we_serve() {
+    let scene = Scene::new();
+    let mut primary = Primary::new(scene.taken(1)).unwrap();
+    let slot = group(1, primary.epoch(), primary.next());
+    assert_eq!(primary.fill(slot.clone()).unwrap_err().kind(), ErrorKind::Invalid);
+    let mut serve = primary.serve("there", None).unwrap();
+    assert_eq!(primary.renew().unwrap_err().kind(), ErrorKind::Invalid, "one change at a time");
+    let updated = scene.to_end(&mut serve, None).unwrap();
+    primary.updated(&updated);
+    assert!(primary.fill(slot).is_ok());
+}
+
+/// Row 12: who writes whatever is there is not ours to fence, but is noticed where we meet it.
+#[test]
+fn stray_file_in_our_slot_ends_the_epoch() {
+    for body in [&b""[..], &[0; 600], group(9, Epoch(0), txid(3)).bytes()] {
+        let scene = Scene::new();
+        let mut primary = scene.primary(1);
+        scene.store.overwrite(&scene.layout.slot(txid(3)), body);
+        let filled = scene.to_end(&mut begin(&mut primary, 1), None).unwrap();
+        assert_eq!(filled, Filled::Fenced(Certainty::Unknown));
+    }
+}
+
+/// Row 13: what a lifecycle rule on level 0 does, and why there may be none.
+#[test]
+fn expired_fence_lets_a_stale_primary_in() {
+    let scene = Scene::new();
+    let mut old = scene.primary(1);
+    let mut fill = begin(&mut old, 77);
+    scene.fill(&mut scene.primary(2), 1);
+    scene.store.delete(&scene.layout.slot(txid(3))).unwrap();
+    assert_eq!(scene.to_end(&mut fill, None).unwrap(), Filled::Done, "this is a fork");
+}
+
+/// Row 14.
+#[test]
+fn holder_whose_clock_says_that_it_slept_answers_nothing_until_it_has_renewed() {
+    let mut scene = Scene::new();
+    let mut primary = scene.primary(1);
+    assert!(primary.has_lease(TTL - MARGIN - Duration::from_millis(1), MARGIN));
+    scene.now = TTL - MARGIN;
+    assert!(!primary.has_lease(scene.now, MARGIN));
+    // The lease counts from when the renewal began, not from its answer.
+    let mut renewal = primary.renew().unwrap();
+    let write =
+        scene.until(&mut renewal, None, |request| matches!(request, Request::WriteRecord(..)));
+    let reply = scene.done(&write);
+    let began = scene.now;
+    scene.now += Duration::from_secs(5);
+    let updated = scene.to_end(&mut renewal, Some(reply)).unwrap();
+    primary.updated(&updated);
+    assert!(primary.has_lease(began + TTL - MARGIN - Duration::from_millis(1), MARGIN));
+    assert!(!primary.has_lease(began + TTL - MARGIN, MARGIN));
+    scene.primary(2);
+    let updated = scene.to_end(&mut primary.renew().unwrap(), None).unwrap();
+    assert_eq!(updated, Updated::Fenced);
+    primary.updated(&updated);
+    assert!(!primary.has_lease(scene.now, MARGIN));
+}
+
+#[test]
+fn renewal_whose_answer_was_lost_is_found_in_the_record() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let mut renewal = primary.renew().unwrap();
+    let write = scene.until(&mut renewal, None, |request| !request.is_read());
+    let again = scene.until(&mut renewal, lost(), |request| !request.is_read());
+    assert_eq!(again, write, "it is not there");
+    scene.done(&write);
+    let updated = scene.to_end(&mut renewal, lost()).unwrap();
+    assert!(matches!(updated, Updated::Done { .. }));
+    primary.updated(&updated);
+    scene.fill(&mut primary, 1);
+}
+
+#[test]
+fn claim_whose_answer_was_lost_is_not_made_twice() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 1);
+    let is_write = |request: &Request| matches!(request, Request::WriteRecord(..));
+    let mut claim = Scene::claim(2);
+    let write = scene.until(&mut claim, None, is_write);
+    let again = scene.until(&mut claim, lost(), is_write);
+    assert_eq!(write, again);
+    scene.done(&write);
+    assert_eq!(taken(scene.to_end(&mut claim, lost())).epoch(), Epoch(2));
+    // Another one was faster: from the beginning.
+    let mut slow = Scene::claim(3);
+    let write = scene.until(&mut slow, None, is_write);
+    scene.primary(4);
+    let reply = scene.done(&write);
+    assert_eq!(taken(scene.to_end(&mut slow, Some(reply))).epoch(), Epoch(4));
+}
+
+#[test]
+fn record_of_another_is_left_alone_while_it_shows_life() {
+    let mut scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let mut claim = Claim::new(Scene::candidate(2), Grounds::Silence(MARGIN));
+    // It looks again and again; each renewal begins the time anew.
+    let (mut reply, mut silent_since) = (None, Duration::ZERO);
+    let outcome = loop {
+        match claim.step(reply.take(), scene.now) {
+            Step::Wait(until) => {
+                assert!(until > scene.now && until <= scene.now + TTL);
+                scene.now = until;
+                if scene.now < Duration::from_secs(60) {
+                    let updated = scene.to_end(&mut primary.renew().unwrap(), None).unwrap();
+                    primary.updated(&updated);
+                    silent_since = scene.now;
+                }
+            }
+            Step::Ask(request) => reply = Some(scene.done(&request)),
+            Step::Ended(outcome) => break outcome,
+        }
+    };
+    assert_eq!(taken(outcome).epoch(), Epoch(2));
+    assert!(scene.now >= silent_since + TTL + MARGIN, "{:?}", scene.now - silent_since);
+    assert!(scene.now <= silent_since + TTL * 2 + MARGIN);
+}
+
+#[test]
+fn released_record_is_taken_at_once() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let updated = scene.to_end(&mut primary.release().unwrap(), None).unwrap();
+    primary.updated(&updated);
+    let slot = group(1, primary.epoch(), primary.next());
+    assert_eq!(primary.fill(slot).unwrap_err().kind(), ErrorKind::Invalid);
+    let mut claim = Claim::new(Scene::candidate(2), Grounds::Silence(MARGIN));
+    assert_eq!(taken(scene.to_end(&mut claim, None)).epoch(), Epoch(2));
+}
+
+#[test]
+fn slots_without_a_record_and_another_lineage_are_refused() {
+    let scene = Scene::new();
+    scene.done(&Request::Put(group(1, Epoch(0), txid(3))));
+    let error = scene.to_end(&mut Scene::claim(1), None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let adopting = Candidate { unrecorded: Unrecorded::Adopt, ..Scene::candidate(1) };
+    let mut claim = Claim::new(adopting, Grounds::Known);
+    assert_eq!(taken(scene.to_end(&mut claim, None)).fence(), txid(4));
+    let stranger = Candidate { lineage: Lineage::from_bits(8), ..Scene::candidate(2) };
+    let error = scene.to_end(&mut Claim::new(stranger, Grounds::Known), None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+/// Two start at once where nothing is: the record appears while the other looks for slots.
+#[test]
+fn record_that_appears_meanwhile_is_no_missing_one() {
+    let scene = Scene::new();
+    let mut claim = Scene::claim(2);
+    let find = scene.until(&mut claim, None, |request| *request == Request::FindNewest);
+    scene.fill(&mut scene.primary(1), 1);
+    let reply = scene.done(&find);
+    assert_eq!(taken(scene.to_end(&mut claim, Some(reply))).epoch(), Epoch(2));
+}
+
+/// A fence of a smaller epoch in the way of a primary: the rule of the notes, which no schedule
+/// reaches while claimants look for a newest slot that vanished.
+#[test]
+fn fence_of_a_smaller_epoch_is_listed_before_the_next_slot_is_filled() {
+    let scene = Scene::new();
+    scene.primary(1);
+    let mut primary = scene.primary(2);
+    let place = monolite_archive::Place {
+        page_size: PageSize::MIN,
+        commit: 1,
+        time: Timestamp::from_millis(0),
+    };
+    let stray = Slot::fence(Epoch(1), primary.next(), place).unwrap();
+    scene.done(&Request::Put(stray));
+    let filled = scene.to_end(&mut begin(&mut primary, 7), None).unwrap();
+    assert_eq!(filled, Filled::Fence(Fence { epoch: Epoch(1), slot: txid(4), carried_to: None }));
+    primary.filled(&filled);
+    let slot = group(7, primary.epoch(), primary.next());
+    assert_eq!(primary.fill(slot).unwrap_err().kind(), ErrorKind::Invalid, "not listed yet");
+    let updated = scene.to_end(&mut primary.renew().unwrap(), None).unwrap();
+    primary.updated(&updated);
+    assert!(scene.record().lists(Epoch(1), txid(4)));
+    // Sent to a second slot, nothing is certain any more: it may be in the first one.
+    let mut fill = begin(&mut primary, 7);
+    let _later = scene.primary(3);
+    let filled = scene.to_end(&mut fill, None).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::Unknown));
+}

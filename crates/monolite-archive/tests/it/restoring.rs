@@ -1,0 +1,494 @@
+//! Every kept moment is restored as the model has it, and what is not kept is an error.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use monolite_archive::{
+    Call, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level, Listing, MemoryStore, Part,
+    Reading, Result, Retention, Store, Tag, Target, compact_level, restore, snapshot, verify,
+};
+use monolite_ltx::{
+    BaseChecksum, Checksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,
+};
+
+use crate::archive::{Archive, scratch};
+use crate::world::txid;
+
+fn level(number: u8) -> Level {
+    Level::new(number).unwrap()
+}
+
+/// A history of so many TXIDs, with levels and snapshots made on the way.
+fn with_levels(txids: u64, is_tracked: bool) -> Archive<MemoryStore> {
+    let seed = crate::schedules::number("MONOLITE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let mut archive = Archive::new(MemoryStore::new(), seed, is_tracked);
+    let end = archive.newest().0.get() + txids;
+    let mut round = 0;
+    while archive.newest().0.get() < end {
+        let some = archive.rng.u64(5..25);
+        archive.live(some.min(end - archive.newest().0.get()));
+        round += 1;
+        let (store, layout) = (&archive.store, &archive.layout);
+        compact_level(store, layout, level(1), None).unwrap().unwrap();
+        if round % 4 == 0 {
+            compact_level(store, layout, level(2), None).unwrap().unwrap();
+        }
+        if round % 12 == 0 {
+            compact_level(store, layout, level(3), None).unwrap().unwrap();
+        }
+        if round % 30 == 0 {
+            snapshot(store, layout, archive.newest().0).unwrap();
+        }
+    }
+    archive
+}
+
+#[test]
+fn every_txid_is_restored_as_the_model_has_it() {
+    let archive = with_levels(2000, false);
+    for (at, moment) in &archive.moments {
+        let reading = if at.get() % 2 == 0 { Reading::Whole } else { Reading::ByIndex };
+        let (txid, bytes) = archive.restored(Target::Txid(*at), reading).unwrap();
+        assert_eq!(txid, *at);
+        assert!(bytes == moment.bytes(), "TXID {at} is not what it was");
+    }
+    let (newest, moment) = archive.newest();
+    let latest = archive.restored(Target::Latest, Reading::Whole).unwrap();
+    assert!(latest == (newest, moment.bytes()));
+    let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
+    assert!(proof.problems.is_empty(), "{:?}", proof.problems);
+    assert!(proof.files > 2000);
+}
+
+#[test]
+fn every_time_is_restored_though_the_clock_jumps() {
+    let archive = with_levels(300, false);
+    let mut rng = archive.rng.clone();
+    let times: Vec<i64> = archive.moments.values().map(|moment| moment.time.millis()).collect();
+    assert!(times.is_sorted_by(|one, other| one < other), "they rise whatever the clock says");
+    for _ in 0..300 {
+        let near = times[rng.usize(..times.len())] + rng.i64(-1..2);
+        let time = Timestamp::from_millis(near);
+        let expected = archive.moments.iter().rfind(|(_, moment)| moment.time < time);
+        let restored = archive.restored(Target::Before(time), Reading::Whole);
+        match expected {
+            Some((txid, moment)) => assert!(restored.unwrap() == (*txid, moment.bytes())),
+            None => assert_eq!(restored.unwrap_err().kind(), ErrorKind::NotFound),
+        }
+    }
+}
+
+#[test]
+fn checksums_of_the_database_are_compared_where_they_are_kept() {
+    let mut archive = Archive::new(MemoryStore::new(), 7, true);
+    // A fence keeps no checksums, so the chain does up to it.
+    archive.take_over();
+    for _ in 0..40 {
+        archive.commit();
+    }
+    let (newest, moment) = archive.newest();
+    for reading in [Reading::Whole, Reading::ByIndex] {
+        let restored = archive.restored(Target::Latest, reading).unwrap();
+        assert!(restored == (newest, moment.bytes()));
+    }
+    // The content of another moment under the name and with the sums of this one.
+    let key = archive.layout.slot(txid(20));
+    let mut body = archive.store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
+    let at = body.len() - 30;
+    body[at] ^= 1;
+    archive.store.overwrite(&key, &body);
+    assert!(archive.restored(Target::Txid(txid(20)), Reading::Whole).is_err());
+}
+
+#[test]
+fn each_page_is_decoded_once_by_index() {
+    let archive = with_levels(200, false);
+    let directory = scratch();
+    let output = directory.path().join("restored.db");
+    let by_index = Reading::ByIndex;
+    let restored =
+        restore(&archive.store, &archive.layout, Target::Latest, &output, by_index).unwrap();
+    assert_eq!(restored.decoded, u64::from(restored.pages));
+    assert!(restored.files > 1);
+}
+
+/// After retention: what is kept is right, what is not is an error, and nothing is wrong.
+#[test]
+fn what_retention_leaves_is_restored_and_the_rest_is_an_error() {
+    let mut archive = with_levels(900, false);
+    let times: Vec<Timestamp> = archive.moments.values().map(|moment| moment.time).collect();
+    let now = *times.last().unwrap();
+    let age = |at: usize| (now.millis() - times[at].millis()).unsigned_abs();
+    let keep = Keep {
+        slots: std::time::Duration::from_millis(age(800)),
+        snapshots: std::time::Duration::from_millis(age(600)),
+    };
+    let retention = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    assert!(retention.slots.len() > 500 && !retention.files.is_empty());
+    let before = archive.store.len();
+    let deleted = retention.delete_files(&archive.store, &archive.layout).unwrap();
+    let slots = archive.delete(&retention.slots);
+    assert_eq!(before - archive.store.len(), deleted + usize::try_from(slots).unwrap());
+    let (mut kept, mut gone) = (0, 0);
+    for (at, moment) in &archive.moments {
+        match archive.restored(Target::Txid(*at), Reading::Whole) {
+            Ok((txid, bytes)) => {
+                assert!(txid == *at && bytes == moment.bytes(), "TXID {at} is not what it was");
+                kept += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+                gone += 1;
+            }
+        }
+    }
+    assert!(kept > 100 && gone > 500, "{kept} {gone}");
+    let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
+    assert!(proof.problems.is_empty(), "{:?}", proof.problems);
+    // Life goes on: the levels continue, and a second look finds nothing more.
+    let again = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    assert_eq!((again.files.len(), again.slots.len()), (0, 0));
+    archive.live(30);
+    compact_level(&archive.store, &archive.layout, level(1), None).unwrap().unwrap();
+    let (newest, moment) = archive.newest();
+    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+}
+
+#[test]
+fn retention_refuses_when_a_level_has_a_hole() {
+    let archive = with_levels(200, false);
+    let first = archive.moments[&Txid::FIRST].time;
+    let now = Timestamp::from_millis(archive.newest().1.time.millis() + 1);
+    let age = (now.millis() - first.millis()).unsigned_abs();
+    let keep = Keep {
+        slots: std::time::Duration::ZERO,
+        snapshots: std::time::Duration::from_millis(age * 2),
+    };
+    let retention = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    assert!(retention.slots.len() > 150);
+    let catalog = monolite_archive::Catalog::read(&archive.store, &archive.layout).unwrap();
+    for number in 1..4 {
+        // A short history has no files of the third level.
+        let Some(victim) = catalog.level(level(number)).first() else { continue };
+        archive.store.delete(&archive.layout.file(victim.level, victim.txids)).unwrap();
+    }
+    // What no level covers any more stays.
+    let left = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    assert!(left.slots.len() < retention.slots.len());
+    // Half of it is lost: nothing may go.
+    archive.store.delete(&archive.layout.slot(txid(4))).unwrap();
+    let refused = Retention::new(&archive.store, &archive.layout, keep, now);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Gap);
+}
+
+#[test]
+fn hole_is_an_error_and_never_a_shorter_result() {
+    let mut archive = Archive::new(MemoryStore::new(), 3, false);
+    archive.live(40);
+    archive.store.delete(&archive.layout.slot(txid(20))).unwrap();
+    let kind = |target| archive.restored(target, Reading::Whole).unwrap_err().kind();
+    assert_eq!(kind(Target::Latest), ErrorKind::Gap);
+    assert_eq!(kind(Target::Txid(txid(30))), ErrorKind::Gap);
+    assert_eq!(kind(Target::Txid(txid(20))), ErrorKind::Gap);
+    assert_eq!(kind(Target::Txid(txid(99))), ErrorKind::NotFound);
+    assert!(archive.restored(Target::Txid(txid(19)), Reading::Whole).is_ok());
+    let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
+    assert_eq!(proof.problems.len(), 1);
+    assert_eq!(proof.problems[0].kind(), ErrorKind::Gap);
+    let compacted = compact_level(&archive.store, &archive.layout, level(1), None);
+    assert_eq!(compacted.unwrap_err().kind(), ErrorKind::Gap);
+    let snapshot = archive.layout.file(Level::SNAPSHOTS, TxidRange::single(Txid::FIRST));
+    archive.store.delete(&snapshot).unwrap();
+    let kind = |target| archive.restored(target, Reading::Whole).unwrap_err().kind();
+    assert_eq!(kind(Target::Txid(txid(19))), ErrorKind::NotFound);
+}
+
+#[test]
+fn changed_byte_is_found_by_proof_and_restore() {
+    let mut archive = Archive::new(MemoryStore::new(), 4, false);
+    archive.live(30);
+    let mut rng = archive.rng.clone();
+    for _ in 0..60 {
+        let key = archive.layout.slot(txid(rng.u64(2..31)));
+        let body = archive.store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
+        let mut damaged = body.clone();
+        // The sum, which every change in the file must agree with.
+        let at = rng.usize(body.len() - 8..body.len());
+        damaged[at] ^= 1 << rng.u8(..7);
+        archive.store.overwrite(&key, &damaged);
+        let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
+        assert_eq!(proof.problems.len(), 1, "{key}");
+        let error = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        archive.store.overwrite(&key, &body);
+    }
+    // A file under the name of another one.
+    let body = archive.store.get(&archive.layout.slot(txid(9)), Part::Whole(1 << 20));
+    archive.store.overwrite(&archive.layout.slot(txid(10)), &body.unwrap().unwrap().bytes);
+    assert!(!verify(&archive.store, &archive.layout, &mut |_| {}).unwrap().problems.is_empty());
+    let error = archive.restored(Target::Latest, Reading::ByIndex).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
+/// A file as somebody made it who breaks the rules of a chain.
+fn made(
+    page_size: u32,
+    at: u64,
+    commit: u32,
+    pages: &[u32],
+    sums: Option<(BaseChecksum, Checksum)>,
+) -> Vec<u8> {
+    let header = Header {
+        page_size: PageSize::new(page_size).unwrap(),
+        commit,
+        txids: TxidRange::single(txid(at)),
+        timestamp: Timestamp::from_millis(at as i64),
+        base: sums.map_or(BaseChecksum::Untracked, |(base, _)| base),
+        wal: None,
+        node_id: 0,
+    };
+    let mut encoder = Encoder::new(Vec::new(), header).unwrap();
+    for page in pages {
+        encoder.page(Pgno::new(*page).unwrap(), &vec![*page as u8; page_size as usize]).unwrap();
+    }
+    encoder.finish(sums.map(|(_, after)| after)).unwrap().output
+}
+
+#[test]
+fn chain_whose_files_do_not_fit_is_corrupt() {
+    let sum = Checksum::from_bits(1 << 63 | 5).unwrap();
+    let wrong = Some((BaseChecksum::Database(sum), sum));
+    let cases = [
+        ("page 2 is in no file", made(512, 2, 3, &[3], None)),
+        ("a size that no file is long enough for", made(512, 2, 0xFFFF_FFFE, &[1], None)),
+        ("another page size", made(1024, 2, 1, &[1], None)),
+        ("another checksum of the database", made(512, 2, 1, &[1], wrong)),
+    ];
+    for (case, slot) in cases {
+        let archive = Archive::new(MemoryStore::new(), 1, false);
+        let layout = &archive.layout;
+        let snapshot = layout.file(Level::SNAPSHOTS, TxidRange::single(Txid::FIRST));
+        archive.store.overwrite(&snapshot, &made(512, 1, 1, &[1], None));
+        archive.store.create(&layout.slot(txid(2)), &slot, None).unwrap();
+        for reading in [Reading::Whole, Reading::ByIndex] {
+            let error = archive.restored(Target::Latest, reading).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{case}: {error}");
+        }
+        assert!(archive.restored(Target::Txid(Txid::FIRST), Reading::Whole).is_ok());
+    }
+}
+
+#[test]
+fn slot_of_several_txids_is_a_problem() {
+    let mut archive = Archive::new(MemoryStore::new(), 2, false);
+    archive.live(10);
+    let (store, layout) = (archive.store.clone(), archive.layout.clone());
+    let file = compact_level(&store, &layout, level(1), None).unwrap().unwrap();
+    let body = store.get(&layout.file(file.level, file.txids), Part::Whole(1 << 20)).unwrap();
+    store.create(&layout.file(Level::SLOTS, file.txids), &body.unwrap().bytes, None).unwrap();
+    let proof = verify(&store, &layout, &mut |_| {}).unwrap();
+    assert_eq!(proof.problems.len(), 1, "its name excludes no other slot");
+    assert_eq!(proof.problems[0].kind(), ErrorKind::Corrupt);
+}
+
+/// More than is fetched at once, of noise, which does not shrink.
+#[test]
+fn large_file_is_fetched_in_parts_and_a_change_meanwhile_is_noticed() {
+    let header = Header {
+        page_size: PageSize::MAX,
+        commit: 290,
+        txids: TxidRange::single(Txid::FIRST),
+        timestamp: Timestamp::from_millis(0),
+        base: BaseChecksum::Untracked,
+        wal: None,
+        node_id: 0,
+    };
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut encoder = Encoder::new(Vec::new(), header).unwrap();
+    let (mut page, mut expected) = (vec![0; 65_536], Vec::new());
+    for number in 1..=290 {
+        rng.fill(&mut page);
+        encoder.page(Pgno::new(number).unwrap(), &page).unwrap();
+        expected.extend_from_slice(&page);
+    }
+    let body = encoder.finish(None).unwrap().output;
+    let layout = Layout::directory();
+    let key = layout.file(Level::SNAPSHOTS, header.txids);
+    for change_at in [None, Some(3), Some(6)] {
+        let inner = MemoryStore::new();
+        inner.create(&key, &body, None).unwrap();
+        let (behind, other, name) = (inner.clone(), body.clone(), key.clone());
+        let mut gets = 0;
+        let store = FaultyStore::new(inner, move |call| {
+            gets += u32::from(call == Call::Get(&name));
+            if change_at == Some(gets) {
+                // Equal content, but another object.
+                behind.overwrite(&name, &other);
+            }
+            Fault::None
+        });
+        let directory = scratch();
+        let output = directory.path().join("out.db");
+        let done = restore(&store, &layout, Target::Latest, &output, Reading::Whole);
+        match change_at {
+            None => assert!(done.is_ok() && std::fs::read(&output).unwrap() == expected),
+            Some(_) => assert_eq!(done.unwrap_err().kind(), ErrorKind::Corrupt),
+        }
+    }
+}
+
+/// Row 8 of the interleavings, for readers: the fence lies where a slot was compacted and deleted.
+#[test]
+fn fence_that_no_record_lists_is_passed_over() {
+    let mut archive = Archive::new(MemoryStore::new(), 5, false);
+    archive.live(40);
+    let (store, layout) = (&archive.store, &archive.layout);
+    compact_level(store, layout, level(1), None).unwrap().unwrap();
+    let group = |slot: &u64| {
+        let end = store.get(&layout.slot(txid(*slot)), Part::End(0)).unwrap().unwrap();
+        end.len > monolite_archive::Slot::FENCE_LEN
+    };
+    let victim = txid((10..30).find(group).unwrap());
+    store.delete(&layout.slot(victim)).unwrap();
+    let place = monolite_archive::Place {
+        page_size: crate::archive::PAGE_SIZE,
+        commit: 1,
+        time: archive.moments[&victim].time,
+    };
+    let garbage = monolite_archive::Slot::fence(monolite_archive::Epoch(1), victim, place).unwrap();
+    store.create(&layout.slot(victim), garbage.bytes(), None).unwrap();
+    let error = archive.restored(Target::Txid(victim), Reading::Whole).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    let (newest, moment) = archive.newest();
+    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+}
+
+#[test]
+fn output_that_is_there_or_has_a_wal_is_refused() {
+    let mut archive = Archive::new(MemoryStore::new(), 6, false);
+    archive.live(3);
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let directory = scratch();
+        let output = directory.path().join("out.db");
+        let beside = directory.path().join(format!("out.db{suffix}"));
+        std::fs::write(&beside, "precious").unwrap();
+        let (store, layout) = (&archive.store, &archive.layout);
+        let refused = restore(store, layout, Target::Latest, &output, Reading::Whole);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "{suffix}");
+        assert_eq!(std::fs::read_to_string(&beside).unwrap(), "precious");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
+
+/// A store in which the slots are merged and deleted when the first one is read.
+struct Vanishing {
+    inner: MemoryStore,
+    is_gone: AtomicBool,
+}
+
+impl Store for Vanishing {
+    fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
+        self.inner.create(key, body, time)
+    }
+
+    fn create_from(
+        &self,
+        key: &str,
+        time: Option<Timestamp>,
+        write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
+    ) -> Result<Tag> {
+        self.inner.create_from(key, time, write)
+    }
+
+    fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
+        self.inner.swap(key, body, expected)
+    }
+
+    fn get(&self, key: &str, part: Part) -> Result<Option<Fetched>> {
+        if key.starts_with("ltx/0/") && !self.is_gone.swap(true, Ordering::Relaxed) {
+            let layout = Layout::directory();
+            compact_level(&self.inner, &layout, Level::FIRST, None)?;
+            for slot in self.inner.list("ltx/0", None)?.objects {
+                self.inner.delete(&slot.key)?;
+            }
+        }
+        self.inner.get(key, part)
+    }
+
+    fn list(&self, prefix: &str, after: Option<&str>) -> Result<Listing> {
+        self.inner.list(prefix, after)
+    }
+
+    fn delete(&self, key: &str) -> Result<()> {
+        self.inner.delete(key)
+    }
+}
+
+#[test]
+fn file_that_vanishes_has_the_plan_made_again() {
+    let mut archive = Archive::new(MemoryStore::new(), 8, false);
+    archive.live(20);
+    let store = Vanishing { inner: archive.store.clone(), is_gone: AtomicBool::new(false) };
+    let directory = scratch();
+    let output = directory.path().join("out.db");
+    let restored =
+        restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole).unwrap();
+    assert_eq!((restored.txid, restored.files), (archive.newest().0, 2));
+    assert!(std::fs::read(&output).unwrap() == archive.newest().1.bytes());
+}
+
+/// Row 9 of the interleavings.
+#[test]
+fn stale_compactor_changes_nothing() {
+    let mut archive = Archive::new(MemoryStore::new(), 9, false);
+    archive.live(20);
+    // Two compactors have listed the same; the slower one is faster with less.
+    let whole = archive.store.clone();
+    let file = compact_level(&whole, &archive.layout, level(1), None).unwrap().unwrap();
+    let key = archive.layout.file(file.level, file.txids);
+    let body = archive.store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap();
+    archive.store.delete(&key).unwrap();
+    let again = compact_level(&archive.store, &archive.layout, level(1), None).unwrap().unwrap();
+    assert_eq!(again, file);
+    let bytes = archive.store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
+    assert!(bytes == body.bytes, "the same inputs make the same file");
+    archive.live(5);
+    let next = compact_level(&archive.store, &archive.layout, level(1), None).unwrap().unwrap();
+    assert_eq!(next.txids.min(), txid(file.txids.max().get() + 1));
+    assert_eq!(compact_level(&archive.store, &archive.layout, level(1), None).unwrap(), None);
+    let misplaced = compact_level(&archive.store, &archive.layout, Level::SNAPSHOTS, None);
+    assert_eq!(misplaced.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Two compactors at once: the other one is faster.
+#[test]
+fn file_that_another_compactor_has_made_is_taken() {
+    let mut archive = Archive::new(MemoryStore::new(), 9, false);
+    archive.live(20);
+    let (inner, layout) = (archive.store.clone(), archive.layout.clone());
+    let other = inner.clone();
+    let store = FaultyStore::new(inner, move |call| {
+        if let Call::Create(_) = call {
+            compact_level(&other, &layout, Level::FIRST, None).unwrap();
+        }
+        Fault::None
+    });
+    let file = compact_level(&store, &archive.layout, level(1), None).unwrap().unwrap();
+    assert_eq!(file.txids, TxidRange::new(txid(2), archive.newest().0).unwrap());
+}
+
+#[test]
+fn spans_of_levels_are_those_of_the_clock() {
+    let now = Timestamp::from_millis(1_700_000_012_345);
+    let start = |number| monolite_archive::span_start(level(number), now).map(Timestamp::millis);
+    assert_eq!(start(1), Some(1_699_999_980_000 + 30_000));
+    assert_eq!(start(2), Some(1_699_999_800_000));
+    assert_eq!(start(3), Some(1_699_999_200_000));
+    assert_eq!(start(9), Some(1_699_920_000_000));
+    assert_eq!((start(0), start(4)), (None, None));
+    let mut archive = Archive::new(MemoryStore::new(), 10, false);
+    archive.live(20);
+    let before = archive.moments[&txid(12)].time;
+    let file = compact_level(&archive.store, &archive.layout, level(1), Some(before));
+    assert_eq!(file.unwrap().unwrap().txids, TxidRange::new(txid(2), txid(11)).unwrap());
+}
