@@ -10,8 +10,8 @@
 //!
 //! What a view has in it is looked up, at every place where it is named, before the first question
 //! that would tell of it. So where views and triggers are not all small, a text that may name a
-//! view is not light, and no change of a table with a trigger, of which the authorizer is asked before
-//! the trigger is looked at. Where they are, the names in them count with those of the text.
+//! view is not light, and no change of a table with a trigger, of which the authorizer is asked
+//! before the trigger is looked at. Where they are, the names in them count with those of the text.
 //!
 //! # Source of the bounds
 //! Each is a product for which a statement was found that takes long, and its measured time.
