@@ -313,7 +313,8 @@ impl Prepared {
         signals: &Signals,
         prepare: &mut dyn FnMut(u32) -> (Result<R>, bool),
     ) -> Result<R> {
-        let is_free = signals.is_migrating() || text::planning(sql) == Planning::Defines;
+        let defines = || text::planning(sql) == Planning::Defines && text::is_one(sql);
+        let is_free = signals.is_migrating() || defines();
         let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !is_free) else {
             return prepare(untrusted::MAX_COLUMNS).0;
         };

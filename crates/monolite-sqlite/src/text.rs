@@ -36,6 +36,15 @@ const NAMES_OF_STAR: usize = 500;
 /// each other in a circle, or one before its definition that does the same, and so on.
 const WALKS: usize = 8;
 
+/// The longest text that is walked over so often; a longer one [`LONG_WALKS`] times.
+const LONG: usize = 64 << 10;
+
+/// See [`LONG`].
+const LONG_WALKS: usize = 3;
+
+/// How deep common table expressions may be defined in each other. SQLite does not take so many.
+const MAX_BODIES: usize = 100;
+
 /// No shorter text can have so many names that it matters: at most 9 `NATURAL` joins.
 const SHORT: usize = 128;
 
@@ -165,7 +174,7 @@ pub(crate) fn names(sql: &str, views: &Views) -> usize {
         return 0;
     }
     let mut common = Views::default();
-    for _ in 0..WALKS {
+    for _ in 0..if sql.len() > LONG { LONG_WALKS } else { WALKS } {
         let walked = Walk::over(sql, views, &common);
         if walked.defined == common {
             return walked.most;
@@ -207,6 +216,8 @@ enum Beginning<'s> {
 struct Walk<'s> {
     /// The parentheses that are open, and how many `SELECT`s there were before each.
     open: Vec<(Inside<'s>, usize)>,
+    /// The common table expressions that are being defined.
+    bodies: Vec<&'s str>,
     selects: usize,
     names: usize,
     most: usize,
@@ -224,6 +235,7 @@ impl<'s> Walk<'s> {
     fn over(sql: &'s str, views: &Views, common: &Views) -> Walk<'s> {
         let mut walk = Walk {
             open: Vec::new(),
+            bodies: Vec::new(),
             selects: 0,
             names: 0,
             most: 0,
@@ -258,6 +270,10 @@ impl<'s> Walk<'s> {
             let inner = if is_definition { 0 } else { walk.inner(token, views, common) };
             let more = inner.saturating_add(more).saturating_mul(walk.selects.max(1));
             walk.names = walk.names.saturating_add(more);
+            if walk.bodies.len() > MAX_BODIES {
+                walk.most = usize::MAX;
+                return walk;
+            }
             before = token;
         }
         walk.most = walk.most.max(walk.names);
@@ -269,9 +285,7 @@ impl<'s> Walk<'s> {
     fn inner(&self, token: Token<'_>, views: &Views, common: &Views) -> usize {
         let common = self.defined.get(token).max(common.get(token)).filter(|_| {
             let name = token.name().unwrap_or_default();
-            !self.open.iter().any(|(inside, _)| {
-                matches!(inside, Inside::Body(it, _) if it.eq_ignore_ascii_case(name))
-            })
+            !self.bodies.iter().any(|body| body.eq_ignore_ascii_case(name))
         });
         common.max(views.get(token)).unwrap_or(0)
     }
@@ -309,6 +323,9 @@ impl<'s> Walk<'s> {
                     Beginning::As(name) => Inside::Body(name, self.names),
                     _ => Inside::Other,
                 };
+                if let Inside::Body(name, _) = inside {
+                    self.bodies.push(name);
+                }
                 self.open.push((inside, self.selects));
             }
             Token::Close => self.close(),
@@ -328,6 +345,7 @@ impl<'s> Walk<'s> {
         match inside {
             Inside::List(name) => self.beginning = Beginning::Named(name, true),
             Inside::Body(name, before) => {
+                self.bodies.pop();
                 self.defined.insert(name, self.names - before);
                 (self.names, self.has_defined) = (before, true);
             }
@@ -369,6 +387,13 @@ pub(crate) fn pairs_of_definition(sql: &str, is_table: bool, views: &Views) -> f
         before = token;
     }
     all * looked_for
+}
+
+/// Whether `sql` has a `SELECT` within another one, or may have.
+pub(crate) fn nests(sql: &str) -> bool {
+    let words = &["select", "with", "values"];
+    let is_select = |token: &Token<'_>| token.name().is_some_and(|it| is_one_of(words, it));
+    Scan::of(sql).filter(is_select).take(2).count() > 1
 }
 
 /// How many tables the `SELECT`s of `sql` have together, at most.
@@ -512,6 +537,12 @@ pub(crate) fn statements(sql: &str) -> Statements<'_> {
     Statements { rest: sql[..end].trim_start_matches('\u{feff}') }
 }
 
+/// Whether `sql` is one statement, and not several, of which the others are prepared, too, to see
+/// whether they are any.
+pub(crate) fn is_one(sql: &str) -> bool {
+    statements(sql).skip(1).all(|rest| without_blanks(rest).is_empty())
+}
+
 /// See [`statements`].
 pub(crate) struct Statements<'s> {
     rest: &'s str,
@@ -598,6 +629,29 @@ impl<'s> Scan<'s> {
         taken
     }
 
+    /// Takes the name of a parameter as SQLite does: what is in parentheses directly behind it is a
+    /// part of it, up to a blank, whatever it is.
+    fn take_name_of_parameter(&mut self) {
+        let is_part =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+        let mut is_named = false;
+        loop {
+            let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+            is_named |= end > 0;
+            self.take(end);
+            if self.rest.starts_with("::") {
+                self.take(2);
+            } else {
+                break;
+            }
+        }
+        if is_named && self.rest.starts_with('(') {
+            let ends = |c: char| c == ')' || c.is_ascii_whitespace() || matches!(c, '\u{b}' | '\0');
+            let end = self.rest.find(ends).unwrap_or(self.rest.len());
+            self.take(end + usize::from(self.rest[end..].starts_with(')')));
+        }
+    }
+
     /// Takes everything up to the end of what `end` closes, which is behind `from` bytes.
     /// Gives what is between.
     fn take_up_to(&mut self, from: usize, end: &str) -> &'s str {
@@ -657,7 +711,10 @@ impl<'s> Iterator for Scan<'s> {
                     ',' => Token::Comma,
                     '*' => Token::Star,
                     ';' => Token::Semicolon,
-                    ':' | '@' | '$' | '#' => Token::Parameter,
+                    ':' | '@' | '$' | '#' => {
+                        self.take_name_of_parameter();
+                        Token::Parameter
+                    }
                     '?' if self.rest.starts_with(|c: char| c.is_ascii_digit()) => Token::Parameter,
                     _ => Token::Other,
                 }
@@ -834,6 +891,29 @@ mod tests {
             assert_eq!(named_parameters(sql), expected, "{sql}");
         }
         assert_eq!(mentions("SELECT T.a FROM t, main.t AS x, \"t\", u", "t"), 4);
+    }
+
+    #[test]
+    fn a_parameter_hides_nothing_that_is_behind_it() {
+        let statement = "CREATE INDEX IF NOT EXISTS i ON t($a(/*));";
+        let script = format!("{statement} SELECT 1 FROM v");
+        assert_eq!(statements(&script).next(), Some(statement));
+        assert!(is_one(statement) && is_one("SELECT 1; ; -- x") && !is_one(&script));
+        for parameter in ["$a(/*)", "@a(')", ":a::b(\")", "#a([)", "$a(/*"] {
+            let sql = format!("SELECT {parameter} , a, b FROM t");
+            assert_eq!(of(&sql), 3, "{sql}");
+        }
+    }
+
+    #[test]
+    fn many_parentheses_and_bodies_are_weighed_in_no_time() {
+        let start = std::time::Instant::now();
+        let open =
+            format!("WITH c AS(SELECT 1)SELECT {}{}", "(".repeat(150_000), "c,".repeat(150_000));
+        assert!(names(&open, &Views::default()) > MAX_NAMES);
+        let bodies = "WITH c AS(SELECT c,".repeat(30_000);
+        assert!(names(&bodies, &Views::default()) > MAX_NAMES);
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
     }
 
     #[test]

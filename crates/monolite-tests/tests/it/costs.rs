@@ -335,7 +335,24 @@ fn slow_lookups() -> Vec<(&'static str, Vec<String>, String)> {
     ];
     let deep = format!("CREATE VIEW deep AS {}", nested("u", 22));
     let alter = "ALTER TABLE other RENAME COLUMN a TO b";
+    let either = list(1_150, &|_| "(x = 1 OR x = 2)".into());
+    let triggered = vec![
+        "CREATE TABLE t(a, b); CREATE INDEX i ON t(a); CREATE TABLE z(a)".into(),
+        format!(
+            "CREATE TRIGGER r AFTER INSERT ON z BEGIN SELECT 1 FROM (SELECT a x FROM t) \
+             WHERE {}; END",
+            balanced(&either, "AND")
+        ),
+    ];
+    let conditions = balanced(&list(950, &|i| format!("(a = {i} OR a = -{i})")), "AND");
+    let hidden = format!(
+        "CREATE INDEX IF NOT EXISTS i ON t($a(/*)); SELECT count(*) FROM t WHERE {conditions}"
+    );
+    let open = format!("WITH c AS(SELECT 1)SELECT {}{}", "(".repeat(90_000), "c,".repeat(90_000));
     vec![
+        ("columns of a subquery in a trigger", triggered, "INSERT INTO z VALUES (1)".into()),
+        ("behind a parameter", vec!["CREATE TABLE t(a, b); CREATE INDEX i ON t(a)".into()], hidden),
+        ("parentheses that are not closed", vec![], open),
         ("virtual columns of an index", virtuals, read(6)),
         ("expressions of an index", expressions, read(6)),
         ("names in views", vec![wide.clone(), many.clone()], nested("u", 59)),
