@@ -7,92 +7,90 @@
 //!
 //! A fence that the record does not list is passed over: a claimant that gave up left it, perhaps
 //! where a slot had been compacted and deleted.
+//!
+//! Times rise with TXIDs from the first fence on that the record lists: claims and primaries see to
+//! that. Below it other programs wrote, as Litestream, whose times are those of a clock that may
+//! have been set back. So there headers are read one after the other, and above by bisection.
+//!
+//! # Not here
+//! Lists in steady state: whoever writes an archive tells its catalog what is created and deleted,
+//! and lists once.
 
-use monolite_ltx::{Header, Timestamp, Txid, TxidRange};
+use monolite_ltx::{Timestamp, Txid};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::{ArchivedFile, each_file};
 use crate::layout::{Layout, Level};
 use crate::record::Record;
 use crate::requests::leader;
 use crate::slot::Slot;
-use crate::store::{Part, Store};
+use crate::store::Store;
 
 /// The most files of an archive that are listed: some hundred bytes each in memory.
 const FILES: usize = 4 << 20;
 
-/// A file of an archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ArchivedFile {
-    /// Where it is.
-    pub level: Level,
-    /// What it has.
-    pub txids: TxidRange,
-    /// Its length in bytes.
-    pub len: u64,
-}
-
-impl ArchivedFile {
-    /// What it begins with.
-    ///
-    /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) when it is gone; [`Corrupt`](ErrorKind::Corrupt) when it
-    /// is no file of these TXIDs; those of the store.
-    pub fn header(&self, store: &dyn Store, layout: &Layout) -> Result<Header> {
-        let key = layout.file(self.level, self.txids);
-        let part = Part::Range(0..Header::LEN as u64);
-        let object = store.get(&key, part)?.ok_or_else(|| self.vanished(layout))?;
-        let bytes = object.bytes.first_chunk();
-        let bytes = bytes.ok_or_else(|| Error::corrupt(format!("{key:?} is too short")))?;
-        let header = Header::decode(bytes).map_err(|error| Error::of_ltx(&key, error))?;
-        self.must_have(&header, layout)?;
-        Ok(header)
-    }
-
-    /// Whether its header says the TXIDs that its name says.
-    pub(crate) fn must_have(&self, header: &Header, layout: &Layout) -> Result<()> {
-        if header.txids != self.txids {
-            let (key, is) = (layout.file(self.level, self.txids), header.txids);
-            return Err(Error::corrupt(format!("{key:?} has the TXIDs {is}")));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn vanished(&self, layout: &Layout) -> Error {
-        let key = layout.file(self.level, self.txids);
-        Error::new(ErrorKind::NotFound, format!("{key:?} is gone"))
-    }
-}
+/// How many headers are read at the same time, where many are.
+const AT_ONCE: usize = 16;
 
 /// The files of an archive that count.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// By level, then by TXIDs.
     files: Vec<ArchivedFile>,
+    /// From which TXID on times rise; `None` where nobody has seen to that.
+    rising_from: Option<Txid>,
 }
 
 impl Catalog {
     /// Lists an archive.
     ///
     /// # Errors
-    /// Those of the store; those of [`Record::decode`]; [`Corrupt`](ErrorKind::Corrupt) when there
-    /// are too many files.
+    /// Those of the store; those of [`Record::decode`]; [`Corrupt`](crate::ErrorKind::Corrupt)
+    /// when there are too many files.
     pub fn read(store: &dyn Store, layout: &Layout) -> Result<Catalog> {
-        let mut files = Vec::new();
+        let (mut files, mut rising_from) = (Vec::new(), None);
         for level in Level::all() {
-            list(store, layout, level, &mut files)?;
+            each_file(store, layout, level, |file| {
+                if files.len() == FILES {
+                    let message = format!(
+                        "more than {FILES} files in the archive; merge them, and delete what is \
+                         merged"
+                    );
+                    return Err(Error::corrupt(message));
+                }
+                files.push(file);
+                Ok(())
+            })?;
             if level == Level::SLOTS
                 && let Some(record) = leader(store, layout)?
             {
                 files.retain(|file| counts(&record, file));
+                rising_from = record.fences.first().map(|fence| fence.slot);
             }
         }
-        Ok(Catalog::of(files))
+        Ok(Catalog { rising_from, ..Catalog::of(files) })
     }
 
     /// Of files that are known.
     pub(crate) fn of(mut files: Vec<ArchivedFile>) -> Catalog {
-        files.sort_by_key(|file| (file.level, file.txids.min(), file.txids.max()));
-        Catalog { files }
+        files.sort_by_key(place);
+        Catalog { files, rising_from: None }
+    }
+
+    /// Takes note of a file that was created, such as a slot that was filled
+    /// ([`Slot::file`](crate::Slot::file)).
+    pub fn insert(&mut self, file: ArchivedFile) {
+        match self.files.binary_search_by_key(&place(&file), place) {
+            Ok(at) => self.files[at] = file,
+            Err(at) => self.files.insert(at, file),
+        }
+    }
+
+    /// Takes note of files that were deleted.
+    pub fn remove(&mut self, gone: &[ArchivedFile]) {
+        let mut gone: Vec<_> = gone.iter().map(place).collect();
+        gone.sort_unstable();
+        self.files.retain(|file| gone.binary_search(&place(file)).is_err());
     }
 
     /// All, by level and then by TXIDs.
@@ -113,7 +111,8 @@ impl Catalog {
     }
 
     /// The newest TXID whose file has a time *before* `time`, as Litestream takes it; `None` when
-    /// all are later. Times rise with TXIDs, so in each level some headers are read.
+    /// all are later. Some headers are read; many, sixteen at a time, where Litestream wrote and
+    /// all that it wrote lately is later.
     ///
     /// # Errors
     /// Those of [`ArchivedFile::header`].
@@ -123,18 +122,83 @@ impl Catalog {
         store: &dyn Store,
         layout: &Layout,
     ) -> Result<Option<Txid>> {
-        let mut newest = None;
-        for level in Level::all() {
-            let earlier = count_before(self.level(level), time, store, layout)?;
-            let of_level = self.level(level)[..earlier].last();
-            newest = newest.max(of_level.map(|file| file.txids.max()));
+        // Of files that end at one TXID, the slot: a snapshot can have been made later. But of a
+        // fence the snapshot: it can be a primary's copy, with commits of after the fence.
+        let mut ends = self.files.clone();
+        ends.sort_by_key(|file| {
+            let is_copy = file.txids.is_snapshot() && self.has_fence(file.txids.max());
+            (file.txids.max(), !is_copy, file.level)
+        });
+        ends.dedup_by_key(|file| file.txids.max());
+        let (falling, rising) = ends.split_at(self.count_falling(&ends));
+        let earlier = count_before(rising, time, store, layout)?;
+        if let Some(file) = rising[..earlier].last() {
+            return Ok(Some(file.txids.max()));
         }
-        Ok(newest)
+        for files in falling.rchunks(AT_ONCE) {
+            let times = times(files, store, layout)?;
+            if let Some(at) = times.iter().rposition(|is| *is < time) {
+                return Ok(Some(files[at].txids.max()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether this TXID is that of a fence.
+    pub(crate) fn has_fence(&self, txid: Txid) -> bool {
+        let slots = self.level(Level::SLOTS);
+        let found = slots.binary_search_by_key(&txid, |slot| slot.txids.min());
+        found.is_ok_and(|at| slots[at].len <= Slot::FENCE_LEN)
+    }
+
+    /// How many files of `level` come before the first one that has not a time before `time`.
+    ///
+    /// # Errors
+    /// Those of [`ArchivedFile::header`].
+    pub(crate) fn count_old(
+        &self,
+        level: Level,
+        time: Timestamp,
+        store: &dyn Store,
+        layout: &Layout,
+    ) -> Result<usize> {
+        let files = self.level(level);
+        // Of snapshots there are few, and when each was made only its maker's clock says.
+        let is_few = level == Level::SNAPSHOTS;
+        let falling = if is_few { files.len() } else { self.count_falling(files) };
+        for (number, files) in files[..falling].chunks(AT_ONCE).enumerate() {
+            let times = times(files, store, layout)?;
+            if let Some(at) = times.iter().position(|is| *is >= time) {
+                return Ok(number * AT_ONCE + at);
+            }
+        }
+        Ok(falling + count_before(&files[falling..], time, store, layout)?)
+    }
+
+    /// How many of `files`, which are in the order of their ends, may have times that fall.
+    fn count_falling(&self, files: &[ArchivedFile]) -> usize {
+        let Some(rising) = self.rising_from else { return files.len() };
+        files.partition_point(|file| file.txids.max() < rising)
     }
 }
 
-/// How many of `files`, which are of one level, have a time before `time`.
-pub(crate) fn count_before(
+/// Where a file is in the list.
+fn place(file: &ArchivedFile) -> (Level, Txid, Txid) {
+    (file.level, file.txids.min(), file.txids.max())
+}
+
+/// The times of files, whose headers are read at the same time.
+fn times(files: &[ArchivedFile], store: &dyn Store, layout: &Layout) -> Result<Vec<Timestamp>> {
+    let time = |file: &ArchivedFile| file.header(store, layout).map(|header| header.timestamp);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = files.iter().map(|file| scope.spawn(move || time(file))).collect();
+        let panicked = |_| Err(Error::new(ErrorKind::Lost, "a header was not read: a panic"));
+        threads.into_iter().map(|it| it.join().unwrap_or_else(panicked)).collect()
+    })
+}
+
+/// How many of `files`, whose times rise, have one before `time`.
+fn count_before(
     files: &[ArchivedFile],
     time: Timestamp,
     store: &dyn Store,
@@ -159,28 +223,4 @@ fn counts(record: &Record, slot: &ArchivedFile) -> bool {
     slot.len > Slot::FENCE_LEN
         || record.owner(txid).is_none()
         || record.fences.iter().any(|fence| fence.slot == txid)
-}
-
-fn list(
-    store: &dyn Store,
-    layout: &Layout,
-    level: Level,
-    files: &mut Vec<ArchivedFile>,
-) -> Result<()> {
-    let (prefix, mut after) = (layout.level(level), None::<String>);
-    loop {
-        let listing = store.list(&prefix, after.as_deref())?;
-        let of_files = listing.objects.iter().filter_map(|object| {
-            let txids = Layout::txids(&object.key)?;
-            Some(ArchivedFile { level, txids, len: object.len })
-        });
-        files.extend(of_files);
-        if files.len() > FILES {
-            return Err(Error::corrupt(format!("more than {FILES} files in the archive")));
-        }
-        after = match listing.objects.last() {
-            Some(last) if listing.is_cut => Some(last.key.clone()),
-            _ => return Ok(()),
-        };
-    }
 }

@@ -5,20 +5,34 @@
 //! Litestream's are, so that either continues the other's. They must follow each other from there
 //! on. Its name is created if it is absent; if it is there, somebody made it of the same files.
 //!
+//! Two compactors that listed at different times make files that overlap (`2-20` and `2-25`), and a
+//! level that begins after a snapshot meets a file across the snapshot's end. So, as in a restore,
+//! of the files that begin at most one TXID after what is reached the one is taken that reaches
+//! furthest, and what reaches no further is passed over. What two files have both is equal.
+//!
+//! The copy of a whole database that a primary has put behind its fence may differ in any page from
+//! the state below: history has a gap there, and what was before must not be applied behind it. So
+//! files end before such a fence, and begin anew behind it ([`Gaps`]). No snapshot is made of the
+//! state at a fence: its name is the primary's.
+//!
 //! # Invariants
-//! Levels stay aligned: no file of a level reaches across the end of one above it.
+//! No file is made across a gap.
+//! Of one compactor levels stay aligned: no file of a level reaches across the end of one above it.
 
-use monolite_ltx::{Timestamp, Txid, TxidRange, compact};
+use std::collections::HashSet;
 
-use crate::catalog::{ArchivedFile, Catalog};
+use monolite_ltx::{Timestamp, Txid, TxidRange, compact as merge_files};
+
+use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::Plan;
 use crate::source::{FileSource, Pieces};
 use crate::store::{Part, Store};
 
-/// How many files are merged at a time: 64 KiB and two pages of memory each. Those of 30 seconds
-/// are 30.
+/// How many files are merged at a time: 64 KiB and two pages of memory each, but for a snapshot
+/// among them, which takes 16 MiB. Those of 30 seconds are 30.
 const INPUTS: usize = 256;
 
 /// The time that a file of levels 1 to 3 covers, and a snapshot, in milliseconds. They are
@@ -33,27 +47,58 @@ pub fn span_start(level: Level, now: Timestamp) -> Option<Timestamp> {
     Some(Timestamp::from_millis(start))
 }
 
-/// Merges files of the level below `level` into the next file of `level`: those with a time before
-/// `before`, or all. `None` when there are none; more may be left.
+/// Merges what the clock says is to be merged at `now`: into levels 1 to 3 what was written before
+/// their present spans. The result are the files that were made. `catalog` says which files there
+/// are, and gets the new ones. Nothing is listed.
 ///
 /// # Errors
+/// Those of [`compact_level`]. Files that were made stay, and another call goes on.
+///
+/// # Cancellation
+/// An error of the store ends it, and nothing is left of the file that was being made.
+pub fn compact(
+    store: &dyn Store,
+    layout: &Layout,
+    catalog: &mut Catalog,
+    now: Timestamp,
+) -> Result<Vec<ArchivedFile>> {
+    let mut made = Vec::new();
+    for level in Level::all().filter(|level| level.below().is_some()) {
+        let Some(start) = span_start(level, now) else { continue };
+        while let Some(file) = compact_level(store, layout, catalog, level, Some(start))? {
+            made.push(file);
+        }
+    }
+    Ok(made)
+}
+
+/// Merges files of the level below `level` into the next file of `level`: those with a time before
+/// `before`, or all. `None` when there are none; more may be left. `catalog` says which files there
+/// are, and gets the new one. Nothing is listed.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) when a file is gone that `catalog` has: somebody else deletes,
+/// too; read it anew.
 /// [`Invalid`](ErrorKind::Invalid) for a level that is not made of the one below;
 /// [`Gap`](ErrorKind::Gap) when files do not follow each other; those of reading and of the store,
 /// after which the file may be there.
 pub fn compact_level(
     store: &dyn Store,
     layout: &Layout,
+    catalog: &mut Catalog,
     level: Level,
     before: Option<Timestamp>,
 ) -> Result<Option<ArchivedFile>> {
     let below = level.below().ok_or_else(|| {
         Error::invalid(format!("level {level} is not made of the level below it"))
     })?;
-    let catalog = Catalog::read(store, layout)?;
     let newest = |level| catalog.level(level).iter().map(|file| file.txids.max()).max();
     // A level that begins needs nothing that a snapshot has.
     let end = newest(level).or_else(|| newest(Level::SNAPSHOTS));
-    let inputs = following(catalog.level(below), end)?;
+    let gaps = Gaps::of(catalog);
+    let mut inputs = following(catalog.level(below), end)?;
+    let gap = inputs.iter().skip(1).position(|file| gaps.are_before(file));
+    inputs.truncate(gap.map_or(inputs.len(), |at| at + 1));
     let mut taken = Vec::new();
     for file in inputs {
         if let Some(before) = before
@@ -63,34 +108,112 @@ pub fn compact_level(
         }
         taken.push(file);
     }
-    if taken.is_empty() { Ok(None) } else { merge(store, layout, level, &taken).map(Some) }
+    if taken.is_empty() {
+        return Ok(None);
+    }
+    let made = merge(store, layout, level, &taken)?;
+    catalog.insert(made);
+    Ok(Some(made))
 }
 
-/// Merges what is needed for the state after `txid` into a snapshot.
+/// Merges what is needed for the state after `txid` into a snapshot. At a fence that is the state
+/// below it, unless the fence has a snapshot: under its name the primary may be about to bring a
+/// copy of the database. Where that is more than 256 files, as when levels were not made, it is
+/// done in steps: each makes a snapshot of an earlier TXID, which stays as any does. `catalog` says
+/// which files there are, and gets the new ones. Nothing is listed.
 ///
 /// # Errors
 /// Those of [`Plan::new`], of reading and of the store, after which it may be there.
-pub fn snapshot(store: &dyn Store, layout: &Layout, txid: Txid) -> Result<ArchivedFile> {
-    let plan = Plan::to(&Catalog::read(store, layout)?, txid)?;
-    merge(store, layout, Level::SNAPSHOTS, plan.files())
+/// [`NotFound`](ErrorKind::NotFound), also when a file is gone that `catalog` has: read it anew.
+pub fn snapshot(
+    store: &dyn Store,
+    layout: &Layout,
+    catalog: &mut Catalog,
+    txid: Txid,
+) -> Result<ArchivedFile> {
+    let plan = Plan::to(catalog, snapshot_at(catalog, txid))?;
+    let Some((base, mut rest)) = plan.files().split_first() else {
+        return Err(Error::invalid("a plan without files"));
+    };
+    let mut made = *base;
+    loop {
+        let (some, later) = rest.split_at(rest.len().min(INPUTS - 1));
+        let inputs: Vec<ArchivedFile> = [made].into_iter().chain(some.iter().copied()).collect();
+        made = merge(store, layout, Level::SNAPSHOTS, &inputs)?;
+        catalog.insert(made);
+        if later.is_empty() {
+            return Ok(made);
+        }
+        rest = later;
+    }
 }
 
-/// The files that begin after `end`, as many as are merged at a time.
+/// Of which TXID the snapshot is that [`snapshot`] makes for `txid`: the newest up to it that is no
+/// fence, or has a snapshot.
+pub fn snapshot_at(catalog: &Catalog, mut txid: Txid) -> Txid {
+    let has_snapshot =
+        |txid| catalog.level(Level::SNAPSHOTS).iter().any(|it| it.txids.max() == txid);
+    while catalog.has_fence(txid)
+        && !has_snapshot(txid)
+        && let Some(below) = Txid::new(txid.get() - 1)
+    {
+        txid = below;
+    }
+    txid
+}
+
+/// Where history may have gaps: at a fence that has a snapshot, or may have had one that was
+/// deleted. Snapshots are deleted from the oldest on, so such a fence is not behind the oldest that
+/// is there.
+struct Gaps<'a> {
+    catalog: &'a Catalog,
+    snapshots: HashSet<Txid>,
+    oldest: Option<Txid>,
+}
+
+impl Gaps<'_> {
+    fn of(catalog: &Catalog) -> Gaps<'_> {
+        let snapshots: HashSet<_> =
+            catalog.level(Level::SNAPSHOTS).iter().map(|file| file.txids.max()).collect();
+        Gaps { catalog, oldest: snapshots.iter().min().copied(), snapshots }
+    }
+
+    /// Whether there may be one right before `file`, or it is right behind the fence of one, which
+    /// stays alone: the copy may even have pages of another size.
+    fn are_before(&self, file: &ArchivedFile) -> bool {
+        let begin = file.txids.min();
+        let below = Txid::new(begin.get() - 1);
+        self.are_at(begin) || below.is_some_and(|below| self.are_at(below))
+    }
+
+    fn are_at(&self, txid: Txid) -> bool {
+        let may_have_one = self.oldest.is_none_or(|oldest| txid <= oldest);
+        (may_have_one || self.snapshots.contains(&txid)) && self.catalog.has_fence(txid)
+    }
+}
+
+/// The files of a level that lead on from `end`, or from the first of them; as many as are merged
+/// at a time.
 fn following(files: &[ArchivedFile], end: Option<Txid>) -> Result<Vec<ArchivedFile>> {
-    let (mut following, mut before) = (Vec::new(), end);
-    for file in files.iter().filter(|file| end.is_none_or(|end| file.txids.max() > end)) {
-        let (min, max) = (file.txids.min(), file.txids.max());
-        if let Some(before) = before
-            && before.next() != Some(min)
-        {
-            let message = format!("{} does not begin right after {before}", file.txids);
-            return Err(Error::new(ErrorKind::Gap, message));
-        }
+    let before_first = || files.first().map_or(0, |first| first.txids.min().get() - 1);
+    let mut reached = end.map_or_else(before_first, Txid::get);
+    let further = files.iter().filter(|file| end.is_none_or(|end| file.txids.max() > end));
+    let mut further = further.peekable();
+    let mut following = Vec::new();
+    while following.len() < INPUTS {
+        let begins = |file: &&ArchivedFile| file.txids.min().get() - 1 <= reached;
+        let begun = std::iter::from_fn(|| further.next_if(begins));
+        let furthest = begun.max_by_key(|file| file.txids.max());
+        let Some(file) = furthest.filter(|file| file.txids.max().get() > reached) else { break };
+        reached = file.txids.max().get();
         following.push(*file);
-        before = Some(max);
-        if following.len() == INPUTS {
-            break;
-        }
+    }
+    if following.len() < INPUTS
+        && let Some(file) = further.next()
+    {
+        let is = file.txids;
+        let message = format!("{is} does not begin right after TXID {reached:016x}");
+        return Err(Error::new(ErrorKind::Gap, message));
     }
     Ok(following)
 }
@@ -109,10 +232,15 @@ fn merge(
     let txids = txids.map_err(|error| Error::of_ltx("a merged file", error))?;
     let time = last.header(store, layout)?.timestamp;
     let key = layout.file(level, txids);
-    let created = store.create_from(&key, Some(time), &mut |output| {
-        let sources =
-            inputs.iter().map(|file| FileSource::new(store, layout, *file, Pieces::Small));
-        compact(sources, output).map_err(|error| Error::of_ltx(&key, error)).map(drop)
+    // Pages that several have are in it once; only its index may take more.
+    let about = inputs.iter().fold(0, |sum: u64, file| sum.saturating_add(file.len));
+    let created = store.create_from(&key, about, Some(time), &mut |output| {
+        let sources = inputs.iter().map(|file| {
+            // One of all pages among many of some.
+            let pieces = if file.txids.is_snapshot() { Pieces::Large } else { Pieces::Small };
+            FileSource::new(store, layout, *file, pieces)
+        });
+        merge_files(sources, output).map_err(|error| Error::of_ltx(&key, error)).map(drop)
     });
     match created {
         Ok(_) => {}

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -42,8 +43,9 @@ pub enum ErrorKind {
     Invalid,
 }
 
-/// What went wrong.
-pub struct Error(Box<Inner>);
+/// What went wrong. A clone is the same error.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
 
 struct Inner {
     kind: ErrorKind,
@@ -59,7 +61,11 @@ enum Source {
 impl Error {
     /// An error of `kind`, as a [`Store`](crate::Store) of one's own gives it.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+        Error::with(kind, message, None)
+    }
+
+    fn with(kind: ErrorKind, message: impl Into<String>, source: Option<Source>) -> Error {
+        Error(Arc::new(Inner { kind, message: message.into(), source }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
@@ -72,9 +78,7 @@ impl Error {
 
     /// Of a failed call of the file system.
     pub(crate) fn of_io(doing: impl fmt::Display, source: io::Error) -> Error {
-        let mut error = Error::new(ErrorKind::Io, format!("cannot {doing}"));
-        error.0.source = Some(Source::Io(source));
-        error
+        Error::with(ErrorKind::Io, format!("cannot {doing}"), Some(Source::Io(source)))
     }
 
     /// Of a file of the archive, named by `what`. Whatever broke off the reading is kept as it was.
@@ -88,9 +92,7 @@ impl Error {
             (Ltx::Invalid, _) => ErrorKind::Invalid,
             _ => ErrorKind::Corrupt,
         };
-        let mut error = Error::new(kind, what.to_string());
-        error.0.source = Some(Source::Ltx(source));
-        error
+        Error::with(kind, what.to_string(), Some(Source::Ltx(source)))
     }
 
     /// What the caller can do about it.
@@ -102,6 +104,15 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         use ErrorKind::{Busy, Conflict, Exists, Io, Lost};
         matches!(self.kind(), Exists | Conflict | Busy | Lost | Io)
+    }
+
+    /// Whether it is about bytes that were read from the archive, and not about the reading.
+    pub(crate) fn is_about_content(&self) -> bool {
+        match &self.0.source {
+            Some(Source::Ltx(error)) => error.io().is_none(),
+            Some(Source::Io(_)) => false,
+            None => self.kind() == ErrorKind::Corrupt,
+        }
     }
 
     /// The error of the file system, if one is the cause.

@@ -61,12 +61,15 @@
 #![forbid(unsafe_code)]
 
 // From above to below: what is done with an archive, who may do it, and what it consists of.
+mod archiver;
 mod compaction;
+mod open;
 mod probe;
 mod restore;
 mod retention;
 mod verify;
 
+mod output;
 mod plan;
 mod source;
 
@@ -76,6 +79,7 @@ mod requests;
 
 mod protocol;
 
+mod file;
 mod layout;
 mod record;
 mod slot;
@@ -83,15 +87,18 @@ mod store;
 
 mod error;
 
-pub use catalog::{ArchivedFile, Catalog};
-pub use compaction::{compact_level, snapshot, span_start};
+pub use archiver::{Adopted, Archive, Present, adopt};
+pub use catalog::Catalog;
+pub use compaction::{compact, compact_level, snapshot, snapshot_at, span_start};
 pub use error::{Error, ErrorKind, Result};
+pub use file::ArchivedFile;
 pub use layout::{Layout, Level, LevelKeys};
+pub use open::{open, open_with};
 pub use plan::{Plan, Target};
 pub use probe::probe;
 pub use protocol::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deleted, Deletion, Fill, Filled,
-    Grounds, Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,
+    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fill, Filled, Grounds,
+    Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,
 };
 pub use record::{Epoch, Fence, Holder, Lineage, Record, State};
 pub use requests::{Pace, carry_out, leader, run};

@@ -7,16 +7,19 @@
 //! Litestream's.
 //!
 //! # Invariants
-//! A plan ends exactly at its target. A hole is an error, and so is a target that only exists
-//! within a merged file; there is never a shorter result.
+//! A plan ends exactly at its target; fences, which have no pages, are left out at its end. A hole
+//! is an error, and so is a target that only exists within a merged file; there is never a shorter
+//! result.
 
 use std::cmp::Reverse;
 
 use monolite_ltx::{Timestamp, Txid};
 
-use crate::catalog::{ArchivedFile, Catalog};
+use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
 use crate::layout::Layout;
+use crate::slot::Slot;
 use crate::store::Store;
 
 /// What is to be restored.
@@ -54,8 +57,12 @@ impl Plan {
             Target::Txid(txid) => txid,
             Target::Latest => catalog.newest().ok_or_else(|| not_found("no files are there"))?,
             Target::Before(time) => {
+                let oldest = ends(catalog).map(|[oldest, _]| oldest.txids.max());
                 let newest = catalog.newest_before(time, store, layout)?;
-                newest.ok_or_else(|| not_found(&format!("nothing is older than {time}")))?
+                match newest.filter(|newest| oldest.is_none_or(|oldest| *newest >= oldest)) {
+                    Some(newest) => newest,
+                    None => return Err(too_early(catalog, time, store, layout)?),
+                }
             }
         };
         Plan::to(catalog, txid)
@@ -67,7 +74,7 @@ impl Plan {
             catalog.files().iter().filter(|file| file.txids.max() <= txid).collect();
         let snapshots = files.iter().filter(|file| file.txids.is_snapshot());
         let Some(base) = snapshots.max_by_key(|file| (file.txids.max(), file.level)) else {
-            let message = format!("no snapshot up to {txid}");
+            let message = format!("no snapshot up to {txid}; {}", reach(catalog));
             return Err(Error::new(ErrorKind::NotFound, message));
         };
         let (mut plan, mut reached) = (vec![**base], base.txids.max());
@@ -89,6 +96,11 @@ impl Plan {
                 None => return Err(lacking(catalog, reached, txid)),
             }
         }
+        // A fence says the state below it again. It may have been set before that was a copy, and
+        // say another size.
+        while plan.len() > 1 && plan.last().is_some_and(|file| file.len <= Slot::FENCE_LEN) {
+            plan.pop();
+        }
         Ok(Plan { files: plan, txid })
     }
 
@@ -103,6 +115,42 @@ impl Plan {
     }
 }
 
+/// The oldest state and the newest one that there are.
+fn ends(catalog: &Catalog) -> Option<[&ArchivedFile; 2]> {
+    let last = |file: &&ArchivedFile| file.txids.max();
+    let snapshots = catalog.files().iter().filter(|file| file.txids.is_snapshot());
+    Some([snapshots.min_by_key(last)?, catalog.files().iter().max_by_key(last)?])
+}
+
+/// What there is instead of a TXID.
+fn reach(catalog: &Catalog) -> String {
+    match ends(catalog) {
+        Some(ends) => {
+            let [oldest, newest] = ends.map(|file| file.txids.max());
+            format!("the oldest is {oldest}, the newest {newest}")
+        }
+        None => "no snapshot is there at all, so nothing can be restored".into(),
+    }
+}
+
+/// That no state from before `time` can be had, and of when those are that can.
+fn too_early(
+    catalog: &Catalog,
+    time: Timestamp,
+    store: &dyn Store,
+    layout: &Layout,
+) -> Result<Error> {
+    let kept = match ends(catalog) {
+        Some([oldest, newest]) => {
+            let time = |file: &ArchivedFile| Ok(file.header(store, layout)?.timestamp);
+            format!("the oldest is of {}, the newest of {}", time(oldest)?, time(newest)?)
+        }
+        None => reach(catalog),
+    };
+    let message = format!("no state from before {time} is kept; {kept}");
+    Ok(Error::new(ErrorKind::NotFound, message))
+}
+
 /// Why nothing leads from `reached` to `target`.
 fn lacking(catalog: &Catalog, reached: Txid, target: Txid) -> Error {
     let passes = |file: &&ArchivedFile| {
@@ -114,7 +162,8 @@ fn lacking(catalog: &Catalog, reached: Txid, target: Txid) -> Error {
         return Error::new(ErrorKind::NotFound, message);
     }
     if catalog.newest().is_none_or(|newest| newest < target) {
-        return Error::new(ErrorKind::NotFound, format!("TXID {target} is not there yet"));
+        let message = format!("TXID {target} is not there yet; {}", reach(catalog));
+        return Error::new(ErrorKind::NotFound, message);
     }
     Error::new(ErrorKind::Gap, format!("nothing continues TXID {reached} towards {target}"))
 }

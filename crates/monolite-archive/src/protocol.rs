@@ -18,9 +18,10 @@
 //!    this primary is fenced for good.
 //! 3. [`Update`]: change the record by compare-and-swap: to serve, to renew, to release. Here, too,
 //!    anything but success says nothing, and the record is read.
-//! 4. [`Deletion`]: note the newest slot; renew; only then delete slots before it, no fence, and
+//! 4. Note the newest slot; renew; only then delete slots before it ([`Deletion`]), no fence, and
 //!    none that a higher level does not cover. A claimant's list comes after its claim, that after
-//!    this renewal: it sees the newest slot, or a later one.
+//!    this renewal: it sees the newest slot, or a later one. Nothing but this order counts: however
+//!    long the deletes take, and whatever is renewed and filled meanwhile.
 //!
 //! [`Primary`] holds the order between them.
 //!
@@ -35,11 +36,12 @@
 //!
 //! # Not here
 //! When to try again after a failure, and how long: who runs a machine waits as it likes
-//! ([`run`](crate::run)). A machine never gives up by itself.
+//! ([`run`](crate::run)). A machine gives up by itself only where the store says that the same
+//! request will not succeed later either, and a read says that it was not done.
 
 use std::time::Duration;
 
-use monolite_ltx::Txid;
+use monolite_ltx::{Header, Txid};
 
 use crate::error::Error;
 use crate::record::Record;
@@ -50,10 +52,11 @@ mod claim;
 mod deletion;
 mod fill;
 mod primary;
+mod swap;
 mod update;
 
 pub use claim::{Candidate, Claim, ClaimOutcome, Claimed, Grounds, Unrecorded};
-pub use deletion::{Covered, Deleted, Deletion};
+pub use deletion::{Covered, Deletion};
 pub use fill::{Certainty, Fill, Filled};
 pub use primary::Primary;
 pub use update::{Update, Updated};
@@ -67,6 +70,8 @@ pub enum Request {
     WriteRecord(Box<Record>, Option<Tag>),
     /// The number of the newest slot.
     FindNewest,
+    /// What the newest file of the levels above the slots begins with.
+    FindMerged,
     /// What is in a slot.
     Look(Txid),
     /// Create a slot, unless it is there.
@@ -78,7 +83,10 @@ pub enum Request {
 impl Request {
     /// Whether it changes nothing.
     pub fn is_read(&self) -> bool {
-        matches!(self, Request::ReadRecord | Request::FindNewest | Request::Look(_))
+        matches!(
+            self,
+            Request::ReadRecord | Request::FindNewest | Request::FindMerged | Request::Look(_)
+        )
     }
 }
 
@@ -91,12 +99,24 @@ pub enum Reply {
     Written(Tag),
     /// To [`Request::FindNewest`]; `None` when there are no slots.
     Newest(Option<Txid>),
+    /// To [`Request::FindMerged`]; `None` when there are no such files.
+    Merged(Option<Header>),
     /// To [`Request::Look`].
     Slot(Option<Found>),
     /// The request was done: a slot created or deleted.
     Done,
     /// Anything else. Of a write it says nothing.
     Failed(Error),
+}
+
+impl Reply {
+    /// The error, if the same request will not succeed later either.
+    fn lasting_error(self) -> Option<Error> {
+        match self {
+            Reply::Failed(error) if !error.is_transient() => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// What comes next.
@@ -113,8 +133,9 @@ pub enum Step<T> {
 /// One procedure of the protocol.
 ///
 /// One that was left off, or has ended with an error (of the store's, as that it refuses the
-/// credentials), can be gone on with: what was asked last is asked again. One that is dropped may
-/// have a request under way, which does no harm; whoever dropped it does not know what came of it.
+/// credentials), can be gone on with: what was asked last is asked again, or the write that was
+/// found not to be done. One that is dropped may have a request under way, which does no harm;
+/// whoever dropped it does not know what came of it.
 pub trait Machine {
     /// What comes of it.
     type Outcome;

@@ -54,6 +54,11 @@ macro_rules! drawn {
             pub const fn from_bits(bits: u128) -> $name {
                 $name(bits)
             }
+
+            /// The same bits.
+            pub const fn bits(self) -> u128 {
+                self.0
+            }
         }
 
         impl fmt::Display for $name {
@@ -158,19 +163,25 @@ impl Record {
 
     const FORMAT: u32 = 1;
 
-    /// The record of an archive that begins.
-    pub(crate) fn first(lineage: Lineage, holder: Holder, ttl: Duration) -> Record {
-        Record {
+    /// The record of an archive that had none: of the epoch after `before`, which is 0 where an
+    /// archive begins. `None` after the last there can be.
+    pub(crate) fn first(
+        before: Epoch,
+        lineage: Lineage,
+        holder: Holder,
+        ttl: Duration,
+    ) -> Option<Record> {
+        Some(Record {
             format: Record::FORMAT,
             lineage,
-            epoch: Epoch(1),
+            epoch: Epoch(before.0.checked_add(1)?),
             holder,
             state: State::Taking,
             address: String::new(),
             ttl_ms: millis(ttl),
             counter: 0,
             fences: Vec::new(),
-        }
+        })
     }
 
     /// The record by which `holder` takes the next epoch; `None` after the last there can be.
@@ -212,15 +223,22 @@ impl Record {
         }
     }
 
+    /// Whether a record may have this address.
+    pub(crate) fn check_address(address: &str) -> Result<()> {
+        let (is, most) = (address.len(), Record::ADDRESS);
+        if is > most {
+            let message = format!("an address of {is} bytes; it may have {most}");
+            return Err(Error::invalid(message));
+        }
+        Ok(())
+    }
+
     /// The text of the record.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) when the address is too long.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        if self.address.len() > Record::ADDRESS {
-            let is = self.address.len();
-            return Err(Error::invalid(format!("an address of {is} bytes")));
-        }
+        Record::check_address(&self.address)?;
         serde_json::to_vec(self).map_err(|error| Error::invalid(format!("a record: {error}")))
     }
 
@@ -234,7 +252,12 @@ impl Record {
         struct Format {
             format: u32,
         }
-        let wrong = |error| Error::corrupt(format!("the leader record: {error}"));
+        let wrong = |error| {
+            Error::corrupt(format!(
+                "the leader record is damaged ({error}): bring it back, or move it away and take \
+                 the archive over"
+            ))
+        };
         if text.len() as u64 > Record::LIMIT {
             return Err(Error::corrupt(format!("a leader record of {} bytes", text.len())));
         }

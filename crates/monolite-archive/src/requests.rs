@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use monolite_ltx::{Header, Txid};
+use rustix::time::{ClockId, clock_gettime};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{ArchivedFile, beginning, each_file};
 use crate::layout::{Layout, Level};
 use crate::protocol::{Machine, Reply, Request, Step};
 use crate::record::Record;
@@ -14,6 +16,10 @@ use crate::store::{Part, Store};
 /// How long the rest after the first failure in a row is, and the longest.
 const RESTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10)];
 
+/// How long the rest is where something is there already: a claim climbs over all that a busy
+/// primary has filled until that one has seen the claim, a slot at a time.
+const CLIMB: Duration = Duration::from_millis(1);
+
 /// Time, as a machine is run in it.
 pub trait Pace {
     /// The time of a clock that no one sets and that counts while the machine sleeps
@@ -22,10 +28,23 @@ pub trait Pace {
 
     /// Returns when that clock says `until`; false when whoever runs this wants no more of it.
     fn wait(&mut self, until: Duration) -> bool;
+
+    /// A request has failed, and is not the last one.
+    fn failed(&mut self, error: &Error) {
+        let _ = error;
+    }
+}
+
+/// The time of `CLOCK_BOOTTIME`.
+pub(crate) fn boottime() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Runs `machine` to its end: after failures in a row it rests for longer and longer, up to ten
-/// seconds. `None` when `pace` wants no more of it, in which case a request may be under way.
+/// seconds; not so when somebody else was faster, as a claim meets slots of a primary that goes on
+/// to fill them. A read that succeeds ends no row, as one lies between any two attempts to write.
+/// `None` when `pace` wants no more of it, in which case a request may be under way.
 pub fn run<M: Machine>(
     machine: &mut M,
     store: &dyn Store,
@@ -41,16 +60,22 @@ pub fn run<M: Machine>(
                 if !pace.wait(until) {
                     return None;
                 }
+                rest = RESTS[0];
                 None
             }
             Step::Ask(request) => {
                 let reply = carry_out(store, layout, &request);
-                if matches!(reply, Reply::Failed(_)) {
-                    if !pace.wait(pace.now().saturating_add(rest)) {
+                if let Reply::Failed(error) = &reply {
+                    pace.failed(error);
+                    // Somebody was faster: who rests for longer stays behind for good.
+                    let is_answer = matches!(error.kind(), ErrorKind::Exists | ErrorKind::Conflict);
+                    rest = if is_answer { RESTS[0] } else { rest };
+                    let now = if error.kind() == ErrorKind::Exists { CLIMB } else { rest };
+                    if !pace.wait(pace.now().saturating_add(now)) {
                         return None;
                     }
-                    rest = (rest * 2).min(RESTS[1]);
-                } else {
+                    rest = if is_answer { rest } else { (rest * 2).min(RESTS[1]) };
+                } else if !request.is_read() {
                     rest = RESTS[0];
                 }
                 Some(reply)
@@ -73,6 +98,7 @@ pub fn carry_out(store: &dyn Store, layout: &Layout, request: &Request) -> Reply
             written.map(Reply::Written)
         }),
         Request::FindNewest => newest(store, layout).map(Reply::Newest),
+        Request::FindMerged => newest_merged(store, layout).map(Reply::Merged),
         Request::Look(slot) => look(store, layout, *slot).map(Reply::Slot),
         Request::Put(slot) => {
             let (key, time) = (layout.slot(slot.txid()), slot.header().timestamp);
@@ -102,16 +128,35 @@ fn read_record(
 }
 
 fn newest(store: &dyn Store, layout: &Layout) -> Result<Option<Txid>> {
-    let (prefix, mut newest, mut after) = (layout.level(Level::SLOTS), None, None);
-    loop {
-        let listing = store.list(&prefix, after.as_deref())?;
-        let slots = listing.objects.iter().filter_map(|object| Layout::txids(&object.key));
-        newest = newest.max(slots.map(|txids| txids.max()).max());
-        after = match listing.objects.last() {
-            Some(last) if listing.is_cut => Some(last.key.clone()),
-            _ => return Ok(newest),
-        };
+    let Some(newest) = newest_file(store, layout, Level::SLOTS)? else { return Ok(None) };
+    // There is no slot of its last TXID, and a claim would look for it for ever.
+    if newest.txids.min() != newest.txids.max() {
+        let key = newest.key(layout);
+        let message = format!("{key:?} has several TXIDs, and is where slots are; move it away");
+        return Err(Error::corrupt(message));
     }
+    Ok(Some(newest.txids.max()))
+}
+
+/// What the newest file begins with that is not a slot.
+fn newest_merged(store: &dyn Store, layout: &Layout) -> Result<Option<Header>> {
+    let mut newest: Option<ArchivedFile> = None;
+    for level in Level::all().filter(|level| *level > Level::SLOTS) {
+        let files = newest.into_iter().chain(newest_file(store, layout, level)?);
+        newest = files.max_by_key(|file| file.txids.max());
+    }
+    newest.map(|file| file.header(store, layout)).transpose()
+}
+
+/// The file of a level that ends last; of several the one that begins last.
+fn newest_file(store: &dyn Store, layout: &Layout, level: Level) -> Result<Option<ArchivedFile>> {
+    let mut newest: Option<ArchivedFile> = None;
+    each_file(store, layout, level, |file| {
+        let end = |file: &ArchivedFile| (file.txids.max(), file.txids.min());
+        newest = newest.into_iter().chain([file]).max_by_key(end);
+        Ok(())
+    })?;
+    Ok(newest)
 }
 
 /// Looks into a slot: a fence takes one request, a group two.
@@ -120,15 +165,15 @@ fn look(store: &dyn Store, layout: &Layout, txid: Txid) -> Result<Option<Found>>
     loop {
         let Some(end) = store.get(&key, Part::End(Slot::FENCE_LEN))? else { return Ok(None) };
         let found = if end.len <= Slot::FENCE_LEN {
-            Found::read(&end.bytes, &end.bytes, end.len)?
+            Found::read(&key, &end.bytes, &end.bytes, end.len)?
         } else {
-            let first = store.get(&key, Part::Range(0..Header::LEN as u64))?;
+            let first = beginning(store, &key)?;
             // Between the two requests the slot was deleted, or is another: once more.
             let Some(first) = first.filter(|first| (first.len, &first.tag) == (end.len, &end.tag))
             else {
                 continue;
             };
-            Found::read(&first.bytes, &end.bytes, end.len)?
+            Found::read(&key, &first.bytes, &end.bytes, end.len)?
         };
         let txids = found.header.txids;
         if txids != monolite_ltx::TxidRange::single(txid) {

@@ -8,27 +8,28 @@
 //!    kept, theirs must be the last file's.
 //!
 //! # Durability
-//! `<output>.tmp` is written and synced, renamed, and the directory synced: the output is whole or
-//! not there.
+//! The output is whole and on disk, or not there; who may read it is its owner alone. How: the
+//! module `output`.
 //!
 //! # Not here
 //! `PRAGMA quick_check`, which takes SQLite; the position record, which is the engine's.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use monolite_ltx::{
     Checksum, DatabaseChecksum, Decoder, Header, IndexedFile, PageSize, Pgno, Trailer, Txid,
 };
 
-use crate::catalog::{ArchivedFile, Catalog};
+use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
 use crate::layout::Layout;
+use crate::output::Output;
 use crate::plan::{Plan, Target};
 use crate::source::{FileSource, Pieces};
-use crate::store::{Store, sync_directory};
+use crate::store::Store;
 
 /// How often a plan is made anew because a file has vanished. Files vanish once an hour.
 const PLANS: u32 = 5;
@@ -62,12 +63,13 @@ pub struct Restored {
     pub decoded: u64,
 }
 
-/// Restores a state to the file `output`.
+/// Restores a state to the file `output`, which its owner alone may read.
 ///
 /// # Errors
 /// [`Invalid`](ErrorKind::Invalid) when `output` is there, or a `-wal`, `-shm` or `-journal` beside
-/// it, which would be applied to it; those of [`Plan::new`]; [`Corrupt`](ErrorKind::Corrupt);
-/// [`Io`](ErrorKind::Io); those of the store. Nothing is left then.
+/// it, which would be applied to it, or another restore to it is under way; those of [`Plan::new`];
+/// [`Corrupt`](ErrorKind::Corrupt); [`Io`](ErrorKind::Io); those of the store. Nothing is left
+/// then.
 ///
 /// # Durability
 /// The file has its name when it is whole and on disk.
@@ -78,44 +80,17 @@ pub fn restore(
     output: &Path,
     reading: Reading,
 ) -> Result<Restored> {
-    must_be_free(output)?;
-    let temporary = with_suffix(output, ".tmp");
-    let restored = restore_to(store, layout, target, &temporary, reading).and_then(|restored| {
-        must_be_free(output)?;
-        let renamed = fs::rename(&temporary, output);
-        renamed.map_err(|error| Error::of_io(format!("rename to {}", output.display()), error))?;
-        sync_directory(output.parent().unwrap_or(Path::new("")))?;
-        Ok(restored)
-    });
-    if restored.is_err() {
-        // What is left of it is in nobody's way, and gone at the next attempt.
-        let _ = fs::remove_file(&temporary);
-    }
-    restored
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
-}
-
-fn must_be_free(output: &Path) -> Result<()> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let path = with_suffix(output, suffix);
-        if path.symlink_metadata().is_ok() {
-            let message = format!("{} is there; restore to another name", path.display());
-            return Err(Error::invalid(message));
-        }
-    }
-    Ok(())
+    let output = Output::create(output)?;
+    let restored = restore_to(store, layout, target, output.file(), reading)?;
+    output.publish()?;
+    Ok(restored)
 }
 
 fn restore_to(
     store: &dyn Store,
     layout: &Layout,
     target: Target,
-    path: &Path,
+    output: &File,
     reading: Reading,
 ) -> Result<Restored> {
     let mut left = PLANS;
@@ -123,7 +98,7 @@ fn restore_to(
         left -= 1;
         let catalog = Catalog::read(store, layout)?;
         let made = Plan::new(&catalog, target, store, layout)
-            .and_then(|plan| apply(store, layout, &plan, path, reading));
+            .and_then(|plan| apply(store, layout, &plan, output, reading));
         match made {
             Err(error) if error.kind() == ErrorKind::NotFound && left > 0 => {
                 // Unless the next list is another, the answer stays.
@@ -140,7 +115,7 @@ fn apply(
     store: &dyn Store,
     layout: &Layout,
     plan: &Plan,
-    path: &Path,
+    output: &File,
     reading: Reading,
 ) -> Result<Restored> {
     let last = plan.files().last().ok_or_else(|| Error::invalid("a plan without files"))?;
@@ -151,11 +126,12 @@ fn apply(
         let is = header.commit;
         return Err(Error::corrupt(format!("{is} pages in files of {bytes} bytes")));
     }
-    let mut database = Database::create(path, &header)?;
+    let mut database = Database::begin(output, &header)?;
     for (at, file) in plan.files().iter().rev().enumerate() {
+        let input = Input { store, layout, file: *file };
         let read = match reading {
-            Reading::Whole => whole(store, layout, *file, &mut database)?,
-            Reading::ByIndex => by_index(store, layout, *file, &mut database)?,
+            Reading::Whole => whole(&input, &mut database)?,
+            Reading::ByIndex => by_index(&input, &mut database)?,
         };
         if at == 0 {
             database.expected = read.database;
@@ -172,17 +148,33 @@ fn apply(
     })
 }
 
-fn whole(
-    store: &dyn Store,
-    layout: &Layout,
+/// A file of a plan.
+struct Input<'a> {
+    store: &'a dyn Store,
+    layout: &'a Layout,
     file: ArchivedFile,
-    database: &mut Database,
-) -> Result<Trailer> {
-    let failed = |error| Error::of_ltx(layout.file(file.level, file.txids), error);
-    let source = FileSource::new(store, layout, file, Pieces::Large);
-    let mut decoder = Decoder::new(source).map_err(failed)?;
-    file.must_have(decoder.header(), layout)?;
-    database.must_fit(decoder.header())?;
+}
+
+impl Input<'_> {
+    fn source(&self, pieces: Pieces) -> FileSource<'_> {
+        FileSource::new(self.store, self.layout, self.file, pieces)
+    }
+
+    /// Whether it is the file that its name says, and of this database.
+    fn must_fit(&self, header: &Header, database: &Database<'_>) -> Result<()> {
+        self.file.must_have(header, self.layout)?;
+        database.must_fit(header)
+    }
+
+    fn failed(&self, error: monolite_ltx::Error) -> Error {
+        Error::of_ltx(self.file.key(self.layout), error)
+    }
+}
+
+fn whole(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
+    let failed = |error| input.failed(error);
+    let mut decoder = Decoder::new(input.source(Pieces::Large)).map_err(failed)?;
+    input.must_fit(decoder.header(), database)?;
     while let Some(page) = decoder.next_page().map_err(failed)? {
         database.decoded += 1;
         if database.wants(page.pgno) {
@@ -193,17 +185,10 @@ fn whole(
     decoder.trailer().copied().ok_or_else(|| Error::corrupt("a file without an end"))
 }
 
-fn by_index(
-    store: &dyn Store,
-    layout: &Layout,
-    file: ArchivedFile,
-    database: &mut Database,
-) -> Result<Trailer> {
-    let failed = |error| Error::of_ltx(layout.file(file.level, file.txids), error);
-    let source = FileSource::new(store, layout, file, Pieces::Small);
-    let mut indexed = IndexedFile::open(source).map_err(failed)?;
-    file.must_have(indexed.header(), layout)?;
-    database.must_fit(indexed.header())?;
+fn by_index(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
+    let failed = |error| input.failed(error);
+    let mut indexed = IndexedFile::open(input.source(Pieces::Small)).map_err(failed)?;
+    input.must_fit(indexed.header(), database)?;
     let entries = indexed.index().entries().iter().map(|entry| entry.pgno);
     let wanted: Vec<Pgno> = entries.filter(|pgno| database.wants(*pgno)).collect();
     for pgno in wanted {
@@ -217,8 +202,8 @@ fn by_index(
 }
 
 /// A database that is being written.
-struct Database {
-    file: File,
+struct Database<'a> {
+    file: &'a File,
     page_size: PageSize,
     commit: u32,
     /// A bit for each page that was written.
@@ -232,14 +217,14 @@ struct Database {
     decoded: u64,
 }
 
-impl Database {
-    /// As large as it will be, and empty: the lock page stays so.
-    fn create(path: &Path, header: &Header) -> Result<Database> {
-        let failed = |error| Error::of_io(format!("create {}", path.display()), error);
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).open(path).map_err(failed)?;
+impl Database<'_> {
+    /// As large as it will be, and empty, whatever an earlier plan has written: the lock page stays
+    /// so.
+    fn begin<'a>(file: &'a File, header: &Header) -> Result<Database<'a>> {
         let (page_size, commit) = (header.page_size, header.commit);
-        file.set_len(u64::from(commit) * u64::from(page_size.get())).map_err(failed)?;
+        let len = u64::from(commit) * u64::from(page_size.get());
+        let emptied = file.set_len(0).and_then(|()| file.set_len(len));
+        emptied.map_err(|error| Error::of_io("size the output", error))?;
         let lock_page = u32::from(page_size.lock_page().get() <= commit);
         Ok(Database {
             file,
@@ -301,7 +286,7 @@ impl Database {
         if let Some(must) = self.expected.filter(|must| *must != is) {
             return Err(Error::corrupt(format!("the database has the checksum {is}, not {must}")));
         }
-        self.file.sync_all().map_err(|error| Error::of_io("sync the output", error))
+        Ok(())
     }
 }
 

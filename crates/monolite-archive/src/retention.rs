@@ -3,19 +3,23 @@
 //! # Algorithm
 //! The oldest moment that is kept has a **base**: the newest snapshot that is not younger than it,
 //! or the oldest of all. What ends at the base or before it goes, but for the base itself. Of slots
-//! those go that are older than slots are kept and that a file of a level, or the base, covers.
+//! those go that are older than slots are kept and that a file of a level, or the base, covers. Of
+//! those up to the base the first level may not have all yet, and goes on where it ends: what lies
+//! behind its end stays. Once the level has no files it begins behind the newest snapshot.
 //!
 //! # Invariants
 //! After a plan is made it is tried: without what it deletes, the base and the newest TXID can
 //! still be restored. Neither the newest snapshot nor a fence is ever in a plan. Slots are deleted
-//! by the primary alone, after a renewal ([`Deletion`](crate::Deletion)); the rest fences nobody.
+//! by the primary alone, after a renewal ([`Primary::delete`](crate::Primary::delete)); the rest
+//! fences nobody.
 
 use std::time::Duration;
 
-use monolite_ltx::Timestamp;
+use monolite_ltx::{Timestamp, Txid};
 
-use crate::catalog::{ArchivedFile, Catalog, count_before};
+use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::Plan;
 use crate::protocol::Covered;
@@ -43,14 +47,17 @@ impl Default for Keep {
 /// What may be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Files of levels and snapshots.
+    /// Files of levels and snapshots, from the highest level down and the oldest of each first: a
+    /// level goes on where it ends, so the files behind its end must not go before it has.
     pub files: Vec<ArchivedFile>,
     /// Slots, for [`Primary::delete`](crate::Primary::delete).
     pub slots: Vec<Covered>,
 }
 
 impl Retention {
-    /// Looks at an archive at the time `now`.
+    /// What of the files of `catalog` may go at the time `now`. Nothing is listed; what is deleted
+    /// is to be [removed](Catalog::remove) from it. Where somebody else may have deleted files, as
+    /// an operator, read it anew before: this trusts that what it has is there.
     ///
     /// **A process that is copied and sleeps for longer than slots are kept** (a virtual machine
     /// set back to an old state) can fill a slot that was filled and deleted since, and acknowledge
@@ -58,24 +65,27 @@ impl Retention {
     ///
     /// # Errors
     /// [`Gap`](ErrorKind::Gap) when the chain has a hole, in which case nothing may be deleted;
-    /// those of [`Catalog::read`] and [`ArchivedFile::header`].
+    /// those of [`ArchivedFile::header`].
     pub fn new(
         store: &dyn Store,
         layout: &Layout,
+        catalog: &Catalog,
         keep: Keep,
         now: Timestamp,
     ) -> Result<Retention> {
-        let catalog = Catalog::read(store, layout)?;
         let snapshots = catalog.level(Level::SNAPSHOTS);
         if snapshots.is_empty() {
             return Ok(Retention::default());
         }
         let horizon = earlier(now, keep.snapshots);
-        let old = count_before(snapshots, horizon, store, layout)?;
+        let old = catalog.count_old(Level::SNAPSHOTS, horizon, store, layout)?;
         let base = snapshots[old.saturating_sub(1)];
         let slots = catalog.level(Level::SLOTS);
-        let old = count_before(slots, earlier(now, keep.slots), store, layout)?;
-        let covering = |slot: &ArchivedFile| covering(&catalog, &base, slot);
+        let horizon = earlier(now, keep.slots);
+        let old = catalog.count_old(Level::SLOTS, horizon, store, layout)?;
+        let level_end = catalog.level(Level::FIRST).iter().map(|file| file.txids.max()).max();
+        let until = level_end.map_or(base.txids.max(), |end| end.min(base.txids.max()));
+        let covering = |slot: &ArchivedFile| covering(catalog, &base, until, slot);
         let may_go = |slot: &ArchivedFile| {
             let (txid, len) = (slot.txids.min(), slot.len);
             let by = covering(slot).filter(|_| len > Slot::FENCE_LEN)?.txids;
@@ -85,9 +95,10 @@ impl Retention {
         let is_over = |file: &&ArchivedFile| {
             file.level != Level::SLOTS && file.txids.max() <= base.txids.max() && **file != base
         };
-        let files = catalog.files().iter().filter(is_over).copied().collect();
+        let levels = Level::all().rev().flat_map(|level| catalog.level(level));
+        let files = levels.filter(is_over).copied().collect();
         let retention = Retention { files, slots };
-        retention.try_without(&catalog, &base)?;
+        retention.try_without(catalog, &base)?;
         Ok(retention)
     }
 
@@ -117,20 +128,22 @@ impl Retention {
     /// Those of the store. Some may be deleted then; another plan finds the rest.
     pub fn delete_files(&self, store: &dyn Store, layout: &Layout) -> Result<usize> {
         for file in &self.files {
-            store.delete(&layout.file(file.level, file.txids))?;
+            store.delete(&file.key(layout))?;
         }
         Ok(self.files.len())
     }
 }
 
-/// A file that has what the slot has, and stays: of a level above the base, or the base itself.
+/// A file that has what the slot has, and stays: of a level above the base, or the base itself for
+/// slots up to `until`.
 fn covering<'a>(
     catalog: &'a Catalog,
     base: &'a ArchivedFile,
+    until: Txid,
     slot: &ArchivedFile,
 ) -> Option<&'a ArchivedFile> {
     let txid = slot.txids.max();
-    if txid <= base.txids.max() {
+    if txid <= until {
         return Some(base);
     }
     (Level::FIRST.get()..=Level::LAST.get()).filter_map(Level::new).find_map(|level| {

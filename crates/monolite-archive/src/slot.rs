@@ -11,6 +11,8 @@ use monolite_ltx::{
 };
 
 use crate::error::{Error, Result};
+use crate::file::{ArchivedFile, header};
+use crate::layout::Level;
 use crate::record::Epoch;
 
 /// What tells the content of one slot from another.
@@ -40,7 +42,7 @@ impl Slot {
     /// [`Invalid`](crate::ErrorKind::Invalid) when it is no file of one TXID from 2 on.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Result<Slot> {
         let bytes = bytes.into();
-        let found = Found::read(&bytes, &bytes, bytes.len() as u64)?;
+        let found = Found::read("a slot", &bytes, &bytes, bytes.len() as u64)?;
         let txids = found.header.txids;
         if txids.is_snapshot() || txids != TxidRange::single(txids.min()) {
             return Err(Error::invalid(format!(
@@ -95,6 +97,11 @@ impl Slot {
     pub fn id(&self) -> SlotId {
         self.id
     }
+
+    /// The file that it is once it is filled, for [`Catalog::insert`](crate::Catalog::insert).
+    pub fn file(&self) -> ArchivedFile {
+        ArchivedFile { level: Level::SLOTS, txids: self.header.txids, len: self.id.len }
+    }
 }
 
 /// The state that a fence says again: that after the slot below it.
@@ -108,6 +115,15 @@ pub struct Place {
     pub time: Timestamp,
 }
 
+impl Place {
+    /// After a file of this header, at a time later than its own and not before `now`.
+    pub(crate) fn after(header: &Header, now: Timestamp) -> Place {
+        let later = header.timestamp.millis().saturating_add(1).max(now.millis());
+        let (page_size, commit) = (header.page_size, header.commit);
+        Place { page_size, commit, time: Timestamp::from_millis(later) }
+    }
+}
+
 /// What was found in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -118,17 +134,16 @@ pub struct Found {
 }
 
 impl Found {
-    /// By the first bytes of a file, its last ones, and its length.
+    /// By the first bytes of the file `key`, its last ones, and its length.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) when they are of no file.
-    pub(crate) fn read(first: &[u8], last: &[u8], len: u64) -> Result<Found> {
-        let short = || Error::corrupt(format!("a slot of {len} bytes, which is no file"));
-        let read = |error| Error::of_ltx("a slot", error);
-        let header = first.first_chunk().ok_or_else(short)?;
-        let header = Header::decode(header).map_err(read)?;
+    pub(crate) fn read(key: &str, first: &[u8], last: &[u8], len: u64) -> Result<Found> {
+        let header = header(key, first)?;
+        let short = || Error::corrupt(format!("{key:?} has {len} bytes and is no file"));
         let footer = last.last_chunk().ok_or_else(short)?;
-        let footer = Footer::decode(footer, &header, len).map_err(read)?;
+        let footer = Footer::decode(footer, &header, len);
+        let footer = footer.map_err(|error| Error::of_ltx(key, error))?;
         Ok(Found { header, id: SlotId { len, sum: footer.trailer().file } })
     }
 
@@ -140,16 +155,6 @@ impl Found {
     /// Whether it has no pages.
     pub fn is_fence(&self) -> bool {
         self.id.len == Slot::FENCE_LEN
-    }
-
-    /// The state after it, at a time later than its own and not before `now`.
-    pub(crate) fn place_after(&self, now: Timestamp) -> Place {
-        let later = self.header.timestamp.millis().saturating_add(1).max(now.millis());
-        Place {
-            page_size: self.header.page_size,
-            commit: self.header.commit,
-            time: Timestamp::from_millis(later),
-        }
     }
 }
 

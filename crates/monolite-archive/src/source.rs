@@ -7,8 +7,8 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-use crate::catalog::ArchivedFile;
 use crate::error::{Error, ErrorKind};
+use crate::file::ArchivedFile;
 use crate::layout::Layout;
 use crate::store::{Fetched, Part, Store, Tag};
 
@@ -76,7 +76,7 @@ impl<'a> FileSource<'a> {
 
     /// Fetches what comes next, in parts at the same time.
     fn fetch(&mut self) -> Result<(), Error> {
-        let key = self.layout.file(self.file.level, self.file.txids);
+        let key = self.file.key(self.layout);
         let part = self.pieces.bytes();
         let parts = (self.at..self.file.len).step_by(part).take(self.pieces.at_once());
         let parts = parts.map(|at| at..at.saturating_add(part as u64).min(self.file.len));

@@ -124,17 +124,33 @@ pub trait Store: Send + Sync {
     /// When it is answered it outlives the machine that asked, and in a directory a power cut.
     fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag>;
 
-    /// The same for a body that is written piece by piece, which may be larger than memory. It is
-    /// visible when it is whole, or never. `write` is called once.
+    /// The same for a body that is written piece by piece, as long as it may be: a bucket has a few
+    /// parts of it in memory, and a directory none. `about` is how many bytes it has, if that is
+    /// known, and 0 otherwise: above some gigabytes it decides how long parts are. It is visible
+    /// when it is whole, or never. `write` is called once.
+    ///
+    /// **For files whose name says what is in them**, as those of levels and snapshots, and neither
+    /// for slots nor for the record: a store may look whether the object is there, and then create
+    /// it from its parts. Of two that do so in the same moment each may be told that it has, and
+    /// the later one's body stays, of the same pages. [`create`](Store::create) never does that.
+    ///
+    /// Unless a store does better, the body is in memory.
     ///
     /// # Errors
-    /// Those of [`create`](Store::create), and what `write` gives.
+    /// Those of [`create`](Store::create), and what `write` gives, which is how it is stopped:
+    /// then nothing is created.
     fn create_from(
         &self,
         key: &str,
+        about: u64,
         time: Option<Timestamp>,
         write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
-    ) -> Result<Tag>;
+    ) -> Result<Tag> {
+        let _ = about;
+        let mut body = Vec::new();
+        write(&mut body)?;
+        self.create(key, &body, time)
+    }
 
     /// Replaces the object of tag `expected`.
     ///

@@ -2,10 +2,13 @@
 
 use monolite_ltx::{TxidRange, verify as verify_file};
 
-use crate::catalog::{ArchivedFile, Catalog};
+use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::Plan;
+use crate::record::{Epoch, Record};
+use crate::requests::leader;
 use crate::source::{FileSource, Pieces};
 use crate::store::Store;
 
@@ -23,8 +26,9 @@ pub struct Proof {
     pub problems: Vec<Error>,
 }
 
-/// Reads every file of an archive and compares all its sums and its name; then looks whether each
-/// snapshot leads to the newest TXID without a hole. `each` is told before a file is read.
+/// Reads every file of an archive and compares all its sums and its name, and of each slot the
+/// epoch that wrote it with the one that it belongs to; then looks whether each snapshot leads to
+/// the newest TXID without a hole. `each` is told before a file is read.
 ///
 /// # Errors
 /// Those of [`Catalog::read`] and of the store. What is wrong with the archive is in the answer. A
@@ -35,10 +39,12 @@ pub fn verify(
     each: &mut dyn FnMut(&ArchivedFile),
 ) -> Result<Proof> {
     let catalog = Catalog::read(store, layout)?;
+    // After the slots: what was listed is behind fences that it lists.
+    let record = leader(store, layout)?;
     let mut proof = Proof::default();
     for file in catalog.files() {
         each(file);
-        match read(store, layout, *file) {
+        match read(store, layout, *file, record.as_ref()) {
             Ok(pages) => {
                 proof.files += 1;
                 proof.bytes += file.len;
@@ -54,20 +60,41 @@ pub fn verify(
     Ok(proof)
 }
 
-fn read(store: &dyn Store, layout: &Layout, file: ArchivedFile) -> Result<u64> {
+fn read(
+    store: &dyn Store,
+    layout: &Layout,
+    file: ArchivedFile,
+    record: Option<&Record>,
+) -> Result<u64> {
     let source = FileSource::new(store, layout, file, Pieces::Large);
     let verified = verify_file(source);
-    let verified =
-        verified.map_err(|error| Error::of_ltx(layout.file(file.level, file.txids), error))?;
+    let verified = verified.map_err(|error| Error::of_ltx(file.key(layout), error))?;
     file.must_have(&verified.header, layout)?;
-    let is_slot = file.level == Level::SLOTS && !file.txids.is_snapshot();
-    if is_slot && file.txids != TxidRange::single(file.txids.min()) {
-        let key = layout.file(file.level, file.txids);
-        return Err(Error::corrupt(format!(
-            "{key:?} excludes no other slot, having several TXIDs"
-        )));
+    if file.level == Level::SLOTS && !file.txids.is_snapshot() {
+        check_slot(layout, file, Epoch(verified.header.node_id), record)?;
     }
     Ok(u64::from(verified.pages))
+}
+
+/// Whether a file of level 0 has one TXID, and the epoch that wrote it is the one that has it.
+fn check_slot(
+    layout: &Layout,
+    file: ArchivedFile,
+    epoch: Epoch,
+    record: Option<&Record>,
+) -> Result<()> {
+    let (key, txid) = (file.key(layout), file.txids.min());
+    if file.txids != TxidRange::single(txid) {
+        let message = format!("{key:?} excludes no other slot, having several TXIDs");
+        return Err(Error::corrupt(message));
+    }
+    match record.and_then(|record| record.owner(txid)) {
+        Some(owner) if owner != epoch => {
+            let message = format!("{key:?} is of epoch {epoch}, in a slot of epoch {owner}");
+            Err(Error::corrupt(message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// For each snapshot, whether it leads to the newest TXID.

@@ -230,6 +230,14 @@ fn seed(group: &str, number: usize) -> u64 {
     hash.wrapping_add(number as u64)
 }
 
+/// What there is to know of each round, by its place; nothing at all when there is nothing of any.
+fn notes(rounds: &[Round]) -> Vec<String> {
+    if rounds.iter().all(|round| round.note.is_none()) {
+        return Vec::new();
+    }
+    rounds.iter().map(|round| round.note.clone().unwrap_or_default()).collect()
+}
+
 /// Sums up the counted rounds of a candidate.
 pub fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
     let mut latencies = Latencies::default();
@@ -251,7 +259,7 @@ pub fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
         cpu,
         traffic: rounds.iter().filter_map(|round| round.traffic).reduce(Traffic::plus),
         wal: rounds.last().map(|round| round.wal.clone()).unwrap_or_default(),
-        notes: rounds.iter().filter_map(|round| round.note.clone()).collect(),
+        notes: notes(rounds),
         rounds: figures,
     };
     Cell::measured(profile, measurement)

@@ -1,8 +1,10 @@
 //! What may be said on the command line.
 
+mod archive;
 mod checks;
 mod files;
 
+pub(crate) use archive::{Adopt, Archive, Archived, Compact, Restore};
 pub(crate) use checks::Checks;
 pub(crate) use files::{Backup, Check, Migrate, Migrated};
 
@@ -46,6 +48,14 @@ pub(crate) enum Command {
     /// Change a database's schema step by step, each step once
     #[command(subcommand, long_about = files::MIGRATE_HELP)]
     Migrate(Migrate),
+
+    /// Look at a database's history in a directory or a bucket, or tend it
+    #[command(subcommand, long_about = archive::ARCHIVE_HELP)]
+    Archive(Archive),
+
+    /// Restore a database from an archive, as it is now or as it was
+    #[command(long_about = archive::RESTORE_HELP)]
+    Restore(Restore),
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,6 +69,8 @@ pub(crate) enum Bench {
     Micro(SuiteRun),
     /// Short range scans by many threads, and what each tweak of SQLite does alone
     Scan(SuiteRun),
+    /// What an archive costs those who write, and how long they wait for it
+    Archive(SuiteRun),
     /// Blobs by key, and a page of 201 queries beside PostgreSQL over loopback
     Kv(SuiteRun),
     /// Benchmarks that nobody here wrote: pgbench's script, SQLite's speedtest1

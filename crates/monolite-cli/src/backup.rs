@@ -2,13 +2,14 @@
 
 use crate::arguments;
 use crate::bar::Bar;
-use crate::{interrupt, json};
+use crate::out::stdout;
+use crate::{interrupt, json, words};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use monolite::{Database, Error, ErrorKind, JobMonitor};
 use monolite_bench::progress::Progress;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -65,12 +66,13 @@ pub(crate) fn run(arguments: &arguments::Backup) -> Result<()> {
 }
 
 fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if as_json {
         return json::print(&mut out, record);
     }
     let Record { backup, pages, bytes, seconds, .. } = record;
-    writeln!(out, "{backup}: {pages} pages, {bytes} bytes, {seconds:.1} s")?;
+    let (pages, seconds) = (words::count(*pages, "page"), words::seconds(*seconds));
+    writeln!(out, "{backup}: {pages}, {bytes} bytes, {seconds}")?;
     Ok(out.flush()?)
 }
 

@@ -4,6 +4,7 @@ use crate::arguments::{
     All, Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
 };
 use crate::bar::Bar;
+use crate::out::stdout;
 use crate::{interrupt, json};
 use anyhow::{Context, Result, ensure};
 use monolite_bench::all::{self, AllOptions};
@@ -14,6 +15,7 @@ use monolite_bench::report::collection::Collection;
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
+use monolite_bench::suites::archive;
 use monolite_bench::suites::stage::{self, Play};
 use monolite_bench::suites::yours::{self, YoursOptions};
 use monolite_bench::suites::{self, Depth, SuiteOptions};
@@ -44,6 +46,7 @@ pub(crate) fn run(command: Bench) -> Result<()> {
         Bench::Begin(arguments) => suite("begin", &arguments),
         Bench::Micro(arguments) => suite("micro", &arguments),
         Bench::Scan(arguments) => suite("scan", &arguments),
+        Bench::Archive(arguments) => play(&archive::SUITE, &arguments),
         Bench::Kv(arguments) => suite("kv", &arguments),
         Bench::Others(arguments) => suite("others", &arguments),
         Bench::Yours(arguments) => yours(&arguments),
@@ -96,7 +99,7 @@ fn show_all(collection: &Collection, data: &Path, output: &Output) -> Result<()>
     let latest = collection.keep(data)?;
     let page = latest.with_extension("html");
     files::write_html(&collection.records, &page)?;
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if output.json {
         json::print(&mut out, collection)?;
     } else {
@@ -179,7 +182,7 @@ fn show(record: &Record, data: &Path, output: &Output) -> Result<()> {
     let latest = files::write_latest(record, data)?;
     let page = latest.with_extension("html");
     files::write_html(std::slice::from_ref(record), &page)?;
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if output.json {
         files::write_json(record, &mut out)?;
     } else {
@@ -263,7 +266,7 @@ fn report(arguments: &Report) -> Result<()> {
     let records: Result<Vec<Vec<Record>>> =
         arguments.files.iter().map(|file| files::read_records(file)).collect();
     let records: Vec<Record> = records?.into_iter().flatten().collect();
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if arguments.markdown || arguments.text {
         for record in &records {
             if arguments.markdown {
@@ -306,7 +309,7 @@ fn compare(arguments: &Compare) -> Result<()> {
         suites(&a),
         suites(&b)
     );
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     for ((a, _), Comparison { warnings, mut table }) in pairs.iter().zip(comparisons) {
         for warning in warnings {
             writeln!(out, "! {warning}\n")?;

@@ -2,12 +2,13 @@
 
 use crate::arguments;
 use crate::backup::{held, watched};
-use crate::{interrupt, json};
+use crate::out::stdout;
+use crate::{interrupt, json, words};
 use anyhow::{Context as _, Result, anyhow, bail};
 use monolite::{Checked, Database, ErrorKind};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
@@ -82,7 +83,7 @@ fn look(file: &Path) -> Result<Checked> {
 }
 
 fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if as_json {
         return json::print(&mut out, record);
     }
@@ -98,13 +99,11 @@ fn show(record: &Record<'_>, as_json: bool) -> Result<()> {
     for unchecked in record.unchecked {
         writeln!(out, "not checked  {unchecked}")?;
     }
-    let count =
-        |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let tables = count(record.tables, "table");
-    let problems = count(record.problems.len() as u64, "problem");
-    let violations = count(record.violations.len() as u64, "violated foreign key");
-    let seconds = record.seconds;
-    writeln!(out, "{}: {tables}, {problems}, {violations}, {seconds:.1} s", record.file)?;
+    let tables = words::count(record.tables, "table");
+    let problems = words::count(record.problems.len() as u64, "problem");
+    let violations = words::count(record.violations.len() as u64, "violated foreign key");
+    let seconds = words::seconds(record.seconds);
+    writeln!(out, "{}: {tables}, {problems}, {violations}, {seconds}", record.file)?;
     Ok(out.flush()?)
 }
 

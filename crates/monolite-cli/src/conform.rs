@@ -2,7 +2,8 @@
 
 use crate::arguments::Conform;
 use crate::bar::Bar;
-use crate::{interrupt, json};
+use crate::out::stdout;
+use crate::{interrupt, json, words};
 use anyhow::Result;
 use monolite_bench::progress::Progress;
 use monolite_bench::report::render::{Table, count};
@@ -55,7 +56,7 @@ struct Record<'a> {
 
 /// Runs the scripts, or prints a page.
 pub(crate) fn run(arguments: &Conform) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if arguments.list_differences {
         return Ok(write!(out, "{}", conform::differences_page())?);
     }
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &Conform) -> Result<()> {
         json::print(&mut out, &record)?;
     } else {
         write_text(&report, &mut out)?;
-        writeln!(out, "\nSQLite {sqlite}, {seconds:.1} s")?;
+        writeln!(out, "\nSQLite {sqlite}, {}", words::seconds(seconds))?;
     }
     match report.differences.len() {
         0 if report.is_stopped => Err(Stopped.into()),

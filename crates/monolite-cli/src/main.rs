@@ -1,9 +1,11 @@
 //! The `monolite` command: arguments and output, no logic.
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
-//! 1 failed, 2 wrong usage or (`check`) nothing known, 130 stopped by the user.
+//! 1 failed, 2 wrong usage or (`check`) nothing known, 130 stopped by the user, 141 nobody reads
+//! the results.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod arguments;
 mod backup;
 mod bar;
@@ -13,7 +15,9 @@ mod conform;
 mod interrupt;
 mod json;
 mod migrate;
+mod out;
 mod torture;
+mod words;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -31,9 +35,12 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
+        Command::Archive(command) => archive::run(&command),
+        Command::Restore(arguments) => archive::run_restore(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if out::reader_is_gone(&error) => ExitCode::from(out::READER_GONE),
         Err(error) if is_stop(&error) => {
             complain(&error.to_string());
             ExitCode::from(130)
@@ -51,6 +58,7 @@ fn is_stop(error: &anyhow::Error) -> bool {
         || error.is::<conform::Stopped>()
         || error.is::<backup::Stopped>()
         || error.is::<check::Stopped>()
+        || error.is::<archive::Stopped>()
 }
 
 fn complain(text: &str) {

@@ -3,10 +3,11 @@
 use crate::arguments::{Migrate, Migrated};
 use crate::backup::open;
 use crate::json;
+use crate::out::stdout;
 use anyhow::{Context as _, Result, bail};
 use monolite::{Database, MigrationStatus, Migrations};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// What to do where there is no database.
 const REMEDY: &str = "`monolite migrate up` creates it";
@@ -95,7 +96,7 @@ fn record(status: MigrationStatus) -> Record {
 }
 
 fn show(of: &Migrated, record: Record) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if of.json {
         return json::print(&mut out, &record);
     }

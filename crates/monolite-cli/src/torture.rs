@@ -2,6 +2,7 @@
 
 use crate::arguments::Torture;
 use crate::bar::Bar;
+use crate::out::stdout;
 use crate::{interrupt, json};
 use anyhow::{Context, Result};
 use monolite_bench::machine::Machine;
@@ -56,7 +57,7 @@ struct Record<'a> {
 /// Runs the checks that `arguments` name, or prints a page.
 pub(crate) fn run(arguments: &Torture) -> Result<()> {
     if arguments.list_accidents {
-        return Ok(write!(io::stdout().lock(), "{}", torture::accidents_page())?);
+        return Ok(write!(stdout(), "{}", torture::accidents_page())?);
     }
     let stop = Arc::new(AtomicBool::new(false));
     let requested = Arc::clone(&stop);
@@ -89,7 +90,7 @@ pub(crate) fn run(arguments: &Torture) -> Result<()> {
         machine: Machine::look(&arguments.dir),
         outcomes: &outcomes,
     };
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     if arguments.json {
         json::print(&mut out, &record)?;
     } else {

@@ -33,6 +33,7 @@ mod overlay;
 mod profile;
 mod reasons;
 mod rowids;
+mod savepoints;
 mod schema;
 mod setup;
 mod tracking;
@@ -53,6 +54,7 @@ pub use overlay::{Unfit, test_overlay};
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
+pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaFacts;
 
 use crate::additions::Setup;
@@ -61,6 +63,7 @@ use crate::dry_run::{DryRuns, Rehearsing};
 use crate::like;
 use crate::look::{Look, Overdue};
 use crate::pcache::MainCache;
+use crate::program::most_passes;
 use crate::revoke::Revoker;
 use crate::rowids::{Giver, Rowids};
 use crate::signals::{Signals, Traits};
@@ -168,26 +171,6 @@ impl Checkpoint {
     }
 }
 
-/// One of the engine's two nested savepoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Savepoint {
-    /// Guards a group of members.
-    Group,
-    /// Guards one member, inside of a group or alone.
-    Member,
-}
-
-/// What is done with a savepoint of a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserSavepoint {
-    /// Opens it.
-    Open,
-    /// Undoes everything since it was opened, and keeps it open.
-    Undo,
-    /// Closes it and those inside it, and keeps what was done.
-    Close,
-}
-
 /// A connection opened for one [`Role`].
 pub struct Connection {
     // `drop` clears the pointer in it before the connection closes.
@@ -206,6 +189,9 @@ pub struct Connection {
     pub(crate) is_trackable: Cell<Option<bool>>,
     /// A schema cookie, and what is known of that schema.
     schema_facts: Cell<Option<(u32, SchemaFacts)>>,
+    /// A schema cookie, and the tables of that schema without triggers and foreign keys, once they
+    /// were asked for (`figures`).
+    quiet_tables: Cell<Option<(u32, Arc<[String]>)>>,
     /// The schema cookie of when a transaction was last begun, for which statements are kept.
     kept_cookie: Cell<Option<u32>>,
     /// What is known of the schema of the open transaction, see `schema`.
@@ -302,6 +288,7 @@ impl Connection {
             overlay,
             is_trackable: Cell::new(None),
             schema_facts: Cell::new(None),
+            quiet_tables: Cell::new(None),
             open_facts: Cell::new(None),
             is_wal_new: false,
             has_changed_schema: Cell::new(false),
@@ -365,19 +352,32 @@ impl Connection {
             return self.execute_all(sql);
         }
         // For a dry run, each has to be known by itself.
-        text::statements(sql).try_for_each(|statement| self.execute_all(statement))
+        text::statements(sql).try_for_each(|statement| self.execute_first(statement))
     }
 
     fn execute_all(&self, sql: &str) -> Result<()> {
         let mut batch = Batch::new(self.raw(), sql);
-        while let Some(mut statement) = self.preparing(sql, || batch.next())? {
-            let never_sorts = self.batched_never_sorts(&statement);
-            self.signals.start_run();
-            let sorting = self.signals.sorting(never_sorts);
-            self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
-            drop((statement, sorting));
-            self.signals.start_statement();
+        while let Some(statement) = self.preparing(sql, || batch.next())? {
+            self.execute_one(statement)?;
         }
+        Ok(())
+    }
+
+    /// Runs `sql`, out of which there is one statement at most: behind it nothing is prepared,
+    /// which would be weighed as all of `sql` is, and on the schema that it has left.
+    fn execute_first(&self, sql: &str) -> Result<()> {
+        self.signals.start_statement();
+        let mut batch = Batch::new(self.raw(), sql);
+        let statement = self.preparing(sql, || batch.next())?;
+        statement.map_or(Ok(()), |statement| self.execute_one(statement))
+    }
+
+    fn execute_one(&self, mut statement: Statement<'_>) -> Result<()> {
+        let never_sorts = self.batched_never_sorts(&statement);
+        self.signals.start_run();
+        let running = self.signals.running(never_sorts);
+        self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
+        drop((statement, running));
         Ok(())
     }
 
@@ -390,12 +390,19 @@ impl Connection {
         self.prepared.preparing(sql, &self.signals, prepare)
     }
 
+    /// Takes note of what the program of `statement`, which was prepared last, does; whether it
+    /// never sorts.
     fn batched_never_sorts(&self, statement: &Statement<'_>) -> bool {
         // Of trusted SQL it is not asked, and its text not copied.
-        let text = self.signals.modules().and_then(|_| statement.expanded_sql());
-        let ask =
-            |sql: String| self.prepared.never_sorts(statement, &sql, &self.signals, &self.counts);
-        text.and_then(ask) == Some(true)
+        if self.signals.modules().is_none() {
+            return false;
+        }
+        let sql = statement.expanded_sql().unwrap_or_default();
+        let passes = self.signals.passes_of_statement();
+        let program = self.prepared.program(statement, &sql, &self.signals, &self.counts);
+        let most = program.map_or_else(|| most_passes(statement, &sql), |program| program.passes);
+        self.signals.note_passes(passes.max(most));
+        program.is_some_and(|program| !program.may_sort)
     }
 
     /// The flags its hooks set.
@@ -458,6 +465,7 @@ impl Connection {
         self.memory.iter().for_each(MemoryLimit::begin);
         self.trim_schema()?;
         self.engine(own)?;
+        self.note_taken(Giver::begin);
         self.has_begun.set(true);
         self.signals.forget_additions();
         self.has_changed_schema.set(false);
@@ -515,9 +523,11 @@ impl Connection {
     /// overlay.
     pub fn commit(&self) -> Result<()> {
         self.refuse_to_overlay("COMMIT")?;
+        self.note_taken(|giver| self.settle_taken(giver));
         let end = || self.end_statements_if_busy(|| self.engine(Own::Commit));
         let result = self.signals.allowing_commit(end);
         if result.is_ok() {
+            self.note_taken(Giver::committed);
             self.has_begun.set(false);
         }
         self.end_leftover_snapshot()?;
@@ -571,72 +581,6 @@ impl Connection {
             }
             result => result,
         }
-    }
-
-    /// Opens `savepoint`.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn savepoint(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(match savepoint {
-            Savepoint::Group => Own::OpenGroup,
-            Savepoint::Member => Own::OpenMember,
-        })
-    }
-
-    /// Undoes everything since `savepoint` was opened, and keeps it open.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(match savepoint {
-            Savepoint::Group => Own::UndoGroup,
-            Savepoint::Member => Own::UndoMember,
-        })?;
-        self.forget_what_was_undone()
-    }
-
-    /// Closes `savepoint` and keeps what was done.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn release(&self, savepoint: Savepoint) -> Result<()> {
-        let own = match savepoint {
-            Savepoint::Group => Own::CloseGroup,
-            Savepoint::Member => Own::CloseMember,
-        };
-        self.end_statements_if_busy(|| self.engine(own))
-    }
-
-    /// Does `what` with the savepoint of a user that is inside of `depth` others. Its name is the
-    /// engine's, and no user can say it.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub fn user_savepoint(&self, what: UserSavepoint, depth: usize) -> Result<()> {
-        let verb = match what {
-            UserSavepoint::Open => "SAVEPOINT",
-            UserSavepoint::Undo => "ROLLBACK TO",
-            UserSavepoint::Close => "RELEASE",
-        };
-        let sql = format!("{verb} monolite_user_{depth}");
-        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;
-        if what == UserSavepoint::Undo { self.forget_what_was_undone() } else { Ok(()) }
-    }
-
-    /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so
-    /// that nobody else finds them in the same transaction.
-    ///
-    /// # Errors
-    /// Those of `body`, and those of SQLite.
-    pub fn closing_user_savepoints<E: From<rusqlite::Error>>(
-        &self,
-        body: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
-        // Closing an outer one closes those inside it.
-        self.engine(Own::OpenUser)?;
-        body()?;
-        Ok(self.engine(Own::CloseUser)?)
     }
 
     /// Has SQL's `changes()`, `total_changes()` and `last_insert_rowid()` tell nothing of the

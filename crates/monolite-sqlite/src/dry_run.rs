@@ -16,7 +16,7 @@
 //!    the same profile and the same schema, which its cookie tells. That is waited for until the
 //!    statement's deadline.
 //! 3. If it has come back by then, and twice as long again is left, the statement is prepared here,
-//!    and once more to ask whether it sorts ([`crate::sorts`]). Otherwise it ends as one that takes
+//!    and once more to ask what it does ([`crate::program`]). Otherwise it ends as one that takes
 //!    too long, and never was on this thread.
 //!
 //! A change of the schema that is not committed is not there for others, so a statement behind one

@@ -13,6 +13,13 @@
 //! view is not light, and no change of a table with a trigger, of which the authorizer is asked
 //! before the trigger is looked at. Where they are, the names in them count with those of the text.
 //!
+//! Some of what is planned the authorizer is not asked for, and is looked for in the text: copies
+//! of result columns ([`text::copies`]), the columns of `USING` and the tables that have no others,
+//! of which as many count as are named. A `NATURAL` join does not say how many columns it has.
+//!
+//! Whatever changes a table has SQLite look for the key behind each foreign key of it and to it,
+//! while nobody is asked; what that can take is weighed with the schema.
+//!
 //! # Source of the bounds
 //! Each is a product for which a statement was found that takes long, and its measured time.
 
@@ -28,9 +35,10 @@ use crate::verb::has_word;
 /// The longest text that is light.
 const LIGHT_BYTES: usize = 4_000;
 
-/// The longest with a `SELECT` in another one. Of the columns of that one nobody is asked, and it
-/// may be put in many places. Measured 2 s for 4,000 bytes of `x = ? OR x = ?` in one that is used
-/// ten times, and 0.75 s for 1,500 in one that is used thirty times.
+/// The longest with a `SELECT` in another one, or with a view. Of the columns of a `SELECT` nobody
+/// is asked, those of a view are asked of once, and both may be put in many places. Measured 2 s
+/// for 4,000 bytes of `x = ? OR x = ?` in one that is used ten times, and 0.75 s for 1,500 in one
+/// that is used thirty times.
 const NESTED_BYTES: usize = 700;
 
 /// The most uses of columns in a light statement.
@@ -68,6 +76,15 @@ const SMALL: u64 = 250_000;
 /// As many of these expressions there are at least: 20 KB are too much without one.
 const SMALL_TERMS: u64 = 12;
 
+/// What SQLite may have to do to find the keys that foreign keys refer to, in characters of names
+/// that are compared ([`Weights::keys`]), times the indexes of the table that is changed: `REPLACE`
+/// looks for them with each. Measured 0.2 ns for each where a table is dropped, and for long names
+/// 1 ns can be, so 0.1 s.
+const LIGHT_KEYS: u64 = 100_000_000;
+
+/// As how many uses of columns a name in a list of `USING` counts, one of each table.
+const USES_IN_USING: usize = 2;
+
 /// How often a view or a common table expression can stand in one join.
 const USES_IN_JOIN: u64 = 64;
 
@@ -83,8 +100,15 @@ pub(crate) struct Weights {
     /// How many names there are in all triggers together, with those of the views that they use.
     names_of_triggers: usize,
     /// Whether views and triggers, whichever a statement uses, make no more of it than a text of 20
-    /// KB would be, beside all indexes there are.
+    /// KB would be, beside all indexes there are; and whether the authorizer tells which tables
+    /// they join.
     are_small: bool,
+    /// Whether a text does not tell that a table with indexes is named in it.
+    has_odd_tables: bool,
+    /// Of each table with foreign keys, and each that they refer to: how many characters SQLite may
+    /// compare to find the keys. For each foreign key it looks through the indexes of the parent,
+    /// and through all of its columns for each column of one.
+    keys: HashMap<String, u64>,
 }
 
 /// The indexes of a table.
@@ -128,16 +152,43 @@ impl Weights {
                 }
             }
         }
+        weights.has_odd_tables = weights.indexes.keys().any(|table| text::is_odd(table));
+        weights.weigh_keys(connection)?;
         let definitions: usize = views.values().chain(&triggers).map(String::len).sum();
         let terms: u64 = weights.indexes.values().map(|indexes| indexes.terms).sum();
         let product = (definitions as u64).saturating_mul(USES_IN_JOIN);
-        weights.are_small = product.saturating_mul(terms.max(SMALL_TERMS)) <= SMALL;
+        let tells = |sql: &String| text::joining_columns(sql) == Some(0);
+        weights.are_small = product.saturating_mul(terms.max(SMALL_TERMS)) <= SMALL
+            && views.values().chain(&triggers).all(tells);
         weights.views = Views::of(&views);
         if weights.are_small {
             weights.names_of_triggers =
                 triggers.iter().map(|sql| text::all_names(sql, &weights.views)).sum();
         }
         Ok(weights)
+    }
+
+    fn weigh_keys(&mut self, connection: &rusqlite::Connection) -> Result<()> {
+        const KEYS: &str = "SELECT lower(child.name), lower(key.\"table\"), \
+                 count(*) * total(1 + coalesce(octet_length(key.\"to\"), 0)) \
+             FROM main.sqlite_schema child, pragma_foreign_key_list(child.name, 'main') key \
+             WHERE child.type = 'table' AND instr(lower(child.sql), 'references') \
+             GROUP BY child.name, key.id";
+        let mut keys = connection.prepare(KEYS)?;
+        let mut rows = keys.query([])?;
+        while let Some(row) = rows.next()? {
+            let name = |at| -> Result<_> {
+                Ok(String::from_utf8_lossy(row.get_ref(at)?.as_bytes()?).into_owned())
+            };
+            let tables = [name(0)?, name(1)?];
+            let indexes = self.indexes.get(&tables[1]).map_or(1, |indexes| indexes.number);
+            let compared = (row.get::<_, f64>(2)? as u64).saturating_mul(indexes);
+            for table in tables {
+                let known = self.keys.entry(table).or_default();
+                *known = known.saturating_add(compared);
+            }
+        }
+        Ok(())
     }
 
     /// How many names there are in each view.
@@ -160,32 +211,60 @@ pub(crate) struct Light {
     joined: Indexes,
     /// Whether there is a view, a trigger or a common table expression.
     uses_others: bool,
+    /// Whether it drops a table, whose triggers do not run then.
+    drops_table: bool,
+    /// Of all changes together, see [`Weights::keys`].
+    keys: u64,
     is_refuted: bool,
 }
 
 impl Light {
     /// One with the text `sql`, unless that is known not to be light.
     pub(crate) fn of(sql: &str, weights: &Arc<Weights>) -> Option<Light> {
-        let is_short = sql.len() <= if text::nests(sql) { NESTED_BYTES } else { LIGHT_BYTES };
+        let may_have_view = weights.views.may_be_in(sql);
+        let repeats = may_have_view || text::nests(sql);
+        let is_short = sql.len() <= if repeats { NESTED_BYTES } else { LIGHT_BYTES };
         let may_be = match text::planning(sql) {
-            Planning::Describes => weights.are_small,
+            Planning::Describes => weights.are_small && is_short && text::is_one(sql),
             Planning::Inserts => is_short || Light::says_rows_alone(sql),
             Planning::Defines | Planning::Queries => is_short,
         };
         let names = || text::names(sql, &weights.views).saturating_add(weights.names_of_triggers);
         let is_light = may_be
-            && (weights.are_small || !weights.views.may_be_in(sql))
+            && (weights.are_small || !may_have_view)
             && (!is_short || names() <= LIGHT_NAMES);
-        is_light.then(|| Light {
+        let mut light = is_light.then(|| Light::empty(weights, is_short.then(|| sql.into())))?;
+        (!is_short || light.note_text(sql)).then_some(light)
+    }
+
+    fn empty(weights: &Arc<Weights>, text: Option<Box<str>>) -> Light {
+        Light {
             weights: Arc::clone(weights),
-            text: is_short.then(|| sql.into()),
+            text,
             columns: 0,
             touched: HashSet::new(),
             indexes: Indexes::default(),
             joined: Indexes::default(),
             uses_others: false,
+            drops_table: false,
+            keys: 0,
             is_refuted: false,
-        })
+        }
+    }
+
+    /// Takes note of what the authorizer is not asked of a short text; whether that may be light.
+    fn note_text(&mut self, sql: &str) -> bool {
+        let Some(joining) = text::joining_columns(sql) else { return false };
+        let weights = Arc::clone(&self.weights);
+        self.columns = (text::copies(sql) + USES_IN_USING * joining) as u64;
+        if joining > 0 {
+            let named = text::named_tables(sql, |name| weights.indexes.contains_key(name));
+            for (name, mentions) in named {
+                let indexes = weights.indexes[&name];
+                self.add_table(name, indexes, mentions);
+            }
+        }
+        self.is_light() && !(joining > 0 && weights.has_odd_tables)
     }
 
     /// Whether an `INSERT` has nothing but rows that are said, of which there may be many.
@@ -211,10 +290,14 @@ impl Light {
             | AuthAction::Update { table_name, .. }
             | AuthAction::Delete { table_name } => {
                 self.touch(table_name);
-                let Weights { triggered, are_small, .. } = &*self.weights;
-                self.is_refuted |=
-                    !are_small && triggered.contains(&table_name.to_ascii_lowercase());
+                let (name, weights) = (table_name.to_ascii_lowercase(), &*self.weights);
+                let runs_triggers = !self.drops_table && weights.triggered.contains(&name);
+                self.is_refuted |= !weights.are_small && runs_triggers;
+                let keys = weights.keys.get(&name).copied().unwrap_or(0);
+                let indexes = weights.indexes.get(&name).map_or(1, |indexes| indexes.number);
+                self.keys = self.keys.saturating_add(keys.saturating_mul(indexes));
             }
+            AuthAction::DropTable { .. } => self.drops_table = true,
             _ => {}
         }
         self.uses_others |= accessor.is_some();
@@ -232,10 +315,14 @@ impl Light {
             && !self.touched.contains(&name)
         {
             let mentions = self.text.as_ref().map_or(1, |text| text::mentions(text, &name));
-            self.indexes.add(*indexes, 1);
-            self.joined.add(*indexes, u64::from(mentions.max(1)));
-            self.touched.insert(name);
+            self.add_table(name, *indexes, mentions);
         }
+    }
+
+    fn add_table(&mut self, name: String, indexes: Indexes, mentions: u32) {
+        self.indexes.add(indexes, 1);
+        self.joined.add(indexes, u64::from(mentions.max(1)));
+        self.touched.insert(name);
     }
 
     fn is_light(&self) -> bool {
@@ -245,6 +332,7 @@ impl Light {
         let bytes = self.text.as_ref().map_or(1, |text| text.len()) as u64;
         let cube = self.columns.saturating_pow(3).saturating_mul(self.indexes.number);
         self.columns <= LIGHT_COLUMNS
+            && self.keys <= LIGHT_KEYS
             && cube <= LIGHT_CUBE
             && joined.number <= LIGHT_INDEXES
             && self.columns.saturating_mul(joined.terms) <= LIGHT_COMPARED
@@ -321,6 +409,101 @@ mod tests {
             light.note(&AuthAction::Insert { table_name }, None)
         };
         assert!(is_light("u") && !is_light("T"));
+    }
+
+    #[test]
+    fn columns_of_which_nobody_is_asked_count() {
+        let weights = weights_of(
+            "CREATE TABLE t(a, b); CREATE INDEX i ON t(a); CREATE INDEX j ON t(b);
+             CREATE TABLE \"o\"\"d\"(a);",
+        );
+        let of = |sql: &str| Light::of(sql, &weights).is_some();
+        let sum = vec!["a"; 20].join("+");
+        let query =
+            |uses: usize| format!("SELECT {sum} x FROM t GROUP BY {}", vec!["x"; uses].join(","));
+        assert!(of(&query(5)) && !of(&query(6)));
+        let numbered =
+            |uses: usize| format!("SELECT {sum} FROM t GROUP BY {}", vec!["1"; uses].join(","));
+        assert!(of(&numbered(5)) && !of(&numbered(6)));
+        let joined =
+            |uses: usize| format!("SELECT 1 FROM t{}", " JOIN t USING (a, b)".repeat(uses));
+        assert!(of(&joined(50)) && !of(&joined(51)));
+        assert!(!of("SELECT 1 FROM t NATURAL JOIN t"));
+        // Not asked of, either: that there is an index with a name which no text tells.
+        assert!(of("SELECT 1 FROM t JOIN u USING (a)"));
+        let odd = weights_of("CREATE TABLE \"o\"\"d\"(a); CREATE INDEX i ON \"o\"\"d\"(a)");
+        assert!(Light::of("SELECT 1 FROM t JOIN u USING (a)", &odd).is_none());
+        assert!(Light::of("SELECT 1 FROM t JOIN u ON t.a = u.a", &odd).is_some());
+        // In a view and a trigger they are not counted.
+        let view = "CREATE VIEW v AS SELECT 1 FROM t";
+        assert!(weights_of(&format!("{view} JOIN u ON t.a = u.a")).are_small);
+        assert!(!weights_of(&format!("{view} JOIN u USING (a)")).are_small);
+        assert!(!weights_of(&format!("{view} NATURAL JOIN u")).are_small);
+    }
+
+    #[test]
+    fn indexes_of_tables_that_are_joined_by_name_count() {
+        let indexes = |at: usize| format!("CREATE INDEX i{at} ON t(a);");
+        let weights = weights_of(&format!(
+            "CREATE TABLE t(a); {}",
+            (0..100).map(indexes).collect::<String>()
+        ));
+        let of = |uses: usize| {
+            let joined = format!("SELECT 1 FROM t{}", " JOIN T USING (a)".repeat(uses));
+            Light::of(&joined, &weights).is_some()
+        };
+        assert!(of(5) && !of(6));
+    }
+
+    #[test]
+    fn a_view_makes_a_text_short_and_a_pragma_is_alone() {
+        let weights = weights_of("CREATE TABLE t(a); CREATE VIEW v AS SELECT a FROM t");
+        let of = |sql: &str| Light::of(sql, &weights).is_some();
+        let long =
+            |table: &str| format!("SELECT 1 FROM {table} WHERE {} 1", "a = 1 OR ".repeat(100));
+        assert!(of(&long("t")) && !of(&long("v")) && of("SELECT a FROM v"));
+        let large = format!("PRAGMA user_version = {}", "1".repeat(LIGHT_BYTES));
+        assert!(of("PRAGMA user_version;") && !of(&large));
+        assert!(!of("PRAGMA user_version; SELECT 1"));
+    }
+
+    #[test]
+    fn changes_of_tables_whose_foreign_keys_are_found_slowly_are_not_light() {
+        let columns = (0..40).map(|at| format!("c{at}")).collect::<Vec<_>>().join(", ");
+        let index = |at: usize| format!("CREATE UNIQUE INDEX u{at} ON parent({columns});");
+        let child = |at: usize| {
+            format!(
+                "CREATE TABLE k{at}({columns}, \
+                 FOREIGN KEY ({columns}) REFERENCES Parent({columns}));"
+            )
+        };
+        let schema = |children: usize| {
+            let indexes: String = (0..30).map(index).collect();
+            let children: String = (0..children).map(child).collect();
+            weights_of(&format!("CREATE TABLE parent({columns}); {indexes} {children}"))
+        };
+        let is_light = |weights: &Arc<Weights>, table_name: &str| {
+            let mut light = Light::of("DELETE FROM x", weights).unwrap();
+            light.note(&AuthAction::Delete { table_name }, None)
+        };
+        let (few, many) = (schema(10), schema(100));
+        assert!(is_light(&few, "PARENT") && is_light(&few, "k1"));
+        assert!(!is_light(&many, "PARENT") && is_light(&many, "K1") && is_light(&many, "x"));
+        // Each change of a statement counts, as where a foreign key makes more of it.
+        let mut light = Light::of("DELETE FROM x", &few).unwrap();
+        let delete = AuthAction::Delete { table_name: "parent" };
+        assert!((0..100).any(|_| !light.note(&delete, None)));
+    }
+
+    #[test]
+    fn triggers_do_not_matter_where_their_table_is_dropped() {
+        let weights = weights_of(&format!(
+            "CREATE TABLE t(a); CREATE TRIGGER r AFTER DELETE ON t BEGIN SELECT 1 /*{}*/; END",
+            "-".repeat(400)
+        ));
+        let mut light = Light::of("DROP TABLE t", &weights).unwrap();
+        assert!(light.note(&AuthAction::DropTable { table_name: "t" }, None));
+        assert!(light.note(&AuthAction::Delete { table_name: "t" }, None));
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! functions and the allocator, counts the work that it does, and looks at the clock in between.
 //!
 //! Some of what takes long calls nothing of ours, so a statement ends before it: a sort, whose rows
-//! are weighed while they wait for it ([`weights::time_to_sort`], [`crate::sorts`]); passes over a
-//! large value (arithmetic with a text of a million digits, JSON), of which the text of a statement
-//! has so many ([`Signals::passes`], [`weights::time_of_pass`]); and walks over deep expressions
-//! while it is prepared ([`weights::time_of_walks`]).
+//! are weighed while they wait for it ([`weights::time_to_sort`]); passes over a large value
+//! (arithmetic with a text of a million digits, comparisons, JSON), of which the program of a
+//! statement has so many ([`crate::program`], [`Signals::passes`], [`weights::time_of_pass`]); and
+//! walks over deep expressions while it is prepared ([`weights::time_of_walks`]).
 
 use std::fmt;
 use std::sync::Arc;

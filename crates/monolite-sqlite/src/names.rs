@@ -5,6 +5,8 @@
 //! # Algorithm
 //! 1. The authorizer refuses whatever names one of the engine's tables ([`refusal`]): it sees each
 //!    table that a statement reads or changes, in views, triggers and virtual tables, too.
+//!    It does not see a table of which nothing but the columns of `USING` or a `NATURAL` join is
+//!    read, so those joins are refused by their text ([`refusal_of_join`]).
 //! 2. `ANALYZE` leaves the engine's tables out ([`is_left_out`]).
 //! 3. The authorizer does not see the new name of `ALTER TABLE … RENAME TO`, the tables that a
 //!    virtual table makes for itself, nor the parent of a foreign key. But SQLite keeps all of them
@@ -21,6 +23,8 @@
 
 use rusqlite::ffi;
 use rusqlite::hooks::AuthAction;
+
+use crate::verb::has_word;
 
 /// Names that begin with this are the engine's, those of tables to come, too.
 const PREFIX: &str = "monolite_";
@@ -70,6 +74,18 @@ pub(crate) fn refusal(action: &AuthAction<'_>, numbers: bool) -> Option<String> 
          in them can be neither read nor changed (idempotency keys: Transaction::commit_once, \
          migrations: Migrations); choose another name"
     ))
+}
+
+/// Says why `sql` is refused, if it may join a table of the engine by columns that both tables
+/// have: of those the authorizer is not asked, and an outer join shows what is in them.
+pub(crate) fn refusal_of_join(sql: &str) -> Option<String> {
+    let joins = || ["using", "natural"].iter().any(|word| has_word(sql, word));
+    (has_word(sql, PREFIX) && joins()).then(|| {
+        format!(
+            "a statement with USING or NATURAL is refused that has {PREFIX} in its text: names \
+             that begin with that belong to the engine, and what it keeps cannot be joined"
+        )
+    })
 }
 
 /// The names of tables, indexes, triggers and views in `action`.

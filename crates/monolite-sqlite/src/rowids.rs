@@ -20,6 +20,7 @@
 mod insert;
 pub(crate) mod plain;
 pub(crate) mod table;
+pub(crate) mod taken;
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -27,9 +28,10 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
-use rusqlite::{Result, ffi};
+use rusqlite::{MAIN_DB, Result, ffi};
 
 use table::Second;
+use taken::{Journal, Mark, Pending, Taken};
 
 /// The function that stands for a key in the second form of an `INSERT`.
 pub(crate) const FUNCTION: &str = "monolite_rowid";
@@ -43,6 +45,14 @@ const MAX_FORMS: usize = 1_024;
 /// Tables that have a counter. Those behind have none, and SQLite chooses for them: counters are
 /// kept for names that were dropped, too.
 const MAX_TABLES: usize = 100_000;
+
+/// How far above all others a row's number may be to raise a counter. Whoever inserts it may be
+/// rolled back, and the numbers of all others would be up there for good. So many numbers are not
+/// given out before it is met; and if it is, whoever was promised the number has a conflict.
+const FAR: i64 = 1 << 32;
+
+/// Above this SQLite chooses: it looks for numbers that are free when the last one is taken.
+const LAST: i64 = i64::MAX - (1 << 40);
 
 /// Numbers that were given to one run of a statement, one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +96,20 @@ pub(crate) struct Counter {
     /// The largest that was given or inserted.
     last: AtomicI64,
     has_given: AtomicBool,
+    /// Whether the table has `AUTOINCREMENT`.
+    never_reuses: AtomicBool,
+    /// What others have had of a table that never reuses any.
+    taken: Mutex<Taken>,
 }
 
 impl Counter {
     fn new() -> Counter {
-        Counter { last: AtomicI64::new(i64::MIN), has_given: AtomicBool::new(false) }
+        Counter {
+            last: AtomicI64::new(i64::MIN),
+            has_given: AtomicBool::new(false),
+            never_reuses: AtomicBool::new(false),
+            taken: Mutex::default(),
+        }
     }
 
     /// Whether a number was ever given out.
@@ -99,9 +118,13 @@ impl Counter {
     }
 
     /// Takes `count` numbers that were never given and are not below `least`; `None` when there are
-    /// not so many.
+    /// not so many, or they would be [`FAR`] above all others or behind [`LAST`].
     fn take(&self, least: i64, count: u32) -> Option<GivenRowids> {
-        let after = |last: i64| GivenRowids::new(last.checked_add(1)?.max(least), count);
+        let after = |last: i64| {
+            let first = last.checked_add(1)?.max(least);
+            let given = GivenRowids::new(first, count)?;
+            (given.last() <= LAST && !is_far(first, last)).then_some(given)
+        };
         self.has_given.store(true, Ordering::Release);
         let taken = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
             after(last).map(GivenRowids::last)
@@ -110,8 +133,31 @@ impl Counter {
     }
 
     fn raise(&self, rowid: i64) {
-        self.last.fetch_max(rowid, Ordering::AcqRel);
+        let _ = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
+            (rowid > last && rowid <= LAST && !is_far(rowid, last)).then_some(rowid)
+        });
     }
+
+    /// Whether `rowid` may have been promised in a table that gives none a second time.
+    fn may_be_promised(&self, rowid: i64) -> bool {
+        self.has_given()
+            && self.never_reuses.load(Ordering::Acquire)
+            && rowid <= self.last.load(Ordering::Acquire)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether others have had one of these, in a table that gives none a second time.
+    pub(crate) fn has_lost(&self, given: GivenRowids) -> bool {
+        self.never_reuses.load(Ordering::Acquire) && self.taken().has_any_of(given)
+    }
+}
+
+/// Whether a number is so far above the last one that it says nothing of those that will follow.
+fn is_far(rowid: i64, last: i64) -> bool {
+    last != i64::MIN && rowid.saturating_sub(last.max(0)) > FAR
 }
 
 /// An `INSERT` in its second form, with the counter that gives its numbers.
@@ -164,25 +210,24 @@ impl Rowids {
     }
 
     /// The counter of `table`. One goes on when its table is dropped and made again.
-    pub(crate) fn counter(&self, table: &str) -> Option<Arc<Counter>> {
+    pub(crate) fn counter(&self, table: &str, never_reuses: bool) -> Option<Arc<Counter>> {
         let (name, mut counters) = (folded(table), self.counters());
-        if let Some(counter) = counters.get(&*name) {
-            return Some(Arc::clone(counter));
-        }
-        if counters.len() >= MAX_TABLES {
+        let known = counters.get(&*name).map(Arc::clone);
+        if known.is_none() && counters.len() >= MAX_TABLES {
             return None;
         }
-        let counter = Arc::new(Counter::new());
-        counters.insert(name.into(), Arc::clone(&counter));
-        self.is_used.store(true, Ordering::Release);
+        let counter = known.unwrap_or_else(|| {
+            let counter = Arc::new(Counter::new());
+            counters.insert(name.into(), Arc::clone(&counter));
+            self.is_used.store(true, Ordering::Release);
+            counter
+        });
+        counter.never_reuses.store(never_reuses, Ordering::Release);
         Some(counter)
     }
 
-    /// A row has been inserted by the writer.
-    fn inserted(&self, table: &str, rowid: i64) {
-        if let Some(counter) = self.counters().get(&*folded(table)) {
-            counter.raise(rowid);
-        }
+    fn find(&self, table: &str) -> Option<Arc<Counter>> {
+        self.counters().get(&*folded(table)).map(Arc::clone)
     }
 
     /// What is known of `sql` with the schema of `cookie`; `None` when nothing is.
@@ -216,20 +261,23 @@ enum Giving {
     #[default]
     Nothing,
     /// New ones, not below `least`, of which there are `rows` at most.
-    New {
-        counter: Arc<Counter>,
-        least: i64,
-        rows: u32,
-        given: Option<GivenRowids>,
-        used: u32,
-    },
-    Again {
-        given: GivenRowids,
-        used: u32,
-    },
+    New { counter: Arc<Counter>, least: i64, rows: u32, given: Option<GivenRowids>, used: u32 },
+    /// Those that rows of that counter's table were given before.
+    Again { counter: Arc<Counter>, given: GivenRowids, used: u32 },
 }
 
 impl Giving {
+    /// Whether this number is given to a row of that counter's table.
+    fn has_given(&self, of: &Arc<Counter>, rowid: i64) -> bool {
+        let (counter, given) = match self {
+            Giving::Nothing => return false,
+            Giving::New { counter, given, .. } => (counter, *given),
+            Giving::Again { counter, given, .. } => (counter, Some(*given)),
+        };
+        let is_among = |given: GivenRowids| (given.first()..=given.last()).contains(&rowid);
+        Arc::ptr_eq(counter, of) && given.is_some_and(is_among)
+    }
+
     fn next(&mut self) -> Option<i64> {
         let (given, used) = match self {
             Giving::Nothing => return None,
@@ -239,7 +287,7 @@ impl Giving {
                 }
                 ((*given)?, used)
             }
-            Giving::Again { given, used } => (*given, used),
+            Giving::Again { given, used, .. } => (*given, used),
         };
         let number = (*used < given.count).then(|| given.first + i64::from(*used));
         *used = used.saturating_add(1);
@@ -252,6 +300,8 @@ impl Giving {
 pub(crate) struct Giver {
     rowids: Arc<Rowids>,
     giving: Mutex<Giving>,
+    /// What the writer's open transaction has taken of others.
+    journal: Mutex<Journal>,
 }
 
 impl Giver {
@@ -262,7 +312,9 @@ impl Giver {
         rowids: &Arc<Rowids>,
         is_writer: bool,
     ) -> Result<Arc<Giver>> {
-        let giver = Arc::new(Giver { rowids: Arc::clone(rowids), giving: Mutex::default() });
+        let rowids = Arc::clone(rowids);
+        let (giving, journal) = (Mutex::default(), Mutex::default());
+        let giver = Arc::new(Giver { rowids, giving, journal });
         let own = Arc::into_raw(Arc::clone(&giver)).cast_mut().cast::<c_void>();
         let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DIRECTONLY;
         // SAFETY: the handle is open and the name is a C string. SQLite calls `release` with `own`
@@ -318,8 +370,64 @@ impl Giver {
     }
 
     /// Runs `run`, in which [`FUNCTION`] gives what was `given` before.
-    pub(crate) fn during_again<R>(&self, given: GivenRowids, run: impl FnOnce() -> R) -> R {
-        self.during(Giving::Again { given, used: 0 }, run).0
+    pub(crate) fn during_again<R>(
+        &self,
+        counter: &Arc<Counter>,
+        given: GivenRowids,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        let counter = Arc::clone(counter);
+        self.during(Giving::Again { counter, given, used: 0 }, run).0
+    }
+
+    /// A row has been inserted by the writer.
+    fn inserted(&self, table: &str, rowid: i64) {
+        let Some(counter) = self.rowids.find(table) else { return };
+        if counter.may_be_promised(rowid) && !self.giving().has_given(&counter, rowid) {
+            let table = table.into();
+            self.journal().pending.push(Pending { counter: Arc::clone(&counter), table, rowid });
+        }
+        counter.raise(rowid);
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transaction begins, or was rolled back.
+    pub(crate) fn begin(&self) {
+        self.journal().clear();
+    }
+
+    pub(crate) fn open(&self, mark: Mark) {
+        self.journal().open(mark);
+    }
+
+    pub(crate) fn undo(&self, mark: Mark) {
+        self.journal().undo(mark);
+    }
+
+    pub(crate) fn close(&self, mark: Mark) {
+        self.journal().close(mark);
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.journal().pending.is_empty()
+    }
+
+    /// Forgets those of the open transaction that are above the `last_of` their table, which were
+    /// taken by a statement that has failed since: what a table never gives again is not above it.
+    pub(crate) fn settle(&self, last_of: impl Fn(&str) -> Option<i64>) {
+        self.journal().pending.retain(|it| last_of(&it.table).is_none_or(|last| it.rowid <= last));
+    }
+
+    /// The transaction is committed, with all that is pending.
+    pub(crate) fn committed(&self) {
+        let mut journal = self.journal();
+        for Pending { counter, rowid, .. } in journal.pending.drain(..) {
+            counter.taken().add(rowid, counter.last.load(Ordering::Acquire));
+        }
+        journal.clear();
     }
 
     /// Runs `run` with that `giving`, and gives that back; puts the one of before back, after a
@@ -366,15 +474,16 @@ unsafe extern "C" fn give(
 unsafe extern "C" fn updated(
     giver: *mut c_void,
     what: c_int,
-    _database: *const c_char,
+    database: *const c_char,
     table: *const c_char,
     rowid: i64,
 ) {
-    // SAFETY: SQLite called with what `install` gave it, and a C string that is valid for the call.
+    // SAFETY: SQLite called with what `install` gave it, and C strings that are valid for the call.
     unsafe {
-        let rowids = (*giver.cast::<Giver>()).rowids();
-        if what == ffi::SQLITE_INSERT && rowids.is_used() {
-            rowids.inserted(&CStr::from_ptr(table).to_string_lossy(), rowid);
+        let giver = &*giver.cast::<Giver>();
+        let is_used = what == ffi::SQLITE_INSERT && giver.rowids().is_used();
+        if is_used && CStr::from_ptr(database) == MAIN_DB {
+            giver.inserted(&CStr::from_ptr(table).to_string_lossy(), rowid);
         }
     }
 }

@@ -178,10 +178,14 @@ pub struct Signals {
     calls: AtomicU32,
     /// The most passes over a value that a statement of the transaction has in its text.
     passes: AtomicU32,
-    /// Whether the statement that runs is known not to sort ([`crate::sorts`]).
+    /// Whether the statement that runs is known not to sort ([`crate::program`]).
     never_sorts: AtomicBool,
     /// Whether a statement of the transaction is known whose runs are not.
     is_handed_out: AtomicBool,
+    /// Whether the schema was changed in the transaction.
+    has_new_schema: AtomicBool,
+    /// Whether what runs was prepared for the schema that there is.
+    is_own_run: AtomicBool,
     /// Whether the database keeps its texts as UTF-16, which is looked at where SQL is not trusted.
     is_utf16: AtomicBool,
     /// Whether all that SQLite does is to prepare a statement, or to explain one.
@@ -363,6 +367,30 @@ impl Signals {
         Switch::turn_on(&self.is_migrating)
     }
 
+    /// The schema was changed in the transaction.
+    pub(crate) fn note_new_schema(&self) {
+        self.has_new_schema.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the schema was changed in the transaction, and that was made good.
+    pub(crate) fn has_new_schema(&self) -> bool {
+        self.has_new_schema.load(Ordering::Relaxed)
+    }
+
+    /// Says why SQLite may not prepare a statement again that was handed out before the schema was
+    /// changed: how long that takes nobody foresees. What a module prepares is not told from that.
+    fn refuse_again(&self, action: &AuthAction<'_>) -> Option<String> {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        let is_handed_out = is(&self.is_handed_out) && is(&self.is_running);
+        let is_prepared_here = is(&self.only_prepares) || is(&self.is_own_run);
+        let has_new_schema = self.has_new_schema() || !self.seen(Traits::UNSETTLED).is_empty();
+        // A pragma that is selected from is prepared when it is read, and plans nothing.
+        let plans = !matches!(action, AuthAction::Pragma { .. });
+        let has_modules = self.modules().is_some_and(|modules| !modules.is_empty());
+        (!has_modules && is_handed_out && !is_prepared_here && has_new_schema && plans)
+            .then(|| untrusted::NOT_AGAIN.into())
+    }
+
     /// Takes the name of the table that the statement of a migration drops, which was prepared
     /// last.
     pub(crate) fn take_dropped(&self) -> Option<String> {
@@ -512,15 +540,16 @@ impl Signals {
         self.passes.store(0, Ordering::Relaxed);
         self.never_sorts.store(false, Ordering::Relaxed);
         self.is_handed_out.store(false, Ordering::Relaxed);
+        self.has_new_schema.store(false, Ordering::Relaxed);
     }
 
-    /// A statement runs while what this returns is there, which is known not to sort if
-    /// `never_sorts`. That ends when SQLite prepares any statement, for this one may have got
-    /// another program.
+    /// A statement that was not handed out runs while what this returns is there. It is known not
+    /// to sort if `never_sorts`, until SQLite prepares any statement: this one may have got another
+    /// program then.
     #[inline]
-    pub(crate) fn sorting(&self, never_sorts: bool) -> Switch<'_> {
+    pub(crate) fn running(&self, never_sorts: bool) -> [Switch<'_>; 2] {
         let is_known = never_sorts && !self.is_handed_out.load(Ordering::Relaxed);
-        Switch::set(&self.never_sorts, is_known)
+        [Switch::turn_on(&self.is_own_run), Switch::set(&self.never_sorts, is_known)]
     }
 
     /// Whether what SQLite does may be a sort.
@@ -658,6 +687,10 @@ impl Signals {
             let is_sqlites_way = self.is_sqlites_way.load(Ordering::Relaxed);
             let refused = untrusted::refusal(action, modules, is_sqlites_way);
             let refused = refused.or_else(|| added?.refusal(action));
+            let refused = refused.or_else(|| self.refuse_again(action));
+            let is_running = self.is_running.load(Ordering::Relaxed);
+            let refused =
+                refused.or_else(|| is_running.then(|| untrusted::refusal_while_running(action))?);
             refused.or_else(|| self.count(action)).or_else(|| self.refute_light(context))
         };
         let general = || {

@@ -35,8 +35,8 @@ use crate::depth;
 use crate::dry_run::Rehearsing;
 use crate::light::{Light, Weights};
 use crate::names;
+use crate::program::{Program, is_large, most_passes};
 use crate::signals::{Signals, Traits};
-use crate::sorts::may_sort;
 use crate::stack::Stack;
 use crate::text::{self, Planning};
 use crate::untrusted;
@@ -123,6 +123,8 @@ struct Kept {
     verb: Verb,
     is_explain: bool,
     /// See [`Signals::passes_of_statement`]; of trusted SQL they are not counted.
+    counted: u32,
+    /// How often its program passes over a value, as far as that is known.
     passes: u32,
     /// Whether its program, if it has not got another one, never sorts; `None` while that could not
     /// be asked.
@@ -137,24 +139,30 @@ impl Kept {
         signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> R {
-        signals.note_passes(self.passes);
+        signals.note_passes(self.passes.max(self.counted));
         signals.start_run();
-        let sorting = signals.sorting(self.never_sorts == Some(true));
+        let running = signals.running(self.never_sorts == Some(true));
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
-        drop(sorting);
+        drop(running);
         // SQLite prepares a statement again when the schema has changed.
         if self.never_sorts == Some(true) && self.program != self.latest_program() {
             self.program = self.latest_program();
             self.never_sorts = None;
         }
-        self.passes = self.passes.max(signals.passes_of_statement());
+        self.counted = self.counted.max(signals.passes_of_statement());
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
         if self.is_explain {
             signals.note_failure();
         }
         result
+    }
+
+    /// Takes note of what is known of its program.
+    fn note_program(&mut self, program: Option<Program>, sql: &str) {
+        self.never_sorts = program.map(|program| !program.may_sort);
+        self.passes = program.map_or_else(|| most_passes(&self.statement, sql), |it| it.passes);
     }
 
     /// How often SQLite has prepared it again; of one that is empty nothing can be asked.
@@ -272,6 +280,7 @@ impl Prepared {
         signals: &Signals,
         mut prepare: impl FnMut() -> Result<R>,
     ) -> Result<R> {
+        names::refusal_of_join(sql).map_or(Ok(()), refused)?;
         // What is left of one that could not be prepared.
         signals.take(Traits::ALTERS);
         let mut prepare = |most| {
@@ -319,12 +328,7 @@ impl Prepared {
             return prepare(untrusted::MAX_COLUMNS).0;
         };
         let weights = self.weights(signals)?;
-        if let Some(text) = untrusted::refusal_of_text(sql, weights.views()) {
-            return Err(rusqlite::Error::SqliteFailure(
-                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_AUTH),
-                Some(text),
-            ));
-        }
+        untrusted::refusal_of_text(sql, weights.views()).map_or(Ok(()), refused)?;
         if let Some(light) = Light::of(sql, &weights) {
             let prepare = || prepare(untrusted::MAX_COLUMNS).0;
             let (prepared, light) = signals.while_light(light, prepare);
@@ -406,8 +410,8 @@ impl Prepared {
         };
         if let Some(statement) = kept.get_mut(sql) {
             if statement.never_sorts.is_none() {
-                statement.never_sorts =
-                    self.never_sorts(&statement.statement, sql, signals, counts);
+                let program = self.program(&statement.statement, sql, signals, counts);
+                statement.note_program(program, sql);
             }
             let result = statement.run(signals, run);
             if statement.is_changing() {
@@ -435,38 +439,70 @@ impl Prepared {
         signals.add(before | traits);
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
-        let passes = signals.passes_of_statement();
-        let never_sorts = self.never_sorts(&statement, sql, signals, counts);
-        Ok(Kept { statement, traits, verb, is_explain, passes, never_sorts, program: 0 })
+        let counted = signals.passes_of_statement();
+        let program = self.program(&statement, sql, signals, counts);
+        let mut kept = Kept {
+            statement,
+            traits,
+            verb,
+            is_explain,
+            counted,
+            passes: 0,
+            never_sorts: None,
+            program: 0,
+        };
+        kept.note_program(program, sql);
+        Ok(kept)
     }
 
-    /// Whether the program of `statement`, whose text is `sql`, never sorts. Of trusted SQL that is
-    /// not asked.
+    /// What the program of `statement` does, whose text is `sql`. Of trusted SQL it is not asked.
     ///
     /// To explain a change has SQLite say that no row was changed, as if it had run: `None` where
     /// the transaction could be told that, and has changed some.
-    pub(crate) fn never_sorts(
+    pub(crate) fn program(
         &self,
         statement: &Statement<'_>,
         sql: &str,
         signals: &Signals,
         counts: &Counts,
-    ) -> Option<bool> {
+    ) -> Option<Program> {
         if signals.modules().is_none() || statement.is_explain() != 0 {
-            return Some(false);
+            return Some(Program::UNASKED);
         }
         let may_ask = statement.readonly() || counts.changes(self.connection()) == 0;
-        may_ask.then(|| self.explain(sql, signals))
+        may_ask.then(|| {
+            let explained = self.explain(sql, signals);
+            explained.unwrap_or_else(|| Program {
+                passes: most_passes(statement, sql),
+                ..Program::UNASKED
+            })
+        })
     }
 
-    /// Whether the program of `sql` never sorts. What is noted meanwhile is forgotten.
-    fn explain(&self, sql: &str, signals: &Signals) -> bool {
+    /// How often the program of `statement`, whose text is `sql`, passes over a value at most, if
+    /// it is a large one.
+    pub(crate) fn passes_of_large(
+        &self,
+        statement: &Statement<'_>,
+        sql: &str,
+        signals: &Signals,
+        counts: &Counts,
+    ) -> u32 {
+        if !is_large(statement, sql) {
+            return 0;
+        }
+        let program = self.program(statement, sql, signals, counts);
+        program.map_or_else(|| most_passes(statement, sql), |program| program.passes)
+    }
+
+    /// The program of `sql`, if SQLite tells. What is noted meanwhile is forgotten.
+    fn explain(&self, sql: &str, signals: &Signals) -> Option<Program> {
         let before = signals.take_all();
         signals.start_statement();
-        let never_sorts = !self.deeply(|| signals.prepared(|| may_sort(self.connection(), sql)));
+        let program = self.deeply(|| signals.prepared(|| Program::of(self.connection(), sql)));
         signals.take_all();
         signals.add(before);
-        never_sorts
+        program
     }
 
     /// Runs one of the engine's own statements.
@@ -521,6 +557,12 @@ impl Drop for Prepared {
         // SAFETY: the pointer came from `Box::leak` and nothing borrows the connection any more.
         drop(unsafe { Box::from_raw(self.connection.as_ptr()) });
     }
+}
+
+/// Refuses a statement for this reason.
+fn refused(text: String) -> Result<()> {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_AUTH);
+    Err(rusqlite::Error::SqliteFailure(code, Some(text)))
 }
 
 /// The first attempt to prepare a statement is no refusal of the next.

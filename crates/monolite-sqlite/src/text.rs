@@ -17,6 +17,7 @@
 //! before. What a trigger has in its own text is weighed there. Each statement of several is
 //! weighed alone, and the heaviest counts.
 
+mod copies;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 
 use crate::verb::{has_word, without_blanks};
+pub(crate) use copies::copies;
 pub(crate) use scan::{Scan, Token};
 
 /// The most names in a statement of untrusted SQL: 0.25 s at worst.
@@ -108,7 +110,7 @@ impl Views {
 
     fn insert(&mut self, name: &str, names: usize) {
         let name = name.to_ascii_lowercase();
-        if name.contains(QUOTES) {
+        if is_odd(&name) {
             self.odd = self.odd.max(Some(names));
         }
         let known = self.by_name.entry(name.into()).or_insert(names);
@@ -435,9 +437,12 @@ pub(crate) fn terms_of_index(sql: &str) -> usize {
                 words += 1;
                 is_plain &= words == 1;
             }
-            Token::Dot | Token::Star | Token::Semicolon | Token::Parameter | Token::Other => {
-                is_plain = false;
-            }
+            Token::Dot
+            | Token::Star
+            | Token::Semicolon
+            | Token::Parameter
+            | Token::Value
+            | Token::Other => is_plain = false,
             _ => {}
         }
         before = token;
@@ -448,13 +453,50 @@ pub(crate) fn terms_of_index(sql: &str) -> usize {
 /// How often `sql` may name the table `name`, which is in lower case. One with a quote in it may be
 /// anything in quotes.
 pub(crate) fn mentions(sql: &str, name: &str) -> u32 {
-    let is_odd = name.contains(QUOTES);
+    let is_odd = is_odd(name);
     let may = |token: &Token<'_>| match token {
         Token::Word(word) => word.eq_ignore_ascii_case(name),
         Token::Quoted(word) | Token::Text(word) => is_odd || word.eq_ignore_ascii_case(name),
         _ => false,
     };
     u32::try_from(Scan::of(sql).filter(may).count()).unwrap_or(u32::MAX)
+}
+
+/// How many names stand in the lists of `USING`, of whose columns nobody is asked; `None` if there
+/// is a `NATURAL` join, which has no list.
+pub(crate) fn joining_columns(sql: &str) -> Option<usize> {
+    let (mut names, mut is_listing, mut before) = (0, false, Token::Other);
+    for token in Scan::of(sql).filter(|token| *token != Token::Blank) {
+        let is = |token, known| matches!(token, Token::Word(word) if is_one_of(known, word));
+        if is(token, &["natural"]) {
+            return None;
+        }
+        is_listing = match token {
+            Token::Open => is(before, &["using"]),
+            Token::Close => false,
+            _ => is_listing,
+        };
+        names += usize::from(is_listing && token.name().is_some());
+        before = token;
+    }
+    Some(names)
+}
+
+/// How often `sql` may name each of the tables that `is_known` tells, by their names in lower case.
+pub(crate) fn named_tables(sql: &str, is_known: impl Fn(&str) -> bool) -> HashMap<String, u32> {
+    let mut named = HashMap::new();
+    for name in Scan::of(sql).filter_map(Token::name) {
+        let name = name.to_ascii_lowercase();
+        if is_known(&name) {
+            *named.entry(name).or_default() += 1;
+        }
+    }
+    named
+}
+
+/// Whether a table of this name cannot be found in a text: what is in quotes may be any.
+pub(crate) fn is_odd(name: &str) -> bool {
+    name.contains(QUOTES)
 }
 
 /// What a name may have in it only where it is doubled, which is not read here.
@@ -475,7 +517,7 @@ pub(crate) enum Planning {
     Describes,
     /// It inserts rows that are said, and plans what triggers do then.
     Inserts,
-    /// It may find rows.
+    /// It may find rows; so does `DROP TABLE`, for SQLite looks where foreign keys refer to it.
     Queries,
 }
 
@@ -486,7 +528,7 @@ pub(crate) fn planning(sql: &str) -> Planning {
         Some(Token::Word(word)) => known.iter().position(|it| word.eq_ignore_ascii_case(it)),
         _ => None,
     };
-    let first = next_is(&["insert", "replace", "create", "pragma", "alter", "drop", "reindex"]);
+    let first = next_is(&["insert", "replace", "create", "pragma", "drop", "alter", "reindex"]);
     let is_table = match next_is(&["table", "temp", "temporary"]) {
         Some(0) => true,
         Some(_) => next_is(&["table"]).is_some(),
@@ -497,6 +539,7 @@ pub(crate) fn planning(sql: &str) -> Planning {
         Some(0 | 1) if !has_word(sql, "select") => Planning::Inserts,
         Some(2) if !is_table || !may_query() => Planning::Defines,
         Some(3) => Planning::Describes,
+        Some(4) if is_table => Planning::Queries,
         Some(4..) => Planning::Defines,
         _ => Planning::Queries,
     }

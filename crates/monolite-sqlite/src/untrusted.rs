@@ -97,6 +97,11 @@ pub(crate) fn refusal_of_text(sql: &str, views: &Views) -> Option<String> {
     })
 }
 
+/// Why a statement that was handed out is not prepared again behind a change of the schema.
+pub(crate) const NOT_AGAIN: &str = "a statement that was prepared before the schema was changed in \
+     the same closure is refused where SQL is not trusted, for SQLite would prepare it again while \
+     it runs, for however long that takes: prepare it behind the change";
+
 const PATCHES: &str = "its time is the product of its arguments' lengths; use json_set()";
 
 /// Functions that are refused, with the reason.
@@ -141,6 +146,9 @@ pub(crate) fn refusal(
         AuthAction::Read { table_name, .. } if is_internal_view(table_name) => Some(format!(
             "{table_name} is refused to untrusted SQL: it shows the file underneath the tables"
         )),
+        AuthAction::Read { table_name, .. } if table_name.eq_ignore_ascii_case(TABLE_LIST.1) => {
+            Some(list_of_tables())
+        }
         AuthAction::Insert { table_name } if is_kept_by_sqlite(table_name) => {
             Some(statistics(table_name))
         }
@@ -166,6 +174,13 @@ pub(crate) fn changes_tables_itself(action: &AuthAction<'_>) -> bool {
             | AuthAction::DropIndex { .. }
             | AuthAction::DropView { .. }
     )
+}
+
+/// Says why `action`, of a statement that runs, is refused: a pragma that is selected from is
+/// prepared then, and of the columns of `USING` nobody is asked before.
+pub(crate) fn refusal_while_running(action: &AuthAction<'_>) -> Option<String> {
+    let AuthAction::Pragma { pragma_name, .. } = action else { return None };
+    pragma_name.eq_ignore_ascii_case(TABLE_LIST.0).then(list_of_tables)
 }
 
 /// Whether `action` is the pragma by which `ALTER TABLE … ADD COLUMN` checks the rows that are
@@ -215,6 +230,17 @@ const PRAGMAS: &[&str] = &[
     "user_version",
     "wal_autocheckpoint",
 ];
+
+/// The pragma that has SQLite plan a query of each view, and the table that it is, too.
+const TABLE_LIST: (&str, &str) = ("table_list", "pragma_table_list");
+
+fn list_of_tables() -> String {
+    format!(
+        "{} is refused to untrusted SQL: it plans a query of each view while the statement runs, \
+         which nobody can end; select from sqlite_schema, or use PRAGMA {}",
+        TABLE_LIST.1, TABLE_LIST.0
+    )
+}
 
 fn pragma(name: &str) -> Option<String> {
     let is_allowed = PRAGMAS.iter().any(|known| name.eq_ignore_ascii_case(known));

@@ -21,9 +21,13 @@
 //! A judgement. Frames are discarded after a power cut that tore a commit which nobody was told of,
 //! and after damage to a commit that was acknowledged, and the file looks the same.
 
+mod frames;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+
+pub use frames::{Frame, Frames, WalReader};
 
 use crate::fletcher::{Order, Sums};
 

@@ -23,6 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "MONOLITE_ROLE";
 
@@ -204,6 +205,27 @@ impl Child {
         self.process.kill().context("cannot kill the child")?;
         self.process.wait().context("cannot wait for the child")?;
         Ok(())
+    }
+
+    /// Has the process stand still where it is (`SIGSTOP`), until [`Child::resume`].
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP).context("cannot stop the child")
+    }
+
+    /// Lets it go on after [`Child::pause`].
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT).context("cannot let the child go on")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        Ok(kill_process(id.context("a process has an id")?, signal)?)
     }
 
     /// Waits for the end of a child that ends by itself, and says how it ended.

@@ -5,6 +5,7 @@
 use crate::check::Check;
 
 mod allocations;
+mod archive;
 mod closures;
 mod cuts;
 pub(crate) mod differential;
@@ -23,10 +24,11 @@ mod writing;
 mod wrong;
 
 /// All checks, in the order in which they are run: short and telling ones first.
-pub static CHECKS: [&Check; 12] = [
+pub static CHECKS: [&Check; 13] = [
     &images::CHECK,
     &environment::CHECK,
     &sweeps::CHECK,
+    &archive::CHECK,
     &history::CHECK,
     &closures::CHECK,
     &hostile::CHECK,

@@ -25,7 +25,7 @@
 //! # Not here
 //! Why so: `docs/decisions/backups-copy-on-write.md`.
 
-mod part;
+pub(crate) mod part;
 pub(crate) mod pins;
 
 use std::fs;
@@ -37,8 +37,8 @@ use std::time::Duration;
 use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::copy::Start;
 use monolite_sqlite::rusqlite;
-use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl};
-use part::Part;
+use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl, WalPosition};
+use part::{HeaderOf, Part};
 use pins::{Pin, Pins};
 
 use crate::call::between::BetweenBatches;
@@ -116,18 +116,28 @@ impl Source {
     }
 
     fn try_to(&self, target: &Path, job: &JobContext) -> Result<Backup> {
+        self.copy_at(target, HeaderOf::Backup, job).map(|(backup, _)| backup)
+    }
+
+    /// Makes a backup at `target`, and tells where in the WAL its moment is.
+    pub(crate) fn copy_at(
+        &self,
+        target: &Path,
+        header: HeaderOf,
+        job: &JobContext,
+    ) -> Result<(Backup, WalPosition)> {
         let mode = fs::metadata(&self.database).map_or(0o600, |meta| meta.mode());
         let part = Part::create(target, mode)?;
         for _ in 0..ATTEMPTS {
             job.check()?;
-            let (pin, start, number) = self.begin(job)?;
+            let (pin, start, (number, position)) = self.begin(job)?;
             match self.copy(&part, pin, start, job)? {
                 Copied::Whole(backup) => {
-                    part.complete()?;
+                    part.complete(header)?;
                     self.progress.wait_durable(number)?;
                     job.check()?;
                     part.publish()?;
-                    return Ok(backup);
+                    return Ok((backup, position));
                 }
                 Copied::Overtaken => {}
             }
@@ -138,14 +148,16 @@ impl Source {
         Err(Error::new(ErrorKind::Timeout, message))
     }
 
-    /// Takes the moment: a snapshot, where its content is, and the last batch that it has.
-    fn begin(&self, job: &JobContext) -> Result<(Pin, Start, BatchNumber)> {
+    /// Takes the moment: a snapshot, where its content is, and the last batch that it has, with the
+    /// place of the last commit.
+    fn begin(&self, job: &JobContext) -> Result<(Pin, Start, (BatchNumber, WalPosition))> {
         let goes_on = || job.check();
         let Reader { connection: first, .. } = (self.open_reader)()?;
         self.noticing(first.checkpoint(CheckpointMode::Passive))?;
         let mut readers = (first, (self.open_reader)()?);
         loop {
             let (progress, pins) = (Arc::clone(&self.progress), Arc::clone(&self.pins));
+            let wal = Arc::clone(&self.wal);
             let (back, found) = self.between.run(goes_on, move |writer| {
                 progress.check_poison()?;
                 let (checkpointer, reader) = readers;
@@ -153,7 +165,7 @@ impl Source {
                 writer.begin_immediate()?;
                 let start = Start::take(&reader.connection, &checkpointer);
                 writer.rollback()?;
-                let number = progress.exposed();
+                let number = (progress.exposed(), wal.committed());
                 Ok(match start? {
                     Some(start) => (None, Some((pins.note(reader), start, number))),
                     None => (Some((checkpointer, reader)), None),

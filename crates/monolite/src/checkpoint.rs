@@ -42,6 +42,7 @@ use std::time::Duration;
 use monolite_sqlite::vfs::{WalControl, WalPosition, sync_database};
 use monolite_sqlite::{Checkpoint, CheckpointMode, Connection};
 
+use crate::archive::Archiving;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
@@ -108,12 +109,15 @@ pub(crate) struct Checkpoints {
     holders: Arc<SnapshotHolders>,
     clock: Arc<dyn Clock>,
     recorder: Arc<Recorder>,
+    /// Who reads the WAL before it begins anew, if there is an archive.
+    archiving: Option<Arc<dyn Archiving>>,
 }
 
 impl Checkpoints {
     pub(crate) fn new(
         wal: Arc<WalControl>,
         holders: Arc<SnapshotHolders>,
+        archiving: Option<Arc<dyn Archiving>>,
         options: &Options,
         recorder: Arc<Recorder>,
     ) -> Checkpoints {
@@ -130,6 +134,7 @@ impl Checkpoints {
             holders,
             clock: Arc::clone(&options.clock),
             recorder,
+            archiving,
         }
     }
 
@@ -145,7 +150,7 @@ impl Checkpoints {
 
     /// Where the latest commit is. To be asked on the writer's thread.
     pub(crate) fn position(&self) -> WalPosition {
-        self.wal.position()
+        self.wal.committed()
     }
 
     /// Wakes the checkpointer when the WAL has grown enough. Called after each batch.
@@ -215,6 +220,9 @@ impl Checkpoints {
     pub(crate) fn shrink(&self, writer: &Connection) -> Result<()> {
         self.holders.release_idle(Duration::ZERO);
         writer.checkpoint(CheckpointMode::Truncate)?;
+        if self.wal.wal_bytes() == 0 {
+            self.archiving.iter().for_each(|archiving| archiving.settled());
+        }
         Ok(())
     }
 
@@ -343,6 +351,7 @@ impl Checkpointer {
             }
         }
         sync_database(self.connection.raw())?;
+        self.checkpoints.archiving.iter().for_each(|archiving| archiving.prepare());
         Ok(true)
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use monolite_sqlite::rusqlite;
 use rusqlite::Row;
 
+use crate::archive::ArchiveToken;
 use crate::backup::Backup;
 use crate::call::completion::Completion;
 use crate::call::member::{Body, Member, Once, OwnLimit, Repeatable, Submission};
@@ -21,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
 use crate::jobs::{Job, Jobs};
 use crate::maintenance::{self, Checked, Checkpointed, Vacuumed};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::parameters::IntoParameters;
 use crate::read::handle::{Answer, Read};
 use crate::read::stream::{Query, RowStream};
@@ -219,6 +220,36 @@ impl<E> Database<E> {
         Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
     }
 
+    /// Another handle on the same database, whose writes and commits are acknowledged when they are
+    /// that durable: [`Archived`](Durability::Archived) for what must survive the machine, in a
+    /// database whose other writes need not wait for an upload; or the other way round.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// use monolite::{Durability, ErrorKind};
+    /// let db = monolite::Database::open(":memory:")?;
+    /// let refused = db.with_durability(Durability::Archived).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Invalid); // it has no archive
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` when the database was not opened for that: `Archived` needs an
+    /// [archive](Options::archive); `Synced` needs the option [`Synced`](Durability::Synced) or
+    /// `Archived`; `Buffered` needs `Buffered`.
+    pub fn with_durability(&self, durability: Durability) -> Result<Database<E>> {
+        let Handle { engine, writes, transactions, time_limit } = &*self.handle;
+        engine.check_durability(durability)?;
+        let awaits_archive = durability == Durability::Archived;
+        let writes = Arc::new(writes.awaiting_archive(awaits_archive));
+        let transactions =
+            Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
+        let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
+        let time_limit = *time_limit;
+        Ok(Database::of(Arc::new(Handle { engine, writes, transactions, time_limit })))
+    }
+
     /// Runs `body` as a transaction that may write: alone, as far as it and everyone else can
     /// tell. `Ok` commits it, an error or a panic rolls it back, and either way its neighbours in
     /// the batch are not touched.
@@ -295,7 +326,7 @@ impl<E> Database<E> {
         E: From<Error> + Send + 'static,
     {
         let Handle { writes, time_limit, .. } = &*self.handle;
-        let member = Submission::new(body, writes.principal(), Arc::clone(caller));
+        let member = Submission::new(body, writes.terms(), Arc::clone(caller));
         Box::new(match time_limit {
             Some(limit) => member.within(OwnLimit::Call(*limit)),
             None => member,
@@ -332,6 +363,34 @@ impl<E> Database<E> {
     {
         let limit = self.handle.time_limit;
         Read::new(self.handle.engine.reads(), limit, Answer::OnceDurable, body)
+    }
+
+    /// As [`Database::read_durable`], and returns only when everything it may have seen is in the
+    /// [archive](Options::archive), too: for an answer that must not be taken back by the loss of
+    /// the machine. Takes as long as an upload, which begins at once; nothing is uploaded when all
+    /// was.
+    ///
+    /// # Errors
+    /// See [`Read::wait`]; `Invalid` when the database has no archive.
+    pub fn read_archived<T, F>(&self, body: F) -> Read<'_, F, T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<Error>,
+    {
+        let limit = self.handle.time_limit;
+        Read::new(self.handle.engine.reads(), limit, Answer::OnceArchived, body)
+    }
+
+    /// A moment of the archived history that has every write acknowledged before this call, to be
+    /// given to whoever is to see them elsewhere. Whether it is archived already says
+    /// [`Stats::archive`](crate::archive::ArchiveStats), by its `txid`.
+    ///
+    /// # Errors
+    /// `Invalid` when the database has no [archive](Options::archive); `Overloaded` while the
+    /// archive has not answered yet since the database was opened, and while a copy of the whole
+    /// database is due or under way.
+    pub fn archive_token(&self) -> Result<ArchiveToken> {
+        self.handle.engine.archive_token()
     }
 
     /// The rows of a query one by one, as `map` makes them, for a consumer that takes its time: a
@@ -526,7 +585,7 @@ impl<E> Database<E> {
         let plain = self.with_error::<Error>();
         let known = || {
             let text = key.text.clone();
-            plain.read_durable(move |tx| tx.outcome_of(&text))
+            plain.read_as_written(move |tx| tx.outcome_of(&text))
         };
         if let Some(outcome) = known().await? {
             return Ok(TransactedOnce::Before { outcome });
@@ -565,7 +624,7 @@ impl<E> Database<E> {
     {
         let key = self.key(key.into())?;
         let plain = self.with_error::<Error>();
-        let known = || plain.read_durable(|tx| tx.outcome_of(&key.text)).wait();
+        let known = || plain.read_as_written(|tx| tx.outcome_of(&key.text)).wait();
         if let Some(outcome) = known()? {
             return Ok(TransactedOnce::Before { outcome });
         }
@@ -578,6 +637,19 @@ impl<E> Database<E> {
                 Ok(None) | Err(_) => Err(error),
             },
         }
+    }
+
+    /// A read that returns only when what it may have seen is as durable as what this handle
+    /// writes.
+    fn read_as_written<T, F>(&self, body: F) -> Read<'_, F, T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<Error>,
+    {
+        let Handle { engine, writes, time_limit, .. } = &*self.handle;
+        let is_archived = writes.terms().awaits_archive;
+        let answer = if is_archived { Answer::OnceArchived } else { Answer::OnceDurable };
+        Read::new(engine.reads(), *time_limit, answer, body)
     }
 
     fn key(&self, text: String) -> Result<Key> {

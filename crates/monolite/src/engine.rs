@@ -8,6 +8,8 @@
 //!   transactions ([`crate::read::threads`]).
 //! - `monolite-dry-run` prepares large statements of untrusted SQL first ([`crate::dry_runs`]).
 //! - `monolite-watch` looks whether closures come back ([`crate::watchdog`]).
+//! - `monolite-archived` answers those who wait for the archive, where there is one
+//!   ([`crate::write::archived`]).
 //! - `monolite-close` waits for all of them to end.
 //!
 //! None of them owns the [`Engine`], so dropping its last handle ends them.
@@ -18,6 +20,7 @@
 //!   one does at the close, when the reason was that the WAL has lost its name: nobody would find
 //!   what it holds. Its syncs until then have succeeded, so what is read of it is what was written.
 
+mod primary;
 mod write_loop;
 
 use std::io;
@@ -29,6 +32,7 @@ use std::time::Duration;
 use monolite_sqlite::vfs::WalControl;
 use monolite_sqlite::{CheckpointMode, Connection, Rowids};
 
+use crate::archive::Archiving;
 use crate::backup;
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
@@ -45,7 +49,7 @@ use crate::jobs::{Job, Jobs};
 use crate::maintenance::{Maintenance, optimize_every};
 use crate::options::{Durability, Options, Sharing};
 use crate::progress::Progress;
-use crate::read::handle::ReadSide;
+use crate::read::handle::{ReadSide, WaitForArchive};
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
 use crate::read::readers::{OpenReader, Reader, Readers};
 use crate::read::threads::{ReadThreads, Work};
@@ -56,6 +60,7 @@ use crate::watchdog::Watchdog;
 use crate::write::answers::Answers;
 use crate::write::sync::{Handover, Syncer};
 use crate::write::writer::Writer;
+use primary::{ArchiveSide, LagLimit, answers};
 use write_loop::WriteLoop;
 
 /// How often a close looks whether it waits for a closure that does not come back.
@@ -79,6 +84,8 @@ pub(crate) struct Engine {
     own_threads: Vec<ThreadId>,
     backups: backup::Source,
     maintenance: Maintenance,
+    archiving: Option<Arc<dyn Archiving>>,
+    durability: Durability,
     /// Runs until the end.
     _optimizer: Option<Job<()>>,
     life: Arc<Life>,
@@ -112,7 +119,7 @@ impl Parts {
         syncer: &Arc<Syncer>,
         between: &Arc<BetweenBatches>,
         in_flight: Arc<InFlight>,
-        max_batch: usize,
+        (options, archive): (&Options, Option<&ArchiveSide>),
     ) -> WriteLoop {
         WriteLoop {
             database: self.queue.database(),
@@ -123,7 +130,8 @@ impl Parts {
             between: Arc::clone(between),
             in_flight,
             contention: Arc::clone(&self.transactions.contention),
-            max_batch,
+            max_batch: options.max_batch,
+            lag_limit: LagLimit::of(archive, options),
         }
     }
 
@@ -167,7 +175,7 @@ impl Parts {
 /// What the threads do.
 struct Bodies {
     write: Body<Option<Writer>>,
-    others: [(&'static str, Body<()>); 3],
+    others: Vec<(&'static str, Body<()>)>,
 }
 
 type Body<T> = Box<dyn FnOnce() -> T + Send>;
@@ -179,15 +187,19 @@ impl Bodies {
         syncer: Arc<Syncer>,
         checkpointer: Checkpointer,
         watchdog: Arc<Watchdog>,
+        archive: Option<&ArchiveSide>,
     ) -> Bodies {
-        Bodies {
-            write: Box::new(write),
-            others: [
-                ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
-                ("monolite-checkpoint", Box::new(move || checkpointer.run())),
-                ("monolite-watch", Box::new(answering(database, move || watchdog.run()))),
-            ],
+        let answers = Arc::clone(&syncer.answers);
+        let mut others: Vec<(&'static str, Body<()>)> = vec![
+            ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
+            ("monolite-checkpoint", Box::new(move || checkpointer.run())),
+            ("monolite-watch", Box::new(answering(database, move || watchdog.run()))),
+        ];
+        if let Some(archived) = archive.map(|archive| Arc::clone(&archive.archived)) {
+            let run = move || archived.run(|members| answers.give_later(members));
+            others.push(("monolite-archived", Box::new(answering(database, run))));
         }
+        Bodies { write: Box::new(write), others }
     }
 }
 
@@ -207,9 +219,11 @@ enum Stage {
 /// What is there from opening to closing.
 struct Running {
     writer: JoinHandle<Option<Writer>>,
-    /// Those of the syncer, the checkpointer and the watchdog; fewer if one could not be started.
+    /// Those of the syncer, the checkpointer, the watchdog and, with an archive, of who answers
+    /// behind it; fewer if one could not be started.
     others: Vec<JoinHandle<()>>,
     wal_file: Arc<WalFile>,
+    archive: Option<ArchiveSide>,
     // Last: the VFS and the registration must outlive every connection.
     files: Files,
 }
@@ -221,37 +235,29 @@ impl Engine {
         let progress = Arc::new(Progress::default());
         let recorder = Arc::new(Recorder::default());
         let room = options.queue_capacity;
-        let queue = Arc::new(WriteQueue::new(database, room, Arc::clone(&progress)));
-        let answers = Arc::new(Answers::new(room, Arc::clone(&progress)));
+        let queue = write_queue(database, room, opened.durability, &progress);
+        let archive = ArchiveSide::of(&opened, &progress);
+        let answers = answers(archive.as_ref(), room, &progress);
         let backups = backups(&opened, &queue, options, &progress);
         let (count, opener) = (opened.readers.len(), opened.open_reader);
-        let side = |work, readers| {
-            let connections = (readers, Arc::clone(&opener));
-            read_side((database, work), connections, opened.is_exclusive, options, &progress)
-        };
-        let reads = side(Work::Reads, opened.readers.into_iter().map(Some).collect());
-        let streams = side(Work::Streams, (0..count).map(|_| None).collect());
+        let connections = (opened.readers, opener, opened.is_exclusive);
+        let (reads, streams) = read_sides(database, connections, options, &progress, &archive);
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
         let holding = (&reads, &streams, &pool, &backups);
         let holders = holders(holding, options, &progress, &recorder);
-        let (control, held) = (Arc::clone(&opened.wal), Arc::clone(&holders));
-        let checkpoints = Arc::new(Checkpoints::new(control, held, options, Arc::clone(&recorder)));
-        let threads = threads_for(Work::Statements, count, options);
-        let used = (pool, threads, &queue);
+        let checkpoints = checkpoints((&opened.wal, &archive), &holders, options, &recorder);
+        let used = (pool, threads_for(Work::Statements, count, options), &queue);
         let transactions = transactions(database, used, options, &progress, &recorder);
         let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
         let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
         let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
-        let synced = (Arc::clone(&opened.wal_file), opened.durability);
         let told = (Arc::clone(&answers), Arc::clone(&progress), Arc::clone(&queue));
-        let syncer = syncer(synced, told, options, &recorder);
+        let synced = (Arc::clone(&opened.wal_file), opened.durability);
+        let syncer = syncer(synced, told, opened.archiving.clone(), options, &recorder);
         let in_flight = Arc::new(InFlight::default());
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
-        let threads = threads.into_iter().cloned().collect();
-        let (told, figures) = (Arc::clone(&in_flight), Arc::clone(&recorder));
-        let watched = Arc::clone(&queue);
-        let watchdog = Watchdog::new(watched, told, holders, threads, options, figures);
-        let watchdog = Arc::new(watchdog);
+        let watched = (&queue, &in_flight, holders);
+        let watchdog = watchdog(watched, threads, options, &recorder);
         let parts = Parts {
             queue,
             reads,
@@ -263,13 +269,15 @@ impl Engine {
             jobs: Arc::new(Jobs::new(database)),
             dry_runs: opened.dry_runs,
         };
-        let write_loop = parts.write_loop(&syncer, &backups.between, in_flight, options.max_batch);
+        let bounds = (options, archive.as_ref());
+        let write_loop = parts.write_loop(&syncer, &backups.between, in_flight, bounds);
         let checkpointer = parts.checkpointer(opened.checkpointer);
         let watchdog = Arc::clone(&parts.watchdog);
         let write = move || write_loop.run(writer);
-        let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog);
-        let running = Running::start(bodies, &parts, opened.wal_file, opened.files)?;
-        Ok(Engine {
+        let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog, archive.as_ref());
+        let wal_file = Arc::clone(&opened.wal_file);
+        let running = Running::start(bodies, &parts, (wal_file, archive.clone()), opened.files)?;
+        let engine = Engine {
             database,
             answers,
             recorder,
@@ -281,10 +289,16 @@ impl Engine {
             own_threads: running.threads(),
             maintenance: parts.maintenance(&backups),
             backups,
+            archiving: opened.archiving,
+            durability: opened.durability,
             _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
             parts,
-        })
+        };
+        if let Some(archive) = archive {
+            archive.start(&engine, opened.wal_file)?;
+        }
+        Ok(engine)
     }
 
     pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
@@ -329,6 +343,7 @@ impl Engine {
             open_transactions: self.parts.transactions.open.load(Ordering::Relaxed) as u64,
             queue_depth: self.parts.queue.len() as u64,
             unsynced_transactions: self.answers.unanswered(),
+            archive: self.archiving.as_ref().map(|archiving| archiving.stats()),
             wal_bytes: self.parts.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
             wal_frames_recovered: self.recovered.frames,
@@ -361,6 +376,7 @@ impl Engine {
         };
         drop(stage);
         self.parts.shut();
+        self.answers.close();
         let (parts, life) = (self.parts.clone(), Arc::clone(&self.life));
         let ending = Ending { running, parts, life };
         let ending = Arc::new(Mutex::new(Some(ending)));
@@ -447,7 +463,7 @@ impl Running {
     fn start(
         bodies: Bodies,
         parts: &Parts,
-        wal_file: Arc<WalFile>,
+        (wal_file, archive): (Arc<WalFile>, Option<ArchiveSide>),
         mut files: Files,
     ) -> Result<Running> {
         let threads = parts.threads();
@@ -457,7 +473,7 @@ impl Running {
         let writer = started.and_then(|()| spawn("monolite-write", bodies.write));
         let mut rest = bodies.others.into_iter();
         let mut running = match writer {
-            Ok(writer) => Running { writer, others, wal_file, files },
+            Ok(writer) => Running { writer, others, wal_file, archive, files },
             Err(error) => {
                 parts.shut();
                 for threads in threads {
@@ -496,6 +512,10 @@ impl Running {
         let writer = self.writer.join().ok().flatten();
         let mut others = self.others.into_iter();
         let syncer_ended = others.next().is_none_or(|syncer| syncer.join().is_ok());
+        if let Some(archive) = &self.archive {
+            archive.archiving.close();
+            archive.archived.close();
+        }
         let readers_ended =
             parts.threads().iter().fold(true, |ended, threads| ended & threads.join());
         parts.jobs.join();
@@ -506,7 +526,11 @@ impl Running {
         let result = match writer {
             Some(writer) if syncer_ended && readers_ended && others_ended => {
                 self.files.let_go();
-                last_checkpoint(writer, progress, &self.wal_file)
+                let last = last_checkpoint(&writer, progress, &self.wal_file);
+                if let Some(archive) = self.archive.as_ref().filter(|_| last.is_ok()) {
+                    archive.archiving.settled();
+                }
+                last
             }
             _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),
         };
@@ -530,7 +554,7 @@ fn closing_is_stuck() -> Error {
 }
 
 /// Moves the WAL into the database and closes the last connection, which removes the WAL.
-fn last_checkpoint(writer: Writer, progress: &Progress, wal_file: &WalFile) -> Result<()> {
+fn last_checkpoint(writer: &Writer, progress: &Progress, wal_file: &WalFile) -> Result<()> {
     let check = |seen: io::Result<()>| {
         if let Err(error) = seen {
             progress.poison(format!("the files are not what they were ({error})"));
@@ -563,6 +587,16 @@ fn optimizer(parts: &Parts, options: &Options) -> Option<Job<()>> {
     Some(parts.jobs.start(move |job| optimize_every(interval, &writes, job)))
 }
 
+fn write_queue(
+    database: DatabaseId,
+    room: usize,
+    durability: Durability,
+    progress: &Arc<Progress>,
+) -> Arc<WriteQueue> {
+    let queue = WriteQueue::new(database, room, Arc::clone(progress));
+    Arc::new(queue.awaiting_archive(durability == Durability::Archived))
+}
+
 fn backups(
     opened: &Opened,
     queue: &Arc<WriteQueue>,
@@ -592,6 +626,7 @@ fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> 
 fn syncer(
     (wal, durability): (Arc<WalFile>, Durability),
     (answers, progress, queue): (Arc<Answers>, Arc<Progress>, Arc<WriteQueue>),
+    archiving: Option<Arc<dyn Archiving>>,
     options: &Options,
     recorder: &Arc<Recorder>,
 ) -> Arc<Syncer> {
@@ -605,7 +640,50 @@ fn syncer(
         queue,
         recorder: Arc::clone(recorder),
         clock: Arc::clone(&options.clock),
+        archiving,
     })
+}
+
+fn checkpoints(
+    (wal, archive): (&Arc<WalControl>, &Option<ArchiveSide>),
+    holders: &Arc<SnapshotHolders>,
+    options: &Options,
+    recorder: &Arc<Recorder>,
+) -> Arc<Checkpoints> {
+    let (wal, holders) = (Arc::clone(wal), Arc::clone(holders));
+    let archiving = archive.as_ref().map(|archive| Arc::clone(&archive.archiving));
+    let recorder = Arc::clone(recorder);
+    Arc::new(Checkpoints::new(wal, holders, archiving, options, recorder))
+}
+
+fn watchdog(
+    (queue, in_flight, holders): (&Arc<WriteQueue>, &Arc<InFlight>, Arc<SnapshotHolders>),
+    threads: [&Arc<ReadThreads>; 3],
+    options: &Options,
+    recorder: &Arc<Recorder>,
+) -> Arc<Watchdog> {
+    let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
+    let threads = threads.into_iter().cloned().collect();
+    let recorder = Arc::clone(recorder);
+    Arc::new(Watchdog::new(queue, in_flight, holders, threads, options, recorder))
+}
+
+/// What reads go through, and what streams do, whose connections are opened when they are used.
+fn read_sides(
+    database: DatabaseId,
+    (readers, opener, is_exclusive): (Vec<Reader>, OpenReader, bool),
+    options: &Options,
+    progress: &Arc<Progress>,
+    archive: &Option<ArchiveSide>,
+) -> (Arc<ReadSide>, Arc<ReadSide>) {
+    let count = readers.len();
+    let side = |work, readers| {
+        let connections = (readers, Arc::clone(&opener));
+        let told = (Arc::clone(progress), archive.as_ref().map(ArchiveSide::wait));
+        read_side((database, work), connections, is_exclusive, options, told)
+    };
+    let reads = side(Work::Reads, readers.into_iter().map(Some).collect());
+    (reads, side(Work::Streams, (0..count).map(|_| None).collect()))
 }
 
 fn read_side(
@@ -613,7 +691,7 @@ fn read_side(
     (readers, open_reader): (Vec<Option<Reader>>, OpenReader),
     keep_snapshots: bool,
     options: &Options,
-    progress: &Arc<Progress>,
+    (progress, archived): (Arc<Progress>, Option<WaitForArchive>),
 ) -> Arc<ReadSide> {
     let threads = threads_for(work, readers.len(), options);
     let readers = Readers::new(
@@ -622,10 +700,9 @@ fn read_side(
         keep_snapshots,
         options.read_time_limit,
         Arc::clone(&options.clock),
-        Arc::clone(progress),
+        Arc::clone(&progress),
     );
-    let progress = Arc::clone(progress);
-    Arc::new(ReadSide { database, readers: Arc::new(readers), progress, threads })
+    Arc::new(ReadSide { database, readers: Arc::new(readers), progress, archived, threads })
 }
 
 fn pool(

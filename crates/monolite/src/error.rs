@@ -58,6 +58,11 @@ pub enum ErrorKind {
     /// A sync failed, or the files are not what they were, so nothing more is acknowledged. Whether
     /// a transaction that was under way committed is not known. Reads go on; reopen the database.
     Poisoned,
+    /// Another process is the primary of this history now ([`Options::archive`]), so nothing is
+    /// acknowledged here any more. Go to the new primary: what it does not have is not in history.
+    ///
+    /// [`Options::archive`]: crate::Options::archive
+    Fenced,
     /// The file is damaged or no database. Restore a backup.
     Corrupt,
     /// The database was closed. Nothing was changed.
@@ -98,6 +103,11 @@ impl Error {
     /// this error with [`ErrorKind::Aborted`].
     pub fn aborted(reason: impl Into<String>) -> Error {
         Error::new(ErrorKind::Aborted, reason)
+    }
+
+    pub(crate) fn without_archive(what: &str) -> Error {
+        let message = format!("{what} needs an archive; open the database with Options::archive");
+        Error::new(ErrorKind::Invalid, message)
     }
 
     /// What the caller can do about it.

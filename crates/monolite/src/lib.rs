@@ -63,6 +63,7 @@ mod dry_runs;
 mod engine;
 mod watchdog;
 
+pub mod archive;
 mod backup;
 mod jobs;
 mod maintenance;

@@ -298,7 +298,7 @@ impl Migrations {
             Ok(Ok(true))
         };
         let caller = Completion::new();
-        let member = Submission::new(Repeatable(body), writes.principal(), Arc::clone(&caller));
+        let member = Submission::new(Repeatable(body), writes.terms(), Arc::clone(&caller));
         Write::submit(Box::new(member.alone(alone)), caller, writes)
     }
 
@@ -310,7 +310,7 @@ impl Migrations {
             status.problems.first().map_or(Ok(()), |problem| Err(wrong(problem)))
         };
         let caller = Completion::new();
-        let member = Submission::new(Repeatable(body), writes.principal(), Arc::clone(&caller));
+        let member = Submission::new(Repeatable(body), writes.terms(), Arc::clone(&caller));
         Write::submit(Box::new(member), caller, writes)
     }
 

@@ -7,8 +7,9 @@ use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{Direct, Storage};
 use monolite_sqlite::{ConnectionSetup, Setup};
 
+use crate::archive::Archive;
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Result, within};
+use crate::error::{Error, ErrorKind, Result, within};
 use crate::untrusted::Untrusted;
 
 /// What an acknowledgement means.
@@ -29,6 +30,9 @@ pub enum Durability {
     Synced,
     /// The write is committed: it survives `kill -9`; a power loss may lose the last moments.
     Buffered,
+    /// The write is on disk, and in the [archive](Options::archive), too: it survives the machine.
+    /// Costs the time of one upload, which all share that wait meanwhile.
+    Archived,
 }
 
 /// Who else may use the file while it is open here.
@@ -119,6 +123,8 @@ pub struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Option<Decorate>,
     pub(crate) setup: Option<Additions>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) archive_lag_limit: Option<Duration>,
 }
 
 /// Adds an application's functions to a connection.
@@ -176,6 +182,8 @@ impl Default for Options {
             clock: Arc::new(SystemClock::default()),
             storage: None,
             setup: None,
+            archive: None,
+            archive_lag_limit: None,
         }
     }
 }
@@ -481,6 +489,29 @@ impl Options {
         self
     }
 
+    /// Has every commit be copied to an archive, from which any moment can be restored elsewhere:
+    /// `docs/guides/archive.md`. Default: none. The crate `monolite-archive` has one, for object
+    /// stores and directories.
+    ///
+    /// Needs [`Sharing::Exclusive`] and [`Durability::Synced`] or [`Durability::Archived`]. How far
+    /// it is says [`Stats::archive`](crate::Stats::archive).
+    #[must_use]
+    pub fn archive(mut self, archive: impl Archive + 'static) -> Options {
+        self.archive = Some(Arc::new(archive));
+        self
+    }
+
+    /// How long the oldest commit may have been waiting for the [archive](Options::archive) before
+    /// writes are refused (`Overloaded`; nothing of them is done): so no more than this is lost
+    /// with the machine, without the time of an upload in every write. Default: no limit, writes
+    /// go on while the store is away. It should be some times the archive's own interval. Until
+    /// the first copy of the database is in the archive nothing is: that counts from the opening.
+    #[must_use]
+    pub fn archive_lag_limit(mut self, limit: Duration) -> Options {
+        self.archive_lag_limit = Some(limit);
+        self
+    }
+
     /// Brings a clock of one's own, for tests (`docs/guides/testing.md`) and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
@@ -536,6 +567,24 @@ impl Options {
         if let Some(interval) = self.optimize_every {
             within("optimize_every", interval, 1_000 * MS, 87_600 * HOUR)?;
         }
+        self.check_archive()?;
         self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
+    }
+
+    fn check_archive(&self) -> Result<()> {
+        let refused = |message| Err(Error::new(ErrorKind::Invalid, message));
+        match (&self.archive, self.durability) {
+            (None, Durability::Archived) => {
+                refused("the durability Archived needs an archive; name one with Options::archive")
+            }
+            (Some(_), Durability::Buffered) => refused(
+                "an archive gets what is on the disk; use the durability Synced or Archived",
+            ),
+            (Some(_), _) if self.sharing == Sharing::Shared => refused(
+                "an archive needs Sharing::Exclusive: what another process writes may never be \
+                 seen",
+            ),
+            _ => Ok(()),
+        }
     }
 }

@@ -70,7 +70,14 @@ pub(crate) struct Progress {
     committed: AtomicBatchNumber,
     durable: Mutex<Durable>,
     advanced: Condvar,
-    poison: OnceLock<String>,
+    stopped: OnceLock<Stopped>,
+}
+
+/// Why nothing is acknowledged any more.
+#[derive(Debug)]
+struct Stopped {
+    kind: ErrorKind,
+    reason: String,
 }
 
 /// How far the disk is, and who wants to be told.
@@ -161,10 +168,15 @@ impl Progress {
         told(verdict);
     }
 
-    /// Stops all acknowledgements for good; the first reason stays.
+    /// Stops all acknowledgements for good, with `Poisoned`; the first reason stays.
     pub(crate) fn poison(&self, reason: String) {
+        self.stop(ErrorKind::Poisoned, reason);
+    }
+
+    /// Stops all acknowledgements for good; the first reason stays.
+    pub(crate) fn stop(&self, kind: ErrorKind, reason: String) {
         let mut durable = self.durable();
-        let _ = self.poison.set(reason);
+        let _ = self.stopped.set(Stopped { kind, reason });
         let waiting = std::mem::take(&mut durable.waiting);
         drop(durable);
         self.advanced.notify_all();
@@ -172,13 +184,13 @@ impl Progress {
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.poison.get().is_some()
+        self.stopped.get().is_some()
     }
 
     /// # Errors
-    /// `Poisoned`, with the reason, once the database is.
+    /// `Poisoned` or `Fenced`, with the reason, once acknowledgements have stopped.
     pub(crate) fn check_poison(&self) -> Result<()> {
-        self.poison.get().map_or(Ok(()), |reason| Err(poisoned(reason)))
+        self.stopped.get().map_or(Ok(()), |stopped| Err(stopped.error()))
     }
 }
 
@@ -186,10 +198,17 @@ fn tell(waiting: Vec<(BatchNumber, Tell)>, verdict: impl Fn() -> Result<()>) {
     waiting.into_iter().for_each(|(_, tell)| tell(verdict()));
 }
 
-fn poisoned(reason: &str) -> Error {
-    let message = format!(
-        "nothing more is acknowledged since {reason}; reads go on until the database is closed; \
-         after that, open the database again"
-    );
-    Error::new(ErrorKind::Poisoned, message)
+impl Stopped {
+    fn error(&self) -> Error {
+        let next = match self.kind {
+            ErrorKind::Fenced => "write to the new primary",
+            _ => "after that, open the database again",
+        };
+        let message = format!(
+            "nothing more is acknowledged since {}; reads go on until the database is closed; \
+             {next}",
+            self.reason
+        );
+        Error::new(self.kind, message)
+    }
 }

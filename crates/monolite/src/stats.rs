@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::archive::ArchiveStats;
+
 /// Slow transactions remembered; enough to see a pattern, too few to matter in memory.
 const SLOW_KEPT: usize = 32;
 
@@ -62,8 +64,11 @@ pub struct Stats {
     pub revoked_readers: u64,
     /// Write transactions waiting in the queue now.
     pub queue_depth: u64,
-    /// Write transactions committed and waiting for their sync now.
+    /// Write transactions committed and waiting for their sync now, or for the archive with
+    /// [`Durability::Archived`](crate::Durability::Archived).
     pub unsynced_transactions: u64,
+    /// How far the archive is, if there is one.
+    pub archive: Option<ArchiveStats>,
     /// Bytes in use in the WAL now.
     pub wal_bytes: u64,
     /// Most bytes that were in use in the WAL.

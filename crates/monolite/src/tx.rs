@@ -263,8 +263,7 @@ impl<'c> Tx<'c> {
     /// `Invalid` for wrong SQL or a statement that belongs to the engine.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
         self.enter(sql)?;
-        let prepared = self.connection.preparing(sql, || self.connection.raw().prepare(sql));
-        let statement = prepared.map_err(|e| self.explain(e))?;
+        let statement = self.connection.prepare(sql).map_err(|e| self.explain(e))?;
         self.note_handed_out(&statement, sql)?;
         Ok(statement)
     }

@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind, Result, within};
 ///
 /// - Refused with `Invalid`: everything that is refused to all closures (`ATTACH`, `BEGIN`,
 ///   `COMMIT`, `SAVEPOINT`, temporary tables, `load_extension()`), and `ANALYZE`; `PRAGMA`, except
-///   those that describe the schema, `user_version` and `application_id`; changes of
-///   `sqlite_sequence` and the statistics; virtual table modules that were not named with
-///   [`Untrusted::module`], and their functions; `json_patch()`, `jsonb_patch()`,
+///   those that describe the schema, `user_version` and `application_id`; `pragma_table_list` as
+///   a table; changes of `sqlite_sequence` and the statistics; virtual table modules that were not
+///   named with [`Untrusted::module`], and their functions; `json_patch()`, `jsonb_patch()`,
 ///   `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two arguments; more than 1,000 bytes as
 ///   second argument of `instr()`, `replace()` and `trim()`; identifiers in double quotes that name
 ///   nothing.

@@ -6,6 +6,7 @@
 //!    copied nor compiled again.
 //! 2. Run `monolite torture` with its default settings until a check says that something broke, and
 //!    ask it to stop.
+//!    Bugs in the archive's protocol are hunted by its simulation instead.
 //! 3. Print which check said so and after how long. A bug that was not found within
 //!    [`PATIENCE`] fails the command.
 
@@ -25,6 +26,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// What `monolite torture` says on standard error when a check is over that found something.
 const SAYS_BROKEN: &str = ": broken: ";
 
+/// Bugs in here are hunted by the simulation of the protocol: the engine deletes no slots yet.
+const PROTOCOL: &str = "crates/monolite-archive/src/protocol/";
+
+/// The simulation, how many schedules it tries, and what it says of one that broke history.
+const SCHEDULES: &str = "schedules::nothing_acknowledged_is_lost_in_any_schedule";
+const MANY: &str = "100000";
+const SAYS_VIOLATED: &str = " repeats this: ";
+
 /// A safety rule and how to break it.
 struct Bug {
     name: &'static str,
@@ -33,19 +42,22 @@ struct Bug {
     changes: &'static [(&'static str, &'static str)],
 }
 
-const BUGS: [Bug; 26] = [
+const BUGS: [Bug; 28] = [
     Bug {
         name: "acknowledge before the sync",
         file: "crates/monolite/src/write/sync.rs",
         changes: &[
             (
                 "            let is_durable = self.sync_up_to(last);\n            \
+                 self.tell_archive(end, is_durable);\n            \
                  batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));\n",
                 "            batches.into_iter().for_each(|it| self.answers.give(it, true));\n\
-                 self.sync_up_to(last);\n",
+                 let is_durable = self.sync_up_to(last);\n            \
+                 self.tell_archive(end, is_durable);\n",
             ),
             (
                 "            let is_durable = self.sync_up_to(batch.number);\n            \
+                 self.tell_archive(batch.position, is_durable);\n            \
                  self.answers.give(batch, is_durable);\n",
                 "            let number = batch.number;\n            \
                  self.answers.give(batch, true);\n            self.sync_up_to(number);\n",
@@ -153,7 +165,7 @@ const BUGS: [Bug; 26] = [
     },
     Bug {
         name: "the engine's savepoints are kept where the text of a user finds them",
-        file: "crates/monolite-sqlite/src/connection.rs",
+        file: "crates/monolite-sqlite/src/connection/savepoints.rs",
         changes: &[(
             "        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;",
             "        let run = || self.with_statement(&sql, |statement| statement.raw_execute());
@@ -279,6 +291,43 @@ const BUGS: [Bug; 26] = [
             "        let Some(used) = open.iter().find(|used| used.path == path) else {",
         )],
     },
+    Bug {
+        name: "an archive is fenced after it was read",
+        file: "crates/monolite-archive/src/archiver/upload.rs",
+        changes: &[
+            (
+                "        let mut claim = Claim::new(candidate, Grounds::Known);\n",
+                "        let archive = &self.shared.archive;
+        let found = carry_out(archive.store.as_ref(), &archive.layout, &Request::FindNewest);
+        let newest = if let Reply::Newest(Some(newest)) = found { newest.get() } else { 1 };
+        let Some(below) = self.until_answered(|| self.archived_below(newest))? else {
+            return Ok(Begun::Closed);
+        };
+        let mut claim = Claim::new(candidate, Grounds::Known);\n",
+            ),
+            (
+                "        let Some(below) = \
+                 self.until_answered(|| self.archived_below(&claimed))? else {
+            return Ok(Begun::Closed);
+        };
+        self.stats(",
+                "        self.stats(",
+            ),
+            (
+                "fn archived_below(&self, claimed: &Claimed)",
+                "fn archived_below(&self, newest: u64)",
+            ),
+            ("let mut below = claimed.fence().get() - 1;", "let mut below = newest;"),
+        ],
+    },
+    Bug {
+        name: "slots are deleted that were filled after the last renewal",
+        file: "crates/monolite-archive/src/protocol/primary.rs",
+        changes: &[(
+            "        let newest = self.found_by_claims;",
+            "        let newest = Txid::new(self.next.get() - 1);",
+        )],
+    },
 ];
 
 /// Plants every bug whose name contains `filter`, one after another.
@@ -294,8 +343,13 @@ pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
     let mut missed = Vec::new();
     for bug in chosen {
         println!("\n==> {}", bug.name);
-        let program = build(root, &scratch, bug).with_context(|| bug.name.to_owned())?;
-        match hunt(&program, &scratch)? {
+        plant(root, &copy, bug).with_context(|| bug.name.to_owned())?;
+        let found = if bug.file.starts_with(PROTOCOL) {
+            simulate(&copy, &scratch)
+        } else {
+            build(&copy, &scratch).and_then(|program| hunt(&program, &scratch))
+        };
+        match found.with_context(|| bug.name.to_owned())? {
             Some((said, after)) => {
                 println!("found after {:.1} s: {said:.200}", after.as_secs_f64())
             }
@@ -308,9 +362,8 @@ pub(crate) fn run(root: &Path, filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the command with `bug` in it.
-fn build(root: &Path, scratch: &Path, bug: &Bug) -> anyhow::Result<PathBuf> {
-    let copy = scratch.join("copy");
+/// Brings what Git tracks to `copy`, with `bug` in it.
+fn plant(root: &Path, copy: &Path, bug: &Bug) -> anyhow::Result<()> {
     let listed = Command::new("git").current_dir(root).args(["ls-files", "-z"]).output()?;
     ensure!(listed.status.success(), "git ls-files ended with {}", listed.status);
     let listed = String::from_utf8(listed.stdout).context("a file name is not UTF-8")?;
@@ -321,12 +374,45 @@ fn build(root: &Path, scratch: &Path, bug: &Bug) -> anyhow::Result<PathBuf> {
         }
         write_if_other(&copy.join(name), &bytes).with_context(|| name.to_owned())?;
     }
-    let target = scratch.join("target");
+    Ok(())
+}
+
+/// A command that is, or runs, Cargo for the copy.
+fn for_copy(program: &str, copy: &Path, scratch: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(copy).stdin(Stdio::null());
+    command.env("CARGO_TARGET_DIR", scratch.join("target")).env("CARGO_INCREMENTAL", "1");
+    command
+}
+
+/// Builds the command.
+fn build(copy: &Path, scratch: &Path) -> anyhow::Result<PathBuf> {
     let words = ["build", "--release", "--locked", "--quiet", "--package", "monolite-cli"];
-    let mut command = Command::new(cargo_path());
-    command.env("CARGO_TARGET_DIR", &target).env("CARGO_INCREMENTAL", "1");
-    succeed(command.current_dir(&copy).args(words))?;
-    Ok(target.join("release/monolite"))
+    succeed(for_copy(&cargo_path(), copy, scratch).args(words))?;
+    Ok(scratch.join("target/release/monolite"))
+}
+
+/// Simulates the archive's protocol until history is not what was acknowledged; `None` when that
+/// did not come in time.
+fn simulate(copy: &Path, scratch: &Path) -> anyhow::Result<Option<(String, Duration)>> {
+    let words = ["test", "--release", "--locked", "--quiet", "--package", "monolite-archive"];
+    let words = [&words[..], &["--test", "it"]].concat();
+    succeed(for_copy(&cargo_path(), copy, scratch).args(&words).arg("--no-run"))?;
+    let start = Instant::now();
+    let mut child = for_copy("timeout", copy, scratch)
+        .args([PATIENCE.as_secs().to_string(), cargo_path()])
+        .args(&words)
+        .args(["--", SCHEDULES])
+        .env("MONOLITE_SCHEDULES", MANY)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start the simulation")?;
+    let said = child.stdout.take().context("its output is piped")?;
+    let said = BufReader::new(said).lines().map_while(Result::ok);
+    let found = said.filter(|line| line.contains(SAYS_VIOLATED)).last();
+    child.wait().context("cannot wait for the simulation")?;
+    Ok(found.map(|said| (said, start.elapsed())))
 }
 
 /// Leaves a file as old as it is when it has these bytes already.

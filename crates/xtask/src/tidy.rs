@@ -51,6 +51,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     findings.extend(words::check(&tree));
     findings.extend(crates::check(&tree, &workspace)?);
     findings.extend(modules::check(&tree));
+    findings.extend(modules::unnamed(&tree));
     findings.extend(pages::check(&tree));
     findings.sort();
     for finding in &findings {

@@ -20,7 +20,7 @@ pub(crate) enum Amounts {
 }
 
 /// What the gate asks for.
-const GATE: [&str; 20] = [
+const GATE: [&str; 22] = [
     "--kills",
     "60",
     "--cuts",
@@ -29,6 +29,8 @@ const GATE: [&str; 20] = [
     "2000",
     "--sweeps",
     "3",
+    "--archive",
+    "10",
     "--history",
     "60000",
     "--flips",
@@ -47,7 +49,7 @@ const GATE: [&str; 20] = [
 const STATEMENTS: [&str; 4] = ["--differential", "40000", "--seed", "20261122"];
 
 /// What a release asks for: some hours.
-const RELEASE: [&str; 23] = [
+const RELEASE: [&str; 25] = [
     "--kills",
     "5000",
     "--cuts",
@@ -56,6 +58,8 @@ const RELEASE: [&str; 23] = [
     "50000",
     "--sweeps",
     "30",
+    "--archive",
+    "1000",
     "--history",
     "5000000",
     "--flips",

@@ -80,6 +80,7 @@ impl ResponseError for Failure {
             ErrorKind::Conflict
             | ErrorKind::Overloaded
             | ErrorKind::Timeout
+            | ErrorKind::Fenced
             | ErrorKind::Poisoned
             | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

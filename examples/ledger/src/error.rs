@@ -98,6 +98,7 @@ fn is_passing(kind: ErrorKind) -> bool {
             | ErrorKind::Overloaded
             | ErrorKind::Timeout
             | ErrorKind::CommitUnknown
+            | ErrorKind::Fenced
             | ErrorKind::Poisoned
             | ErrorKind::Closed
     )

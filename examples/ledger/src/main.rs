@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
-use monolite::{Database, Options};
+use monolite::{Database, Durability, Options};
+use monolite_archive::Archive;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -27,6 +28,16 @@ struct Arguments {
     /// The database file; created where there is none.
     #[arg(long, default_value = "ledger.db")]
     database: PathBuf,
+
+    /// A directory, or the URL of one or of a bucket, that gets every transaction before it is
+    /// answered, so that nothing is lost with this machine.
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
+
+    /// With --archive: this file is to be archived from now on, in place of whatever was before, as
+    /// after a restore.
+    #[arg(long, requires = "archive")]
+    take_over: bool,
 
     /// Where to listen. Port 0 takes any that is free.
     #[arg(long, default_value = "127.0.0.1:8080")]
@@ -66,10 +77,18 @@ async fn open(arguments: &Arguments) -> anyhow::Result<Database> {
     let patience = Duration::from_secs(arguments.wait);
     println!("opening {}", path.display());
     let context = format!("cannot open {}", path.display());
-    let opened = tokio::task::spawn_blocking(move || Options::new().open_wait(path, patience));
+    let options = options(arguments)?;
+    let opened = tokio::task::spawn_blocking(move || options.open_wait(path, patience));
     let db = opened.await?.context(context)?;
     db.write(ledger::create_schema).await.context("cannot create the schema")?;
     Ok(db)
+}
+
+/// With an archive an answer means that the transaction is there.
+fn options(arguments: &Arguments) -> anyhow::Result<Options> {
+    let Some(url) = &arguments.archive else { return Ok(Options::new()) };
+    let archive = Archive::at(url)?.take_over(arguments.take_over);
+    Ok(Options::new().archive(archive).durability(Durability::Archived))
 }
 
 /// Serves until told to stop, and then for as long as open requests take, within the grace.

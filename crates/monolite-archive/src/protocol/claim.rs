@@ -1,7 +1,9 @@
 //! Owns how an epoch is taken: at every start, and for a takeover.
 //!
 //! # Algorithm
-//! 1. Read the record. Where none is and there are no slots, create it: epoch 1.
+//! 1. Read the record. Where none is and there are no files at all, create it: epoch 1. Files of a
+//!    record that was lost may be adopted: it begins with the epoch after that of the newest file,
+//!    or every claim would find itself behind a larger one.
 //! 2. One of somebody else is left alone unless there are [`Grounds`].
 //! 3. Swap it for one of the next epoch. Lost: back to 1.
 //! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
@@ -12,13 +14,21 @@
 //! 6. Read the record: still ours, or the claim is lost. The fence stays; readers pass over it, as
 //!    no record lists it, until a later claimant climbs over it.
 //!
+//! Where there are no slots (a rule of the store has them expire, or they were never brought
+//! along), the fence goes behind the newest file of the other levels: slots below it would not
+//! count. Slots are looked for once more then, as a primary may have made both meanwhile.
+//!
+//! The newest slot may be a fence with a copy of a database behind it, a snapshot of its TXID, of
+//! another size than the slots below. The next fence says the copy's.
+//!
 //! A newest slot that is gone when it is looked at was deleted, and a newer one is there: find the
 //! newest again. To go on would put a fence into slots that somebody with a larger epoch fills.
 
 use std::time::Duration;
 
-use monolite_ltx::{PageSize, Timestamp, Txid};
+use monolite_ltx::{Header, PageSize, Timestamp, Txid};
 
+use super::swap::{Swap, Swapped};
 use super::{Machine, Reply, Request, Step};
 use crate::error::{Error, ErrorKind};
 use crate::record::{Epoch, Fence, Holder, Lineage, Record, State as RecordState};
@@ -37,14 +47,14 @@ pub struct Candidate {
     pub lineage: Lineage,
     /// For how long the others leave the record alone when it does not change.
     pub ttl: Duration,
-    /// Size of the database's pages; a fence says it where no slot is below it.
+    /// Size of the database's pages; a fence says it where no file is below it.
     pub page_size: PageSize,
     /// Size of the database in pages, at least 1; likewise.
     pub commit: u32,
     /// The time of day, and later than that of what was archived last, if that is known: times rise
     /// with TXIDs. A fence is later than the slot below it in any case.
     pub time: Timestamp,
-    /// What to do about slots without a record.
+    /// What to do about files without a record.
     pub unrecorded: Unrecorded,
 }
 
@@ -59,7 +69,7 @@ pub enum Grounds {
     Known,
 }
 
-/// What to do about slots without a leader record: Litestream's, or a record that was lost.
+/// What to do about files without a leader record: Litestream's, or a record that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrecorded {
     /// Refuse the archive.
@@ -129,15 +139,24 @@ enum State {
     ReadRecord,
     /// No record: whether there are slots.
     FindSlots,
-    /// There are: whether the record still is not there, or somebody began it meanwhile.
+    /// No record and no slots: whether there are other files.
+    FindFiles,
+    /// There are files: whether the record still is not there, or somebody began it meanwhile.
     ReadAgain(Txid),
-    Write(Box<Record>, Option<Tag>),
-    /// Whether the record was written.
-    Reread(Box<Record>, Option<Tag>),
+    /// There are slots, which are adopted: which epoch the newest one is of.
+    Adopt(Txid),
+    Write(Swap),
     FindNewest(Box<Record>),
+    /// No slots: whether there are other files.
+    FindMerged(Box<Record>),
+    /// There are: whether there still are no slots.
+    FindBehind(Box<Record>, Header),
     LookAtNewest(Box<Record>, Txid),
+    /// The newest slot is this fence: whether a copy of a database is what it stands for.
+    FindCopy(Box<Record>, Found),
     Put(Box<Record>, Slot),
-    Look(Box<Record>, Slot),
+    /// Whether the fence was put, where the answer said nothing but for an error that stays.
+    Look(Box<Record>, Slot, Option<Error>),
     /// The fence is set: whether the slot below is a fence that no record lists.
     LookBelow(Box<Record>, Slot, Txid),
     Confirm(Box<Record>, Slot),
@@ -155,14 +174,15 @@ impl Claim {
 
     fn request(&self) -> Request {
         match &self.state {
-            State::ReadRecord | State::ReadAgain(_) | State::Reread(..) | State::Confirm(..) => {
-                Request::ReadRecord
+            State::ReadRecord | State::ReadAgain(_) | State::Confirm(..) => Request::ReadRecord,
+            State::FindSlots | State::FindNewest(_) | State::FindBehind(..) => Request::FindNewest,
+            State::FindFiles | State::FindMerged(_) | State::FindCopy(..) => Request::FindMerged,
+            State::Write(swap) => swap.request(),
+            State::Adopt(slot) | State::LookAtNewest(_, slot) | State::LookBelow(_, _, slot) => {
+                Request::Look(*slot)
             }
-            State::FindSlots | State::FindNewest(_) => Request::FindNewest,
-            State::Write(record, over) => Request::WriteRecord(record.clone(), over.clone()),
-            State::LookAtNewest(_, slot) | State::LookBelow(_, _, slot) => Request::Look(*slot),
             State::Put(_, fence) => Request::Put(fence.clone()),
-            State::Look(_, fence) => Request::Look(fence.txid()),
+            State::Look(_, fence, _) => Request::Look(fence.txid()),
         }
     }
 
@@ -174,36 +194,50 @@ impl Claim {
             (State::ReadRecord | State::ReadAgain(_), Reply::Record(Some((record, tag)))) => {
                 return self.found(&record, tag, now);
             }
-            (State::FindSlots, Reply::Newest(newest)) => self.begin(newest, now),
-            (State::Write(record, _), Reply::Written(_)) => self.state = State::FindNewest(record),
-            (State::Write(record, over), _) => self.state = State::Reread(record, over),
-            (State::Reread(record, over), Reply::Record(found)) => {
-                self.state = match found {
-                    Some((found, _)) if found == record => State::FindNewest(record),
-                    found if found.as_ref().map(|(_, tag)| tag) == over.as_ref() => {
-                        State::Write(record, over)
-                    }
-                    _ => State::ReadRecord,
-                };
+            (State::FindSlots, Reply::Newest(None)) => self.state = State::FindFiles,
+            (State::FindSlots, Reply::Newest(Some(newest))) => {
+                self.state = self.adopts(newest, State::Adopt(newest));
             }
+            (State::Adopt(_), Reply::Slot(None)) => self.state = State::FindSlots,
+            (State::Adopt(_), Reply::Slot(Some(found))) => {
+                self.state = self.begin(found.epoch(), now)?;
+            }
+            (State::FindFiles, Reply::Merged(None)) => self.state = self.begin(Epoch(0), now)?,
+            (State::FindFiles, Reply::Merged(Some(found))) => {
+                let begin = self.begin(Epoch(found.node_id), now)?;
+                self.state = self.adopts(found.txids.max(), begin);
+            }
+            (State::Write(swap), reply) => self.written(swap, reply)?,
             (State::FindNewest(record), Reply::Newest(newest)) => {
                 self.state = match newest {
                     Some(newest) => State::LookAtNewest(record, newest),
+                    None => State::FindMerged(record),
+                };
+            }
+            (State::FindMerged(record), Reply::Merged(found)) => {
+                self.state = match found {
+                    Some(found) => State::FindBehind(record, found),
                     None => self.first_fence(record)?,
                 };
             }
-            (State::LookAtNewest(record, newest), Reply::Slot(found)) => match found {
-                None => self.state = State::FindNewest(record),
-                Some(found) if found.epoch() > record.epoch => return Ok(Some(lost())),
-                Some(found) => {
-                    self.list(&record, newest, &found);
-                    self.state = self.fence_behind(record, newest, &found)?;
-                }
-            },
+            (State::FindBehind(record, merged), Reply::Newest(newest)) => {
+                self.state = match newest {
+                    Some(newest) => State::LookAtNewest(record, newest),
+                    None => self.fence_behind(record, &merged)?,
+                };
+            }
+            (State::LookAtNewest(record, newest), Reply::Slot(found)) => {
+                return self.looked_at_newest(record, newest, found);
+            }
+            (State::FindCopy(record, fence), Reply::Merged(found)) => {
+                self.state = self.fence_behind_copy(record, &fence, found)?;
+            }
             (State::Put(record, fence), Reply::Done) => self.state = self.is_set(record, fence),
-            (State::Put(record, fence), _) => self.state = State::Look(record, fence),
-            (State::Look(record, fence), Reply::Slot(found)) => {
-                return self.looked(record, fence, found);
+            (State::Put(record, fence), reply) => {
+                self.state = State::Look(record, fence, reply.lasting_error());
+            }
+            (State::Look(record, fence, error), Reply::Slot(found)) => {
+                return self.looked(record, fence, found, error);
             }
             (State::LookBelow(record, fence, slot), Reply::Slot(found)) => {
                 self.below = None;
@@ -215,9 +249,45 @@ impl Claim {
             (State::Confirm(record, fence), Reply::Record(found)) => {
                 return Ok(Some(self.confirmed(record, fence, found)));
             }
+            (State::LookAtNewest(..), Reply::Failed(error)) if error.is_about_content() => {
+                return Err(damaged_newest(&error));
+            }
             (_, Reply::Failed(error)) if !error.is_transient() => return Err(error),
             _ => {}
         }
+        Ok(None)
+    }
+
+    /// What comes behind a fence that is the newest slot, of which the newest merged file may be a
+    /// copy of the database.
+    fn fence_behind_copy(
+        &self,
+        record: Box<Record>,
+        fence: &Found,
+        merged: Option<Header>,
+    ) -> Result<State, Error> {
+        let copy = merged.filter(|it| it.txids.max() == fence.header.txids.max());
+        self.fence_behind(record, copy.as_ref().unwrap_or(&fence.header))
+    }
+
+    /// The newest slot was looked into, if it is still there.
+    fn looked_at_newest(
+        &mut self,
+        record: Box<Record>,
+        newest: Txid,
+        found: Option<Found>,
+    ) -> Result<Option<Step<Outcome>>, Error> {
+        self.state = match found {
+            None => State::FindNewest(record),
+            Some(found) if found.epoch() > record.epoch => return Ok(Some(lost())),
+            Some(found) => {
+                self.list(&record, newest, &found);
+                match found.is_fence() {
+                    true => State::FindCopy(record, found),
+                    false => self.fence_behind(record, &found.header)?,
+                }
+            }
+        };
         Ok(None)
     }
 
@@ -237,9 +307,9 @@ impl Claim {
             return Ok(Some(Step::Wait(until)));
         }
         let taken = record.taken_by(self.candidate.holder, self.candidate.ttl);
-        let taken = taken.ok_or_else(|| Error::corrupt("the last epoch there can be"))?;
+        let taken = taken.ok_or_else(last_epoch)?;
         self.began = now;
-        self.state = State::Write(Box::new(taken), Some(tag));
+        self.state = State::Write(Swap::new(taken, Some(tag)));
         Ok(None)
     }
 
@@ -260,17 +330,31 @@ impl Claim {
         (now < end).then(|| look.min(end))
     }
 
-    /// There is no record.
-    fn begin(&mut self, newest: Option<Txid>, now: Duration) {
-        if let Some(newest) = newest
-            && self.candidate.unrecorded == Unrecorded::Refuse
-        {
-            self.state = State::ReadAgain(newest);
-            return;
+    /// There is no record, and there are files up to `newest`: `then`, if they are adopted.
+    fn adopts(&self, newest: Txid, then: State) -> State {
+        match self.candidate.unrecorded {
+            Unrecorded::Refuse => State::ReadAgain(newest),
+            Unrecorded::Adopt => then,
         }
+    }
+
+    /// There is no record, and what is there is of the epoch `newest` and smaller ones.
+    fn begin(&mut self, newest: Epoch, now: Duration) -> Result<State, Error> {
         let Candidate { lineage, holder, ttl, .. } = self.candidate;
+        let record = Record::first(newest, lineage, holder, ttl).ok_or_else(last_epoch)?;
         self.began = now;
-        self.state = State::Write(Box::new(Record::first(lineage, holder, ttl)), None);
+        Ok(State::Write(Swap::new(record, None)))
+    }
+
+    /// What came of the write of the record.
+    fn written(&mut self, mut swap: Swap, reply: Reply) -> Result<(), Error> {
+        let swapped = swap.answered(reply);
+        self.state = match &swapped {
+            Ok(Some(Swapped::Done(record, _))) => State::FindNewest(record.clone()),
+            Ok(Some(Swapped::Another)) => State::ReadRecord,
+            Ok(None) | Err(_) => State::Write(swap),
+        };
+        swapped.map(drop)
     }
 
     /// Slots begin at 2: a file of TXID 1 is a snapshot.
@@ -281,9 +365,10 @@ impl Claim {
         Ok(State::Put(record, fence))
     }
 
-    fn fence_behind(&self, record: Box<Record>, slot: Txid, found: &Found) -> Result<State, Error> {
-        let place = found.place_after(self.candidate.time);
-        let fence = Slot::fence(record.epoch, after(slot)?, place)?;
+    /// Behind a file of this header.
+    fn fence_behind(&self, record: Box<Record>, below: &Header) -> Result<State, Error> {
+        let place = Place::after(below, self.candidate.time);
+        let fence = Slot::fence(record.epoch, after(below.txids.max())?, place)?;
         Ok(State::Put(record, fence))
     }
 
@@ -293,9 +378,13 @@ impl Claim {
         record: Box<Record>,
         fence: Slot,
         found: Option<Found>,
+        error: Option<Error>,
     ) -> Result<Option<Step<Outcome>>, Error> {
         self.state = match found {
-            None => State::Put(record, fence),
+            None => {
+                self.state = State::Put(record, fence);
+                return error.map_or(Ok(None), Err);
+            }
             Some(found) if found.id == fence.id() => self.is_set(record, fence),
             // The same epoch and other content is a copy of this very process.
             Some(found) if found.epoch() >= record.epoch => return Ok(Some(lost())),
@@ -305,7 +394,7 @@ impl Claim {
                     let epoch = found.epoch();
                     self.climbed.push(Fence { epoch, slot, carried_to: None });
                 }
-                self.fence_behind(record, slot, &found)?
+                self.fence_behind(record, &found.header)?
             }
         };
         Ok(None)
@@ -352,9 +441,20 @@ fn lost() -> Step<Outcome> {
 
 fn unrecorded(newest: Txid) -> Error {
     Error::invalid(format!(
-        "slots up to {newest} and no leader record; take another prefix, or adopt them when nobody \
+        "files up to {newest} and no leader record; take another prefix, or adopt them when nobody \
          else writes there"
     ))
+}
+
+fn damaged_newest(error: &Error) -> Error {
+    Error::corrupt(format!(
+        "the newest slot is damaged, and nothing can be put behind it: {error}. Bring it back from \
+         another copy; or, when its primary is gone, move it away and take the archive over"
+    ))
+}
+
+fn last_epoch() -> Error {
+    Error::corrupt("the last epoch there can be")
 }
 
 fn after(slot: Txid) -> Result<Txid, Error> {

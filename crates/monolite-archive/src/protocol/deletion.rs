@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use monolite_ltx::{Txid, TxidRange};
 
-use super::update::{Update, Updated};
 use super::{Machine, Reply, Request, Step};
 use crate::error::Error;
+use crate::file::ArchivedFile;
+use crate::layout::Level;
 use crate::slot::Slot;
 
 /// A slot that a file of a higher level was seen to cover.
@@ -20,55 +21,43 @@ pub struct Covered {
     pub by: TxidRange,
 }
 
-/// Renews the record, and then deletes slots.
+impl Covered {
+    /// The file that it is, for [`Catalog::remove`](crate::Catalog::remove).
+    pub fn file(&self) -> ArchivedFile {
+        let txids = TxidRange::single(self.txid);
+        ArchivedFile { level: Level::SLOTS, txids, len: self.len }
+    }
+}
+
+/// Deletes slots, one after the other.
+///
+/// It needs nothing more of its primary, which goes on to renew and to fill meanwhile: a deletion
+/// of an hour of slots takes longer than a TTL. One that ends with an error may be gone on with, or
+/// left off; another plan finds the rest.
 #[derive(Clone, Debug)]
 pub struct Deletion {
-    renewal: Update,
-    renewed: Option<Updated>,
     /// Those that are left, the next one last.
     slots: Vec<Txid>,
     deleted: u64,
 }
 
-/// What came of a [`Deletion`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deleted {
-    /// What came of the renewal before it. If somebody else has the record, nothing was deleted.
-    pub renewed: Updated,
-    /// How many slots were deleted.
-    pub slots: u64,
-}
-
 impl Deletion {
-    /// Of those among `slots` that may go, while `newest` is the newest slot that is known to be
-    /// filled.
-    pub(super) fn new(renewal: Update, newest: Txid, slots: &[Covered]) -> Deletion {
+    /// Of those among `slots` that may go, where slot `newest` was filled when a renewal that
+    /// succeeded was begun.
+    pub(super) fn new(newest: Txid, slots: &[Covered]) -> Deletion {
         let may_go = |slot: &&Covered| {
             slot.txid < newest && slot.len > Slot::FENCE_LEN && slot.by.contains(slot.txid)
         };
         let slots = slots.iter().rev().filter(may_go).map(|slot| slot.txid).collect();
-        Deletion { renewal, renewed: None, slots, deleted: 0 }
+        Deletion { slots, deleted: 0 }
     }
 }
 
 impl Machine for Deletion {
-    type Outcome = Result<Deleted, Error>;
+    /// How many slots were deleted.
+    type Outcome = Result<u64, Error>;
 
-    fn step(&mut self, reply: Option<Reply>, now: Duration) -> Step<Self::Outcome> {
-        let Some(renewed) = &self.renewed else {
-            return match self.renewal.step(reply, now) {
-                Step::Ask(request) => Step::Ask(request),
-                Step::Wait(until) => Step::Wait(until),
-                Step::Ended(Err(error)) => Step::Ended(Err(error)),
-                Step::Ended(Ok(renewed)) => {
-                    if renewed == Updated::Fenced {
-                        self.slots.clear();
-                    }
-                    self.renewed = Some(renewed);
-                    self.step(None, now)
-                }
-            };
-        };
+    fn step(&mut self, reply: Option<Reply>, _now: Duration) -> Step<Self::Outcome> {
         match reply {
             Some(Reply::Done) => {
                 self.slots.pop();
@@ -79,7 +68,7 @@ impl Machine for Deletion {
         }
         match self.slots.last() {
             Some(slot) => Step::Ask(Request::Delete(*slot)),
-            None => Step::Ended(Ok(Deleted { renewed: renewed.clone(), slots: self.deleted })),
+            None => Step::Ended(Ok(self.deleted)),
         }
     }
 }

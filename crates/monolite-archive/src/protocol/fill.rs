@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Machine, Reply, Request, Step};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::record::Fence;
 use crate::slot::{Found, Slot};
 
@@ -15,10 +15,11 @@ pub struct Fill {
     state: State,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum State {
     Putting,
-    Looking,
+    /// The answer said nothing, but for an error that stays.
+    Looking(Option<Error>),
     /// Whether the fence that was found is one of history.
     Asking(Found),
 }
@@ -55,12 +56,48 @@ impl Fill {
         &self.slot
     }
 
-    fn looked(&mut self, found: Option<Found>) -> Option<Filled> {
-        let Some(found) = found else {
-            // The same bytes again: a request that is under way can only do the same.
-            self.state = State::Putting;
-            return None;
-        };
+    fn request(&self) -> Request {
+        match self.state {
+            State::Putting => Request::Put(self.slot.clone()),
+            State::Looking(_) => Request::Look(self.slot.txid()),
+            State::Asking(_) => Request::ReadRecord,
+        }
+    }
+
+    /// Goes on with what was asked for; `None` while it has not ended.
+    fn answered(&mut self, reply: Reply) -> Result<Option<Filled>, Error> {
+        match (self.state.clone(), reply) {
+            (State::Putting, Reply::Done) => return Ok(Some(Filled::Done)),
+            // Whatever was said, it may have been done, and may be still.
+            (State::Putting, reply) => self.state = State::Looking(reply.lasting_error()),
+            (State::Looking(error), Reply::Slot(None)) => {
+                // The same bytes again: a request that is under way can only do the same.
+                self.state = State::Putting;
+                return error.map_or(Ok(None), Err);
+            }
+            (State::Looking(_), Reply::Slot(Some(found))) => return Ok(self.found(found)),
+            // What is no file, or one of another format, is nothing of ours.
+            (State::Looking(_), Reply::Failed(error)) if error.is_about_content() => {
+                return Ok(Some(Filled::Fenced(Certainty::Unknown)));
+            }
+            (State::Looking(_), reply) => return reply.lasting_error().map_or(Ok(None), Err),
+            (State::Asking(fence), Reply::Record(found)) => {
+                let slot = self.slot.txid();
+                let is_listed = found.is_some_and(|(record, _)| record.lists(fence.epoch(), slot));
+                let certainty =
+                    if is_listed { Certainty::NotInHistory } else { Certainty::Unknown };
+                return Ok(Some(Filled::Fenced(certainty)));
+            }
+            (State::Asking(_), reply) => {
+                let unknown = Filled::Fenced(Certainty::Unknown);
+                return Ok(reply.lasting_error().map(|_| unknown));
+            }
+        }
+        Ok(None)
+    }
+
+    /// There is a file where the group was to be.
+    fn found(&mut self, found: Found) -> Option<Filled> {
         if found.id == self.slot.id() {
             return Some(Filled::Done);
         }
@@ -80,40 +117,10 @@ impl Machine for Fill {
     type Outcome = Result<Filled, Error>;
 
     fn step(&mut self, reply: Option<Reply>, _now: Duration) -> Step<Self::Outcome> {
-        match (self.state, reply) {
-            (State::Putting, Some(Reply::Done)) => return Step::Ended(Ok(Filled::Done)),
-            // Whatever was said, it may have been done, and may be still.
-            (State::Putting, Some(_)) => self.state = State::Looking,
-            (State::Looking, Some(Reply::Slot(found))) => {
-                if let Some(filled) = self.looked(found) {
-                    return Step::Ended(Ok(filled));
-                }
-            }
-            // No file at all is nothing of ours.
-            (State::Looking, Some(Reply::Failed(error)))
-                if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) =>
-            {
-                return Step::Ended(Ok(Filled::Fenced(Certainty::Unknown)));
-            }
-            (State::Asking(fence), Some(Reply::Record(found))) => {
-                let slot = self.slot.txid();
-                let is_listed = found.is_some_and(|(record, _)| record.lists(fence.epoch(), slot));
-                let certainty =
-                    if is_listed { Certainty::NotInHistory } else { Certainty::Unknown };
-                return Step::Ended(Ok(Filled::Fenced(certainty)));
-            }
-            (State::Asking(_), Some(Reply::Failed(error))) if !error.is_transient() => {
-                return Step::Ended(Ok(Filled::Fenced(Certainty::Unknown)));
-            }
-            (State::Looking, Some(Reply::Failed(error))) if !error.is_transient() => {
-                return Step::Ended(Err(error));
-            }
-            (State::Looking | State::Asking(_), Some(_)) | (_, None) => {}
+        match reply.map_or(Ok(None), |reply| self.answered(reply)) {
+            Ok(None) => Step::Ask(self.request()),
+            Ok(Some(filled)) => Step::Ended(Ok(filled)),
+            Err(error) => Step::Ended(Err(error)),
         }
-        Step::Ask(match self.state {
-            State::Putting => Request::Put(self.slot.clone()),
-            State::Looking => Request::Look(self.slot.txid()),
-            State::Asking(_) => Request::ReadRecord,
-        })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use monolite_ltx::Txid;
 
 use super::claim::Claimed;
-use super::deletion::{Covered, Deleted, Deletion};
+use super::deletion::{Covered, Deletion};
 use super::fill::{Fill, Filled};
 use super::update::{Update, Updated};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,11 +22,18 @@ use crate::store::Tag;
 pub struct Primary {
     record: Box<Record>,
     tag: Tag,
-    /// Fences that the record does not list yet.
+    /// The fence of this epoch, which every change of the record lists.
+    fence: Fence,
+    /// Fences of others that the record does not list yet.
     unlisted: Vec<Fence>,
     next: Txid,
     /// When the last change of the record that succeeded was begun.
     renewed: Duration,
+    /// The newest slot that was filled when that change was begun: a claim that comes after it
+    /// finds this slot, or a later one. `None` before the first.
+    found_by_claims: Option<Txid>,
+    /// The same of the change that is in flight.
+    newest_at_update: Txid,
     fill: Filling,
     is_updating: bool,
     is_fenced: bool,
@@ -46,17 +53,17 @@ impl Primary {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) behind the last TXID there can be.
     pub fn new(claimed: Claimed) -> Result<Primary> {
-        let fence = claimed.fence.txid();
-        let next = fence.next().ok_or_else(|| Error::corrupt("the last TXID there can be"))?;
-        let ours = Fence { epoch: claimed.record.epoch, slot: fence, carried_to: None };
-        let mut unlisted = claimed.climbed;
-        unlisted.push(ours);
+        let slot = claimed.fence.txid();
+        let next = slot.next().ok_or_else(|| Error::corrupt("the last TXID there can be"))?;
         Ok(Primary {
+            fence: Fence { epoch: claimed.record.epoch, slot, carried_to: None },
             record: claimed.record,
             tag: claimed.tag,
-            unlisted,
+            unlisted: claimed.climbed,
             next,
             renewed: claimed.began,
+            found_by_claims: None,
+            newest_at_update: slot,
             fill: Filling::Idle,
             is_updating: false,
             is_fenced: false,
@@ -93,23 +100,29 @@ impl Primary {
     }
 
     /// Serves from now on, at `address`; what was below the fence has been read. `carried_to` says
-    /// up to which TXID of its own the last primary's tail was carried over.
+    /// up to which TXID of its own the last primary's tail was carried over; `None` leaves what was
+    /// said before.
     ///
     /// # Errors
-    /// [`Fenced`](ErrorKind::Fenced); [`Invalid`](ErrorKind::Invalid) while the record changes.
+    /// [`Fenced`](ErrorKind::Fenced); [`Invalid`](ErrorKind::Invalid) while the record changes (an
+    /// [`Update`] that ended with an error is to be gone on with), and when the address has more
+    /// than [`Record::ADDRESS`] bytes.
     pub fn serve(&mut self, address: &str, carried_to: Option<Txid>) -> Result<Update> {
-        let ours = self.epoch();
-        for fence in self.unlisted.iter_mut().filter(|fence| fence.epoch == ours) {
-            fence.carried_to = carried_to;
-        }
-        let address = address.to_owned();
-        self.update(|record| {
+        Record::check_address(address)?;
+        let before = self.fence.carried_to;
+        self.fence.carried_to = carried_to.or(before);
+        let update = self.update(|record| {
             record.state = State::Serving;
-            record.address = address;
-        })
+            address.clone_into(&mut record.address);
+        });
+        if update.is_err() {
+            self.fence.carried_to = before;
+        }
+        update
     }
 
-    /// Shows life. To be done every third of the TTL.
+    /// Shows life. To be done every third of the TTL, also before it serves when reading takes
+    /// longer; and before a deletion: what was filled before it may be deleted after it.
     ///
     /// # Errors
     /// Those of [`serve`](Primary::serve).
@@ -117,13 +130,14 @@ impl Primary {
         self.update(|_| {})
     }
 
-    /// Gives the epoch up, after the last upload.
+    /// Gives the epoch up, after the last upload. A group that met a fence may be left; whether it
+    /// is history nobody can say then.
     ///
     /// # Errors
     /// Those of [`serve`](Primary::serve), and [`Invalid`](ErrorKind::Invalid) while a slot is in
     /// flight.
     pub fn release(&mut self) -> Result<Update> {
-        if self.fill != Filling::Idle {
+        if self.fill == Filling::InFlight {
             return Err(Error::invalid("a slot is in flight"));
         }
         self.update(|record| record.state = State::Released)
@@ -134,9 +148,11 @@ impl Primary {
         if std::mem::replace(&mut self.is_updating, true) {
             return Err(Error::invalid("a change of the leader record is in flight"));
         }
+        // The slot before the next one is filled: it was answered, or is the fence.
+        self.newest_at_update = Txid::new(self.next.get() - 1).unwrap_or(Txid::FIRST);
         let mut record = (*self.record).clone();
         change(&mut record);
-        record.add_fences(self.unlisted.iter().copied());
+        record.add_fences(self.unlisted.iter().copied().chain([self.fence]));
         Ok(Update::new(record, self.tag.clone()))
     }
 
@@ -147,6 +163,7 @@ impl Primary {
             Updated::Done { record, tag, began } => {
                 self.unlisted.retain(|fence| !record.lists(fence.epoch, fence.slot));
                 (self.record, self.tag, self.renewed) = (record.clone(), tag.clone(), *began);
+                self.found_by_claims = Some(self.newest_at_update);
             }
             Updated::Fenced => self.is_fenced = true,
         }
@@ -156,8 +173,8 @@ impl Primary {
     ///
     /// # Errors
     /// [`Fenced`](ErrorKind::Fenced). [`Invalid`](ErrorKind::Invalid) when it does not serve yet,
-    /// a slot is in flight, a fence that was met is not listed yet, or `slot` is not the next one
-    /// or of another epoch.
+    /// a slot is in flight, a fence that was met is not listed yet, or `slot` is not the next one,
+    /// of another epoch, or without pages.
     pub fn fill(&mut self, slot: Slot) -> Result<Fill> {
         self.check()?;
         if self.record.state != State::Serving || !self.unlisted.is_empty() {
@@ -169,6 +186,10 @@ impl Primary {
         if (slot.epoch(), slot.txid()) != (self.epoch(), self.next) {
             let (is, must) = (slot.txid(), self.next);
             return Err(Error::invalid(format!("slot {is} of epoch {}, not {must}", slot.epoch())));
+        }
+        if slot.id().len == Slot::FENCE_LEN {
+            let message = "a group without pages; it would be taken for a fence that nobody lists";
+            return Err(Error::invalid(message));
         }
         let is_first_place = self.fill == Filling::Idle;
         self.fill = Filling::InFlight;
@@ -192,20 +213,17 @@ impl Primary {
         }
     }
 
-    /// Begins to delete those of `slots` that may go.
+    /// Begins to delete those of `slots` that may go: no fence, and none but those before the slot
+    /// that was the newest when the last [renewal](Primary::renew) was begun.
     ///
     /// # Errors
-    /// Those of [`serve`](Primary::serve).
-    pub fn delete(&mut self, slots: &[Covered]) -> Result<Deletion> {
-        // The slot before the next one is filled: it was answered, or is the fence.
-        let newest = Txid::new(self.next.get() - 1).unwrap_or(Txid::FIRST);
-        let renewal = self.renew()?;
-        Ok(Deletion::new(renewal, newest, slots))
-    }
-
-    /// Takes note of what came of a deletion.
-    pub fn deleted(&mut self, deleted: &Deleted) {
-        self.updated(&deleted.renewed);
+    /// [`Fenced`](ErrorKind::Fenced). [`Invalid`](ErrorKind::Invalid) when the record was never
+    /// changed since the claim.
+    pub fn delete(&self, slots: &[Covered]) -> Result<Deletion> {
+        self.check()?;
+        let newest = self.found_by_claims;
+        let newest = newest.ok_or_else(|| Error::invalid("a deletion without a renewal before"))?;
+        Ok(Deletion::new(newest, slots))
     }
 
     fn check(&self) -> Result<()> {

@@ -15,7 +15,8 @@ fn txid(number: u64) -> Txid {
 
 fn record() -> Record {
     let (lineage, holder) = (Lineage::from_bits(0xab), Holder::from_bits(1 << 127));
-    let mut record = Record::first(lineage, holder, Duration::from_secs(10));
+    let ttl = Duration::from_secs(10);
+    let mut record = Record::first(Epoch(0), lineage, holder, ttl).unwrap();
     let fence =
         |epoch, slot, carried_to| Fence { epoch: Epoch(epoch), slot: txid(slot), carried_to };
     record.add_fences([fence(4, 40, Some(txid(44))), fence(1, 2, None)]);
@@ -54,6 +55,7 @@ fn next_epoch_keeps_lineage_and_fences() {
     assert_eq!((taken.lineage, &taken.fences), (before.lineage, &before.fences));
     let last = Record { epoch: Epoch(u64::MAX), ..before };
     assert!(last.taken_by(Holder::from_bits(3), Duration::ZERO).is_none());
+    assert!(Record::first(last.epoch, last.lineage, last.holder, Duration::ZERO).is_none());
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn fence_is_the_file_that_others_take_for_one_without_pages() {
         (verified.pages, verified.header.commit, verified.header.wal),
         (0, 2, Some(WalSpan { offset: 32, size: 0, salts: [0; 2] }))
     );
-    let found = Found::read(fence.bytes(), fence.bytes(), Slot::FENCE_LEN).unwrap();
+    let found = Found::read("a slot", fence.bytes(), fence.bytes(), Slot::FENCE_LEN).unwrap();
     assert!(found.is_fence());
     assert_eq!((found.epoch(), found.id), (Epoch(7), fence.id()));
 }
@@ -65,6 +65,6 @@ fn what_is_too_short_is_no_slot() {
     let fence = Slot::fence(Epoch(7), txid(4), place()).unwrap();
     for len in [0, 24, 99, 130] {
         let cut = &fence.bytes()[..len];
-        assert!(Found::read(cut, cut, len as u64).is_err(), "{len}");
+        assert!(Found::read("a slot", cut, cut, len as u64).is_err(), "{len}");
     }
 }

@@ -3,15 +3,16 @@
 //! # Algorithm
 //! The client is `object_store`, which makes no second attempt here: its answer to one would be
 //! that the object is there, because of the first. 412 and 409 come as the same error; both say
-//! nothing. Calls run on a runtime of this store's own, on the thread that calls.
+//! nothing. Calls wait on the thread that calls; a long body is sent in parts (`upload`).
 //!
 //! What the tag of an object is differs: the ETag in S3 and Azure, the generation in GCS, whose
 //! answers to writes have no ETag.
 //!
-//! # Not here
-//! Uploads in parts, which cannot be conditional: a body is in memory, and at most what one request
-//! may have (5 GiB in S3).
+//! # Threads and locks
+//! A runtime of this store's own has one thread, which does requests while the caller's thread does
+//! something else.
 
+use std::fmt;
 use std::future::Future;
 use std::io::Write;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use monolite_ltx::Timestamp;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
     Attribute, AttributeValue, Attributes, Error as ClientError, GetOptions, GetRange, ObjectMeta,
@@ -26,12 +28,22 @@ use object_store::{
 };
 use tokio::runtime::{Builder, Runtime};
 
+use self::upload::Upload;
 use super::{Fetched, Listed, Listing, Part, Store, Tag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, LevelKeys};
 
-/// How long an answer is waited for. What was not answered may still be done.
+mod upload;
+
+/// How long an answer is waited for, besides the time that its bytes take. What was not answered
+/// may still be done.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many bytes in a second are expected of a slow line, in either direction.
+const SLOW: usize = 512 << 10;
+
+/// How long the client waits by itself: longer than it is waited for here.
+const CLIENT_PATIENCE: &str = "1 hour";
 
 /// How many objects a list has at most: ten requests of S3.
 const LISTED: usize = 10_000;
@@ -48,22 +60,37 @@ pub enum Service {
 }
 
 /// A bucket as a store. Its calls must not be made on a thread of an async runtime.
-#[derive(Debug)]
 pub struct BucketStore {
     client: Arc<dyn ObjectStore>,
+    parts: Arc<dyn MultipartStore>,
     service: Service,
     runtime: Runtime,
 }
 
+impl fmt::Debug for BucketStore {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BucketStore").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
 impl BucketStore {
-    /// Of a client of one's own, which must make no second attempts at conditional writes.
+    /// Of a client of one's own, which must make no second attempts at conditional writes. `parts`
+    /// is the same client; bodies above 8 MiB are uploaded through it.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the system gives no runtime.
-    pub fn new(client: Arc<dyn ObjectStore>, service: Service) -> Result<BucketStore> {
-        let runtime = Builder::new_current_thread().enable_all().build();
+    pub fn new(
+        client: Arc<dyn ObjectStore>,
+        parts: Arc<dyn MultipartStore>,
+        service: Service,
+    ) -> Result<BucketStore> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("monolite-bucket")
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(|error| Error::of_io("make a runtime", error))?;
-        Ok(BucketStore { client, service, runtime })
+        Ok(BucketStore { client, parts, service, runtime })
     }
 
     /// The bucket and the prefix that `url` names: `s3://bucket/prefix?endpoint=…&region=…`,
@@ -74,7 +101,19 @@ impl BucketStore {
     /// [`Invalid`](ErrorKind::Invalid) when it names nothing, something unknown, or a service that
     /// this was built without.
     pub fn open(url: &str) -> Result<(BucketStore, Layout)> {
-        let place = Place::parse(url)?;
+        BucketStore::open_with(url, &[])
+    }
+
+    /// The same with `options` that go before the environment, and after what the address says
+    /// ([`open_with`](crate::open_with)).
+    ///
+    /// # Errors
+    /// Those of [`open`](BucketStore::open), and for a name of an option that there is not.
+    pub fn open_with(url: &str, options: &[(String, String)]) -> Result<(BucketStore, Layout)> {
+        let mut place = Place::parse(url)?;
+        let options = options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        place.options.splice(0..0, options);
+        place.must_be_reachable()?;
         let (service, levels) = match place.scheme {
             "s3" => (Service::S3, LevelKeys::Hexadecimal),
             "gs" => (Service::Gcs, LevelKeys::Decimal),
@@ -82,17 +121,18 @@ impl BucketStore {
             other => return Err(Error::invalid(format!("{other:?} is no kind of bucket"))),
         };
         let layout = Layout::new(place.prefix, levels)?;
-        let client = client(service, &place)?;
-        Ok((BucketStore::new(client, service)?, layout))
+        let (client, parts) = client(service, &place)?;
+        Ok((BucketStore::new(client, parts, service)?, layout))
     }
 
     /// Waits for an answer, for a bounded time.
     fn wait<T>(
         &self,
         key: &str,
+        limit: Duration,
         answer: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T> {
-        let answer = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, answer).await });
+        let answer = self.runtime.block_on(async { tokio::time::timeout(limit, answer).await });
         match answer {
             Ok(answer) => answer.map_err(|error| of_client(key, &error)),
             Err(_) => Err(Error::new(ErrorKind::Lost, format!("{key:?}: no answer in time"))),
@@ -110,7 +150,8 @@ impl BucketStore {
 
     fn put(&self, key: &str, body: &[u8], options: PutOptions) -> Result<Tag> {
         let payload = body.to_vec().into();
-        let put = self.wait(key, self.client.put_opts(&path(key)?, payload, options))?;
+        let limit = patience(body.len());
+        let put = self.wait(key, limit, self.client.put_opts(&path(key)?, payload, options))?;
         self.tag(put.e_tag, put.version)
     }
 
@@ -126,7 +167,7 @@ impl BucketStore {
     }
 
     fn head(&self, key: &str) -> Result<Option<ObjectMeta>> {
-        found(self.wait(key, self.client.head(&path(key)?)))
+        found(self.wait(key, PATIENCE, self.client.head(&path(key)?)))
     }
 
     /// Nothing of an object, but its length and its tag.
@@ -138,7 +179,8 @@ impl BucketStore {
     fn fetch(&self, key: &str, range: Option<GetRange>, limit: u64) -> Result<Option<Fetched>> {
         let path = path(key)?;
         let options = GetOptions { range, ..GetOptions::default() };
-        let answer = self.wait(key, async {
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let answer = self.wait(key, patience(most), async {
             let got = self.client.get_opts(&path, options).await?;
             let meta = got.meta.clone();
             if got.range.end - got.range.start > limit {
@@ -163,12 +205,13 @@ impl Store for BucketStore {
     fn create_from(
         &self,
         key: &str,
+        about: u64,
         time: Option<Timestamp>,
         write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
     ) -> Result<Tag> {
-        let mut body = Vec::new();
-        write(&mut body)?;
-        self.create(key, &body, time)
+        let mut upload = Upload::new(self, key, about, time)?;
+        write(&mut upload)?;
+        upload.finish()
     }
 
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
@@ -215,7 +258,7 @@ impl Store for BucketStore {
             let below = meta.location.as_ref().strip_prefix(prefix);
             below.is_some_and(|name| name.starts_with('/') && !name[1..].contains('/'))
         };
-        let listed = self.wait(prefix, async {
+        let listed = self.wait(prefix, PATIENCE, async {
             let mut metas = match &after {
                 Some(after) => self.client.list_with_offset(Some(&folder), after),
                 None => self.client.list(Some(&folder)),
@@ -240,8 +283,13 @@ impl Store for BucketStore {
     }
 
     fn delete(&self, key: &str) -> Result<()> {
-        found(self.wait(key, self.client.delete(&path(key)?))).map(drop)
+        found(self.wait(key, PATIENCE, self.client.delete(&path(key)?))).map(drop)
     }
+}
+
+/// How long is waited for the answer to a request that has so many bytes, or whose answer has.
+fn patience(bytes: usize) -> Duration {
+    PATIENCE + Duration::from_secs((bytes / SLOW) as u64)
 }
 
 fn path(key: &str) -> Result<Path> {
@@ -299,21 +347,46 @@ impl Place<'_> {
     }
 }
 
+impl Place<'_> {
+    /// The client refuses addresses without encryption at each request, and does not say why.
+    fn must_be_reachable(&self) -> Result<()> {
+        let said = |names: [&str; 2]| {
+            let pairs = self.options.iter().rev();
+            pairs.clone().find(|(key, _)| names.contains(key)).map(|(_, value)| *value)
+        };
+        let plain = said(["endpoint", "aws_endpoint"]).filter(|it| it.starts_with("http://"));
+        let is_allowed = said(["allow_http", "aws_allow_http"]).map(str::to_owned);
+        let is_allowed = is_allowed.or_else(|| std::env::var("AWS_ALLOW_HTTP").ok());
+        match plain.filter(|_| is_allowed.is_none()) {
+            Some(endpoint) => Err(Error::invalid(format!(
+                "the endpoint {endpoint:?} does not encrypt: use https, or say allow_http=true"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The client of a service, with the options of an address.
 macro_rules! client {
     ($builder:ty, $named:ident, $place:expr) => {{
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let mut builder = <$builder>::from_env().with_retry(retry).$named($place.bucket);
+        if let Ok(key) = "timeout".parse() {
+            builder = builder.with_config(key, CLIENT_PATIENCE);
+        }
         for (key, value) in &$place.options {
             let key = key.parse().map_err(|_| Error::invalid(format!("no option {key:?}")))?;
             builder = builder.with_config(key, *value);
         }
         let built = builder.build().map_err(|error| Error::invalid(error.to_string()))?;
-        Ok(Arc::new(built))
+        let built = Arc::new(built);
+        Ok((Arc::clone(&built) as Arc<dyn ObjectStore>, built as Arc<dyn MultipartStore>))
     }};
 }
 
-fn client(service: Service, place: &Place<'_>) -> Result<Arc<dyn ObjectStore>> {
+type Client = (Arc<dyn ObjectStore>, Arc<dyn MultipartStore>);
+
+fn client(service: Service, place: &Place<'_>) -> Result<Client> {
     match service {
         #[cfg(feature = "s3")]
         Service::S3 => client!(object_store::aws::AmazonS3Builder, with_bucket_name, place),

@@ -7,7 +7,26 @@
 //!    readers would see half of it.
 //! 2. An object is replaced under the lock of the file `lock` beside it: read, compared, written
 //!    under another name, renamed, synced. The lock is one of the open file, which the kernel drops
-//!    with the process, and on NFS a lock of the whole file at the server.
+//!    with the process.
+//! 3. A folder is listed in pieces: all its names are read for each, and those that come next are
+//!    kept, so that memory has a bound, however many there are.
+//! 4. Who creates the first object in a folder removes what others have left there under names for
+//!    themselves, if that is older than a day by the clock of the file system. Whoever lives and
+//!    has stood still for so long finds its file gone, and tries again.
+//!
+//! 5. Before an object is created in a folder in which this process has created one by
+//!    [`Store::create`], the last of them must be there: a directory that was removed, replaced, or
+//!    is not mounted any more would take what comes next, and lack all that was before.
+//!
+//! # Threads and locks
+//! The lock is `flock`. Linux has the server of an NFS version 4 hold it, as a lock of all bytes of
+//! the file, which excludes processes on all machines that mount it; in version 3 so it does unless
+//! the mount says `nolock` or `local_lock`, and then it excludes those of one machine alone: such a
+//! mount must not have an archive that several machines use. Nothing can be seen of that from here.
+//! Where there are no locks at all, a replacement is [`Unsupported`](ErrorKind::Unsupported). A
+//! server that forgets a lock (it was cut off from its client for longer than a lease) may let two
+//! replace the record, each believing that it was alone; a claim reads the record once more before
+//! it trusts it, and slots are linked, for which no lock is needed.
 //!
 //! # Durability
 //! What is answered has been synced, its name included, and the names of the directories above.
@@ -16,12 +35,14 @@
 //! Leadership that changes by itself: a directory that only one machine sees cannot be taken over
 //! from another.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::hash::Hasher as _;
 use std::io::{BufWriter, ErrorKind as IoErrorKind, Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use monolite_ltx::Timestamp;
@@ -34,9 +55,15 @@ use crate::error::{Error, ErrorKind, Result};
 /// read as a whole. The leader record is the only such object and smaller.
 const REPLACEABLE: u64 = 2 << 20;
 
-/// How many files a folder may have. It is read in one piece; a hundred times what an hour of slots
-/// is.
-const FILES: usize = 1 << 20;
+/// How many objects a list has at most. Each takes about 100 bytes of memory, and each list reads
+/// all names of the folder: a million files take four lists, some seconds in all.
+const LISTED: usize = 1 << 18;
+
+/// How old a file that was left must be to be removed, in seconds: a day.
+const LEFT: i64 = 24 * 3600;
+
+/// What Linux says where a server has no locks: `ENOLCK`.
+const NO_LOCKS: i32 = rustix::io::Errno::NOLCK.raw_os_error();
 
 /// The end of names that are no objects, or not yet.
 const TEMPORARY: &str = ".tmp";
@@ -48,12 +75,37 @@ const LOCK: &str = "lock";
 #[derive(Clone, Debug)]
 pub struct DirectoryStore {
     root: PathBuf,
+    /// Folders in which what others have left was looked for.
+    tidied: Arc<Mutex<HashSet<PathBuf>>>,
+    /// The last object that was created in each folder, but for those of levels and snapshots,
+    /// which others may delete.
+    last: Arc<Mutex<HashMap<PathBuf, PathBuf>>>,
+    listed: usize,
+    left: i64,
 }
 
 impl DirectoryStore {
     /// Objects below `root`, which need not be there yet.
     pub fn new(root: impl Into<PathBuf>) -> DirectoryStore {
-        DirectoryStore { root: root.into() }
+        DirectoryStore {
+            root: root.into(),
+            tidied: Arc::default(),
+            last: Arc::default(),
+            listed: LISTED,
+            left: LEFT,
+        }
+    }
+
+    /// With lists of at most so many objects, so that a test meets several.
+    #[cfg(test)]
+    fn listing(self, listed: usize) -> DirectoryStore {
+        DirectoryStore { listed, ..self }
+    }
+
+    /// That takes files of such an age, in seconds, for left over.
+    #[cfg(test)]
+    fn leaving(self, left: i64) -> DirectoryStore {
+        DirectoryStore { left, ..self }
     }
 
     /// The directory.
@@ -68,24 +120,55 @@ impl DirectoryStore {
         }
         Ok(self.root.join(key))
     }
+
+    /// Whether what was created last in `folder` is there.
+    fn must_have_the_last(&self, folder: &Path) -> Result<()> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).get(folder).cloned();
+        let looked = last.map(|last| fs::symlink_metadata(&last).map_err(|error| (last, error)));
+        looked.transpose().map(drop).map_err(|(last, error)| {
+            let last = last.display();
+            let doing = format!(
+                "see {last}, which was created before: bring the directory back, or mount it \
+                 again; without it, what is written there could not be restored"
+            );
+            Error::of_io(doing, error)
+        })
+    }
+
+    /// Removes what others have left in the folder of a file that was just created, once.
+    fn tidy(&self, new: &Temporary) {
+        let Some(folder) = new.path.parent() else { return };
+        let mut tidied = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
+        if tidied.insert(folder.to_owned()) {
+            drop(tidied);
+            // What is left over is no object, and in nobody's way.
+            let _ = remove_left(folder, new, self.left);
+        }
+    }
 }
 
 impl Store for DirectoryStore {
     fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
-        let tag = self.create_from(key, time, &mut |file| {
+        let path = self.path(key)?;
+        self.must_have_the_last(parent(&path)?)?;
+        let tag = self.create_from(key, body.len() as u64, time, &mut |file| {
             file.write_all(body).map_err(|error| Error::of_io(format!("write {key:?}"), error))
         })?;
+        let folder = parent(&path)?.to_owned();
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(folder, path);
         Ok(if body.len() as u64 <= REPLACEABLE { content_tag(body) } else { tag })
     }
 
     fn create_from(
         &self,
         key: &str,
+        _about: u64,
         time: Option<Timestamp>,
         write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
     ) -> Result<Tag> {
         let path = self.path(key)?;
         let temporary = Temporary::write(&path, time, write)?;
+        self.tidy(&temporary);
         let tag = file_tag(&temporary.file, &path)?;
         temporary.link(&path)?;
         drop(temporary);
@@ -97,8 +180,7 @@ impl Store for DirectoryStore {
         let path = self.path(key)?;
         let folder = parent(&path)?;
         make_directories(folder)?;
-        let _lock = lock(&folder.join(LOCK))
-            .map_err(|error| Error::of_io(format!("lock {key:?}"), error))?;
+        let _lock = lock(&folder.join(LOCK)).map_err(|error| not_locked(key, error))?;
         let is = self.get(key, Part::Whole(REPLACEABLE))?.map(|object| object.tag);
         if is.as_ref() != Some(expected) {
             return Err(Error::new(ErrorKind::Exists, format!("{key:?} is another by now")));
@@ -142,27 +224,42 @@ impl Store for DirectoryStore {
             }
             Err(error) => return Err(failed(error)),
         };
-        let mut objects = Vec::new();
+        // The first ones after `after`, the last of them on top, and one to see that more follow.
+        let mut names = BinaryHeap::with_capacity(self.listed.min(1 << 10));
         for entry in entries {
-            let entry = entry.map_err(failed)?;
-            // Not one of ours: keys are text.
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let metadata = match entry.metadata() {
-                Ok(metadata) => metadata,
-                Err(error) if is_absent(&error) => continue,
-                Err(error) => return Err(failed(error)),
+            let name = object_name(&entry.map_err(failed)?).map_err(failed)?;
+            let is_asked =
+                |name: &String| after.is_none_or(|after| *format!("{prefix}/{name}") > *after);
+            let is_near = |name: &String| {
+                names.len() <= self.listed || names.peek().is_some_and(|last| name < last)
             };
-            let key = format!("{prefix}/{name}");
-            let is_asked = after.is_none_or(|after| *key > *after);
-            if metadata.is_file() && is_asked && !name.ends_with(TEMPORARY) && name != LOCK {
-                objects.push(Listed { key, len: metadata.len() });
+            if let Some(name) = name.filter(|name| is_near(name) && is_asked(name)) {
+                names.push(name);
             }
-            if objects.len() > FILES {
-                return Err(Error::corrupt(format!("{prefix:?} has more than {FILES} files")));
+            if names.len() > self.listed + 1 {
+                names.pop();
             }
         }
-        objects.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-        Ok(Listing { objects, is_cut: false })
+        let mut names = names.into_sorted_vec();
+        let is_cut = names.len() > self.listed;
+        names.truncate(self.listed);
+        let mut objects = Vec::with_capacity(names.len());
+        for name in &names {
+            match fs::symlink_metadata(path.join(name)) {
+                Ok(metadata) => {
+                    objects.push(Listed { key: format!("{prefix}/{name}"), len: metadata.len() });
+                }
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        match names.last() {
+            // All of them were deleted meanwhile, and a list goes on behind its last object.
+            Some(last) if is_cut && objects.is_empty() => {
+                self.list(prefix, Some(&format!("{prefix}/{last}")))
+            }
+            _ => Ok(Listing { objects, is_cut }),
+        }
     }
 
     fn delete(&self, key: &str) -> Result<()> {
@@ -230,7 +327,7 @@ impl Temporary {
         if error.kind() == IoErrorKind::AlreadyExists {
             return Err(Error::new(ErrorKind::Exists, format!("{} is there", to.display())));
         }
-        Err(Error::of_io(format!("link {}", to.display()), error))
+        Err(not_linked(to, error))
     }
 
     fn rename(&mut self, to: &Path) -> Result<()> {
@@ -248,6 +345,73 @@ impl Drop for Temporary {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// The name of an object, unless this is something else.
+fn object_name(entry: &DirEntry) -> std::io::Result<Option<String>> {
+    // Keys are text.
+    let Ok(name) = entry.file_name().into_string() else { return Ok(None) };
+    if name.ends_with(TEMPORARY) || name == LOCK {
+        return Ok(None);
+    }
+    match entry.file_type() {
+        Ok(kind) => Ok(kind.is_file().then_some(name)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes files that have names as a [`Temporary`] has and are `left` seconds older than `new`,
+/// which was created in the same folder just now. What counts is when they were changed last: the
+/// time that is set for them is that of their content.
+fn remove_left(folder: &Path, new: &Temporary, left: i64) -> std::io::Result<()> {
+    let before = new.file.metadata()?.ctime().saturating_sub(left);
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_one = entry.file_name().to_str().is_some_and(is_temporary);
+        if !is_one || entry.path() == new.path {
+            continue;
+        }
+        let metadata = fs::symlink_metadata(entry.path())?;
+        if metadata.is_file() && metadata.ctime() < before {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a [`Temporary`] has such a name: that of an object, two numbers, and the ending.
+fn is_temporary(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let numbered = name.strip_suffix(TEMPORARY).and_then(|name| name.rsplit_once('.'));
+    let numbers = numbered.and_then(|(_, numbers)| numbers.split_once('-'));
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
+/// What a lock that is not given means: where there are none, to ask again is of no use.
+fn not_locked(key: &str, error: std::io::Error) -> Error {
+    if error.kind() == IoErrorKind::Unsupported || error.raw_os_error() == Some(NO_LOCKS) {
+        let message = format!(
+            "{key:?} cannot be locked ({error}): the directory is on a file system without locks; \
+             mount it with them, or take another one"
+        );
+        return Error::new(ErrorKind::Unsupported, message);
+    }
+    Error::of_io(format!("lock {key:?}"), error)
+}
+
+/// What a link that is not made means: where there are none, Linux says that it is not permitted.
+fn not_linked(to: &Path, error: std::io::Error) -> Error {
+    const NO_LINKS: i32 = rustix::io::Errno::PERM.raw_os_error();
+    if error.kind() == IoErrorKind::Unsupported || error.raw_os_error() == Some(NO_LINKS) {
+        let message = format!(
+            "{} cannot be linked ({error}): the directory is on a file system without hard links; \
+             take another one",
+            to.display()
+        );
+        return Error::new(ErrorKind::Unsupported, message);
+    }
+    Error::of_io(format!("link {}", to.display()), error)
 }
 
 /// Waits for the lock of a file, which lasts as long as what is returned.
@@ -311,3 +475,6 @@ pub(crate) fn sync_directory(directory: &Path) -> Result<()> {
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), IoErrorKind::NotFound | IoErrorKind::NotADirectory)
 }
+
+#[cfg(test)]
+mod tests;

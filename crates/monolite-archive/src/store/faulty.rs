@@ -37,8 +37,8 @@ pub enum Fault {
     LostRequest,
     /// It is done, and there is no answer.
     LostAnswer,
-    /// There is no answer, and it is done when [`FaultyStore::deliver`] says so. A read is never
-    /// done.
+    /// There is no answer, and it is done when [`FaultyStore::deliver`] says so. Neither a read nor
+    /// a [`Store::create_from`] is ever done.
     Late,
 }
 
@@ -135,12 +135,12 @@ impl<S: Store> Store for FaultyStore<S> {
     fn create_from(
         &self,
         key: &str,
+        about: u64,
         time: Option<Timestamp>,
         write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
     ) -> Result<Tag> {
-        let mut body = Vec::new();
-        write(&mut body)?;
-        self.create(key, &body, time)
+        let create = || self.inner.create_from(key, about, time, write);
+        self.call(Call::Create(key), create, || None)
     }
 
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {

@@ -1,7 +1,6 @@
 //! Owns a store in memory, for tests and simulations.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -77,17 +76,6 @@ impl Store for MemoryStore {
             return Err(Error::new(ErrorKind::Exists, format!("{key:?} is there already")));
         }
         Ok(objects.put(key, body))
-    }
-
-    fn create_from(
-        &self,
-        key: &str,
-        time: Option<Timestamp>,
-        write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
-    ) -> Result<Tag> {
-        let mut body = Vec::new();
-        write(&mut body)?;
-        self.create(key, &body, time)
     }
 
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use monolite_archive::{
-    Candidate, Claim, ClaimOutcome, Filled, Grounds, Holder, Layout, Level, Lineage, Machine, Pace,
-    Primary, Reading, Slot, Store, Target, Unrecorded, restore, run,
+    ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Keep, Layout,
+    Level, Lineage, Machine, Pace, Primary, Reading, Retention, Slot, Store, Target, Unrecorded,
+    restore, run,
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, DatabaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid,
@@ -17,6 +18,36 @@ use monolite_ltx::{
 use crate::world::txid;
 
 pub(crate) const PAGE_SIZE: PageSize = PageSize::MIN;
+
+/// Merges with a catalog that is read for it.
+pub(crate) fn compact_level(
+    store: &dyn Store,
+    layout: &Layout,
+    level: Level,
+    before: Option<Timestamp>,
+) -> monolite_archive::Result<Option<ArchivedFile>> {
+    let mut catalog = Catalog::read(store, layout)?;
+    monolite_archive::compact_level(store, layout, &mut catalog, level, before)
+}
+
+/// The same of a snapshot.
+pub(crate) fn snapshot(
+    store: &dyn Store,
+    layout: &Layout,
+    txid: Txid,
+) -> monolite_archive::Result<ArchivedFile> {
+    monolite_archive::snapshot(store, layout, &mut Catalog::read(store, layout)?, txid)
+}
+
+/// The same of what may be deleted.
+pub(crate) fn what_may_go(
+    store: &dyn Store,
+    layout: &Layout,
+    keep: Keep,
+    now: Timestamp,
+) -> monolite_archive::Result<Retention> {
+    Retention::new(store, layout, &Catalog::read(store, layout)?, keep, now)
+}
 
 /// A directory in memory where there is such a thing.
 pub(crate) fn scratch() -> tempfile::TempDir {
@@ -72,6 +103,18 @@ pub(crate) fn page(number: u32, version: u64) -> Vec<u8> {
     page[500..508].copy_from_slice(&version.to_be_bytes());
     page[508..].copy_from_slice(&number.to_be_bytes());
     page
+}
+
+fn header(base: BaseChecksum, txid: Txid, after: &Moment, epoch: u64) -> Header {
+    Header {
+        page_size: PAGE_SIZE,
+        commit: after.pages.len() as u32,
+        txids: TxidRange::single(txid),
+        timestamp: after.time,
+        base,
+        wal: Some(WalSpan { offset: 32, size: 0, salts: [0; 2] }),
+        node_id: epoch,
+    }
 }
 
 /// An archive that grows, and what it must give.
@@ -138,21 +181,25 @@ impl<S: Store> Archive<S> {
             (true, None) => BaseChecksum::Snapshot,
             (true, Some(before)) => BaseChecksum::Database(before.sum()),
         };
-        let header = Header {
-            page_size: PAGE_SIZE,
-            commit: after.pages.len() as u32,
-            txids: TxidRange::single(txid),
-            timestamp: after.time,
-            base,
-            wal: Some(WalSpan { offset: 32, size: 0, salts: [0; 2] }),
-            node_id: epoch,
-        };
+        let header = header(base, txid, after, epoch);
         let mut encoder = Encoder::new(Vec::new(), header).unwrap();
         for number in pages {
             let version = after.pages[*number as usize - 1];
             encoder.page(Pgno::new(*number).unwrap(), &page(*number, version)).unwrap();
         }
         encoder.finish(self.is_tracked.then(|| after.sum())).unwrap().output
+    }
+
+    /// A file for a slot that says what it said, but for page 1, and has the right sum for it.
+    pub(crate) fn forged(&self, at: Txid) -> Vec<u8> {
+        let (before, after) = (&self.moments[&txid(at.get() - 1)], &self.moments[&at]);
+        let header = header(BaseChecksum::Database(before.sum()), at, after, 1);
+        let mut encoder = Encoder::new(Vec::new(), header).unwrap();
+        for (number, version) in (1..).zip(&after.pages) {
+            let version = if number == 1 { 1 << 20 } else { *version };
+            encoder.page(Pgno::new(number).unwrap(), &page(number, version)).unwrap();
+        }
+        encoder.finish(Some(after.sum())).unwrap().output
     }
 
     pub(crate) fn newest(&self) -> (Txid, Moment) {
@@ -176,7 +223,8 @@ impl<S: Store> Archive<S> {
             page_size: PAGE_SIZE,
             commit: moment.pages.len() as u32,
             time,
-            unrecorded: Unrecorded::Refuse,
+            // The snapshot that it begins with is there before the first record.
+            unrecorded: Unrecorded::Adopt,
         };
         let outcome = self.run(&mut Claim::new(candidate, Grounds::Known)).unwrap();
         let ClaimOutcome::Taken(claimed) = outcome else { panic!("nobody else is there") };
@@ -190,7 +238,7 @@ impl<S: Store> Archive<S> {
     }
 
     /// A group: the database grows or shrinks, and some pages change.
-    pub(crate) fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) -> ArchivedFile {
         let (_, before) = self.newest();
         let mut primary = self.primary.take().unwrap();
         let number = primary.next();
@@ -220,6 +268,7 @@ impl<S: Store> Archive<S> {
         primary.filled(&filled);
         self.primary = Some(primary);
         self.moments.insert(number, after);
+        fill.slot().file()
     }
 
     /// So many TXIDs, with starts among them and a clock that jumps by up to a day.
@@ -243,10 +292,11 @@ impl<S: Store> Archive<S> {
     }
 
     pub(crate) fn delete(&mut self, slots: &[monolite_archive::Covered]) -> u64 {
+        let mut renewal = self.primary().renew().unwrap();
+        let updated = self.run(&mut renewal).unwrap();
+        self.primary().updated(&updated);
         let mut deletion = self.primary().delete(slots).unwrap();
-        let deleted = self.run(&mut deletion).unwrap();
-        self.primary().deleted(&deleted);
-        deleted.slots
+        self.run(&mut deletion).unwrap()
     }
 
     /// What a restore gives.

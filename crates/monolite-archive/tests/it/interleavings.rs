@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use monolite_archive::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deleted, Epoch, Error, ErrorKind,
-    Fence, Fill, Filled, Grounds, Holder, Layout, Lineage, Machine, MemoryStore, Primary, Record,
+    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Epoch, Error, ErrorKind, Fence,
+    Fill, Filled, Grounds, Holder, Layout, Level, Lineage, Machine, MemoryStore, Primary, Record,
     Reply, Request, Slot, State, Step, Store, Unrecorded, Updated, carry_out, leader,
 };
-use monolite_ltx::{PageSize, Timestamp, TxidRange};
+use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, TxidRange};
 
 use crate::world::{group, txid};
 
@@ -84,7 +84,10 @@ impl Scene {
     }
 
     fn serve(&self, claimed: Claimed) -> Primary {
-        let mut primary = Primary::new(claimed).unwrap();
+        self.serving(Primary::new(claimed).unwrap())
+    }
+
+    fn serving(&self, mut primary: Primary) -> Primary {
         let updated = self.to_end(&mut primary.serve("there", None).unwrap(), None).unwrap();
         primary.updated(&updated);
         primary
@@ -100,17 +103,47 @@ impl Scene {
         }
     }
 
-    /// Deletes the slots `min` to `max`, as a file of the next level has them.
-    fn delete(&self, primary: &mut Primary, min: u64, max: u64) -> Deleted {
+    /// Those of the slots `min` to `max` that are there, as a file of the next level has them.
+    fn covered(&self, min: u64, max: u64) -> Vec<Covered> {
         let by = TxidRange::new(txid(min), txid(max)).unwrap();
         let covered = |slot| {
             let found = self.look(slot)?;
             Some(Covered { txid: txid(slot), len: found, by })
         };
-        let slots: Vec<Covered> = (min..=max).filter_map(covered).collect();
-        let deleted = self.to_end(&mut primary.delete(&slots).unwrap(), None).unwrap();
-        primary.deleted(&deleted);
-        deleted
+        (min..=max).filter_map(covered).collect()
+    }
+
+    fn renew(&self, primary: &mut Primary) {
+        let updated = self.to_end(&mut primary.renew().unwrap(), None).unwrap();
+        primary.updated(&updated);
+    }
+
+    /// Renews, and deletes the slots `min` to `max`; returns how many that were.
+    fn delete(&self, primary: &mut Primary, min: u64, max: u64) -> u64 {
+        let slots = self.covered(min, max);
+        self.renew(primary);
+        self.to_end(&mut primary.delete(&slots).unwrap(), None).unwrap()
+    }
+
+    /// A file of TXIDs `min` to `max` in the first level, or a snapshot of three pages.
+    fn merged(&self, min: u64, max: u64) {
+        let txids = TxidRange::new(txid(min), txid(max)).unwrap();
+        let header = Header {
+            page_size: PageSize::MIN,
+            commit: 3,
+            txids,
+            timestamp: Timestamp::from_millis(7000),
+            base: BaseChecksum::Untracked,
+            wal: None,
+            node_id: 0,
+        };
+        let mut encoder = Encoder::new(Vec::new(), header).unwrap();
+        for number in 1..=3 {
+            encoder.page(Pgno::new(number).unwrap(), &[1; 512]).unwrap();
+        }
+        let file = encoder.finish(None).unwrap().output;
+        let level = if txids.is_snapshot() { Level::SNAPSHOTS } else { Level::FIRST };
+        self.store.create(&self.layout.file(level, txids), &file, None).unwrap();
     }
 
     /// The length of what is in a slot.
@@ -172,8 +205,7 @@ fn holder_that_slept_through_a_takeover_and_retention_is_refused() {
     let put = scene.until(&mut fill, None, is_put);
     let mut new = scene.primary(2);
     scene.fill(&mut new, 20);
-    let deleted = scene.delete(&mut new, 2, 20);
-    assert!(deleted.slots > 10);
+    assert!(scene.delete(&mut new, 2, 20) > 10);
     // Its group was for the slot that has the fence.
     assert_eq!(scene.look(6), Some(Slot::FENCE_LEN));
     let reply = scene.done(&put);
@@ -350,6 +382,48 @@ fn machine_that_ended_with_an_error_goes_on_where_it_was() {
     assert_eq!(scene.to_end(&mut fill, Some(reply)).unwrap(), Filled::Done);
 }
 
+/// No permission to write: once the read has said that nothing was done, that is the answer.
+#[test]
+fn write_that_is_refused_for_good_ends_with_the_refusal() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let mut fill = begin(&mut primary, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    let look = scene.until(&mut fill, refused(ErrorKind::Denied), Request::is_read);
+    let reply = scene.done(&look);
+    let Step::Ended(Err(error)) = fill.step(Some(reply), scene.now) else { panic!("it goes on") };
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    // The permission is given: the same bytes again.
+    assert_eq!(scene.until(&mut fill, None, |_| true), put);
+    // Refused, and yet it was done: an earlier request has landed.
+    scene.done(&put);
+    let filled = scene.to_end(&mut fill, refused(ErrorKind::Denied)).unwrap();
+    assert_eq!(filled, Filled::Done);
+    primary.filled(&filled);
+    let is_write = |request: &Request| matches!(request, Request::WriteRecord(..));
+    let mut renewal = primary.renew().unwrap();
+    scene.until(&mut renewal, None, is_write);
+    let error = scene.to_end(&mut renewal, refused(ErrorKind::Denied)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    let updated = scene.to_end(&mut renewal, None).unwrap();
+    assert!(matches!(updated, Updated::Done { .. }), "it is gone on with");
+    for is_it in [is_write as fn(&Request) -> bool, is_put] {
+        let mut claim = Scene::claim(2);
+        scene.until(&mut claim, None, is_it);
+        let error = scene.to_end(&mut claim, refused(ErrorKind::Denied)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+}
+
+#[test]
+fn address_that_is_too_long_is_refused_before_anything_is_written() {
+    let scene = Scene::new();
+    let mut primary = Primary::new(scene.taken(1)).unwrap();
+    let long = "x".repeat(Record::ADDRESS + 1);
+    assert_eq!(primary.serve(&long, None).unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(primary.serve(&long[1..], None).is_ok(), "no change of the record is in flight");
+}
+
 /// Row 7.
 #[test]
 fn second_attempt_into_a_deleted_slot_makes_the_same_history() {
@@ -360,7 +434,7 @@ fn second_attempt_into_a_deleted_slot_makes_the_same_history() {
     scene.done(&put);
     let mut new = scene.primary(2);
     scene.fill(&mut new, 3);
-    assert_eq!(scene.delete(&mut new, 3, 6).slots, 3);
+    assert_eq!(scene.delete(&mut new, 3, 6), 3);
     assert_eq!(scene.look(3), None);
     // It was history and is again, of equal content.
     let filled = scene.to_end(&mut fill, lost()).unwrap();
@@ -383,7 +457,7 @@ fn fence_into_a_deleted_slot_is_none() {
     scene.fill(&mut old, 1);
     let mut new = scene.primary(3);
     scene.fill(&mut new, 3);
-    assert!(scene.delete(&mut new, 3, 7).slots > 0);
+    assert!(scene.delete(&mut new, 3, 7) > 0);
     assert_eq!(scene.look(4), None);
     let reply = scene.done(&fence);
     assert!(matches!(reply, Reply::Done), "the store cannot know");
@@ -430,9 +504,62 @@ fn stale_primary_deletes_nothing() {
     let mut old = scene.primary(1);
     scene.fill(&mut old, 5);
     scene.primary(2);
-    let deleted = scene.delete(&mut old, 3, 6);
-    assert_eq!(deleted, Deleted { renewed: Updated::Fenced, slots: 0 });
-    assert!(old.is_fenced() && (3..8).all(|slot| scene.look(slot).is_some()));
+    let slots = scene.covered(3, 6);
+    scene.renew(&mut old);
+    assert!(old.is_fenced());
+    assert_eq!(old.delete(&slots).unwrap_err().kind(), ErrorKind::Fenced);
+    assert!((3..8).all(|slot| scene.look(slot).is_some()));
+}
+
+/// What was filled since the last renewal may be what a claimant has found.
+#[test]
+fn deletion_goes_no_further_than_the_last_renewal() {
+    let scene = Scene::new();
+    let mut primary = Primary::new(scene.taken(1)).unwrap();
+    assert_eq!(primary.delete(&[]).unwrap_err().kind(), ErrorKind::Invalid, "never renewed");
+    scene.renew(&mut primary);
+    let mut primary = scene.serving(primary);
+    scene.fill(&mut primary, 3);
+    scene.renew(&mut primary);
+    scene.fill(&mut primary, 3);
+    // A renewal that is not answered counts for nothing.
+    let mut renewal = primary.renew().unwrap();
+    let mut deletion = primary.delete(&scene.covered(2, 8)).unwrap();
+    assert_eq!(scene.to_end(&mut deletion, None).unwrap(), 2);
+    let left: Vec<u64> = (2..9).filter(|slot| scene.look(*slot).is_some()).collect();
+    assert_eq!(left, [2, 5, 6, 7, 8]);
+    let updated = scene.to_end(&mut renewal, None).unwrap();
+    scene.fill(&mut primary, 1);
+    primary.updated(&updated);
+    let mut deletion = primary.delete(&scene.covered(2, 9)).unwrap();
+    assert_eq!(scene.to_end(&mut deletion, None).unwrap(), 3, "up to when it was begun");
+}
+
+/// 3,600 slots at 40 ms each take 2.4 minutes.
+#[test]
+fn lease_is_renewed_and_slots_are_filled_while_a_deletion_goes_on() {
+    let mut scene = Scene::new();
+    let mut primary = scene.primary(1);
+    scene.fill(&mut primary, 6);
+    scene.renew(&mut primary);
+    let mut deletion = primary.delete(&scene.covered(3, 8)).unwrap();
+    let mut reply = None;
+    for _ in 0..5 {
+        let Step::Ask(request) = deletion.step(reply.take(), scene.now) else { panic!("it ends") };
+        scene.now += TTL / 2;
+        scene.renew(&mut primary);
+        scene.fill(&mut primary, 1);
+        assert!(primary.has_lease(scene.now, MARGIN));
+        reply = Some(scene.done(&request));
+    }
+    // It may not delete the last one, and nobody waits for it.
+    let denied = Reply::Failed(Error::new(ErrorKind::Denied, "you may not"));
+    let Step::Ended(Ok(5)) = deletion.step(reply, scene.now) else { panic!("it goes on") };
+    let mut denies = primary.delete(&scene.covered(8, 9)).unwrap();
+    scene.until(&mut denies, None, |_| true);
+    assert!(matches!(denies.step(Some(denied), scene.now), Step::Ended(Err(_))));
+    scene.renew(&mut primary);
+    assert!(scene.to_end(&mut primary.release().unwrap(), None).is_ok());
 }
 
 #[test]
@@ -441,13 +568,14 @@ fn deletion_spares_fences_the_newest_slot_and_what_is_not_covered() {
     scene.fill(&mut scene.primary(1), 2);
     let mut primary = scene.primary(2);
     scene.fill(&mut primary, 3);
-    assert_eq!(scene.delete(&mut primary, 3, 8).slots, 4);
+    assert_eq!(scene.delete(&mut primary, 3, 8), 4);
     let left: Vec<u64> = (2..9).filter(|slot| scene.look(*slot).is_some()).collect();
     assert_eq!(left, [2, 5, 8]);
     let slot = Covered { txid: txid(8), len: 500, by: TxidRange::single(txid(9)) };
     scene.fill(&mut primary, 1);
+    scene.renew(&mut primary);
     let deleted = scene.to_end(&mut primary.delete(&[slot]).unwrap(), None).unwrap();
-    assert_eq!(deleted.slots, 0, "the file does not cover it");
+    assert_eq!(deleted, 0, "the file does not cover it");
 }
 
 /// Row 10.
@@ -484,7 +612,7 @@ fn copy_that_sleeps_through_retention_is_not_fenced() {
     let mut put = begin(&mut copy, 99);
     let mut stays = scene.serve(claimed);
     scene.fill(&mut stays, 3);
-    assert_eq!(scene.delete(&mut stays, 3, 5).slots, 2);
+    assert_eq!(scene.delete(&mut stays, 3, 5), 2);
     assert_eq!(scene.to_end(&mut put, None).unwrap(), Filled::Done, "this is a fork");
 }
 
@@ -526,6 +654,27 @@ fn second_slot_in_flight_another_number_and_a_range_are_refused() {
     assert_eq!(Slot::new(range).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// Reading takes longer than the TTL, so the record is renewed before it says that we serve.
+#[test]
+fn what_was_carried_over_is_listed_though_the_record_was_renewed_before() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let mut primary = Primary::new(scene.taken(2)).unwrap();
+    scene.renew(&mut primary);
+    let slot = group(1, primary.epoch(), primary.next());
+    assert_eq!(primary.fill(slot).unwrap_err().kind(), ErrorKind::Invalid, "it does not serve");
+    let ours = |carried_to| Fence { epoch: Epoch(2), slot: txid(5), carried_to };
+    assert_eq!(scene.record().fences.last(), Some(&ours(None)));
+    let mut serve = primary.serve("there", Some(txid(9))).unwrap();
+    let updated = scene.to_end(&mut serve, None).unwrap();
+    primary.updated(&updated);
+    assert_eq!(scene.record().fences.last(), Some(&ours(Some(txid(9)))));
+    scene.renew(&mut primary);
+    let mut primary = scene.serving(primary);
+    assert_eq!(scene.record().fences.last(), Some(&ours(Some(txid(9)))), "another address");
+    scene.fill(&mut primary, 1);
+}
+
 #[test]
 fn nothing_is_filled_before_the_record_says_that_we_serve() {
     let scene = Scene::new();
@@ -539,6 +688,23 @@ fn nothing_is_filled_before_the_record_says_that_we_serve() {
     assert!(primary.fill(slot).is_ok());
 }
 
+/// Row 11, of a stranger: no slot has the last of its TXIDs.
+#[test]
+fn range_among_the_slots_ends_a_claim() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.primary(1), 2);
+    let range = scene.layout.file(Level::SLOTS, TxidRange::new(txid(3), txid(5)).unwrap());
+    scene.store.create(&range, b"any", None).unwrap();
+    let Reply::Failed(error) = scene.done(&Request::FindNewest) else { panic!("it is found") };
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains(&range), "{error}");
+    let error = scene.to_end(&mut Scene::claim(2), None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    // Where there is a slot of its last TXID, that one is looked at.
+    scene.done(&Request::Put(group(1, Epoch(1), txid(5))));
+    assert_eq!(scene.taken(3).fence(), txid(6));
+}
+
 /// Row 12: who writes whatever is there is not ours to fence, but is noticed where we meet it.
 #[test]
 fn stray_file_in_our_slot_ends_the_epoch() {
@@ -549,6 +715,29 @@ fn stray_file_in_our_slot_ends_the_epoch() {
         let filled = scene.to_end(&mut begin(&mut primary, 1), None).unwrap();
         assert_eq!(filled, Filled::Fenced(Certainty::Unknown));
     }
+}
+
+/// A proxy drops the tags of objects: that says nothing about what is in the slot.
+#[test]
+fn look_that_the_store_cannot_do_does_not_end_the_epoch() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let mut fill = begin(&mut primary, 1);
+    let put = scene.until(&mut fill, None, is_put);
+    scene.until(&mut fill, lost(), Request::is_read);
+    let Step::Ended(Err(error)) = fill.step(refused(ErrorKind::Unsupported), scene.now) else {
+        panic!("it goes on")
+    };
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    scene.done(&put);
+    assert_eq!(scene.to_end(&mut fill, None).unwrap(), Filled::Done);
+    // A file of a later version of the format is somebody else's.
+    primary.filled(&Filled::Done);
+    let mut later = group(9, Epoch(1), txid(4)).bytes().to_vec();
+    later[..4].copy_from_slice(b"LTX4");
+    scene.store.overwrite(&scene.layout.slot(txid(4)), &later);
+    let filled = scene.to_end(&mut begin(&mut primary, 2), None).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::Unknown));
 }
 
 /// Row 13: what a lifecycle rule on level 0 does, and why there may be none.
@@ -675,6 +864,82 @@ fn slots_without_a_record_and_another_lineage_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
+/// The record was lost. The first claim that adopts goes on from the epoch of the newest slot.
+#[test]
+fn lost_record_is_begun_anew_after_the_epoch_of_the_newest_slot() {
+    let scene = Scene::new();
+    for holder in 1..6 {
+        scene.fill(&mut scene.primary(holder), 1);
+    }
+    let mut old = scene.primary(6);
+    let mut fill = begin(&mut old, 77);
+    let put = scene.until(&mut fill, None, is_put);
+    scene.store.delete(&scene.layout.leader()).unwrap();
+    let adopting = Candidate { unrecorded: Unrecorded::Adopt, ..Scene::candidate(7) };
+    let claimed = taken(scene.to_end(&mut Claim::new(adopting, Grounds::Known), None));
+    assert_eq!((claimed.epoch(), claimed.fence()), (Epoch(7), txid(13)));
+    scene.fill(&mut scene.serve(claimed), 2);
+    // Who is left of the time before is fenced as ever.
+    let reply = scene.done(&put);
+    let filled = scene.to_end(&mut fill, Some(reply)).unwrap();
+    assert_eq!(filled, Filled::Fenced(Certainty::NotInHistory));
+}
+
+/// Readers know a fence by its length.
+#[test]
+fn group_without_pages_is_refused() {
+    let scene = Scene::new();
+    let mut primary = scene.primary(1);
+    let place = monolite_archive::Place {
+        page_size: PageSize::MIN,
+        commit: 1,
+        time: Timestamp::from_millis(5000),
+    };
+    let empty = Slot::fence(primary.epoch(), primary.next(), place).unwrap();
+    assert_eq!(primary.fill(empty).unwrap_err().kind(), ErrorKind::Invalid);
+    scene.fill(&mut primary, 1);
+}
+
+/// A rule of the store has let the slots expire, or they were never brought along.
+#[test]
+fn files_of_other_levels_are_below_the_fence_where_there_are_no_slots() {
+    let scene = Scene::new();
+    scene.merged(2, 500);
+    scene.merged(1, 57);
+    let error = scene.to_end(&mut Scene::claim(1), None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let adopting = Candidate { unrecorded: Unrecorded::Adopt, ..Scene::candidate(1) };
+    let claimed = taken(scene.to_end(&mut Claim::new(adopting, Grounds::Known), None));
+    assert_eq!(claimed.fence(), txid(501));
+    // The same where there is a record.
+    scene.store.delete(&scene.layout.slot(txid(501))).unwrap();
+    scene.merged(501, 600);
+    let claimed = scene.taken(2);
+    assert_eq!((claimed.epoch(), claimed.fence()), (Epoch(2), txid(601)));
+    let Reply::Slot(Some(fence)) = scene.done(&Request::Look(txid(601))) else {
+        panic!("it is not there")
+    };
+    assert_eq!((fence.header.commit, fence.header.timestamp.millis()), (3, 7001));
+}
+
+/// Where no slots are listed another one takes over, fills slots and merges them: what it merged is
+/// not the end.
+#[test]
+fn slots_are_looked_for_again_where_only_other_files_were_found() {
+    let scene = Scene::new();
+    let mut slow = Scene::claim(1);
+    let is_find = |request: &Request| *request == Request::FindMerged;
+    // Once before there is a record, and once when it has its epoch.
+    let find = scene.until(&mut slow, None, is_find);
+    let find = scene.until(&mut slow, Some(scene.done(&find)), is_find);
+    let mut fast = scene.primary(2);
+    scene.fill(&mut fast, 3);
+    scene.merged(2, 5);
+    let reply = scene.done(&find);
+    assert_eq!(scene.to_end(&mut slow, Some(reply)).unwrap(), ClaimOutcome::Lost);
+    assert_eq!(scene.look(6), None, "it has left no fence");
+}
+
 /// Two start at once where nothing is: the record appears while the other looks for slots.
 #[test]
 fn record_that_appears_meanwhile_is_no_missing_one() {
@@ -713,4 +978,29 @@ fn fence_of_a_smaller_epoch_is_listed_before_the_next_slot_is_filled() {
     let _later = scene.primary(3);
     let filled = scene.to_end(&mut fill, None).unwrap();
     assert_eq!(filled, Filled::Fenced(Certainty::Unknown));
+}
+
+/// A group that met a fence is left: its caller has given up.
+#[test]
+fn epoch_is_released_though_a_group_that_met_a_fence_is_left() {
+    let scene = Scene::new();
+    scene.primary(1);
+    let mut primary = scene.primary(2);
+    let fence = Fence { epoch: Epoch(1), slot: primary.next(), carried_to: None };
+    let mut fill = begin(&mut primary, 7);
+    assert_eq!(primary.release().unwrap_err().kind(), ErrorKind::Invalid, "it is in flight");
+    let place = monolite_archive::Place {
+        page_size: PageSize::MIN,
+        commit: 1,
+        time: Timestamp::from_millis(0),
+    };
+    scene.done(&Request::Put(Slot::fence(fence.epoch, fence.slot, place).unwrap()));
+    let filled = scene.to_end(&mut fill, None).unwrap();
+    assert_eq!(filled, Filled::Fence(fence));
+    primary.filled(&filled);
+    let updated = scene.to_end(&mut primary.release().unwrap(), None).unwrap();
+    primary.updated(&updated);
+    let record = scene.record();
+    assert_eq!(record.state, State::Released);
+    assert!(record.lists(fence.epoch, fence.slot), "readers pass over no hole");
 }

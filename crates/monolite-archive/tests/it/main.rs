@@ -3,13 +3,30 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod accidents;
 mod archive;
+mod archiving;
+mod awaiting;
 #[cfg(feature = "s3")]
 mod buckets;
+mod catalogs;
 mod controls;
+#[cfg(feature = "s3")]
+mod gateway;
 mod interleavings;
+mod litestream;
+mod moments;
+#[cfg(feature = "s3")]
+mod network;
 mod originals;
+#[cfg(feature = "s3")]
+mod outages;
+mod programs;
 mod restoring;
 mod schedules;
 mod stores;
+mod story;
+#[cfg(feature = "s3")]
+mod takeovers;
+mod upkeep;
 mod world;

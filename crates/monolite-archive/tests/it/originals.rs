@@ -1,18 +1,15 @@
 //! Against the programs whose formats these are, where they can be had: a Go program of ours around
-//! `superfly/ltx`, and Litestream, whose path `MONOLITE_LITESTREAM` says (it takes minutes to
-//! build: `go get github.com/benbjohnson/litestream/cmd/litestream@v0.5.18` in a module, then `go
-//! build`).
+//! `superfly/ltx`, and Litestream ([`programs`](crate::programs)).
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use monolite_archive::{
-    Catalog, DirectoryStore, Layout, Level, Reading, Target, compact_level, snapshot,
-};
+use monolite_archive::{Catalog, DirectoryStore, Layout, Level, Reading, Target};
 use monolite_ltx::{Timestamp, Txid};
 
-use crate::archive::{Archive, scratch};
+use crate::archive::{Archive, compact_level, scratch, snapshot};
+use crate::programs::programs;
 
 /// Says, where the gate counts them, that a test did not run.
 pub(crate) fn skip(test: &str, reason: &str) {
@@ -107,10 +104,7 @@ pub(crate) fn litestream_at(
 #[test]
 fn litestream_restores_what_we_archived() {
     let test = "litestream_restores_what_we_archived";
-    let Some(program) = std::env::var_os("MONOLITE_LITESTREAM") else {
-        return skip(test, "MONOLITE_LITESTREAM does not say where it is");
-    };
-    let program = PathBuf::from(program);
+    let Some([program]) = programs(test, ["litestream"]) else { return };
     let directory = scratch();
     let root = directory.path().join("archive");
     let mut archive = in_directory(&root, 200);
@@ -118,7 +112,8 @@ fn litestream_restores_what_we_archived() {
     assert!(litestream(&program, &root, &[]).unwrap() == newest.bytes());
     let moments: Vec<Txid> = archive.moments.keys().copied().collect();
     for _ in 0..20 {
-        let at = moments[archive.rng.usize(..moments.len())];
+        // Litestream refuses a time that is later than the newest one.
+        let at = moments[archive.rng.usize(..moments.len() - 1)];
         let moment = &archive.moments[&at];
         let restored = litestream(&program, &root, &["-txid", &at.to_string()]);
         assert!(restored.unwrap() == moment.bytes(), "TXID {at}");
@@ -135,7 +130,7 @@ fn litestream_restores_what_we_archived() {
 #[test]
 fn we_restore_what_litestream_archived() {
     let test = "we_restore_what_litestream_archived";
-    let program = std::env::var_os("MONOLITE_LITESTREAM").map(PathBuf::from);
+    let program = crate::programs::program("litestream");
     let root = std::env::var_os("MONOLITE_LITESTREAM_ARCHIVE").map(PathBuf::from);
     let (Some(program), Some(root)) = (program, root) else {
         return skip(test, "MONOLITE_LITESTREAM_ARCHIVE does not say where one is");
@@ -164,4 +159,37 @@ fn we_restore_what_litestream_archived() {
         compared += 1;
     }
     assert!(compared > 1);
+}
+
+/// Litestream's archive with our record and a fence behind it is one that both restore.
+#[test]
+fn adopted_archive_of_litestream_is_restored_by_both() {
+    let test = "adopted_archive_of_litestream_is_restored_by_both";
+    let program = crate::programs::program("litestream");
+    let root = std::env::var_os("MONOLITE_LITESTREAM_ARCHIVE").map(PathBuf::from);
+    let (Some(program), Some(root)) = (program, root) else {
+        return skip(test, "MONOLITE_LITESTREAM_ARCHIVE does not say where one is");
+    };
+    let directory = scratch();
+    let copy = directory.path().join("archive");
+    assert!(Command::new("cp").arg("-r").args([&root, &copy]).status().unwrap().success());
+    let (store, layout) = (DirectoryStore::new(&copy), Layout::directory());
+    let before = litestream(&program, &copy, &[]).unwrap();
+    let newest = Catalog::read(&store, &layout).unwrap().newest().unwrap();
+    let mut pace = crate::archive::TestPace::default();
+    let adopted = monolite_archive::adopt(
+        &store,
+        &layout,
+        monolite_archive::Present::Refuse,
+        None,
+        &mut pace,
+    );
+    let adopted = adopted.unwrap().unwrap();
+    assert_eq!((adopted.before, adopted.fence), (None, newest.next().unwrap()));
+    assert!(litestream(&program, &copy, &[]).unwrap() == before);
+    let output = directory.path().join("restored.db");
+    monolite_archive::restore(&store, &layout, Target::Latest, &output, Reading::Whole).unwrap();
+    assert!(std::fs::read(output).unwrap() == before);
+    let proof = monolite_archive::verify(&store, &layout, &mut |_| {}).unwrap();
+    assert!(proof.problems.is_empty(), "{:?}", proof.problems);
 }

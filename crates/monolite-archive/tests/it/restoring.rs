@@ -1,17 +1,19 @@
 //! Every kept moment is restored as the model has it, and what is not kept is an error.
 
-use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use monolite_archive::{
-    Call, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level, Listing, MemoryStore, Part,
-    Reading, Result, Retention, Store, Tag, Target, compact_level, restore, snapshot, verify,
+    ArchivedFile, Call, Catalog, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level,
+    Listing, MemoryStore, Part, Reading, Result, Store, Tag, Target, restore, verify,
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,
 };
 
-use crate::archive::{Archive, scratch};
+use crate::archive::{Archive, compact_level, scratch, snapshot, what_may_go};
 use crate::world::txid;
 
 fn level(number: u8) -> Level {
@@ -91,13 +93,15 @@ fn checksums_of_the_database_are_compared_where_they_are_kept() {
         let restored = archive.restored(Target::Latest, reading).unwrap();
         assert!(restored == (newest, moment.bytes()));
     }
-    // The content of another moment under the name and with the sums of this one.
-    let key = archive.layout.slot(txid(20));
-    let mut body = archive.store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
-    let at = body.len() - 30;
-    body[at] ^= 1;
-    archive.store.overwrite(&key, &body);
-    assert!(archive.restored(Target::Txid(txid(20)), Reading::Whole).is_err());
+    // Another content under the name and with the checksums of this moment: the sum of the file is
+    // right, the database's is not.
+    let forged = archive.forged(txid(20));
+    archive.store.overwrite(&archive.layout.slot(txid(20)), &forged);
+    for reading in [Reading::Whole, Reading::ByIndex] {
+        let error = archive.restored(Target::Txid(txid(20)), reading).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("the database has the checksum"), "{error}");
+    }
 }
 
 #[test]
@@ -119,12 +123,16 @@ fn what_retention_leaves_is_restored_and_the_rest_is_an_error() {
     let times: Vec<Timestamp> = archive.moments.values().map(|moment| moment.time).collect();
     let now = *times.last().unwrap();
     let age = |at: usize| (now.millis() - times[at].millis()).unsigned_abs();
-    let keep = Keep {
-        slots: std::time::Duration::from_millis(age(800)),
-        snapshots: std::time::Duration::from_millis(age(600)),
-    };
-    let retention = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    let keep =
+        Keep { slots: Duration::from_millis(age(800)), snapshots: Duration::from_millis(age(600)) };
+    let retention = what_may_go(&archive.store, &archive.layout, keep, now).unwrap();
     assert!(retention.slots.len() > 500 && !retention.files.is_empty());
+    let is_down = |one: &ArchivedFile, other: &ArchivedFile| {
+        one.level > other.level
+            || (one.level == other.level && one.txids.min() < other.txids.min())
+            || (one.txids.is_snapshot() && one.txids.max() < other.txids.max())
+    };
+    assert!(retention.files.is_sorted_by(is_down));
     let before = archive.store.len();
     let deleted = retention.delete_files(&archive.store, &archive.layout).unwrap();
     let slots = archive.delete(&retention.slots);
@@ -146,10 +154,35 @@ fn what_retention_leaves_is_restored_and_the_rest_is_an_error() {
     let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
     assert!(proof.problems.is_empty(), "{:?}", proof.problems);
     // Life goes on: the levels continue, and a second look finds nothing more.
-    let again = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    let again = what_may_go(&archive.store, &archive.layout, keep, now).unwrap();
     assert_eq!((again.files.len(), again.slots.len()), (0, 0));
     archive.live(30);
     compact_level(&archive.store, &archive.layout, level(1), None).unwrap().unwrap();
+    let (newest, moment) = archive.newest();
+    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+}
+
+/// The slots go and the process dies before the files do.
+#[test]
+fn retention_leaves_the_slots_that_the_first_level_goes_on_with() {
+    let mut archive = Archive::new(MemoryStore::new(), 13, false);
+    let (store, layout) = (archive.store.clone(), archive.layout.clone());
+    archive.live(49);
+    compact_level(&store, &layout, level(1), None).unwrap().unwrap();
+    archive.live(50);
+    snapshot(&store, &layout, archive.newest().0).unwrap();
+    archive.live(10);
+    let now = Timestamp::from_millis(archive.newest().1.time.millis() + 1);
+    let keep = Keep { slots: Duration::ZERO, snapshots: Duration::ZERO };
+    let retention = what_may_go(&store, &layout, keep, now).unwrap();
+    assert!(retention.slots.iter().all(|slot| slot.txid <= txid(50)));
+    assert!(archive.delete(&retention.slots) > 40);
+    let file = compact_level(&store, &layout, level(1), None).unwrap().unwrap();
+    assert_eq!(file.txids, TxidRange::new(txid(51), txid(110)).unwrap());
+    // Now they may go.
+    let retention = what_may_go(&store, &layout, keep, now).unwrap();
+    assert!(archive.delete(&retention.slots) > 40);
+    assert_eq!(retention.delete_files(&store, &layout).unwrap(), 2);
     let (newest, moment) = archive.newest();
     assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
 }
@@ -160,24 +193,21 @@ fn retention_refuses_when_a_level_has_a_hole() {
     let first = archive.moments[&Txid::FIRST].time;
     let now = Timestamp::from_millis(archive.newest().1.time.millis() + 1);
     let age = (now.millis() - first.millis()).unsigned_abs();
-    let keep = Keep {
-        slots: std::time::Duration::ZERO,
-        snapshots: std::time::Duration::from_millis(age * 2),
-    };
-    let retention = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    let keep = Keep { slots: Duration::ZERO, snapshots: Duration::from_millis(age * 2) };
+    let retention = what_may_go(&archive.store, &archive.layout, keep, now).unwrap();
     assert!(retention.slots.len() > 150);
-    let catalog = monolite_archive::Catalog::read(&archive.store, &archive.layout).unwrap();
+    let catalog = Catalog::read(&archive.store, &archive.layout).unwrap();
     for number in 1..4 {
         // A short history has no files of the third level.
         let Some(victim) = catalog.level(level(number)).first() else { continue };
         archive.store.delete(&archive.layout.file(victim.level, victim.txids)).unwrap();
     }
     // What no level covers any more stays.
-    let left = Retention::new(&archive.store, &archive.layout, keep, now).unwrap();
+    let left = what_may_go(&archive.store, &archive.layout, keep, now).unwrap();
     assert!(left.slots.len() < retention.slots.len());
     // Half of it is lost: nothing may go.
     archive.store.delete(&archive.layout.slot(txid(4))).unwrap();
-    let refused = Retention::new(&archive.store, &archive.layout, keep, now);
+    let refused = what_may_go(&archive.store, &archive.layout, keep, now);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Gap);
 }
 
@@ -190,7 +220,9 @@ fn hole_is_an_error_and_never_a_shorter_result() {
     assert_eq!(kind(Target::Latest), ErrorKind::Gap);
     assert_eq!(kind(Target::Txid(txid(30))), ErrorKind::Gap);
     assert_eq!(kind(Target::Txid(txid(20))), ErrorKind::Gap);
-    assert_eq!(kind(Target::Txid(txid(99))), ErrorKind::NotFound);
+    let future = archive.restored(Target::Txid(txid(99)), Reading::Whole).unwrap_err();
+    let said = "the oldest is 0000000000000001, the newest 0000000000000029";
+    assert!(future.kind() == ErrorKind::NotFound && future.to_string().contains(said), "{future}");
     assert!(archive.restored(Target::Txid(txid(19)), Reading::Whole).is_ok());
     let proof = verify(&archive.store, &archive.layout, &mut |_| {}).unwrap();
     assert_eq!(proof.problems.len(), 1);
@@ -199,8 +231,12 @@ fn hole_is_an_error_and_never_a_shorter_result() {
     assert_eq!(compacted.unwrap_err().kind(), ErrorKind::Gap);
     let snapshot = archive.layout.file(Level::SNAPSHOTS, TxidRange::single(Txid::FIRST));
     archive.store.delete(&snapshot).unwrap();
-    let kind = |target| archive.restored(target, Reading::Whole).unwrap_err().kind();
-    assert_eq!(kind(Target::Txid(txid(19))), ErrorKind::NotFound);
+    let now = Timestamp::from_millis(archive.newest().1.time.millis() + 1);
+    for target in [Target::Txid(txid(19)), Target::Before(now)] {
+        let error = archive.restored(target, Reading::Whole).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("no snapshot is there at all"), "{error}");
+    }
 }
 
 #[test]
@@ -289,6 +325,23 @@ fn slot_of_several_txids_is_a_problem() {
     let proof = verify(&store, &layout, &mut |_| {}).unwrap();
     assert_eq!(proof.problems.len(), 1, "its name excludes no other slot");
     assert_eq!(proof.problems[0].kind(), ErrorKind::Corrupt);
+}
+
+/// A stray Litestream writes whatever is there: every sum is right, and the epoch is not ours.
+#[test]
+fn slot_of_another_writer_is_a_problem() {
+    let mut archive = Archive::new(MemoryStore::new(), 2, false);
+    archive.live(10);
+    archive.take_over();
+    let (store, layout) = (&archive.store, &archive.layout);
+    assert!(verify(store, layout, &mut |_| {}).unwrap().problems.is_empty());
+    let key = layout.slot(txid(7));
+    store.overwrite(&key, &made(512, 7, 1, &[1], None));
+    let proof = verify(store, layout, &mut |_| {}).unwrap();
+    assert_eq!(proof.problems.len(), 1);
+    let problem = &proof.problems[0];
+    assert_eq!(problem.kind(), ErrorKind::Corrupt);
+    assert!(problem.to_string().contains("of epoch 0, in a slot of epoch 1"), "{problem}");
 }
 
 /// More than is fetched at once, of noise, which does not shrink.
@@ -380,6 +433,67 @@ fn output_that_is_there_or_has_a_wal_is_refused() {
     }
 }
 
+#[test]
+fn restore_touches_no_file_but_its_own() {
+    let mut archive = Archive::new(MemoryStore::new(), 6, false);
+    archive.live(3);
+    let directory = scratch();
+    let path = |name: &str| directory.path().join(name);
+    let restored = |output: &Path, target| {
+        restore(&archive.store, &archive.layout, target, output, Reading::Whole)
+    };
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    let output = path("out.db");
+    // A file of the user's, which is called as a temporary file often is.
+    std::fs::write(path("out.db.tmp"), "precious").unwrap();
+    assert!(restored(&output, Target::Txid(txid(99))).is_err());
+    // A link where its own would be.
+    std::os::unix::fs::symlink(path("out.db.tmp"), path("out.db.monolite-part")).unwrap();
+    let refused = restored(&output, Target::Latest).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    std::fs::remove_file(path("out.db.monolite-part")).unwrap();
+    // Another restore that goes on, and then is gone.
+    let other = std::fs::File::create_new(path("out.db.monolite-part")).unwrap();
+    other.lock().unwrap();
+    std::fs::write(path("out.db.monolite-part"), "half").unwrap();
+    let refused = restored(&output, Target::Latest).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert_eq!(read("out.db.monolite-part"), "half");
+    drop(other);
+    restored(&output, Target::Latest).unwrap();
+    assert_eq!(read("out.db.tmp"), "precious");
+    let mode = std::fs::metadata(&output).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    // A whole file with two names, whose process was killed before the first one went.
+    std::fs::hard_link(&output, path("new.db.monolite-part")).unwrap();
+    let bytes = std::fs::read(&output).unwrap();
+    restored(&path("new.db"), Target::Txid(txid(2))).unwrap();
+    assert!(std::fs::read(&output).unwrap() == bytes);
+}
+
+/// It comes while the last file is read.
+#[test]
+fn output_that_came_meanwhile_is_not_replaced() {
+    let mut archive = Archive::new(MemoryStore::new(), 6, false);
+    archive.live(3);
+    let directory = scratch();
+    let output = directory.path().join("out.db");
+    let (other, snapshot) = (output.clone(), archive.layout.level(Level::SNAPSHOTS));
+    let store = FaultyStore::new(archive.store.clone(), move |call| {
+        if let Call::Get(key) = call
+            && key.starts_with(&snapshot)
+        {
+            std::fs::write(&other, "precious").unwrap();
+        }
+        Fault::None
+    });
+    let refused = restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
 /// A store in which the slots are merged and deleted when the first one is read.
 struct Vanishing {
     inner: MemoryStore,
@@ -389,15 +503,6 @@ struct Vanishing {
 impl Store for Vanishing {
     fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
         self.inner.create(key, body, time)
-    }
-
-    fn create_from(
-        &self,
-        key: &str,
-        time: Option<Timestamp>,
-        write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
-    ) -> Result<Tag> {
-        self.inner.create_from(key, time, write)
     }
 
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
@@ -475,6 +580,84 @@ fn file_that_another_compactor_has_made_is_taken() {
     });
     let file = compact_level(&store, &archive.layout, level(1), None).unwrap().unwrap();
     assert_eq!(file.txids, TxidRange::new(txid(2), archive.newest().0).unwrap());
+}
+
+/// They listed at different times, and made `2-20`, `2-25` and `21-30`.
+#[test]
+fn level_goes_on_from_files_of_several_compactors() {
+    let mut archive = Archive::new(MemoryStore::new(), 9, false);
+    archive.take_over();
+    let (store, layout) = (archive.store.clone(), archive.layout.clone());
+    let compact = |number| compact_level(&store, &layout, level(number), None).unwrap().unwrap();
+    let body = |file: &ArchivedFile| {
+        let object = store.get(&layout.file(file.level, file.txids), Part::Whole(1 << 20));
+        object.unwrap().unwrap().bytes
+    };
+    let until = |archive: &mut Archive<_>, end| {
+        while archive.newest().0 < txid(end) {
+            archive.commit();
+        }
+    };
+    let mut others = Vec::new();
+    for end in [20, 25] {
+        until(&mut archive, end);
+        let file = compact(1);
+        assert_eq!(file.txids, TxidRange::new(txid(2), txid(end)).unwrap());
+        let key = layout.file(file.level, file.txids);
+        others.push((key.clone(), body(&file)));
+        store.delete(&key).unwrap();
+    }
+    let (key, body) = &others[0];
+    store.create(key, body, None).unwrap();
+    until(&mut archive, 30);
+    assert_eq!(compact(1).txids, TxidRange::new(txid(21), txid(30)).unwrap());
+    let (key, body) = &others[1];
+    store.create(key, body, None).unwrap();
+    assert_eq!(compact(2).txids, TxidRange::new(txid(2), txid(30)).unwrap());
+    until(&mut archive, 35);
+    assert_eq!(compact(1).txids, TxidRange::new(txid(31), txid(35)).unwrap());
+    assert_eq!(compact(2).txids, TxidRange::new(txid(31), txid(35)).unwrap());
+    for slot in (2..36).map(txid) {
+        store.delete(&layout.slot(slot)).unwrap();
+    }
+    for end in [30, 35] {
+        let restored = archive.restored(Target::Txid(txid(end)), Reading::Whole).unwrap();
+        assert!(restored.1 == archive.moments[&txid(end)].bytes(), "TXID {end}");
+    }
+}
+
+#[test]
+fn level_begins_with_a_file_across_the_end_of_the_newest_snapshot() {
+    let mut archive = Archive::new(MemoryStore::new(), 9, false);
+    let (store, layout) = (archive.store.clone(), archive.layout.clone());
+    let compact = |number| compact_level(&store, &layout, level(number), None).unwrap().unwrap();
+    archive.live(20);
+    let covered = compact(1);
+    archive.live(36);
+    snapshot(&store, &layout, archive.newest().0).unwrap();
+    archive.live(43);
+    let across = compact(1);
+    assert_eq!(across.txids, TxidRange::new(txid(22), txid(100)).unwrap());
+    assert!(covered.txids.max() < txid(57));
+    assert_eq!(compact(2).txids, across.txids);
+    let (newest, moment) = archive.newest();
+    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
+    archive.live(10);
+    assert_eq!(compact(1).txids.min(), txid(101));
+    assert_eq!(compact(2).txids.min(), txid(101));
+}
+
+#[test]
+fn snapshot_of_many_files_is_made_in_steps() {
+    let mut archive = Archive::new(MemoryStore::new(), 14, false);
+    archive.live(600);
+    let (newest, moment) = archive.newest();
+    let (store, layout) = (&archive.store, &archive.layout);
+    assert_eq!(snapshot(store, layout, newest).unwrap().txids.max(), newest);
+    let catalog = Catalog::read(store, layout).unwrap();
+    let ends = catalog.level(Level::SNAPSHOTS).iter().map(|file| file.txids.max().get());
+    assert_eq!(ends.collect::<Vec<_>>(), [1, 256, 511, 601], "256 files at a time");
+    assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
 }
 
 #[test]

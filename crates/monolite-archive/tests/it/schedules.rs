@@ -39,6 +39,7 @@ fn nothing_acknowledged_is_lost_in_any_schedule() {
         sum.fenced_certain += figures.fenced_certain;
         sum.fenced_unknown += figures.fenced_unknown;
         sum.clones += figures.clones;
+        sum.adopted += figures.adopted;
     }
     let line = format!("{count} schedules: {sum:?}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -46,7 +47,7 @@ fn nothing_acknowledged_is_lost_in_any_schedule() {
     if count >= SCHEDULES {
         assert!(sum.acknowledged > 5 * count && sum.takeovers > 2 * count, "{sum:?}");
         assert!(sum.deleted > count && sum.fenced_certain > 0 && sum.fenced_unknown > 0, "{sum:?}");
-        assert!(sum.clones > 0, "{sum:?}");
+        assert!(sum.clones > 0 && sum.adopted > count / 4, "{sum:?}");
     }
     // Rare: a fence that lands where a slot was deleted.
     if count >= 20 * SCHEDULES {

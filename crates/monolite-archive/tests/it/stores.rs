@@ -1,7 +1,6 @@
 //! Stores keep what their trait promises, also to many at once; and machines run over a bad one.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
@@ -58,8 +57,8 @@ pub(crate) fn keeps_its_promises(store: &dyn Store, prefix: &str) {
     let drawn = Holder::from_bits(3);
     monolite_archive::probe(store, &Layout::directory(), drawn).unwrap();
     assert!(store.list("monolite", None).unwrap().objects.is_empty(), "nothing is left of it");
-    let failed = store.create_from(&at("a/d"), None, &mut |output| {
-        output.write_all(b"half").unwrap();
+    let failed = store.create_from(&at("a/d"), 9, None, &mut |output| {
+        std::io::Write::write_all(output, b"half").unwrap();
         Err(monolite_archive::Error::new(ErrorKind::Lost, "broke off"))
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Lost);
@@ -77,15 +76,6 @@ impl Store for Compliant {
         _: Option<Timestamp>,
     ) -> monolite_archive::Result<Tag> {
         Ok(self.0.overwrite(key, body))
-    }
-
-    fn create_from(
-        &self,
-        _: &str,
-        _: Option<Timestamp>,
-        _: &mut dyn FnMut(&mut dyn Write) -> monolite_archive::Result<()>,
-    ) -> monolite_archive::Result<Tag> {
-        Err(monolite_archive::Error::new(ErrorKind::Lost, "it is not asked"))
     }
 
     fn swap(&self, key: &str, body: &[u8], _: &Tag) -> monolite_archive::Result<Tag> {
@@ -112,6 +102,20 @@ fn store_that_refuses_nothing_is_found_out() {
     let error = monolite_archive::probe(&store, &Layout::directory(), drawn).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(store.0.is_empty());
+}
+
+#[test]
+fn verdict_on_a_store_is_given_though_it_deletes_nothing() {
+    fn of(store: impl Store) -> monolite_archive::Result<()> {
+        let store = FaultyStore::new(store, |call| match call {
+            Call::Delete(_) => Fault::LostRequest,
+            _ => Fault::None,
+        });
+        monolite_archive::probe(&store, &Layout::directory(), Holder::from_bits(3))
+    }
+    let error = of(Compliant(MemoryStore::new())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(of(MemoryStore::new()).is_ok());
 }
 
 #[test]
@@ -362,30 +366,33 @@ fn look_is_at_one_content_of_a_slot() {
     }
 }
 
-/// An hour away: the machine rests for longer and longer, and ends when it is told to.
-#[test]
-fn store_that_is_away_is_asked_less_and_less() {
-    struct Patience {
-        now: Duration,
-        rests: Vec<Duration>,
+/// Time that passes when somebody waits, for an hour.
+struct Hour {
+    now: Duration,
+    rests: Vec<Duration>,
+}
+
+impl monolite_archive::Pace for Hour {
+    fn now(&self) -> Duration {
+        self.now
     }
-    impl monolite_archive::Pace for Patience {
-        fn now(&self) -> Duration {
-            self.now
-        }
-        fn wait(&mut self, until: Duration) -> bool {
-            self.rests.push(until - self.now);
-            self.now = until;
-            self.now < Duration::from_secs(3600)
-        }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        self.rests.push(until - self.now);
+        self.now = until;
+        self.now < Duration::from_secs(3600)
     }
+}
+
+/// Claims an archive for an hour, and returns the rests and how often the store was asked.
+fn asked_in_an_hour(mut is_lost: impl FnMut(Call<'_>) -> bool + Send + 'static) -> (Hour, u64) {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = asked.clone();
-    let store = FaultyStore::new(MemoryStore::new(), move |_| {
+    let store = FaultyStore::new(MemoryStore::new(), move |call| {
         counter.fetch_add(1, Ordering::Relaxed);
-        Fault::LostRequest
+        if is_lost(call) { Fault::LostRequest } else { Fault::None }
     });
-    let mut pace = Patience { now: Duration::ZERO, rests: Vec::new() };
+    let mut hour = Hour { now: Duration::ZERO, rests: Vec::new() };
     let candidate = Candidate {
         holder: Holder::from_bits(1),
         lineage: Lineage::from_bits(1),
@@ -396,8 +403,23 @@ fn store_that_is_away_is_asked_less_and_less() {
         unrecorded: Unrecorded::Refuse,
     };
     let mut claim = Claim::new(candidate, Grounds::Known);
-    assert!(run(&mut claim, &store, &Layout::directory(), &mut pace).is_none());
-    assert_eq!(pace.rests[..3], [50, 100, 200].map(Duration::from_millis));
-    assert!(pace.rests.iter().all(|rest| *rest <= Duration::from_secs(10)));
-    assert!((360..400).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
+    assert!(run(&mut claim, &store, &Layout::directory(), &mut hour).is_none());
+    (hour, asked.load(Ordering::Relaxed))
+}
+
+/// An hour away: the machine rests for longer and longer, and ends when it is told to.
+#[test]
+fn store_that_is_away_is_asked_less_and_less() {
+    let (hour, asked) = asked_in_an_hour(|_| true);
+    assert_eq!(hour.rests[..3], [50, 100, 200].map(Duration::from_millis));
+    assert!(hour.rests.iter().all(|rest| *rest <= Duration::from_secs(10)));
+    assert!((360..400).contains(&asked), "{asked}");
+}
+
+/// The same where reads succeed, of which one lies between any two attempts to write.
+#[test]
+fn store_that_takes_no_writes_is_asked_less_and_less() {
+    let (hour, asked) = asked_in_an_hour(|call| matches!(call, Call::Create(_) | Call::Swap(_)));
+    assert_eq!(hour.rests[..3], [50, 100, 200].map(Duration::from_millis));
+    assert!((720..800).contains(&asked), "{asked}");
 }

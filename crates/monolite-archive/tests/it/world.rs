@@ -5,7 +5,11 @@
 //! Each process runs the machines of the protocol. In a turn one process, drawn at random, has its
 //! pending request done, or lost, or left under way; is told the answer; and says what it asks
 //! next. So any number of turns of others lie between what a process decides and what it does.
-//! Processes pause, restart, and are cloned; requests of dead ones arrive.
+//! Processes pause, restart, and are cloned; requests of dead ones arrive. A deletion is left off
+//! again and again, and its primary renews and fills before it goes on with it.
+//!
+//! Some archives have a history when they begin, and no record, which was lost: slots of large
+//! epochs, or the files of a level alone. Processes adopt them.
 //!
 //! In a schedule in which a process was cloned nothing more is deleted: slots must be kept for
 //! longer than a copy may sleep (`copy_that_sleeps_through_retention_is_not_fenced` shows why).
@@ -20,15 +24,14 @@
 //! - who is told that a group is certainly not in history is told the truth.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use monolite_archive::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Epoch, Fault,
-    FaultyStore, Fetched, Fill, Filled, Found, Grounds, Holder, Layout, Lineage, Listing, Machine,
-    MemoryStore, Part, Primary, Record, Reply, Request, Result, Slot, SlotId, Step, Store, Tag,
-    Unrecorded, Update, Updated, carry_out,
+    FaultyStore, Fetched, Fill, Filled, Found, Grounds, Holder, Layout, Level, Lineage, Listing,
+    Machine, MemoryStore, Part, Place, Primary, Record, Reply, Request, Result, Slot, SlotId,
+    State, Step, Store, Tag, Unrecorded, Update, Updated, carry_out,
 };
 use monolite_ltx::{
     BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange, WalSpan,
@@ -140,15 +143,6 @@ impl Store for Recording {
         Ok(tag)
     }
 
-    fn create_from(
-        &self,
-        key: &str,
-        time: Option<Timestamp>,
-        write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
-    ) -> Result<Tag> {
-        self.inner.create_from(key, time, write)
-    }
-
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
         self.inner.swap(key, body, expected)
     }
@@ -193,6 +187,18 @@ struct Process {
     early: Option<u64>,
     /// A group that met a fence and goes to the next slot.
     again: Option<u64>,
+    /// A deletion that is gone on with later.
+    left_off: Option<Deletion>,
+}
+
+/// What an archive has when a schedule begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beginning {
+    Nothing,
+    /// Slots, and no record.
+    Slots,
+    /// One file of the first level, no slots, and no record.
+    Level,
 }
 
 /// What was done in a schedule.
@@ -205,6 +211,8 @@ pub(crate) struct Figures {
     pub(crate) fenced_certain: u64,
     pub(crate) fenced_unknown: u64,
     pub(crate) clones: u64,
+    /// Whether a history was adopted.
+    pub(crate) adopted: u64,
 }
 
 /// A broken rule, in words.
@@ -213,6 +221,7 @@ pub(crate) type Violation = String;
 pub(crate) struct World {
     rng: fastrand::Rng,
     control: Option<Control>,
+    beginning: Beginning,
     pub(crate) store: FaultyStore<Recording>,
     layout: Layout,
     seen: Arc<Mutex<Seen>>,
@@ -248,10 +257,17 @@ impl World {
             until: Duration::ZERO,
             early: None,
             again: None,
+            left_off: None,
         };
-        World {
+        let beginning = match seed % 7 {
+            1 => Beginning::Slots,
+            2 => Beginning::Level,
+            _ => Beginning::Nothing,
+        };
+        let mut world = World {
             rng: fastrand::Rng::with_seed(seed),
             control,
+            beginning,
             store,
             layout: Layout::directory(),
             seen,
@@ -263,6 +279,45 @@ impl World {
             fences: BTreeMap::new(),
             compacted: BTreeMap::new(),
             figures: Figures::default(),
+        };
+        world.begin();
+        world
+    }
+
+    /// What was before the record was lost: three epochs from 50 on, of four slots each, or what
+    /// was merged of such, whose epochs nobody knows.
+    fn begin(&mut self) {
+        const END: u64 = 13;
+        for number in 2..=END {
+            let slot = txid(number);
+            let (epoch, is_fence) = match self.beginning {
+                Beginning::Nothing => return,
+                Beginning::Slots => (Epoch(50 + (number - 2) / 4), (number - 2).is_multiple_of(4)),
+                Beginning::Level => (Epoch(0), false),
+            };
+            let file = if is_fence {
+                self.fences.insert(slot, epoch);
+                let time = Timestamp::from_millis(number as i64);
+                Slot::fence(epoch, slot, Place { page_size: PageSize::MIN, commit: 1, time })
+                    .unwrap()
+            } else {
+                self.next_group += 1;
+                group(self.next_group, epoch, slot)
+            };
+            if self.beginning == Beginning::Slots {
+                self.store.inner().create(&self.layout.slot(slot), file.bytes(), None).unwrap();
+            } else {
+                self.seen.lock().unwrap().note(&file);
+                self.compacted.insert(slot, file.id());
+            }
+            self.acknowledged.push((epoch, slot, file.id()));
+        }
+        if self.beginning == Beginning::Level {
+            let mut file = group(0, Epoch(0), txid(2)).bytes().to_vec();
+            file[24..32].copy_from_slice(&END.to_be_bytes());
+            let txids = TxidRange::new(txid(2), txid(END)).unwrap();
+            let key = self.layout.file(Level::FIRST, txids);
+            self.store.inner().create(&key, &file, None).unwrap();
         }
     }
 
@@ -307,7 +362,7 @@ impl World {
         process.doing = Doing::Idle;
         process.primary = None;
         process.holder = self.next_holder;
-        (process.early, process.again) = (None, None);
+        (process.early, process.again, process.left_off) = (None, None, None);
         if let Some(request) = request {
             carry_out(&self.store, &self.layout, &request);
         }
@@ -378,7 +433,10 @@ impl World {
             page_size: PageSize::MIN,
             commit: 1,
             time: Timestamp::from_millis(self.now.as_millis() as i64),
-            unrecorded: Unrecorded::Refuse,
+            unrecorded: match self.beginning {
+                Beginning::Nothing => Unrecorded::Refuse,
+                Beginning::Slots | Beginning::Level => Unrecorded::Adopt,
+            },
         }
     }
 
@@ -429,9 +487,11 @@ impl World {
         };
         self.check_base(&claimed, end)?;
         let mut primary = Primary::new(*claimed).unwrap();
-        let update = primary.serve("here", None).unwrap();
+        // What takes longer than the TTL to read is renewed before it is served.
+        let is_long = self.rng.u8(..4) == 0;
+        let update = if is_long { primary.renew() } else { primary.serve("here", None) };
         self.processes[at].primary = Some(primary);
-        self.update(at, update, None)
+        self.update(at, update.unwrap(), None)
     }
 
     /// Whether what lies below the fence, up to before `end`, has everything acknowledged.
@@ -439,7 +499,7 @@ impl World {
         let (epoch, fence) = (claimed.epoch(), claimed.fence());
         let view = self.view(claimed, end)?;
         let epochs = self.acknowledged.iter().filter(|(of, ..)| *of < epoch);
-        for (of, slot, id) in epochs.filter(|(_, slot, _)| slot.get() != 0) {
+        for (of, slot, id) in epochs {
             if view.get(slot) != Some(id) {
                 return Err(format!(
                     "loss: slot {slot} of epoch {of} was acknowledged, and epoch {epoch} with its \
@@ -457,7 +517,9 @@ impl World {
         let record = claimed.record();
         let is_ours = |found: &Found, slot| {
             let climbed = claimed.climbed().iter().any(|fence| fence.slot == slot);
-            climbed || !found.is_fence() || record.lists(found.epoch(), slot)
+            // Which fences there were before the record was lost, nobody knows.
+            let is_older = self.beginning == Beginning::Slots && record.owner(slot).is_none();
+            climbed || is_older || !found.is_fence() || record.lists(found.epoch(), slot)
         };
         let mut view = BTreeMap::new();
         for slot in (2..end).map(txid) {
@@ -502,7 +564,8 @@ impl World {
         let primary = self.processes[at].primary.as_mut().unwrap();
         primary.updated(updated);
         if let Updated::Done { record, .. } = updated
-            && record.counter == 1
+            && record.state == State::Serving
+            && !self.fences.values().any(|epoch| *epoch == record.epoch)
         {
             self.note_fence(record)?;
         }
@@ -532,7 +595,7 @@ impl World {
         if process.primary.as_ref().is_some_and(Primary::is_fenced) {
             self.next_holder += 1;
             process.primary = None;
-            process.again = None;
+            (process.again, process.left_off) = (None, None);
             process.holder = self.next_holder;
         }
     }
@@ -555,7 +618,10 @@ impl World {
                 let update = primary.renew().unwrap();
                 self.update(at, update, None)
             }
-            20..40 if self.figures.clones == 0 => self.begin_deletion(at),
+            20..40 if self.figures.clones == 0 => match process.left_off.take() {
+                Some(deletion) => self.delete(at, deletion, None),
+                None => self.begin_deletion(at),
+            },
             _ if must_list && draw < 60 => Ok(()),
             _ => self.begin_fill(at),
         }
@@ -695,7 +761,7 @@ impl World {
                 slot.len = slot.len.max(Slot::FENCE_LEN + 1);
             }
         }
-        let primary = self.processes[at].primary.as_mut().unwrap();
+        let primary = self.processes[at].primary.as_ref().unwrap();
         let deletion = primary.delete(&slots).unwrap();
         self.delete(at, deletion, None)
     }
@@ -716,16 +782,20 @@ impl World {
         mut deletion: Deletion,
         reply: Option<Reply>,
     ) -> Result<(), Violation> {
+        let was_asked = reply.is_some();
         let step = deletion.step(reply, self.now);
         let Some(deleted) = self.asks(at, step) else {
-            self.processes[at].doing = Doing::Delete(deletion);
+            let process = &mut self.processes[at];
+            if was_asked && self.rng.bool() {
+                process.request = None;
+                process.left_off = Some(deletion);
+            } else {
+                process.doing = Doing::Delete(deletion);
+            }
             return Ok(());
         };
-        let deleted = deleted.map_err(|error| format!("a deletion ends with {error:?}"))?;
-        self.figures.deleted += deleted.slots;
-        let primary = self.processes[at].primary.as_mut().unwrap();
-        primary.deleted(&deleted);
-        self.end_if_fenced(at);
+        self.figures.deleted +=
+            deleted.map_err(|error| format!("a deletion ends with {error:?}"))?;
         Ok(())
     }
 
@@ -785,6 +855,7 @@ impl World {
         let end = claimed.fence().get();
         self.check_base(&claimed, end)?;
         self.figures.garbage = self.seen.lock().unwrap().garbage;
+        self.figures.adopted = u64::from(self.beginning != Beginning::Nothing);
         self.violation()
     }
 

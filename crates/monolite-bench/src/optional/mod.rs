@@ -141,7 +141,8 @@ impl With {
         let mut lines = Vec::new();
         for driver in self.wanted.iter().filter(|driver| driver.suites().contains(&suite)) {
             if self.found(*driver).is_none() {
-                progress.begin(&format!("building the driver {driver}, once"), None);
+                let what = format!("getting the driver {driver} ready, which is built once");
+                progress.begin(&what, None);
                 let folder = data.join("drivers").join(driver.name());
                 let built = match build::build(*driver, &folder, interrupt) {
                     Ok(programs) => Ok(programs),

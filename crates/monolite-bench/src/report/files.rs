@@ -3,7 +3,7 @@
 
 use super::chart::draw;
 use super::collection::Collection;
-use super::record::Record;
+use super::record::{Record, Verification};
 use super::{html, pictures, summary, tables};
 use anyhow::{Context, Result};
 use std::fs;
@@ -37,9 +37,9 @@ pub fn write_summary(record: &Record, out: &mut dyn Write) -> std::io::Result<()
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write_json(record: &Record, out: &mut dyn Write) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, record)?;
-    writeln!(out)?;
-    Ok(())
+    let mut text = serde_json::to_vec_pretty(record)?;
+    text.push(b'\n');
+    Ok(out.write_all(&text)?)
 }
 
 /// Reads a `raw.json`.
@@ -120,16 +120,20 @@ pub fn readme(record: &Record) -> String {
     section(&mut text, "Settings of the engine", &record.setup.engine);
     section(&mut text, "Pragmas of raw SQLite", &record.setup.raw_pragmas);
     section(&mut text, "Settings of PostgreSQL", &record.setup.postgres_settings);
-    let checks: Vec<String> = record
-        .verifications
-        .iter()
-        .map(|check| format!("{}: {} ({} accounts)", check.after, check.check, check.accounts))
-        .collect();
-    section(&mut text, "Checks of the money, all passed", &checks);
+    let checks: Vec<String> = record.verifications.iter().map(checked).collect();
+    section(&mut text, &format!("Checks of the {}, all passed", record.checked()), &checks);
     if let Some(data) = &record.data {
         text.push_str(&format!("\nHot pages: {}.\n", data.hot_set.method));
     }
     text
+}
+
+/// A check, and how much was looked at.
+fn checked(check: &Verification) -> String {
+    let Verification { after, check, accounts } = check;
+    let is_of_accounts = ["account ", "balances "].iter().any(|word| check.contains(word));
+    let what = if is_of_accounts { "accounts" } else { "looked at" };
+    format!("{after}: {check} ({accounts} {what})")
 }
 
 fn section(text: &mut String, title: &str, lines: &[String]) {

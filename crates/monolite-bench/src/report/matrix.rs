@@ -94,6 +94,9 @@ pub fn summary(record: &Record) -> Table {
         }
         table.rows.push(row);
     }
+    if table.rows.iter().flatten().any(|figure| figure == "–") {
+        table.notes.push("–: nothing there does it".into());
+    }
     table
 }
 

@@ -54,7 +54,7 @@ pub struct Record {
     /// What is physically possible, for the closed-loop cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<PhysicalLimit>,
-    /// Checks of the money; each passed, or there would be no record.
+    /// Checks of the work; each passed, or there would be no record.
     pub verifications: Vec<Verification>,
 }
 
@@ -201,7 +201,8 @@ pub struct Measurement {
     /// Size of the WAL over time in the last round, where it was looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wal: Vec<WalSample>,
-    /// What else is to be known, of each counted round.
+    /// What else is to be known, of each counted round; of some, in records made before rounds
+    /// without a note had an empty one.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Each counted round.
@@ -222,6 +223,18 @@ pub struct RoundFigures {
 }
 
 impl Measurement {
+    /// The notes, each with the round that it is of where there are several.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let (rounds, notes) = (self.rounds.len(), self.notes.len());
+        let of = move |at: usize, note: &String| match rounds {
+            0 | 1 => note.clone(),
+            _ if rounds == notes => format!("round {}: {note}", at + 1),
+            _ => format!("in one of {rounds} rounds: {note}"),
+        };
+        let told = self.notes.iter().enumerate().filter(|(_, note)| !note.is_empty());
+        told.map(move |(at, note)| of(at, note))
+    }
+
     /// Acknowledged operations of all counted rounds.
     pub fn operations(&self) -> u64 {
         self.rounds.iter().map(|round| round.operations).sum()
@@ -290,6 +303,11 @@ impl Section {
 }
 
 impl Record {
+    /// What its checks are of: where there are accounts, the money on them.
+    pub fn checked(&self) -> &'static str {
+        if self.suite == "tps" { "money" } else { "work" }
+    }
+
     /// Returns the cell with this name.
     pub fn cell(&self, id: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.id == id)

@@ -114,7 +114,10 @@ pub fn table(record: &Record) -> Table {
         "raw limit: SQLite in a tight loop, one thread; in bursts 10,000 to a commit, not isolated"
             .into(),
     );
-    table.notes.push("each side by its best pool or number of clients, in the same run".into());
+    table.notes.push(
+        "each side by its best pool or number of clients, in the same run; –: nothing there does it"
+            .into(),
+    );
     if let Some(reason) = &record.setup.postgres_missing {
         table.notes.push(format!("no PostgreSQL: {reason}"));
     }
@@ -164,7 +167,7 @@ pub fn lines(record: &Record) -> Vec<String> {
     lines.push(format!(
         "{} checks of the {} passed; {:.0} s in all",
         record.verifications.len(),
-        if record.suite == "tps" { "money" } else { "work" },
+        record.checked(),
         record.seconds
     ));
     if !record.setup.left_out.is_empty() {

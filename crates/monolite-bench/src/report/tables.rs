@@ -31,6 +31,9 @@ struct Headline {
     value: Option<f64>,
 }
 
+/// The waiting clients whose limit is a ratio that matters.
+const WAITING: &str = "closed/durable/monolite-128";
+
 /// Returns the ratios that matter.
 pub fn headlines(record: &Record) -> Table {
     let rate = |id: &str| record.rate(id);
@@ -72,8 +75,8 @@ pub fn headlines(record: &Record) -> Table {
         },
         Headline {
             name: "monolite, 128 waiting clients, durable",
-            over: "the physical limit",
-            value: limit("closed/durable/monolite-128"),
+            over: "the limit of clients that wait for one sync after the other",
+            value: limit(WAITING),
         },
         Headline {
             name: "monolite, sustained burst beside a reader: p99.9",
@@ -92,6 +95,10 @@ pub fn headlines(record: &Record) -> Table {
         .filter_map(|line| Some(vec![line.name.into(), line.over.into(), ratio(line.value?)]))
         .collect();
     table.rows.extend(interactive::headlines(record));
+    let method = record.limits.iter().find(|limit| limit.cell == WAITING);
+    table.notes.extend(method.map(|limit| {
+        format!("the limit of clients that wait for one sync after the other: {}", limit.method)
+    }));
     table
 }
 
@@ -247,7 +254,7 @@ fn sustained(record: &Record) -> Table {
         row.extend(percentiles(cell));
         row.push(format!("{} ({})", bytes(measurement.wal_bytes_max), measurement.checkpoints));
         table.rows.push(row);
-        table.notes.extend(measurement.notes.iter().map(|note| format!("{}: {note}", cell.name)));
+        table.notes.extend(measurement.notes().map(|note| format!("{}, {note}", cell.name)));
     }
     table
 }
@@ -264,7 +271,7 @@ fn backups(record: &Record) -> Table {
         row.extend(percentiles(cell));
         row.push(bytes(measurement.wal_bytes_max));
         table.rows.push(row);
-        table.notes.extend(measurement.notes.iter().map(|note| format!("{}: {note}", cell.name)));
+        table.notes.extend(measurement.notes().map(|note| format!("{}, {note}", cell.name)));
     }
     table
 }
@@ -376,7 +383,7 @@ pub fn preamble(record: &Record) -> Vec<String> {
         format!(
             "{}: {} checks, all passed; memory at most {} (work drawn beforehand included); \
              {:.0} s in all",
-            if record.suite == "tps" { "money" } else { "work" },
+            record.checked(),
             render::count(record.verifications.len() as f64),
             bytes(record.peak_memory_bytes),
             record.seconds

@@ -10,6 +10,7 @@
 //! A trial counts an operation when it is acknowledged, and verifies in its own database that what
 //! was acknowledged is there, and nothing else; one that finds otherwise ends the run.
 
+pub mod archive;
 pub mod begin;
 pub mod kv;
 pub mod micro;

@@ -88,7 +88,7 @@ pub(crate) struct Migrated {
 }
 
 /// A path that can be a file's. What the library opens in memory is gone with the command.
-fn file() -> impl TypedValueParser<Value = PathBuf> {
+pub(super) fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         if path == Path::new(":memory:") {
             Err("a database in memory is gone with this command; name a file (./:memory: is one)")

@@ -104,6 +104,9 @@ impl Connection {
     #[inline]
     pub fn start_budget(&self) -> Option<Budget> {
         let look = || Some(Arc::clone(&self.look));
+        if self.signals.has_new_schema() {
+            self.forget_cached_statements();
+        }
         self.signals.forget_passes();
         self.trim_cached();
         self.memory.as_ref().map(|limit| Budget::start(limit.left(), look()))

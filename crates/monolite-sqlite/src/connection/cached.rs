@@ -4,10 +4,11 @@
 //! statement is prepared, and does not see when it is found again.
 //!
 //! # Algorithm
-//! 1. What was counted is remembered by a hash of the text, as `rusqlite` finds a statement by its
-//!    text.
+//! 1. What was counted, and what its program has if that is a large one, is remembered by a hash of
+//!    the text, as `rusqlite` finds a statement by its text.
 //! 2. A statement that SQLite has prepared again since (the schema had changed) may have become
-//!    another one. It is not used, but prepared again.
+//!    another one. It is not used, but prepared again. So is any behind a change of the schema in
+//!    the same closure, and those are forgotten at its end.
 //! 3. When there are many entries, statements and entries are forgotten together, before a closure
 //!    begins: none is handed out then that would return to the others later. Within one closure
 //!    further statements are not remembered, and count as having as many passes as can be.
@@ -21,9 +22,10 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
 
 use hashbrown::HashMap;
-use rusqlite::{CachedStatement, Result, StatementStatus};
+use rusqlite::{CachedStatement, Result, Statement, StatementStatus};
 
 use super::Connection;
+use crate::program::is_empty;
 
 /// Statements that are remembered; four times as many as are kept.
 const REMEMBERED: usize = 4 * super::opening::STATEMENT_CACHE;
@@ -37,19 +39,18 @@ pub(super) struct CachedPasses {
 
 impl CachedPasses {
     /// Those of the statement of `sql`, which has just been prepared with `counted`, or was found.
-    fn of(&self, sql: &str, counted: u32) -> u32 {
-        let mut by_text = self.by_text.borrow_mut();
-        let (hash, has_room) = (self.hasher.hash_one(sql), by_text.len() < REMEMBERED);
-        match by_text.get_mut(&hash) {
-            Some(known) => {
-                *known = counted.max(*known);
-                *known
+    /// Those of its program, if that is a large one, are `asked` where they are not known.
+    fn of(&self, sql: &str, counted: u32, asked: impl FnOnce() -> u32) -> u32 {
+        let hash = self.hasher.hash_one(sql);
+        let known = self.by_text.borrow().get(&hash).copied();
+        match known {
+            Some(known) if counted == 0 => known,
+            None if self.is_full() => u32::MAX,
+            _ => {
+                let passes = counted.max(asked()).max(known.unwrap_or(0));
+                self.by_text.borrow_mut().insert(hash, passes);
+                passes
             }
-            None if has_room => {
-                by_text.insert(hash, counted);
-                counted
-            }
-            None => u32::MAX,
         }
     }
 
@@ -64,6 +65,20 @@ impl CachedPasses {
 }
 
 impl Connection {
+    /// As that of `rusqlite`: prepares the statement of `sql`.
+    ///
+    /// # Errors
+    /// Those of preparing it.
+    pub fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
+        let statement = self.preparing(sql, || self.raw().prepare(sql))?;
+        if self.memory.is_some() {
+            let passes =
+                self.prepared.passes_of_large(&statement, sql, &self.signals, &self.counts);
+            self.signals.note_passes(passes);
+        }
+        Ok(statement)
+    }
+
     /// As that of `rusqlite`: prepares the statement of `sql`, or takes it from those that were
     /// prepared before.
     ///
@@ -73,15 +88,17 @@ impl Connection {
         // As `rusqlite` finds it.
         let sql = sql.trim();
         let mut statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
-        if self.memory.is_none() {
+        if self.memory.is_none() || is_empty(&statement) {
             return Ok(statement);
         }
-        if statement.get_status(StatementStatus::RePrepare) != 0 {
+        let is_another = statement.get_status(StatementStatus::RePrepare) != 0;
+        if is_another || self.signals.has_new_schema() {
             statement.discard();
             statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
         }
         let counted = self.signals.passes_of_statement();
-        self.signals.note_passes(self.cached.of(sql, counted));
+        let asked = || self.prepared.passes_of_large(&statement, sql, &self.signals, &self.counts);
+        self.signals.note_passes(self.cached.of(sql, counted, asked));
         Ok(statement)
     }
 
@@ -194,6 +211,50 @@ mod tests {
         for _ in 0..3 {
             let found = within(&connection, || kept().unwrap().unwrap());
             assert!(found >= 90, "{found}");
+        }
+    }
+
+    #[test]
+    fn comparisons_and_calculations_count_in_large_programs() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path());
+        let cases = (0..2_000).map(|at| format!("WHEN {at} THEN 1 ")).collect::<String>();
+        let view = format!("CREATE VIEW cases AS SELECT CASE x {cases} END AS y FROM v");
+        within(&connection, || connection.execute_batch(&view).unwrap());
+        let sql = "SELECT y FROM cases";
+        let cached = within(&connection, || ask(&connection, sql));
+        assert!(cached >= 2_000, "{cached}");
+        assert_eq!(within(&connection, || ask(&connection, sql)), cached);
+        let handed_out = within(&connection, || {
+            connection.signals.start_statement();
+            drop(connection.prepare(sql).unwrap());
+        });
+        assert_eq!(handed_out, cached);
+        let kept = || {
+            connection.signals.start_statement();
+            connection.with_statement(sql, |it| it.raw_query().next().map(drop))
+        };
+        for _ in 0..2 {
+            assert_eq!(within(&connection, || kept().unwrap().unwrap()), cached);
+        }
+        // Behind a change nobody may ask, and the size of the program has to do.
+        let setup = "CREATE TABLE t(x); INSERT INTO t VALUES (1)";
+        let behind = within(&connection, || {
+            connection.execute_batch(setup).unwrap();
+            let sql = format!("UPDATE t SET x = CASE x {cases} END");
+            connection.execute_batch(&sql).unwrap();
+        });
+        assert!(behind >= 2_000, "{behind}");
+    }
+
+    #[test]
+    fn a_text_without_a_statement_is_prepared_as_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path());
+        for sql in ["", ";", "-- nothing"] {
+            within(&connection, || {
+                assert_eq!(connection.prepare_cached(sql).unwrap().column_count(), 0)
+            });
         }
     }
 

@@ -22,6 +22,17 @@ pub enum AutoVacuum {
 }
 
 impl Connection {
+    /// Size of the pages in bytes, and how many there are.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn size(&self) -> Result<(u32, u32)> {
+        self.signals.as_engine(|| {
+            let ask = |sql| self.raw().query_row(sql, (), |row| row.get(0));
+            Ok((ask("PRAGMA main.page_size")?, ask("PRAGMA main.page_count")?))
+        })
+    }
+
     /// The names of all tables of the main database, those of the engine and of SQLite, too.
     ///
     /// # Errors

@@ -83,10 +83,10 @@ impl Connection {
             self.check_in_migration(&statement).map_err(|error| of_text(at, error))?;
             let never_sorts = self.batched_never_sorts(&statement);
             self.signals.start_run();
-            let sorting = self.signals.sorting(never_sorts);
+            let running = self.signals.running(never_sorts);
             let ran = self.prepared.deeply(|| statement.raw_query().next().map(|_| ()));
             ran.map_err(|error| of_text(at, error))?;
-            drop((statement, sorting));
+            drop((statement, running));
             self.signals.start_statement();
         }
     }

@@ -53,7 +53,7 @@ impl Connection {
                 let Some(given) = free else {
                     return Ok((self.with_statement_and_traits(sql, run)?, None));
                 };
-                let ran = giver.during_again(given, || self.run_form(&form, run));
+                let ran = giver.during_again(&form.counter, given, || self.run_form(&form, run));
                 Ok((ran?, Some(given)))
             }
         }
@@ -98,13 +98,39 @@ impl Connection {
         largest.ok()?.map_or(Some(1), |largest| largest.checked_add(1))
     }
 
-    /// Whether nobody has the numbers that were `given`.
+    /// Whether nobody has the numbers that were `given`, nor has had them in a table that gives
+    /// none a second time.
     fn is_free(&self, form: &Form, given: GivenRowids) -> bool {
+        if form.counter.has_lost(given) {
+            return false;
+        }
         let (first, last) = (given.first(), given.last());
         let ask = |it: &mut Statement<'_>| it.query_row([first, last], |row| row.get::<_, bool>(0));
         let is_taken =
             self.signals.as_engine(|| self.prepared.with_own_text(&form.second.is_taken, ask));
         is_taken == Ok(false)
+    }
+
+    /// Does `what` with what the open transaction has taken of promised numbers.
+    #[inline]
+    pub(super) fn note_taken(&self, what: impl FnOnce(&Giver)) {
+        if let Some(giver) = self.giver.as_deref().filter(|giver| giver.rowids().is_used()) {
+            what(giver);
+        }
+    }
+
+    /// Before a commit: forgets what failed statements had taken.
+    pub(super) fn settle_taken(&self, giver: &Giver) {
+        if !giver.has_pending() {
+            return;
+        }
+        const LAST: &str =
+            "SELECT max(CAST(seq AS INTEGER)) FROM main.sqlite_sequence WHERE name = ?1";
+        let last_of = |table: &str| {
+            let ask = |it: &mut Statement<'_>| it.query_row([table], |row| row.get(0));
+            self.signals.as_engine(|| self.prepared.with_own_text(LAST, ask)).ok()?
+        };
+        giver.settle(last_of);
     }
 
     /// The second form of `sql`, if it has one. Behind a change of the schema that is not committed
@@ -143,7 +169,7 @@ impl Connection {
         if !self.is_alike(sql, &second.text)? {
             return Ok(None);
         }
-        let counter = rowids.counter(&second.table);
+        let counter = rowids.counter(&second.table, second.never_reuses);
         Ok(counter.map(|counter| Form { second, counter }))
     }
 

@@ -84,6 +84,7 @@ impl Connection {
         let traits = self.signals.take(Traits::UNSETTLED);
         if !traits.is_empty() {
             self.has_changed_schema.set(true);
+            self.signals.note_new_schema();
             self.open_facts.set(None);
             self.prepared.forget_users();
         }
@@ -199,6 +200,7 @@ impl Connection {
     pub(super) fn forget_schema(&self) -> Result<()> {
         // Its cookie may come again with another schema.
         self.schema_facts.set(None);
+        self.quiet_tables.set(None);
         self.open_facts.set(None);
         self.prepared.forget_users();
         // Done when it is prepared, so a kept statement would do it once.

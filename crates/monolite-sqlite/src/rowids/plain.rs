@@ -7,7 +7,7 @@ use rusqlite::Result;
 
 use super::insert::Insert;
 use super::table::Second;
-use super::{GivenRowids, Giver, Rowids};
+use super::{Counter, GivenRowids, Giver, Rowids};
 
 /// The table into which a simple `INSERT` inserts, as SQLite compares its name.
 pub fn inserted_into(sql: &str) -> Option<String> {
@@ -47,7 +47,8 @@ impl PlainNumbers {
         match connection.query_row(&second.is_taken, ends, |row| row.get::<_, bool>(0)) {
             // Of an `ON CONFLICT` that cannot come, SQLite looks at the names where there is a key.
             Ok(false) if connection.prepare(&second.text).is_ok() => {
-                self.giver.during_again(given, || run(&second.text))
+                let nobody = Arc::new(Counter::new());
+                self.giver.during_again(&nobody, given, || run(&second.text))
             }
             _ => run(sql),
         }

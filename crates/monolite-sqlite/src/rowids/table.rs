@@ -17,6 +17,8 @@ pub(crate) struct Second {
     pub(crate) text: String,
     /// Rows that it inserts at most.
     pub(crate) rows: u32,
+    /// Whether the table has `AUTOINCREMENT`.
+    pub(crate) never_reuses: bool,
     /// Asks for the largest rowid that SQLite heeds when it chooses the next.
     pub(crate) largest: String,
     /// Asks whether there is a row from `?1` to `?2`.
@@ -144,7 +146,14 @@ impl Table {
         };
         let is_taken =
             format!("SELECT EXISTS(SELECT 1 FROM main.{table} WHERE {key} BETWEEN ?1 AND ?2)");
-        Second { table: self.name, text, rows, largest, is_taken }
+        Second {
+            table: self.name,
+            text,
+            rows,
+            never_reuses: self.is_autoincrement,
+            largest,
+            is_taken,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 fn no_number_is_given_twice_whoever_asks() {
     let rowids = Arc::new(Rowids::new());
     let take = |rowids: Arc<Rowids>| {
-        let counter = rowids.counter("t").unwrap();
+        let counter = rowids.counter("t", false).unwrap();
         (0..1_000).map(move |at| counter.take(1, 1 + at % 3).unwrap()).collect::<Vec<_>>()
     };
     let threads: Vec<_> = (0..4)
@@ -25,22 +25,36 @@ fn no_number_is_given_twice_whoever_asks() {
 #[test]
 fn a_counter_is_behind_what_is_there_and_never_goes_back() {
     let rowids = Rowids::new();
-    let counter = rowids.counter("Table").unwrap();
+    let counter = rowids.counter("Table", false).unwrap();
     assert!(!counter.has_given());
     assert_eq!(counter.take(-4, 2), Some(GivenRowids { first: -4, count: 2 }));
     assert!(counter.has_given());
-    rowids.inserted("tABLE", 100);
-    rowids.inserted("other", 1_000);
+    rowids.find("tABLE").unwrap().raise(100);
+    assert!(rowids.find("other").is_none());
     assert_eq!(counter.take(7, 1).unwrap().first, 101);
     assert_eq!(counter.take(500, 1).unwrap().first, 500);
-    rowids.inserted("table", 3);
-    assert_eq!(rowids.counter("TABLE").unwrap().take(1, 1).unwrap().first, 501);
+    rowids.find("table").unwrap().raise(3);
+    assert_eq!(rowids.counter("TABLE", false).unwrap().take(1, 1).unwrap().first, 501);
 }
 
 #[test]
-fn no_number_is_beyond_the_largest() {
+fn no_number_is_among_the_last_ones() {
     let counter = Counter::new();
-    assert_eq!(counter.take(i64::MAX - 1, 3), None);
-    assert_eq!(counter.take(i64::MAX - 1, 2).unwrap().last(), i64::MAX);
+    assert_eq!(counter.take(LAST, 2), None);
+    assert_eq!(counter.take(LAST - 1, 2).unwrap().last(), LAST);
     assert_eq!(counter.take(1, 1), None);
+}
+
+#[test]
+fn a_row_far_above_the_others_moves_no_counter() {
+    let counter = Counter::new();
+    assert_eq!(counter.take(1, 3).unwrap().last(), 3);
+    // Of transactions that may be rolled back.
+    counter.raise(i64::MAX - 2);
+    counter.raise(3 + FAR + 1);
+    assert_eq!(counter.take(i64::MAX - 1, 1), None);
+    assert_eq!(counter.take(4 + FAR, 1), None);
+    assert_eq!(counter.take(4, 1).unwrap().first, 4);
+    counter.raise(3 + FAR);
+    assert_eq!(counter.take(4, 1).unwrap().first, 4 + FAR);
 }

@@ -16,8 +16,10 @@ pub(crate) enum Token<'s> {
     Dot,
     Comma,
     Semicolon,
-    /// The beginning of a parameter that has a name or a number.
+    /// A parameter that has a name or a number.
     Parameter,
+    /// A number, or a parameter that has neither.
+    Value,
     /// White space, or a comment.
     Blank,
     Other,
@@ -118,10 +120,10 @@ impl<'s> Iterator for Scan<'s> {
             }
             // A number, with what belongs to it.
             '0'..='9' => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
                 let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
                 self.take(end);
-                Token::Other
+                Token::Value
             }
             _ => {
                 self.take(first.len_utf8());
@@ -136,7 +138,13 @@ impl<'s> Iterator for Scan<'s> {
                         self.take_name_of_parameter();
                         Token::Parameter
                     }
-                    '?' if self.rest.starts_with(|c: char| c.is_ascii_digit()) => Token::Parameter,
+                    // A word may follow directly.
+                    '?' => {
+                        let ends = |c: char| !c.is_ascii_digit();
+                        let end = self.rest.find(ends).unwrap_or(self.rest.len());
+                        self.take(end);
+                        if end > 0 { Token::Parameter } else { Token::Value }
+                    }
                     _ => Token::Other,
                 }
             }

@@ -145,7 +145,9 @@ fn what_is_planned_is_known_by_words() {
         ("CREATE TEMP TABLE t AS SELECT 1", Queries),
         ("CREATE VIEW v AS SELECT 1", Defines),
         ("CREATE INDEX i ON t(a) WHERE a", Defines),
-        ("DROP TABLE t", Defines),
+        ("DROP TABLE IF EXISTS t", Queries),
+        ("DROP VIEW v", Defines),
+        ("DROP INDEX i", Defines),
         ("PRAGMA table_list", Describes),
         ("CREATE \u{feff}TABLE t AS SELECT 1", Queries),
         ("CREATE TABLE t AS VALUES (1 IN v)", Queries),
@@ -168,11 +170,59 @@ fn parameters_and_tables_are_counted() {
 }
 
 #[test]
+fn copies_of_result_columns_are_counted() {
+    for (sql, expected) in [
+        ("SELECT a, b, c FROM t WHERE a = 1 AND b = 2 ORDER BY c DESC, d ASC", 0),
+        ("SELECT a + b x FROM t", 0),
+        ("SELECT a + b x FROM t WHERE x AND x", 6),
+        ("SELECT a + b AS x FROM t WHERE x = 1", 4),
+        ("SELECT c, a + b AS 'x' FROM t WHERE x LIKE \"X\" OR [x] IN (`x`)", 16),
+        ("SELECT (a + b) x, ? y, 1 z, 'a' w, :p p FROM t ORDER BY x, y, z, w, p", 5 + 4),
+        ("SELECT 1.5 + a b FROM t HAVING b AND b", 6),
+        ("SELECT a IS NOT DISTINCT FROM b x FROM t WHERE x", 6),
+        ("SELECT CASE WHEN a THEN b END x FROM t ORDER BY max(x)", 6),
+        ("SELECT a + NULL x FROM t GROUP BY x", 3),
+        ("SELECT a desc FROM t ORDER BY desc DESC, b DESC", 1),
+        ("SELECT a + b x FROM t x WHERE x.a = x.b", 0),
+        ("SELECT t.a, u.b FROM t LEFT JOIN u ON u.a = t.a LEFT JOIN w x ON x.a = t.b", 0),
+        ("SELECT a + b, c FROM t GROUP BY 1, 2", 6),
+        ("SELECT a + b, c FROM t ORDER BY (1), +2 LIMIT 5", 6),
+        ("SELECT a FROM t WHERE a IN (1, 2, 3)", 0),
+        ("SELECT 1 FROM (SELECT a + b x FROM t) WHERE x AND x", 6),
+        ("SELECT a + b x UNION SELECT c y ORDER BY x, y", 4),
+        ("SELECT (SELECT a + b y FROM t) x FROM t WHERE x", 9),
+    ] {
+        assert_eq!(copies(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn joins_tell_their_columns_or_do_not() {
+    for (sql, expected) in [
+        ("SELECT 1 FROM t JOIN u ON t.a IN (a, b)", Some(0)),
+        ("SELECT 1 FROM t JOIN u USING/**/(a, 'b') JOIN w USING (\"c\") WHERE f(x)", Some(3)),
+        ("SELECT 1 FROM t NATURAL LEFT JOIN u", None),
+        ("SELECT ?1NATURAL JOIN u", None),
+        ("SELECT 'natural'", Some(0)),
+    ] {
+        assert_eq!(joining_columns(sql), expected, "{sql}");
+    }
+    let named =
+        named_tables("SELECT t.a FROM T JOIN [u] JOIN w", |name| name == "t" || name == "u");
+    assert_eq!(named, HashMap::from([("t".into(), 2), ("u".into(), 1)]));
+    assert!(is_odd("o\"d") && !is_odd("odd"));
+}
+
+#[test]
 fn a_parameter_hides_nothing_that_is_behind_it() {
     let statement = "CREATE INDEX IF NOT EXISTS i ON t($a(/*));";
     let script = format!("{statement} SELECT 1 FROM v");
     assert_eq!(statements(&script).next(), Some(statement));
     assert!(is_one(statement) && is_one("SELECT 1; ; -- x") && !is_one(&script));
+    let long = "-".repeat(SHORT);
+    let joined = format!("SELECT 1 FROM t JOIN u ON ?1NATURAL JOIN w --{long}");
+    assert!(names(&joined, &Views::default()) >= NAMES_OF_NATURAL);
+    assert_eq!(of("SELECT ?1a, ?b FROM t"), 3);
     for parameter in ["$a(/*)", "@a(')", ":a::b(\")", "#a([)", "$a(/*"] {
         let sql = format!("SELECT {parameter} , a, b FROM t");
         assert_eq!(of(&sql), 3, "{sql}");

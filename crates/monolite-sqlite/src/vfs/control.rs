@@ -1,11 +1,18 @@
 //! What the engine and the WAL files of one database tell each other.
 
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit};
 
 use super::Changes;
 use super::moment::Moments;
 use super::recent::RecentFrames;
+use super::{IoError, Result};
 
 /// Why the limit refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +21,24 @@ pub enum LimitHit {
     NoRoomLeft,
     /// The WAL had restarted with this transaction, which is larger than the limit.
     TooLarge,
+    /// The [gate](WalControl::set_gate) did not let the WAL begin anew.
+    GateShut,
 }
 
 const NO_HIT: u8 = u8::MAX;
+
+/// How much a file system must have free for zeros to be written ahead: a checkpoint needs room,
+/// too, and zeros are given back only when the WAL is cut.
+const ROOM_BYTES: u64 = 64 << 20;
+
+/// Whether what a WAL holds may be overwritten or cut off now.
+struct Gate(Box<dyn Fn(Option<[u32; 2]>) -> bool + Send + Sync>);
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate(..)")
+    }
+}
 
 /// The place of a commit in the WAL; places are in the order of the commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +67,12 @@ pub struct WalControl {
     changes: Changes,
     recent: Option<RecentFrames>,
     moments: Moments,
+    /// Whether a growing WAL is made longer ahead of its commits.
+    writes_ahead: Option<PathBuf>,
+    gate: OnceLock<Gate>,
+    committed: Mutex<WalPosition>,
+    /// Whether a commit was written of which nothing was said yet.
+    has_ended: AtomicBool,
 }
 
 impl Default for WalControl {
@@ -66,7 +94,40 @@ impl WalControl {
             changes: Changes::default(),
             recent: None,
             moments: Moments::default(),
+            writes_ahead: None,
+            gate: OnceLock::new(),
+            committed: Mutex::default(),
+            has_ended: AtomicBool::new(false),
         }
+    }
+
+    /// Has `gate` be asked before anything that the WAL holds is overwritten or cut off, on the
+    /// thread that is about to do it, with the salts of the generation that begins then, or with
+    /// none where the WAL is cut; when it says no, that fails with `SQLITE_FULL`, and the WAL stays
+    /// as it is. The first gate stays.
+    pub fn set_gate(&self, gate: impl Fn(Option<[u32; 2]>) -> bool + Send + Sync + 'static) {
+        // A second one has no effect, as documented.
+        let _ = self.gate.set(Gate(Box::new(gate)));
+    }
+
+    /// # Errors
+    /// `SQLITE_FULL` when the gate is shut.
+    pub(super) fn pass_gate(&self, next: Option<[u32; 2]>) -> Result {
+        let is_open = self.gate.get().is_none_or(|gate| (gate.0)(next));
+        if is_open {
+            return Ok(());
+        }
+        self.note_limit_hit(LimitHit::GateShut);
+        Err(IoError::FULL)
+    }
+
+    /// Has a WAL file that grows by small commits be filled with zeros ahead of them, within its
+    /// limit: a sync that makes no file longer is cheaper, by half on some file systems. Not while
+    /// the file system of `directory` is nearly full, nor beyond the size that this process may
+    /// give a file.
+    #[must_use]
+    pub fn writing_ahead(self, directory: &Path) -> WalControl {
+        WalControl { writes_ahead: Some(directory.to_owned()), ..self }
     }
 
     /// As [`WalControl::new`], for a WAL that no other process writes to: up to 8 MiB of the frames
@@ -89,11 +150,10 @@ impl WalControl {
     ///
     /// Tells an `SQLITE_FULL` of the limit from one of the disk.
     pub fn take_limit_hit(&self) -> Option<LimitHit> {
-        match self.limit_hit.swap(NO_HIT, Relaxed) {
-            NO_HIT => None,
-            hit if hit == LimitHit::TooLarge as u8 => Some(LimitHit::TooLarge),
-            _ => Some(LimitHit::NoRoomLeft),
-        }
+        let hit = self.limit_hit.swap(NO_HIT, Relaxed);
+        [LimitHit::NoRoomLeft, LimitHit::TooLarge, LimitHit::GateShut]
+            .into_iter()
+            .find(|kind| *kind as u8 == hit)
     }
 
     /// Where the last committed frame of the current WAL generation ends.
@@ -103,9 +163,29 @@ impl WalControl {
         self.wal_bytes.load(Relaxed)
     }
 
-    /// Where the latest commit of this process ends. To be asked on the thread that commits.
-    pub fn position(&self) -> WalPosition {
+    /// Where the frames of the latest commit of this process end. To be asked on the thread that
+    /// commits.
+    fn position(&self) -> WalPosition {
         WalPosition { generation: self.generation.load(Relaxed), offset: self.wal_bytes() }
+    }
+
+    /// SQLite has said that a commit succeeded. To be called on the thread that commits, before the
+    /// next one. A transaction without changes has no place of its own, and leaves the latest as it
+    /// is: the WAL may have begun anew for one that failed.
+    pub fn note_committed(&self) {
+        if self.has_ended.swap(false, Relaxed) {
+            *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = self.position();
+        }
+    }
+
+    /// SQLite has said that a commit failed, of which frames may be written. Likewise.
+    pub fn note_failed(&self) {
+        self.has_ended.store(false, Relaxed);
+    }
+
+    /// Where the latest commit ends of which [`WalControl::note_committed`] was told.
+    pub fn committed(&self) -> WalPosition {
+        *self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The largest size the WAL file has had.
@@ -139,6 +219,13 @@ impl WalControl {
         self.recent.as_ref()
     }
 
+    /// Whether zeros are to be written ahead, up to `end` of the file.
+    pub(super) fn writes_ahead(&self, end: u64) -> bool {
+        let Some(directory) = &self.writes_ahead else { return false };
+        let room = statvfs(directory).map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize));
+        room >= ROOM_BYTES && getrlimit(Resource::Fsize).current.is_none_or(|limit| end <= limit)
+    }
+
     pub(super) fn note_limit_hit(&self, hit: LimitHit) {
         self.limit_hit.store(hit as u8, Relaxed);
     }
@@ -154,6 +241,7 @@ impl WalControl {
             self.generation.fetch_add(1, Relaxed);
         }
         self.wal_bytes.store(end, Relaxed);
+        self.has_ended.store(true, Relaxed);
     }
 
     pub(super) fn note_truncate(&self, size: u64) {
@@ -197,4 +285,26 @@ fn a_later_commit_is_at_a_later_place() {
     assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
     control.note_truncate(8_272);
     assert_eq!(control.position(), places[8], "nothing was cut");
+}
+
+#[test]
+fn transaction_without_changes_has_no_place_of_its_own() {
+    let control = WalControl::default();
+    control.note_restart(32);
+    control.note_commit_end(4_152);
+    control.note_committed();
+    let latest = control.committed();
+    assert_eq!(latest, control.position());
+    // One that was too large, and one that failed behind its last frame.
+    control.note_restart(32);
+    control.note_failed();
+    control.note_committed();
+    assert_eq!(control.committed(), latest);
+    control.note_commit_end(4_152);
+    control.note_failed();
+    control.note_committed();
+    assert_eq!(control.committed(), latest);
+    control.note_commit_end(4_152);
+    control.note_committed();
+    assert_eq!(control.committed(), control.position());
 }

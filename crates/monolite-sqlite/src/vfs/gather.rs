@@ -20,6 +20,12 @@
 //! 6. Reads that overlap the held range, and every size, sync and truncate, flush first.
 //! 7. What was flushed is kept for readers where [`WalControl`] says so (`recent`), and forgotten
 //!    before something else is written there.
+//! 8. A small flush that would make the file longer makes it longer by [`AHEAD_BYTES`] of zeros,
+//!    where [`WalControl::writing_ahead`] has asked for it. The commits that follow overwrite them,
+//!    and syncing those changes nothing but data: no size, no map of the file's blocks. Zeros are
+//!    no frame, so a recovery that meets them is at the end of the WAL.
+//! 9. Before the WAL begins anew, and before commits in it are cut off, the gate is asked
+//!    ([`WalControl::set_gate`]).
 //!
 //! # Invariants
 //! - When a commit is published nothing is held: its last write flushed, or failed.
@@ -53,6 +59,13 @@ pub const MAX_HELD_BYTES: usize = 4 << 20;
 
 /// The last frame before a flush may begin just below the bound and have the largest page there is.
 const HELD_CAPACITY_BYTES: usize = MAX_HELD_BYTES + FRAME_HEADER_BYTES as usize + 65_536;
+
+/// By how much a small flush makes the file longer than it must be.
+const AHEAD_BYTES: u64 = 512 << 10;
+
+/// The largest flush that is small. A larger one pays for its own growth, and zeros behind it would
+/// be a good part of all that is written.
+const MAX_SMALL_BYTES: usize = 64 << 10;
 
 const WAL_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
@@ -147,11 +160,14 @@ impl<F: File> Gather<F> {
         if self.held.is_empty() {
             return Ok(());
         }
-        self.check_whole(lower, self.held_at)?;
+        let size = self.whole_size(lower, self.held_at)?;
         // Taken out, so that a panic below drops them: it fails the transaction.
         let mut held = std::mem::take(&mut self.held);
         self.forget_recent(self.held_at);
         let written = self.inner.write(lower, &held, self.held_at);
+        if written.is_ok() && held.len() <= MAX_SMALL_BYTES {
+            self.write_ahead(lower, self.held_at + held.len() as u64, size);
+        }
         if written.is_ok() {
             self.control.recent().inspect(|recent| recent.keep(&held, self.held_at));
             self.control.note_file_end(self.held_at + held.len() as u64);
@@ -163,13 +179,25 @@ impl<F: File> Gather<F> {
         written
     }
 
-    /// Sees whether everything before `at` is there. SQLite leaves no gaps, so somebody else has
-    /// cut the file.
-    fn check_whole(&mut self, lower: &mut LowerFile, at: u64) -> Result {
-        if at > 0 && self.inner.size(lower)? < at {
-            return Err(IoError::SHORT_READ);
+    /// How long the file is, when everything before `at` is there. SQLite leaves no gaps, so where
+    /// it is not somebody else has cut the file.
+    fn whole_size(&mut self, lower: &mut LowerFile, at: u64) -> Result<u64> {
+        let size = if at > 0 { self.inner.size(lower)? } else { 0 };
+        if size < at { Err(IoError::SHORT_READ) } else { Ok(size) }
+    }
+
+    /// Makes the file longer than `end`, where the last write ended that found it `size` long.
+    fn write_ahead(&mut self, lower: &mut LowerFile, end: u64, size: u64) {
+        static ZEROS: [u8; AHEAD_BYTES as usize] = [0; AHEAD_BYTES as usize];
+        let room = self.control.limit_bytes().saturating_sub(end);
+        let is_wanted = size < end && room >= AHEAD_BYTES;
+        if is_wanted
+            && self.control.writes_ahead(end + AHEAD_BYTES)
+            && self.inner.write(lower, &ZEROS, end).is_err()
+        {
+            // Nobody needs them, and a part may be there, which takes the room of others.
+            let _ = self.inner.truncate(lower, end);
         }
-        Ok(())
     }
 
     /// The file is about to change at `at`.
@@ -181,7 +209,7 @@ impl<F: File> Gather<F> {
 
     fn write_through(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         self.flush(lower)?;
-        self.check_whole(lower, at)?;
+        self.whole_size(lower, at)?;
         self.forget_recent(at);
         self.inner.write(lower, data, at)?;
         self.control.note_file_end(at + data.len() as u64);
@@ -189,6 +217,8 @@ impl<F: File> Gather<F> {
     }
 
     fn write_wal_header(&mut self, lower: &mut LowerFile, data: &[u8]) -> Result {
+        let salt = |at: usize| data.get(at..at + 4).map(big_endian);
+        self.control.pass_gate(salt(16).zip(salt(20)).map(<[u32; 2]>::from))?;
         self.write_through(lower, data, 0)?;
         self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
         self.append_point = WAL_HEADER_BYTES;
@@ -310,6 +340,9 @@ impl<F: File> File for Gather<F> {
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
         self.forget_ended_transaction(lower);
         self.flush(lower)?;
+        if size < self.control.wal_bytes() {
+            self.control.pass_gate(None)?;
+        }
         self.forget_recent(size);
         self.inner.truncate(lower, size)?;
         self.control.note_truncate(size);

@@ -1,7 +1,7 @@
 //! Real SQLite connections over the shim. The [`model`] compares random transactions, failures and
 //! crashes with a map in memory, and is shown to notice each broken rule of the gather.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -151,7 +151,11 @@ struct Rig {
 
 impl Rig {
     fn new(lower: Lower) -> Rig {
-        let control = Arc::new(WalControl::keeping_frames(u64::MAX));
+        Rig::with(lower, WalControl::keeping_frames(u64::MAX))
+    }
+
+    fn with(lower: Lower, control: WalControl) -> Rig {
+        let control = Arc::new(control);
         let probe = Arc::new(Probe::default());
         let storage = Probed { wal: Arc::clone(&control), probe: Arc::clone(&probe) };
         let vfs = Vfs::register(lower, Arc::new(storage)).unwrap();
@@ -308,6 +312,81 @@ fn the_stock_vfs_recovers_every_commit() {
             assert_eq!(integrity(&copy).unwrap(), "ok");
         }
     }
+}
+
+#[test]
+fn a_wal_that_grows_by_small_commits_is_made_longer_ahead_of_them() {
+    for lower in [Lower::Unix, Lower::UnixExcl] {
+        let rig = Rig::with(
+            lower,
+            WalControl::keeping_frames(u64::MAX).writing_ahead(&std::env::temp_dir()),
+        );
+        let connection = rig.open_with_table();
+        let (mut sizes, commits) = (BTreeSet::new(), 200);
+        for commit in 1..=commits {
+            insert(&connection, 1).unwrap();
+            let (copy, _directory) = after_crash(&rig.path());
+            assert_eq!(count(&copy).unwrap(), commit);
+            sizes.insert(rig.wal_file_bytes());
+        }
+        assert_eq!(integrity(&connection).unwrap(), "ok");
+        let (used, last) = (rig.control.wal_bytes(), rig.wal_file_bytes());
+        assert!(sizes.len() > 1 && sizes.len() <= commits as usize / 20, "{sizes:?}");
+        assert!(used < last && used + (512 << 10) >= last, "{used} of {last} bytes are in use");
+        assert_eq!(rig.control.wal_bytes_max(), used, "zeros are not in use");
+        let wal = std::fs::read(rig.directory.path().join("test.db-wal")).unwrap();
+        assert!(wal[used as usize..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn nothing_is_written_ahead_of_large_commits_or_beyond_the_limit() {
+    let rig = Rig::with(
+        Lower::UnixExcl,
+        WalControl::keeping_frames(u64::MAX).writing_ahead(&std::env::temp_dir()),
+    );
+    let connection = rig.open_with_table();
+    while rig.wal_file_bytes() > rig.control.wal_bytes() {
+        insert(&connection, 40).unwrap();
+    }
+    insert(&connection, 40).unwrap();
+    assert_eq!(rig.wal_file_bytes(), rig.control.wal_bytes());
+    rig.control.set_limit_bytes(rig.control.wal_bytes() + 100_000);
+    insert(&connection, 1).unwrap();
+    assert_eq!(rig.wal_file_bytes(), rig.control.wal_bytes());
+}
+
+#[test]
+fn nothing_is_written_ahead_where_the_room_is_not_known() {
+    let nowhere = Path::new("/no/such/directory");
+    let control = WalControl::keeping_frames(u64::MAX).writing_ahead(nowhere);
+    let rig = Rig::with(Lower::UnixExcl, control);
+    let connection = rig.open_with_table();
+    for _ in 0..20 {
+        insert(&connection, 1).unwrap();
+        assert_eq!(rig.wal_file_bytes(), rig.control.wal_bytes());
+    }
+}
+
+#[test]
+fn zeros_for_which_there_is_no_room_fail_nothing() {
+    let rig = Rig::with(
+        Lower::UnixExcl,
+        WalControl::keeping_frames(u64::MAX).writing_ahead(&std::env::temp_dir()),
+    );
+    let connection = rig.open_with_table();
+    while rig.wal_file_bytes() > rig.control.wal_bytes() {
+        insert(&connection, 40).unwrap();
+    }
+    // The one behind the commit's own.
+    rig.probe.fail_wal_write(1, IoError::FULL);
+    insert(&connection, 1).unwrap();
+    assert_eq!(rig.wal_file_bytes(), rig.control.wal_bytes(), "what was written is given back");
+    let (copy, _directory) = after_crash(&rig.path());
+    assert_eq!(count(&copy).unwrap(), count(&connection).unwrap());
+    assert_eq!(integrity(&copy).unwrap(), "ok");
+    insert(&connection, 1).unwrap();
+    assert!(rig.wal_file_bytes() > rig.control.wal_bytes());
 }
 
 #[test]

@@ -295,6 +295,26 @@ fn no_statement_is_planned_for_long_where_others_wait() {
     }
 }
 
+/// A table `p` with so many indexes, of which none is the key that many foreign keys refer to: each
+/// column is looked for among all of the others.
+fn keyed() -> Vec<String> {
+    let columns: Vec<_> = (0..90).map(|i| format!("c{i}")).collect();
+    let (all, own) = (columns.join(", "), columns[1..].join(", "));
+    let index = |i: usize| format!("CREATE UNIQUE INDEX u{i} ON p({own}, id)");
+    let referring = vec!["a"; 90].join(", ");
+    let reversed = columns.into_iter().rev().collect::<Vec<_>>().join(", ");
+    let child = |i: usize| {
+        format!("CREATE TABLE k{i}(a, FOREIGN KEY ({referring}) REFERENCES p({reversed}))")
+    };
+    let children: Vec<_> = (0..1_000).map(child).collect();
+    let indexes: Vec<_> = (0..30).map(index).collect();
+    [vec![format!("CREATE TABLE p(id INTEGER PRIMARY KEY, {all})")], vec![indexes.join(";")]]
+        .concat()
+        .into_iter()
+        .chain(children.chunks(100).map(|some| some.join(";")))
+        .collect()
+}
+
 /// Schemas, each of statements of their own, and a statement that is small or plans nothing and
 /// takes SQLite seconds.
 fn slow_lookups() -> Vec<(&'static str, Vec<String>, String)> {
@@ -336,8 +356,9 @@ fn slow_lookups() -> Vec<(&'static str, Vec<String>, String)> {
     let deep = format!("CREATE VIEW deep AS {}", nested("u", 22));
     let alter = "ALTER TABLE other RENAME COLUMN a TO b";
     let either = list(1_150, &|_| "(x = 1 OR x = 2)".into());
+    let indexed = "CREATE TABLE t(a, b); CREATE INDEX i ON t(a)";
     let triggered = vec![
-        "CREATE TABLE t(a, b); CREATE INDEX i ON t(a); CREATE TABLE z(a)".into(),
+        format!("{indexed}; CREATE TABLE z(a)"),
         format!(
             "CREATE TRIGGER r AFTER INSERT ON z BEGIN SELECT 1 FROM (SELECT a x FROM t) \
              WHERE {}; END",
@@ -351,7 +372,7 @@ fn slow_lookups() -> Vec<(&'static str, Vec<String>, String)> {
     let open = format!("WITH c AS(SELECT 1)SELECT {}{}", "(".repeat(90_000), "c,".repeat(90_000));
     vec![
         ("columns of a subquery in a trigger", triggered, "INSERT INTO z VALUES (1)".into()),
-        ("behind a parameter", vec!["CREATE TABLE t(a, b); CREATE INDEX i ON t(a)".into()], hidden),
+        ("behind a parameter", vec![indexed.into()], hidden),
         ("parentheses that are not closed", vec![], open),
         ("virtual columns of an index", virtuals, read(6)),
         ("expressions of an index", expressions, read(6)),
@@ -367,9 +388,38 @@ fn slow_lookups() -> Vec<(&'static str, Vec<String>, String)> {
     ]
 }
 
+/// The same, of what the authorizer is not asked.
+fn slow_without_a_question() -> Vec<(&'static str, Vec<String>, String)> {
+    let list =
+        |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>();
+    let indexed = "CREATE TABLE t(a, b); CREATE INDEX i ON t(a); CREATE INDEX j ON t(b)";
+    let one_of = balanced(&list(20, &|i| format!("a={}", i % 10)), "OR");
+    let repeated = balanced(&vec!["x".into(); 470], "AND");
+    let either = balanced(&list(950, &|i| format!("(a = {i} OR a = -{i})")), "AND");
+    let inner = balanced(&list(1_150, &|_| "(x = 1 OR x = 2)".into()), "AND");
+    vec![
+        (
+            "copies of a result column",
+            vec![indexed.into()],
+            format!("SELECT {one_of} x FROM t WHERE {repeated}"),
+        ),
+        ("keys of a table that changes", keyed(), "REPLACE INTO p(id) VALUES (1)".into()),
+        (
+            "views in a list",
+            vec![indexed.into(), format!("CREATE VIEW v AS SELECT 1 FROM t WHERE {either}")],
+            "SELECT count(*) FROM pragma_table_list JOIN pragma_table_list x USING (name)".into(),
+        ),
+        (
+            "behind a pragma",
+            vec![indexed.into()],
+            format!("PRAGMA user_version; SELECT 1 FROM (SELECT a x FROM t) WHERE {inner}"),
+        ),
+    ]
+}
+
 #[test]
 fn no_small_statement_looks_for_long_where_others_wait() {
-    for (name, schema, sql) in slow_lookups() {
+    for (name, schema, sql) in slow_lookups().into_iter().chain(slow_without_a_question()) {
         let Some(db) = open(":memory:") else { return };
         db.write(|tx| tx.execute_batch("CREATE TABLE other(a)")).wait().unwrap();
         for sql in schema {
@@ -392,6 +442,79 @@ fn no_small_statement_looks_for_long_where_others_wait() {
         in_two_attempts(|| db.write(|tx| tx.execute_batch("CREATE TABLE another(a)")).wait());
         close_behind_plan(&db);
     }
+}
+
+#[test]
+fn no_trigger_is_planned_where_the_figure_of_changes_is_set_back() {
+    let conditions: Vec<_> = (0..900).map(|i| format!("(a = {i} OR a = -{i})")).collect();
+    let conditions = balanced(&conditions, "AND");
+    let slow = |table: &str| {
+        format!(
+            "CREATE TRIGGER slow_{table} AFTER DELETE ON {table} BEGIN \
+             SELECT 1 FROM t WHERE {conditions}; END;"
+        )
+    };
+    let tables = "CREATE TABLE t(a); CREATE INDEX i ON t(a); CREATE TABLE z(a);
+        CREATE TABLE seen(changes);
+        CREATE TRIGGER asks AFTER INSERT ON z BEGIN INSERT INTO seen VALUES (changes()); END;";
+    // Once with a table that has no trigger, and once without.
+    for more in [String::new(), slow("seen") + &slow("z")] {
+        let Some(db) = open(":memory:") else { return };
+        let schema = format!("{tables} {} {more}", slow("t"));
+        db.write(move |tx| tx.execute_batch(&schema)).wait().unwrap();
+        db.write(|tx| tx.execute_batch("INSERT INTO t VALUES (1), (2)")).wait().unwrap();
+        for _ in 0..3 {
+            let (told, heard) = mpsc::channel();
+            let insert = |tx: &Tx<'_>| tx.execute("INSERT INTO z VALUES (1), (2)", ());
+            let ended = db.write(move |tx| {
+                told.send(in_time("a change", || insert(tx).map(drop))).unwrap();
+                Ok::<_, Error>(())
+            });
+            let _ = ended.wait();
+            // Not on the writer, which would panic.
+            heard.recv().unwrap().unwrap();
+        }
+        let seen = "SELECT group_concat(changes) FROM seen";
+        let seen = db.read(|tx| tx.query_row(seen, (), |row| row.get::<_, String>(0)));
+        assert_eq!(seen.wait().unwrap(), "0,0,0,0,0,0");
+        close_behind_plan(&db);
+    }
+}
+
+#[test]
+fn a_large_statement_that_changes_the_schema_is_prepared_once() {
+    let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
+    let columns = (0..500).map(|i| format!("{i} AS c{i}")).collect::<Vec<_>>().join(", ");
+    let script = format!("CREATE TABLE u AS SELECT {columns}; INSERT INTO u DEFAULT VALUES; -- ;");
+    db.write(move |tx| tx.execute_batch(&script)).wait().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_schema_of_tables_that_refer_to_each_other_is_made_and_used_at_once() {
+    let Some(db) = open_for(":memory:", Duration::from_secs(20)) else { return };
+    let table = |i: usize| {
+        let parent = i.saturating_sub(1) / 3;
+        format!(
+            "CREATE TABLE t{i}(id INTEGER PRIMARY KEY, parent REFERENCES t{parent}(id) \
+             ON DELETE CASCADE, owner REFERENCES t0 ON DELETE SET NULL, name TEXT, made, \
+             UNIQUE (owner, name), FOREIGN KEY (owner, name) REFERENCES t{i}(owner, name));
+             CREATE INDEX p{i} ON t{i}(parent); CREATE INDEX o{i} ON t{i}(owner, made DESC);"
+        )
+    };
+    let schema: String = (0..50).map(table).collect();
+    let script = format!(
+        "{schema} INSERT INTO t0(id, parent, name) VALUES (1, 1, 'a'), (2, 1, 'b');
+         INSERT INTO t1(id, parent, owner, name) SELECT id, id, 1, name FROM t0;
+         UPDATE t1 SET name = name || 'x', owner = NULL WHERE id = 1;
+         SELECT a.name AS name, count(*) AS n, b.name AS other
+             FROM t0 AS a JOIN t1 AS b USING (id) LEFT JOIN t2 AS c ON c.parent = b.id
+             WHERE a.id IN (1, 2) GROUP BY a.name, b.name HAVING n > 0
+             ORDER BY n DESC, name LIMIT 9;
+         DELETE FROM t5 WHERE id = 2; DROP TABLE t49; ALTER TABLE t1 RENAME TO renamed;"
+    );
+    db.write(move |tx| tx.execute_batch(&script)).wait().unwrap();
+    db.close().unwrap();
 }
 
 #[test]

@@ -380,6 +380,22 @@ fn a_wal_that_is_a_link_is_refused_by_its_own_name() {
 }
 
 #[test]
+fn a_copy_does_not_empty_the_wal_that_it_has_by_a_hard_link() {
+    let directory = without_links().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    make(&at("db"));
+    let holder = Database::open(at("db")).unwrap();
+    holder.write(|tx| markers::put(tx, 2)).wait().unwrap();
+    fs::copy(at("db"), at("copy")).unwrap();
+    fs::hard_link(at("db-wal"), at("copy-wal")).unwrap();
+    let told = refusal(&at("copy"), ErrorKind::Invalid);
+    assert!(told.contains("has hard links") && told.contains("copy-wal"), "{told}");
+    holder.write(|tx| markers::put(tx, 3)).wait().unwrap();
+    holder.close().unwrap();
+    assert_eq!(markers::in_file(&at("db")).unwrap(), [1, 2, 3].into());
+}
+
+#[test]
 fn a_truncated_database_is_noticed() {
     let directory = without_links().unwrap();
     let path = directory.path().join("db");

@@ -231,7 +231,7 @@ impl<'s> Case<'s> {
             while let Heard::Line(line) = child.listen(left()) {
                 if let Some(number) = writing::acknowledged(&line) {
                     acknowledged.insert(number);
-                } else if line.starts_with("failed") {
+                } else if writing::is_complaint(&line) {
                     failed = Some(Wrong::Other(format!("a child said: {line}")));
                 }
                 if left().is_zero() {
@@ -259,7 +259,7 @@ impl<'s> Case<'s> {
             opened.map_err(|error| Wrong::Other(format!("the engine cannot open it: {error}")))?;
         }
         let look = if self.rng.u8(..8) == 0 { Look::Thorough } else { Look::Quick };
-        writing::judge(&self.file, &self.acknowledged, look, self.rng.bool())
+        writing::judge(&self.file, &self.acknowledged, look, self.rng.bool()).map(drop)
     }
 
     /// Keeps the files and books what is wrong.

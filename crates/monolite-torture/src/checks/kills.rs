@@ -193,7 +193,7 @@ impl<'s> Case<'s> {
             }
         }
         let leaves_wal = self.rng.bool();
-        Ok(writing::judge(&self.file, &self.acknowledged, look, leaves_wal))
+        Ok(writing::judge(&self.file, &self.acknowledged, look, leaves_wal).map(drop))
     }
 
     /// Kills the child at a random moment, and hears all that it said.
@@ -226,7 +226,7 @@ impl<'s> Case<'s> {
     fn hear(&mut self, line: &str, failed: &mut Option<Wrong>) {
         if let Some(number) = writing::acknowledged(line) {
             self.acknowledged.insert(number);
-        } else if line.starts_with("failed") {
+        } else if writing::is_complaint(line) {
             *failed = Some(Wrong::Other(format!("a child said: {line}")));
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
 use monolite::rusqlite::Connection;
@@ -42,6 +43,9 @@ const BULK: usize = 16;
 /// The same for a child that says numbers early. Its parent needs a moment to cut the power, and
 /// the broken arrangement has to last as long.
 const EARLY_BULK: usize = 500;
+
+/// How long a thread that was refused rests.
+const REFUSED_PAUSE: Duration = Duration::from_millis(2);
 
 /// What a child is told.
 #[derive(Clone, Copy, Debug)]
@@ -95,34 +99,77 @@ pub(super) fn acknowledged(line: &str) -> Option<i64> {
     line.strip_prefix("acknowledged ")?.parse().ok()
 }
 
-/// Plays the role: says `open`, `acknowledged N`, `failed …`, and `closed` once told to close.
+/// The number in a line that says that there was no room.
+pub(super) fn refused(line: &str) -> Option<i64> {
+    line.strip_prefix("refused ")?.parse().ok()
+}
+
+/// Whether a child says that something did not succeed.
+pub(super) fn is_complaint(line: &str) -> bool {
+    line.starts_with("failed") || line.starts_with("refused")
+}
+
+/// Plays the role: says what [`Work::run`] says until it is told to close, and `closed`.
 pub(super) fn play() -> Result<()> {
-    let first: i64 = variable("FIRST")?;
     let how: String = variable("HOW")?;
     let is_buffered = how == Arrangement::Buffered.name();
     let durability = if is_buffered { Durability::Buffered } else { Durability::Synced };
     let options = Options::new().wal_limit_bytes(WAL_LIMIT_BYTES).durability(durability);
     let db = options.open(variable::<String>("FILE")?)?;
-    markers::create(&db)?;
-    say("open");
     let is_over = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_over);
+    let work = Work {
+        first: variable("FIRST")?,
+        filling: variable("FILLING")?,
+        says_early: how == Arrangement::SaysEarly.name(),
+    };
     thread::spawn(move || {
         await_parent();
         told.store(true, Ordering::Relaxed);
     });
-    let filling = vec![7; variable("FILLING")?];
-    let says_early = how == Arrangement::SaysEarly.name();
-    let writer = Writer { db: &db, is_over: &is_over, says_early, filling: &filling };
-    thread::scope(|scope| {
-        for number in 0..SINGLE + IN_BULK {
-            let step = usize::try_from(SINGLE + IN_BULK).expect("a handful");
-            let ids = (first + number..first + NUMBERS).step_by(step);
-            let bulk = if says_early { EARLY_BULK } else { BULK };
-            let at_once = if number < SINGLE { 1 } else { bulk };
-            scope.spawn(move || writer.write_all(ids, at_once));
-        }
-    });
+    work.run(&db, &is_over)?;
+    close(&db)
+}
+
+/// What a child writes to its open database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// See [`Orders`].
+    pub(super) first: i64,
+    pub(super) filling: usize,
+    /// Whether it says numbers before they are acknowledged.
+    pub(super) says_early: bool,
+}
+
+impl Work {
+    /// Creates the tables and says `open`; then `acknowledged N`, `refused N` or `failed …` until
+    /// it is over.
+    ///
+    /// # Errors
+    /// When the tables cannot be created.
+    pub(super) fn run(self, db: &Database, is_over: &AtomicBool) -> Result<()> {
+        markers::create(db)?;
+        say("open");
+        let filling = vec![7; self.filling];
+        let writer = Writer { db, is_over, says_early: self.says_early, filling: &filling };
+        thread::scope(|scope| {
+            for number in 0..SINGLE + IN_BULK {
+                let step = usize::try_from(SINGLE + IN_BULK).expect("a handful");
+                let ids = (self.first + number..self.first + NUMBERS).step_by(step);
+                let bulk = if self.says_early { EARLY_BULK } else { BULK };
+                let at_once = if number < SINGLE { 1 } else { bulk };
+                scope.spawn(move || writer.write_all(ids, at_once));
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Closes the database, and says `closed`.
+///
+/// # Errors
+/// Those of the close.
+pub(super) fn close(db: &Database) -> Result<()> {
     db.close()?;
     say("closed");
     Ok(())
@@ -147,7 +194,8 @@ impl Writer<'_> {
                     Ok(()) => {}
                     // Its snapshot stood in the way of the WAL near its limit: rolled back.
                     Err(error) if error.kind() == ErrorKind::Timeout => {}
-                    Err(error) => return say(&format!("failed {id}: {error}")),
+                    Err(error) if error.kind() == ErrorKind::Overloaded => say_refused(id),
+                    Err(error) => return say_failed(id, &error),
                 }
                 continue;
             }
@@ -157,8 +205,9 @@ impl Writer<'_> {
                 match write.wait() {
                     Ok(()) if !self.says_early => say(&format!("acknowledged {id}")),
                     Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::Overloaded => say_refused(id),
                     // A file system that was cut off refuses everything.
-                    Err(error) => return say(&format!("failed {id}: {error}")),
+                    Err(error) => return say_failed(id, &error),
                 }
             }
         }
@@ -190,6 +239,16 @@ impl Writer<'_> {
     }
 }
 
+fn say_failed(id: i64, error: &monolite::Error) {
+    say(&format!("failed {id}: {:?}: {error}", error.kind()));
+}
+
+/// There is no room for it now.
+fn say_refused(id: i64) {
+    say(&format!("refused {id}"));
+    thread::sleep(REFUSED_PAUSE);
+}
+
 /// How thoroughly a file is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -199,14 +258,14 @@ pub(super) enum Look {
     Thorough,
 }
 
-/// Judges a file that nobody has open, through stock SQLite. A file that is found sound loses its
-/// WAL to the database unless `leaves_wal`.
+/// Judges a file that nobody has open, through stock SQLite, and says which transactions it has. A
+/// file that is found sound loses its WAL to the database unless `leaves_wal`.
 pub(super) fn judge(
     file: &Path,
     acknowledged: &BTreeSet<i64>,
     look: Look,
     leaves_wal: bool,
-) -> Result<(), Wrong> {
+) -> Result<BTreeSet<i64>, Wrong> {
     let other = |error: Error| Wrong::Other(format!("{error:#}"));
     let keep_wal = |connection: &Connection, keeps| {
         let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps);
@@ -222,7 +281,8 @@ pub(super) fn judge(
         markers::found_whole(&connection).map_err(|error| Wrong::Partial(format!("{error:#}")))?;
     markers::check_all_there(acknowledged, &found)
         .map_err(|error| Wrong::Lost(1, error.to_string()))?;
-    keep_wal(&connection, leaves_wal)
+    keep_wal(&connection, leaves_wal)?;
+    Ok(found)
 }
 
 fn quick_check(connection: &Connection) -> Result<()> {
@@ -241,7 +301,7 @@ fn a_lost_and_a_partial_transaction_are_noticed() {
     db.write(|tx| markers::put(tx, 1)).wait().unwrap();
     db.close().unwrap();
     let judge = |ids: &[i64]| judge(&file, &ids.iter().copied().collect(), Look::Quick, false);
-    assert_eq!(judge(&[1]), Ok(()));
+    assert_eq!(judge(&[1]), Ok(BTreeSet::from([1])));
     assert!(matches!(judge(&[1, 2]), Err(Wrong::Lost(..))));
     Connection::open(&file).unwrap().execute_batch("DELETE FROM part WHERE number = 2").unwrap();
     assert!(matches!(judge(&[1]), Err(Wrong::Partial(_))));

@@ -41,6 +41,15 @@ const MAX_NAME_BYTES: usize = 255 - ENDING.len();
 /// How often another one may be in between when the file is made.
 const TRIES: u32 = 10;
 
+/// What the header of a copy says of a WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderOf {
+    /// None is needed: any SQLite opens it, also where nothing can be written.
+    Backup,
+    /// What the database's says, byte by byte.
+    Database,
+}
+
 /// A backup that is being written.
 pub(super) struct Part {
     file: Arc<File>,
@@ -97,10 +106,13 @@ impl Part {
         self.file.sync_data().map_err(|error| failed(&self.path, &error))
     }
 
-    /// Puts everything on disk but the name.
-    pub(super) fn complete(&self) -> Result<()> {
+    /// Puts everything on disk but the name; with a header that says that the file has no WAL, or
+    /// the one that the database has.
+    pub(super) fn complete(&self, header: HeaderOf) -> Result<()> {
         let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        leave_wal_mode(&mut beginning);
+        if header == HeaderOf::Backup {
+            leave_wal_mode(&mut beginning);
+        }
         let written = self.file.write_all_at(&beginning, 0);
         written.and_then(|()| self.file.sync_all()).map_err(|error| failed(&self.path, &error))
     }

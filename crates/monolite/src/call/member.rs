@@ -69,6 +69,15 @@ pub(crate) enum ForeignKeys {
     Off,
 }
 
+/// The terms of whoever submits a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terms {
+    /// Who is answerable for it.
+    pub(crate) principal: Principal,
+    /// Whether it is answered only when its commit is in the archive, too.
+    pub(crate) awaits_archive: bool,
+}
+
 /// A member of a batch, whatever its types.
 pub(crate) trait Member: Send {
     /// Whether the closure may be run more than once.
@@ -77,8 +86,8 @@ pub(crate) trait Member: Send {
     fn time_limit(&self) -> Option<OwnLimit>;
     /// How it runs when it is no part of a batch.
     fn alone(&self) -> Option<Alone>;
-    /// Who is answerable for it.
-    fn principal(&self) -> Principal;
+    /// Of whoever has submitted it.
+    fn terms(&self) -> Terms;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
     fn fetch(&self);
     /// Runs the closure and keeps its outcome; catches its panic.
@@ -91,7 +100,7 @@ pub(crate) trait Member: Send {
 
 impl Queued for Box<dyn Member> {
     fn principal(&self) -> Principal {
-        (**self).principal()
+        self.terms().principal
     }
 }
 
@@ -130,23 +139,19 @@ pub(crate) struct Submission<B, T, E> {
     answered: bool,
     time_limit: Option<OwnLimit>,
     alone: Option<Alone>,
-    principal: Principal,
+    terms: Terms,
     caller: Arc<Completion<T, E>>,
 }
 
 impl<B, T, E> Submission<B, T, E> {
-    pub(crate) fn new(
-        body: B,
-        principal: Principal,
-        caller: Arc<Completion<T, E>>,
-    ) -> Submission<B, T, E> {
+    pub(crate) fn new(body: B, terms: Terms, caller: Arc<Completion<T, E>>) -> Submission<B, T, E> {
         Submission {
             body: Some(body),
             outcome: None,
             answered: false,
             time_limit: None,
             alone: None,
-            principal,
+            terms,
             caller,
         }
     }
@@ -188,14 +193,14 @@ where
         self.alone
     }
 
-    fn principal(&self) -> Principal {
-        self.principal
+    fn terms(&self) -> Terms {
+        self.terms
     }
 
     fn fetch(&self) {
         // Loads that nothing waits for, of all the cache lines that the fields may lie in.
         let is_limited = self.time_limit.is_some();
-        black_box((self.answered, self.outcome.is_none(), is_limited, self.principal.is_some()));
+        black_box((self.answered, self.outcome.is_none(), is_limited, self.terms.awaits_archive));
     }
 
     fn run(&mut self, tx: &Tx<'_>) -> Ran {

@@ -6,17 +6,16 @@ mod models;
 use std::sync::Arc;
 
 use crate::call::inside::DatabaseId;
-use crate::call::member::Member;
-use crate::call::queue::lanes::Principal;
+use crate::call::member::{Member, Terms};
 use crate::call::queue::{Entered, Queue, Rejected};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// The queue of the writer, as one principal uses it.
+/// The queue of the writer, as it is used under some terms.
 #[derive(Clone)]
 pub(crate) struct WriteQueue {
     queue: Arc<Queue<Box<dyn Member>>>,
-    principal: Principal,
+    terms: Terms,
     database: DatabaseId,
     progress: Arc<Progress>,
     /// The message of a refusal, made once: overload is no time to format text.
@@ -42,17 +41,24 @@ impl WriteQueue {
              write() wait for room"
         );
         let queue = Arc::new(Queue::new(capacity));
-        WriteQueue { queue, principal: None, database, progress, full: full.into() }
+        WriteQueue { queue, terms: Terms::default(), database, progress, full: full.into() }
     }
 
     /// The same queue as `principal` uses it.
     pub(crate) fn of(&self, principal: u64) -> WriteQueue {
-        WriteQueue { principal: Some(principal), ..self.clone() }
+        let terms = Terms { principal: Some(principal), ..self.terms };
+        WriteQueue { terms, ..self.clone() }
     }
 
-    /// Who is answerable for what is submitted here.
-    pub(crate) fn principal(&self) -> Principal {
-        self.principal
+    /// The same queue for those who wait for the archive, or who do not.
+    pub(crate) fn awaiting_archive(&self, awaits_archive: bool) -> WriteQueue {
+        let terms = Terms { awaits_archive, ..self.terms };
+        WriteQueue { terms, ..self.clone() }
+    }
+
+    /// The terms of what is submitted here.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
     }
 
     pub(crate) fn database(&self) -> DatabaseId {

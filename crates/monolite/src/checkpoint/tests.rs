@@ -104,7 +104,7 @@ impl Bench {
             Arc::clone(&recorder),
         );
         let checkpoints =
-            Checkpoints::new(opened.wal, Arc::new(holders), &options, Arc::clone(&recorder));
+            Checkpoints::new(opened.wal, Arc::new(holders), None, &options, Arc::clone(&recorder));
         let checkpoints = Arc::new(checkpoints);
         let queue = Arc::new(WriteQueue::new(DatabaseId::new(), 1, Arc::clone(&progress)));
         let checkpointer = Checkpointer {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::open as files;
 use crate::jobs::{Job, JobContext, Jobs};
 use crate::maintenance::{self, Checked};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 
 impl Options {
     /// Opens the database at `path`, and creates it where there is none.
@@ -85,7 +85,8 @@ impl Options {
 
     /// Opens the file at `path`, checks and closes it.
     fn check_recovered(self, path: &Path, job: &JobContext) -> Result<Checked> {
-        let db = match self.open(path) {
+        let alone = Options { archive: None, durability: Durability::Synced, ..self };
+        let db = match alone.open(path) {
             Err(error) if maintenance::is_damage(&error) => {
                 return Ok(Checked { problems: vec![error.to_string()], ..Checked::default() });
             }

@@ -23,6 +23,7 @@ use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::queue::Taken;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
+use crate::engine::primary::LagLimit;
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::transaction::Contention;
@@ -51,6 +52,7 @@ pub(super) struct WriteLoop {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) contention: Arc<Contention>,
     pub(super) max_batch: usize,
+    pub(super) lag_limit: Option<LagLimit>,
 }
 
 impl WriteLoop {
@@ -83,8 +85,9 @@ impl WriteLoop {
 
     fn one_batch(&self, writer: &mut Writer, batch: &mut Held<'_>) {
         let checkpoints = self.checkpoints.as_ref();
-        let room =
-            self.progress.check_poison().and_then(|()| checkpoints.reserve(writer.connection()));
+        let lag = || self.lag_limit.as_ref().map_or(Ok(()), LagLimit::check);
+        let reserve = || checkpoints.reserve(writer.connection());
+        let room = self.progress.check_poison().and_then(|()| lag()).and_then(|()| reserve());
         if let Err(error) = room {
             self.poison_if_lost(&error);
             return batch.inbox.drain(..).for_each(|entry| entry.refuse(&error));

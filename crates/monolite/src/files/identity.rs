@@ -129,7 +129,8 @@ const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Sees whether what is where SQLite keeps its files is one that it can open: it waits for the
 /// other end of a pipe, and says of a directory or a link to nothing only that it cannot be opened.
-/// And whether a database that is found through a link has left its WAL beside the link.
+/// Whether the WAL has other names, too, as in a copy that was made with links; and whether a
+/// database that is found through a link has left its WAL beside the link.
 fn check_companions(path: &Path, known: &Path) -> Result<()> {
     for ending in COMPANIONS {
         let file = with_ending(known, ending);
@@ -149,6 +150,16 @@ fn check_companions(path: &Path, known: &Path) -> Result<()> {
         }
     }
     let (beside, own) = (with_ending(path, "-wal"), with_ending(known, "-wal"));
+    if fs::symlink_metadata(&own).is_ok_and(|meta| meta.is_file() && meta.nlink() > 1) {
+        let message = format!(
+            "{} cannot be opened: its WAL, {}, has hard links, and what another database has \
+             there under another name would be overwritten; put a copy of it in its place, or \
+             remove the others",
+            path.display(),
+            own.display()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
     let length = fs::metadata(&beside).map_or(0, |meta| meta.len());
     let found = fs::canonicalize(&beside).ok();
     let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());

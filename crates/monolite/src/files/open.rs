@@ -28,7 +28,7 @@ use monolite_sqlite::vfs::{
     ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Storage, Vfs,
     WalControl,
 };
-use monolite_sqlite::wal::{Leftover, leftover};
+use monolite_sqlite::wal::{Leftover, WalReader, leftover};
 use monolite_sqlite::{
     CheckpointMode, Connection, DryRuns, Overdue, Role, Rowids, Settings, accept_untrusted,
     initialize, lock_holder, sees_pages, test_overlay,
@@ -37,6 +37,7 @@ use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, st
 use rustix::io::Errno;
 use tempfile::TempDir;
 
+use crate::archive::{Archiving, Found};
 use crate::clock::{self, Deadline, Patience};
 use crate::dry_runs::DryRunner;
 use crate::error::{Error, ErrorKind, Result};
@@ -118,6 +119,8 @@ pub(crate) struct Opened {
     pub(crate) is_exclusive: bool,
     pub(crate) is_tracking_pages: bool,
     pub(crate) recovered: RecoveredWal,
+    /// What keeps a copy elsewhere, if something does.
+    pub(crate) archiving: Option<Arc<dyn Archiving>>,
     pub(crate) files: Files,
 }
 
@@ -126,6 +129,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     check_sqlite(options)?;
     let temporary = (path == Path::new(MEMORY)).then(temporary_directory).transpose()?;
     let path = match &temporary {
+        Some(_) if options.archive.is_some() => return Err(no_archive_in_memory()),
         Some(directory) => directory.path().join("memory.db"),
         None => canonical(path)?,
     };
@@ -139,7 +143,9 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         }
         Sharing::Shared => (WalControl::new(options.wal_limit_bytes), Lower::Unix),
     };
-    let wal = Arc::new(wal);
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    // A WAL in memory has no file system below that would have to note how long it is.
+    let wal = Arc::new(if temporary.is_some() { wal } else { wal.writing_ahead(directory) });
     let purpose = if options.page_checksums { ChecksumUse::Verify } else { ChecksumUse::Keep };
     let checksums = Arc::new(PageChecksums::new(purpose));
     let storage = storage_of(options, &wal, &checksums);
@@ -148,7 +154,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let hold = is_alone.then(|| hold_with(&vfs, &path));
     let overlays = is_exclusive.then(|| vfs.register_overlays(Arc::clone(&storage))).transpose()?;
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
-    let Recovered { connection: writer, deadline: writer_deadline, wal: recovered } =
+    let Recovered { connection: writer, deadline: writer_deadline, wal: recovered, archiving } =
         opener.writer(hold.as_deref(), patience)?;
     let lacks_checksums =
         options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
@@ -184,6 +190,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         is_exclusive,
         is_tracking_pages: is_exclusive && sees_pages(),
         recovered,
+        archiving,
         files: Files { hold, vfs, overlays, registration, temporary },
     })
 }
@@ -232,8 +239,8 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
     let _registration = Registration::new(&path)?;
-    // All SQL is the engine's own.
-    let options = &Options { untrusted: None, ..options.clone() };
+    // All SQL is the engine's own, and every page changes: what is archived begins anew.
+    let options = &Options { untrusted: None, archive: None, ..options.clone() };
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Stamp));
     // The WAL is only read here.
     let wal = Arc::default();
@@ -298,6 +305,7 @@ struct Recovered {
     connection: Connection,
     deadline: Arc<Deadline>,
     wal: RecoveredWal,
+    archiving: Option<Arc<dyn Archiving>>,
 }
 
 /// What was in the WAL when the file was opened.
@@ -435,7 +443,7 @@ impl Opener {
         let (connection, deadline) = opened.map_err(|error| not_opened(hold, error))?;
         let recovered = self.recover(&connection);
         match recovered {
-            Ok(wal) => Ok(Recovered { connection, deadline, wal }),
+            Ok((wal, archiving)) => Ok(Recovered { connection, deadline, wal, archiving }),
             Err(error) => {
                 connection.give_up(tidy);
                 Err(error)
@@ -443,12 +451,28 @@ impl Opener {
         }
     }
 
-    /// Has what recovery found in the database file, and tells what it was.
-    fn recover(&self, writer: &Connection) -> Result<RecoveredWal> {
+    /// Has what recovery found in the database file, after the archive has seen it, and tells what
+    /// it was.
+    fn recover(&self, writer: &Connection) -> Result<(RecoveredWal, Option<Arc<dyn Archiving>>)> {
+        let file = fs::metadata(&self.path).map_err(|error| io_error(&self.path, &error))?;
         let found = self.found(writer)?;
+        let archiving = self.archive(file, found.frames)?;
         // What a crash left in the WAL may not be on disk yet, and is about to be readable.
         writer.checkpoint(CheckpointMode::Truncate)?;
-        Ok(found)
+        archiving.iter().for_each(|archiving| archiving.settled());
+        Ok((found, archiving))
+    }
+
+    /// Begins with the archive, if there is one, while the WAL has all its frames.
+    fn archive(&self, file: fs::Metadata, frames: u64) -> Result<Option<Arc<dyn Archiving>>> {
+        let Some(archive) = &self.options.archive else { return Ok(None) };
+        let wal = File::open(wal_path(&self.path)).and_then(WalReader::open);
+        let wal = wal.map_err(|error| io_error(&self.path, &error))?;
+        let wal = wal.map(|reader| {
+            let end = reader.end_of(frames);
+            (reader, end)
+        });
+        Ok(Some(archive.open(Found { database: &self.path, file, wal })?))
     }
 
     /// What recovery took of the WAL, and what it did not, before the WAL is emptied: a passive
@@ -592,6 +616,11 @@ fn oddity(path: &Path) -> String {
         Some(format!("{name} is {word}; make it writable with chattr -{letter}"))
     });
     odd.map_or_else(String::new, |odd| format!(" ({odd})"))
+}
+
+fn no_archive_in_memory() -> Error {
+    let message = "a database in memory has no archive: its file is gone when it is closed";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn no_checksums(path: &Path) -> Error {

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use monolite_sqlite::holds_lock;
 use monolite_sqlite::vfs::{Storage, WalControl};
+use monolite_sqlite::wal::WalReader;
 
 use crate::files::identity::{EMPTY, Watched};
 
@@ -128,6 +129,11 @@ impl WalFile {
         }
         let message = format!("the database file was cut from {written} to {length} bytes");
         Err(io::Error::new(io::ErrorKind::NotFound, message))
+    }
+
+    /// What reads the commits in the WAL; `None` while it has none.
+    pub(crate) fn reader(&self) -> io::Result<Option<WalReader>> {
+        WalReader::open(self.file.try_clone()?)
     }
 
     /// How long the file is.

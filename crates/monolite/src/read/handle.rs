@@ -23,6 +23,8 @@ pub(crate) enum Answer {
     AtOnce,
     /// When everything it may have seen is on disk.
     OnceDurable,
+    /// When that is in the archive, too.
+    OnceArchived,
 }
 
 /// What was asked for of one read.
@@ -33,11 +35,16 @@ struct Terms {
     time_limit: Option<Duration>,
 }
 
+/// Ends when everything that is committed is archived, or with the reason why it will not be.
+pub(crate) type WaitForArchive = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+
 /// What a read needs of the engine.
 pub(crate) struct ReadSide {
     pub(crate) database: DatabaseId,
     pub(crate) readers: Arc<Readers>,
     pub(crate) progress: Arc<Progress>,
+    /// Blocks until all that a read may have seen is archived, if there is an archive.
+    pub(crate) archived: Option<WaitForArchive>,
     /// For awaited reads.
     pub(crate) threads: Arc<ReadThreads>,
 }
@@ -92,8 +99,9 @@ where
     /// # Errors
     /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout` when the
     /// read, its closure's own time included, took longer than the option `read_time_limit`, or no
-    /// connection was free for as long; `Closed`; `Poisoned` (a durable read only); `Invalid` when
-    /// reads of one thread are nested deeper than there are readers.
+    /// connection was free for as long; `Closed`; `Poisoned` (a durable read only; `Fenced`, too,
+    /// of one that waits for the archive); `Invalid` when reads of one thread are nested deeper
+    /// than there are readers.
     ///
     /// # Panics
     /// With the closure's panic; and when the read was polled before.
@@ -108,14 +116,21 @@ where
     E: From<Error>,
 {
     let Terms { answer, time_limit } = terms;
-    if answer == Answer::OnceDurable && side.database.is_inside(Place::Write) {
-        let message = "a durable read was waited for inside of a write closure, whose own batch it \
-                       would wait for; use the closure's transaction, or read()";
+    if answer != Answer::AtOnce && side.database.is_inside(Place::Write) {
+        let message = "a read that ends when what it saw is durable was waited for inside of a \
+                       write closure, whose own batch it would wait for; use the closure's \
+                       transaction, or read()";
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
+    let archived = match (answer, &side.archived) {
+        (Answer::OnceArchived, None) => return Err(Error::without_archive("read_archived").into()),
+        (_, archived) => archived,
+    };
     let result = side.readers.run(time_limit, body);
-    if answer == Answer::OnceDurable {
-        side.progress.wait_durable(side.progress.exposed())?;
+    match (answer, archived) {
+        (Answer::AtOnce, _) => {}
+        (Answer::OnceArchived, Some(wait)) => wait()?,
+        _ => side.progress.wait_durable(side.progress.exposed())?,
     }
     result
 }

@@ -25,8 +25,10 @@
 mod models;
 pub(crate) mod schedule;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -40,6 +42,7 @@ use crate::clock::Clock;
 use crate::options::{Options, Turns};
 use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::primitives::sync::{Mutex, MutexGuard, PoisonError};
+use crate::primitives::thread_local;
 use crate::stats::Recorder;
 use schedule::{Answer, Changes, End, Manner, Schedule, Spot, Visitor};
 
@@ -177,6 +180,9 @@ pub(crate) struct Visit {
     contention: Arc<Contention>,
     visitor: Visitor,
     manner: Manner,
+    /// Whether it began inside of the closure of another one, which waits for it: whatever turn
+    /// that has, this one would wait for in vain.
+    is_nested: bool,
     inner: Mutex<Inner>,
 }
 
@@ -192,6 +198,33 @@ struct Inner {
     is_over: bool,
     /// The statements of an attempt that has ended in a conflict.
     collided: Vec<u64>,
+}
+
+thread_local! {
+    /// The databases in closures of whose transactions the thread is.
+    static CLOSURES: RefCell<Vec<DatabaseId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The thread is in the closure of a transaction until this is dropped.
+pub(crate) struct InClosure {
+    _not_send: PhantomData<*const ()>,
+}
+
+impl InClosure {
+    pub(crate) fn enter(database: DatabaseId) -> InClosure {
+        let _ = CLOSURES.try_with(|closures| closures.borrow_mut().push(database));
+        InClosure { _not_send: PhantomData }
+    }
+}
+
+impl Drop for InClosure {
+    fn drop(&mut self) {
+        let _ = CLOSURES.try_with(|closures| closures.borrow_mut().pop());
+    }
+}
+
+fn is_in_closure(database: DatabaseId) -> bool {
+    CLOSURES.try_with(|closures| closures.borrow().contains(&database)).unwrap_or(false)
 }
 
 impl Visit {
@@ -213,6 +246,7 @@ impl Visit {
             contention: Arc::clone(contention),
             visitor: Visitor { since, number },
             manner,
+            is_nested: is_in_closure(contention.database),
             inner: Mutex::new(inner),
         })
     }
@@ -282,6 +316,7 @@ impl Visit {
     /// Asks for turns, and waits for them.
     pub(crate) async fn pass(self: Arc<Self>, spots: Vec<Spot>) {
         let contention = &self.contention;
+        let spots = if self.is_nested { Vec::new() } else { spots };
         for spot in spots {
             if let Some(bell) = self.ask(spot) {
                 let start = contention.clock.now();

@@ -639,7 +639,7 @@ impl Open {
     {
         let caller = Completion::new();
         let member =
-            Box::new(Submission::new(body, self.engine.writes.principal(), Arc::clone(&caller)));
+            Box::new(Submission::new(body, self.engine.writes.terms(), Arc::clone(&caller)));
         Write::submit(member, caller, &self.engine.writes)
     }
 

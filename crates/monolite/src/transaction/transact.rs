@@ -25,8 +25,8 @@ use std::time::Duration;
 use futures_timer::Delay;
 
 use super::Transaction;
-use super::contention::Visit;
 use super::contention::schedule::Manner;
+use super::contention::{InClosure, Visit};
 use super::keys::{Committed, Key};
 use super::open::{Open, Transactions};
 use super::steps::fingerprint;
@@ -125,11 +125,12 @@ impl<'e> Attempts<'e> {
         Arc::clone(&self.visit).pass(spots).await;
     }
 
-    /// Says, while what this returns is there, that this thread is in the closure of a transaction
-    /// which has the writer to itself, if it has.
-    fn enter(&self) -> Option<Inside> {
+    /// Says, while what this returns is there, that this thread is in the closure of a transaction,
+    /// and of one which has the writer to itself, if it has.
+    fn enter(&self) -> (InClosure, Option<Inside>) {
         let database = self.engine.writes.database();
-        self.is_exclusive().then(|| Inside::enter(database, Place::Exclusive))
+        let inside = self.is_exclusive().then(|| Inside::enter(database, Place::Exclusive));
+        (InClosure::enter(database), inside)
     }
 
     /// Decides after `result` of the closure, or of the commit that followed it.

@@ -111,7 +111,7 @@ impl ExclusiveTurn {
         };
         let caller = Completion::new();
         let member = Box::new(
-            Submission::new(Once(Some(body)), writes.principal(), Arc::clone(&caller))
+            Submission::new(Once(Some(body)), writes.terms(), Arc::clone(&caller))
                 .within(OwnLimit::Turn(limit)),
         );
         let result = Write::submit(member, caller, writes);

@@ -7,16 +7,19 @@
 //! # Invariants
 //! - Batches are answered in the order of their numbers and of their places in the WAL.
 //! - No more members are unanswered than the queue may hold: the writer waits before it has more
-//!   committed, so a slow disk bounds memory, too.
+//!   committed, so a slow disk bounds memory, too. Once the database is being closed it waits no
+//!   longer: none are added to those in the queue, and a store that is away would have it wait for
+//!   ever.
 //! - Once the database is poisoned nobody is answered `Ok` whose batch is not durable.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use monolite_sqlite::vfs::WalPosition;
 
 use crate::call::entry::Entry;
 use crate::progress::{BatchNumber, Progress};
+use crate::write::archived::Archived;
 
 /// A batch that is committed and not yet answered.
 pub(crate) struct CommittedBatch {
@@ -33,18 +36,27 @@ pub(crate) struct Answers {
     /// Up to where batches have been answered. Held for a comparison, and to wait.
     answered: Mutex<(BatchNumber, WalPosition)>,
     fewer: Condvar,
+    is_closing: AtomicBool,
     progress: Arc<Progress>,
+    /// Where members wait for the archive, if there is one.
+    archived: Option<Arc<Archived>>,
 }
 
 impl Answers {
     /// For as many unanswered members as `capacity`, and those of one batch more.
-    pub(crate) fn new(capacity: usize, progress: Arc<Progress>) -> Answers {
+    pub(crate) fn new(
+        capacity: usize,
+        progress: Arc<Progress>,
+        archived: Option<Arc<Archived>>,
+    ) -> Answers {
         Answers {
             unanswered: AtomicU64::new(0),
             capacity: capacity as u64,
             answered: Mutex::default(),
             fewer: Condvar::new(),
+            is_closing: AtomicBool::new(false),
             progress,
+            archived,
         }
     }
 
@@ -57,22 +69,40 @@ impl Answers {
     /// unanswered.
     pub(crate) fn owe(&self, members: usize) {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.unanswered() >= self.capacity {
+        while self.unanswered() >= self.capacity && !self.is_closing.load(Ordering::Relaxed) {
             answered = self.fewer.wait(answered).unwrap_or_else(PoisonError::into_inner);
         }
         self.unanswered.fetch_add(members as u64, Ordering::Relaxed);
     }
 
-    /// Tells the members of `batch` their outcome: their own, if it `is_durable`.
+    /// The database is being closed: the writer waits for no answers any more.
+    pub(crate) fn close(&self) {
+        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_closing.store(true, Ordering::Relaxed);
+        drop(answered);
+        self.fewer.notify_one();
+    }
+
+    /// Tells the members of `batch` their outcome: their own, if it `is_durable`. Those who wait
+    /// for the archive, too, are told later, but for what has failed anyway.
     pub(crate) fn give(&self, batch: CommittedBatch, is_durable: bool) {
         let members = batch.members.len() as u64;
+        let (mut waiting, mut given) = (Vec::new(), 0);
         for mut entry in batch.members {
+            if is_durable && !entry.failed && entry.member.terms().awaits_archive {
+                waiting.push(entry);
+                continue;
+            }
             if !is_durable && let Err(error) = self.progress.check_poison() {
                 entry.overrule(error);
             }
             entry.answer();
+            given += 1;
         }
-        self.unanswered.fetch_sub(members, Ordering::Relaxed);
+        if let Some(archived) = self.archived.as_ref().filter(|_| !waiting.is_empty()) {
+            archived.wait(batch.position, waiting);
+        }
+        self.unanswered.fetch_sub(given, Ordering::Relaxed);
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         // A batch without members may come late: the writer does not wait for it.
         if members > 0 {
@@ -82,6 +112,13 @@ impl Answers {
             *answered = here;
         }
         drop(answered);
+        self.fewer.notify_one();
+    }
+
+    /// So many members have been told that waited for the archive.
+    pub(crate) fn give_later(&self, members: usize) {
+        self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
+        drop(self.answered.lock().unwrap_or_else(PoisonError::into_inner));
         self.fewer.notify_one();
     }
 }

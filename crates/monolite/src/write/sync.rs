@@ -24,6 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use monolite_sqlite::vfs::WalPosition;
+
+use crate::archive::Archiving;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -89,6 +92,8 @@ pub(crate) struct Syncer {
     pub(crate) queue: Arc<WriteQueue>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Who is told how far the disk is, if there is an archive.
+    pub(crate) archiving: Option<Arc<dyn Archiving>>,
 }
 
 impl Syncer {
@@ -96,7 +101,9 @@ impl Syncer {
     pub(crate) fn run(&self) {
         while let Some(batches) = self.handover.take_all() {
             let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
+            let end = batches.back().map_or(WalPosition::default(), |batch| batch.position);
             let is_durable = self.sync_up_to(last);
+            self.tell_archive(end, is_durable);
             batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));
         }
     }
@@ -108,6 +115,7 @@ impl Syncer {
         self.answers.owe(batch.members.len());
         if is_alone {
             let is_durable = self.sync_up_to(batch.number);
+            self.tell_archive(batch.position, is_durable);
             self.answers.give(batch, is_durable);
         } else {
             self.handover.push(batch);
@@ -120,6 +128,13 @@ impl Syncer {
             self.progress.finish_sync(number);
         }
         is_durable
+    }
+
+    /// Tells the archive, if there is one, how far the disk is.
+    fn tell_archive(&self, to: WalPosition, is_durable: bool) {
+        if let Some(archiving) = self.archiving.as_ref().filter(|_| is_durable) {
+            archiving.durable(to);
+        }
     }
 
     /// Puts everything committed so far on disk, or poisons the database.

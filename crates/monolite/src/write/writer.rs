@@ -462,7 +462,7 @@ impl Writer {
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
         let time = self.now - started;
-        self.runs.add(entry.member.principal(), time);
+        self.runs.add(entry.member.terms().principal, time);
         if time > self.slow {
             self.recorder.slow_transaction(time, &self.last_sql.borrow());
         }
@@ -586,9 +586,14 @@ impl Writer {
         let result = self.connection.commit().map_err(Error::from);
         self.recorder.commit_time.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);
-        let Err(error) = result else { return Ok(()) };
+        let Err(error) = result else {
+            self.wal.note_committed();
+            return Ok(());
+        };
+        self.wal.note_failed();
         self.note_lost_write(&error, "a commit");
         Err(match self.wal.take_limit_hit() {
+            Some(LimitHit::GateShut) => Uncommitted::Failed(not_captured()),
             Some(hit) if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
             Some(_) => Uncommitted::Full(LimitHit::TooLarge),
             None => Uncommitted::Failed(error),
@@ -759,6 +764,12 @@ fn refuse(entries: &mut [Entry], error: &Error) {
     {
         entry.overrule(error.repeated());
     }
+}
+
+fn not_captured() -> Error {
+    let message = "the WAL has to begin anew, and what it holds is neither archived nor could be \
+                   kept beside the database: see Stats::archive for why; nothing was changed";
+    Error::new(ErrorKind::Overloaded, message)
 }
 
 fn no_room_left() -> Error {

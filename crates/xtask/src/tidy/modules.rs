@@ -1,4 +1,5 @@
-//! Which modules of a crate use which, and that no two use each other, directly or in a circle.
+//! Which modules of a crate use which, that no two use each other, directly or in a circle, and
+//! that no file is left out of its crate.
 //!
 //! # Algorithm
 //! A file is a module, and its path in the crate is its name. A path in its code that begins with
@@ -17,6 +18,33 @@ type Path = Vec<String>;
 
 /// Who uses whom, among the modules of one parent, and where that is said.
 type Graph<'t> = BTreeMap<&'t str, BTreeMap<&'t str, (&'t str, usize)>>;
+
+/// Finds files that no module names, so that nobody compiles them.
+pub(super) fn unnamed(tree: &Tree) -> Vec<Finding> {
+    let is_module = |path: &str| {
+        let inside = path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
+        inside.is_some_and(|(_, path)| path.starts_with("src/") || path.starts_with("tests/it/"))
+    };
+    let files = tree.rust().filter(|file| is_module(&file.path));
+    let finding = |path: &str| {
+        let (folder, file) = path.rsplit_once('/')?;
+        let (folder, name) = match file.strip_suffix(".rs")? {
+            "lib" | "main" => return None,
+            "mod" => folder.rsplit_once('/')?,
+            name => (folder, name),
+        };
+        let parents = ["lib.rs", "main.rs", "mod.rs"].map(|file| format!("{folder}/{file}"));
+        let line = format!("mod {name};");
+        let names = |parent: &str| {
+            let parent = tree.get(parent);
+            parent.is_some_and(|file| file.text.lines().any(|it| it.trim().ends_with(&line)))
+        };
+        let is_named = parents.iter().any(|parent| names(parent)) || names(&format!("{folder}.rs"));
+        let message = format!("no module names this file; add `{line}` above it, or delete it");
+        (!is_named).then(|| Finding::new(path, 1, message))
+    };
+    files.filter_map(|file| finding(&file.path)).collect()
+}
 
 /// Finds circles of modules in each crate below `crates`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

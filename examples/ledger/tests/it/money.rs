@@ -2,12 +2,14 @@
 //! to its successor and later killed. Whatever was acknowledged is there, once; nothing else is.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use monolite_archive::{Reading, Target, restore};
 use serde_json::json;
 
 use crate::client::{Answer, Client};
@@ -56,14 +58,7 @@ fn money_survives_load_failures_hand_over_and_kill() {
     open_accounts(&Client::new(&base));
 
     let (program, seen) = thread::scope(|scope| {
-        let (done, progress) = channel();
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|who| {
-                let (done, base) = (done.clone(), base.as_str());
-                scope.spawn(move || run_client(who, seed, base, &done))
-            })
-            .collect();
-        drop(done);
+        let (clients, progress) = start_clients(scope, seed, &base);
         wait_for(&progress, CLIENTS * REQUESTS / 3);
         let program = hand_over(program, &database, &base);
         wait_for(&progress, CLIENTS * REQUESTS / 3);
@@ -76,6 +71,55 @@ fn money_survives_load_failures_hand_over_and_kill() {
     program.tell_to_stop();
     program.ended();
     check_in_file(&database, acknowledged.len());
+}
+
+#[test]
+fn nothing_answered_is_lost_with_the_machine() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive").into_os_string().into_string().unwrap();
+    let machine = folder.path().join("machine");
+    fs::create_dir(&machine).unwrap();
+    let database = machine.join("ledger.db");
+    let mut program = Program::start_with(&database, "127.0.0.1:0", &["--archive", &archive]);
+    let base = program.listening();
+    open_accounts(&Client::new(&base));
+
+    let (program, seen) = thread::scope(|scope| {
+        let (clients, progress) = start_clients(scope, seed, &base);
+        wait_for(&progress, CLIENTS * REQUESTS / 2);
+        program.kill();
+        fs::remove_dir_all(&machine).unwrap();
+        let database = folder.path().join("restored.db");
+        let (store, layout) = monolite_archive::open(&archive).unwrap();
+        restore(store.as_ref(), &layout, Target::Latest, &database, Reading::Whole).unwrap();
+        let listen = base.strip_prefix("http://").unwrap();
+        let more = ["--archive", &archive, "--take-over"];
+        let mut program = Program::start_with(&database, listen, &more);
+        assert_eq!(program.listening(), base);
+        (program, clients.into_iter().map(|client| client.join().unwrap()).collect())
+    });
+
+    let acknowledged = sum_up(seen);
+    assert_eq!(audit(&Client::new(&base), &acknowledged), Ok(()));
+    program.tell_to_stop();
+    program.ended();
+    check_in_file(&folder.path().join("restored.db"), acknowledged.len());
+}
+
+/// The clients at work, and what tells of each request that has ended.
+fn start_clients<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    seed: u64,
+    base: &'env str,
+) -> (Vec<ScopedJoinHandle<'scope, Seen>>, Receiver<()>) {
+    let (done, progress) = channel();
+    let client = |who| {
+        let done = done.clone();
+        scope.spawn(move || run_client(who, seed, base, &done))
+    };
+    ((0..CLIENTS).map(client).collect(), progress)
 }
 
 fn open_accounts(client: &Client) {

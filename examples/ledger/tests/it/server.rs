@@ -18,10 +18,16 @@ pub(crate) struct Program {
 impl Program {
     /// Starts it; returns when it has begun to open the database.
     pub(crate) fn start(database: &Path, listen: &str) -> Program {
+        Program::start_with(database, listen, &[])
+    }
+
+    /// The same, with more arguments.
+    pub(crate) fn start_with(database: &Path, listen: &str, more: &[&str]) -> Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ledger"))
             .arg("--database")
             .arg(database)
             .args(["--listen", listen])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -12,6 +12,7 @@
 //! round is asked for the same.
 
 pub mod asked;
+pub mod bystanders;
 pub mod hot_row;
 pub mod mixed;
 pub mod parent_child;

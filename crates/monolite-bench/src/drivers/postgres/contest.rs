@@ -83,9 +83,11 @@ impl<C: Contest> Candidate for PostgresContest<'_, C> {
             compare(self.sums().await?, done.sums)?;
             Ok::<_, anyhow::Error>((round, done))
         })?;
-        let note = (done.given_up > 0).then(|| {
-            format!("{} transactions were given up when the round was over", done.given_up)
-        });
+        let note = match done.given_up {
+            0 => None,
+            1 => Some("1 transaction was given up when the round was over".to_owned()),
+            some => Some(format!("{some} transactions were given up when the round was over")),
+        };
         Ok(Outcome { round: Round { note, ..round }, warmed: 0 })
     }
 }

@@ -48,7 +48,7 @@ const LINES: [RGBColor; 8] = [
 /// The rules that a drawing carries: its size, and its colours on a dark page. Those are written
 /// for the colours above.
 pub const STYLE: &str = "\
-svg.chart{width:100%;height:auto;max-width:640px;font-family:system-ui,sans-serif}
+svg.chart{width:100%;height:auto;max-width:640px}svg.chart polyline{fill:none}
 @media (prefers-color-scheme:dark){
 svg.chart [fill='#1F2937']{fill:#e5e7eb}svg.chart [stroke='#1F2937']{stroke:#e5e7eb}
 svg.chart [stroke='#D1D5DB']{stroke:#374151}
@@ -63,6 +63,20 @@ svg.chart [fill='#4B5563']{fill:#9ca3af}svg.chart [stroke='#4B5563']{stroke:#9ca
 }
 @media print{svg.chart{max-width:100%}}
 ";
+
+/// What plotters says of every shape and SVG takes for granted, or a drawing says once for all. A
+/// report has a hundred drawings, half of whose bytes these were.
+const SAID: [(&str, &str); 9] = [
+    (" opacity=\"1\"", ""),
+    (" stroke=\"none\"", ""),
+    (" stroke-width=\"1\"", ""),
+    (" text-anchor=\"start\"", ""),
+    (" font-family=\"sans-serif\"", ""),
+    (" font-size=\"14\"", ""),
+    ("<polyline fill=\"none\"", "<polyline"),
+    (">\n", ">"),
+    ("\n</text>", "</text>"),
+];
 
 /// Draws a chart for a page that has [`STYLE`].
 pub fn svg(chart: &Chart) -> String {
@@ -80,11 +94,13 @@ pub fn svg(chart: &Chart) -> String {
         done.and_then(|()| root.present().map_err(Into::into))
             .expect("a drawing into memory does not fail");
     }
-    let inside = drawn.split_once('>').map_or("", |(_, inside)| inside);
+    let inside = drawn.split_once('>').map_or("", |(_, inside)| inside).to_owned();
+    let inside = SAID.iter().fold(inside, |text, (said, short)| text.replace(said, short));
     let (id, title, words) = (&chart.id, escaped(&chart.title), escaped(&chart.in_words()));
     format!(
         "<svg class=\"chart\" id=\"{id}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\" \
-         viewBox=\"0 0 {WIDTH} {height}\" aria-labelledby=\"{id}-title {id}-words\">\n\
+         viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"14\" \
+         aria-labelledby=\"{id}-title {id}-words\">\n\
          <title id=\"{id}-title\">{title}</title>\n<desc id=\"{id}-words\">{words}</desc>\n{inside}"
     )
 }

@@ -240,6 +240,13 @@ fn measured<'r>(
     cells.filter_map(|cell| Some((cell, cell.measurement()?)))
 }
 
+/// The columns that only the engine counts.
+const COLUMNS: &str = "\
+    resumed: statements before which a transaction moved to a newer snapshot; unchanged: share of \
+    the commits of which the writer replayed the writes alone, because the page check found what \
+    they had read unchanged; exclusive: transactions that had the writer to themselves; the engine \
+    alone counts these";
+
 /// How often transactions got in each other's way, and what came of it.
 fn contended(record: &Record, title: &str, group: &str) -> Table {
     let header = [
@@ -269,26 +276,30 @@ fn contended(record: &Record, title: &str, group: &str) -> Table {
         let latency = &figures.latency;
         row.extend([latency.p50_ns, latency.p99_ns, latency.max_ns].map(nanoseconds));
         table.rows.push(row);
-        table.notes.extend(figures.notes.iter().map(|note| format!("{}: {note}", cell.name)));
+        table.notes.extend(figures.notes().map(|note| format!("{}, {note}", cell.name)));
     }
-    let notes: &[&str] = match group {
-        "mixed/" => &[
+    let lines = match group {
+        "mixed/" => {
             "ids returned: appends with RETURNING ask for the new id; nothing returned: they have \
-             no RETURNING; the others ask for columns that they gave",
-            "unchanged: share of the commits of which the writer replayed the writes alone, \
-             because the page check found what they had read unchanged",
-        ],
-        "hot-rows/" => &["rows in order: those with a smaller id first, against deadlocks"],
-        _ => &[],
+             no RETURNING; the others ask for columns that they gave"
+        }
+        "bystanders/" => {
+            "figures are those of the plain writes; decided: 64 clients read the row, decide for 5 \
+             ms, and write it; service: 8 take 1.5 s, and a plain write changes the row every 50 \
+             ms, so that all their attempts conflict"
+        }
+        "hot-rows/" => "rows in order: those with a smaller id first, against deadlocks",
+        _ => "",
     };
-    table.notes.extend(notes.iter().map(ToString::to_string));
+    let lines = Some(lines).filter(|lines| !lines.is_empty());
+    table.notes.extend([lines, Some(COLUMNS)].into_iter().flatten().map(str::to_owned));
     add_reason(record, &mut table);
     table
 }
 
 /// Ours over what it is compared with, at each number of clients.
 fn contest_headlines(record: &Record) -> Vec<Vec<String>> {
-    const PAIRS: [(&str, &str, &str); 9] = [
+    const PAIRS: [(&str, &str, &str); 11] = [
         ("parent-child/", "monolite-asked", "monolite-given"),
         ("parent-child/", "monolite-asked", "postgres-asked"),
         ("mixed/", "monolite-rowids", "monolite-silent"),
@@ -298,6 +309,8 @@ fn contest_headlines(record: &Record) -> Vec<Vec<String>> {
         ("hot-rows/", "monolite", "postgres-locking"),
         ("hot-row/", "monolite", "postgres-ser"),
         ("hot-row/", "monolite", "postgres-locking"),
+        ("bystanders/", "decided", "alone"),
+        ("bystanders/", "service", "alone"),
     ];
     let mut lines = Vec::new();
     for (group, ours, theirs) in PAIRS {
@@ -349,7 +362,7 @@ fn sleepers(record: &Record) -> Table {
             bytes(figures.wal_bytes_max),
             count(figures.contention.resumed as f64),
         ]);
-        table.notes.extend(figures.notes.iter().map(|note| format!("{}: {note}", cell.name)));
+        table.notes.extend(figures.notes().map(|note| format!("{}, {note}", cell.name)));
     }
     let limit = record.setup.engine.iter().find(|line| line.starts_with("wal_limit_bytes"));
     table.notes.extend(limit.map(|limit| format!("the WAL's limit: {limit}")));

@@ -5,6 +5,7 @@
 //! groups, as `mixed/`, runs all of it.
 
 use super::{Candidates, Group, Groups, PostgresCell, TIMED_TRANSFERS};
+use crate::drivers::contest::bystanders::{Beside, Bystanders, WRITERS};
 use crate::drivers::contest::hot_row::HotRow;
 use crate::drivers::contest::mixed::{Mixed, Plan, Returning};
 use crate::drivers::contest::parent_child::{Ids, ParentAndChild};
@@ -48,6 +49,8 @@ enum Work {
     Mixed(Plan, Returning),
     HotRow,
     Family(Ids),
+    /// Plain writes of others.
+    Plain(Beside),
 }
 
 /// Whose transactions they are.
@@ -83,9 +86,14 @@ const fn line(
 const LOCKING: &str = "read committed, FOR UPDATE";
 
 use Whose::{Locking, Ours, Serializable};
-use Work::{Family, HotRow as OneRow, Mixed as Kinds};
+use Work::{Family, HotRow as OneRow, Mixed as Kinds, Plain};
 
-const LINES: [Line; 17] = [
+const ALONE: Beside = Beside { clients: 0, delay: Duration::ZERO, is_rivalled: false };
+const DECIDED: Beside = Beside { clients: 64, delay: DECISION, is_rivalled: false };
+const SERVICE: Beside =
+    Beside { clients: 8, delay: Duration::from_millis(1_500), is_rivalled: true };
+
+const LINES: [Line; 20] = [
     line(["mixed", "monolite", ""], Ours, Kinds(Plan::Mixed, Returning::Columns), true),
     line(
         ["mixed", "monolite-rowids", ", ids returned"],
@@ -134,6 +142,9 @@ const LINES: [Line; 17] = [
     line(["hot-row", "monolite", ""], Ours, OneRow, true),
     line(["hot-row", "postgres-locking", LOCKING], Locking, OneRow, false),
     line(["hot-row", "postgres-ser", "serializable"], Serializable, OneRow, false),
+    line(["bystanders", "alone", ", alone"], Ours, Plain(ALONE), false),
+    line(["bystanders", "decided", ", the row decided on"], Ours, Plain(DECIDED), false),
+    line(["bystanders", "service", ", a service asked"], Ours, Plain(SERVICE), false),
     line(["parent-child", "monolite-asked", ", id asked for"], Ours, Family(Ids::Asked), true),
     line(["parent-child", "monolite-given", ", ids given"], Ours, Family(Ids::Given), true),
     line(
@@ -153,6 +164,7 @@ const LINES: [Line; 17] = [
 impl Line {
     fn clients(&self, options: &TpsOptions) -> Vec<u64> {
         let (all, these): (&[u64], _) = match self.work {
+            Plain(_) => (&[WRITERS], &vec![WRITERS]),
             Family(_) => (&FAMILY_CLIENTS, &options.interactive.families),
             _ => (&CLIENTS, &options.interactive.mixed),
         };
@@ -240,9 +252,16 @@ impl<'g> Groups<'g> {
             Kinds(plan, returning) => {
                 self.by(line, clients, Mixed { plan, returning, delay: MIXED_DELAY })
             }
+            Plain(beside) => Some(Box::new(self.bystanders(line, beside))),
             OneRow => self.by(line, clients, HotRow { delay: DECISION }),
             Family(ids) => self.by(line, clients, ParentAndChild { ids, delay: BETWEEN }),
         }
+    }
+
+    fn bystanders(&self, line: &Line, beside: Beside) -> Bystanders {
+        let profile = line.profile(WRITERS, self);
+        let settings = self.engine_settings(profile.durability);
+        Bystanders { profile, dir: self.options.data.clone(), settings, beside }
     }
 
     fn by(

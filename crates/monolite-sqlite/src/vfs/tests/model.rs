@@ -1,8 +1,8 @@
 //! Random transactions over two connections, compared with a map in memory.
 //!
 //! # Algorithm
-//! 1. The seed chooses the lower VFS, sync and locking mode, sector padding and whether writes
-//!    fail.
+//! 1. The seed chooses the lower VFS, sync and locking mode, sector padding, whether the WAL is
+//!    made longer ahead of its commits and whether writes fail.
 //! 2. Each transaction upserts and deletes rows with a cache so small that most pages are spilled,
 //!    rolls back savepoints, and commits or rolls back. The same is done to a copy of the map.
 //! 3. After each one, what both connections see and what SQLite recovers from a copy of the files
@@ -32,7 +32,12 @@ pub(super) fn run(seed: u64, broken: Option<Rule>) -> Outcome {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..8).for_each(|_| _ = random.below(2));
     let lower = if random.below(2) == 0 { Lower::Unix } else { Lower::UnixExcl };
-    let rig = Rig::new(lower);
+    let control = WalControl::keeping_frames(u64::MAX);
+    let writes_ahead = random.below(2) == 0;
+    let rig = Rig::with(
+        lower,
+        if writes_ahead { control.writing_ahead(&std::env::temp_dir()) } else { control },
+    );
     *rig.probe.broken.lock().unwrap() = broken;
     let alone = random.below(4) == 0;
     let query = ["", "?psow=0"][random.below(2) as usize];

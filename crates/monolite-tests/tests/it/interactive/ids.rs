@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use monolite::{Database, ErrorKind, Options, Sharing, Transaction};
+use monolite::{Database, ErrorKind, Options, Sharing, Transaction, Tx};
 
 const SCHEMA: &str = "
     CREATE TABLE parent(id INTEGER PRIMARY KEY, name TEXT UNIQUE, note TEXT DEFAULT 'none');
@@ -348,4 +348,113 @@ fn clients_and_plain_writers_beside_them_do_not_conflict() {
     assert_eq!(db.stats().transaction_conflicts, 0);
     let whole = "SELECT count(*) FROM parent JOIN child ON child.parent = parent.id";
     assert_eq!(all(&db, whole), [321]);
+}
+
+const QUEUES: &str = "
+    CREATE TABLE plain(id INTEGER PRIMARY KEY, v);
+    CREATE TABLE queue(id INTEGER PRIMARY KEY AUTOINCREMENT, v CHECK (v >= 0));";
+
+/// How a statement for which SQLite chooses takes a promised number, and what becomes of its row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Taker {
+    Commits,
+    CommitsAndDeletesAtOnce,
+    GivesUp,
+    UndoesIt,
+    FailsInside,
+    IsExplicit,
+}
+
+fn take(tx: &Tx<'_>, taker: Taker) -> Result<i64, monolite::Error> {
+    let choose = "INSERT INTO queue(v) SELECT 0 RETURNING id";
+    let ask = |tx: &Tx<'_>, sql: &str| tx.query_one(sql, (), |row| row.get::<_, i64>(0));
+    match taker {
+        Taker::Commits => ask(tx, choose),
+        Taker::CommitsAndDeletesAtOnce => {
+            let taken = ask(tx, choose)?;
+            tx.execute("DELETE FROM queue WHERE id = ?1", [taken])?;
+            Ok(taken)
+        }
+        Taker::GivesUp => {
+            ask(tx, choose)?;
+            Err(monolite::Error::aborted("it changes its mind"))
+        }
+        Taker::UndoesIt => {
+            let mut taken = 0;
+            let undone: Result<(), monolite::Error> = tx.savepoint(|tx| {
+                taken = ask(tx, choose)?;
+                Err(monolite::Error::aborted("it changes its mind"))
+            });
+            assert!(undone.is_err());
+            tx.execute("INSERT INTO plain(v) VALUES (0)", ())?;
+            Ok(taken)
+        }
+        Taker::FailsInside => {
+            // The first row is inserted and the second refused, and the closure goes on.
+            let sql = "INSERT INTO queue(v) SELECT value FROM json_each('[0, -1]')";
+            assert!(tx.execute(sql, ()).is_err());
+            tx.execute("INSERT INTO plain(v) VALUES (0)", ())?;
+            Ok(0)
+        }
+        Taker::IsExplicit => {
+            let taken = ask(tx, "SELECT max(seq) + 1 FROM sqlite_sequence")?;
+            tx.execute("INSERT INTO queue(id, v) VALUES (?1, 0)", [taken])?;
+            Ok(taken)
+        }
+    }
+}
+
+#[test]
+fn a_promised_number_of_autoincrement_is_given_to_nobody_else_whose_row_is_gone_again() {
+    use Taker::*;
+    for taker in [Commits, CommitsAndDeletesAtOnce, GivesUp, UndoesIt, FailsInside, IsExplicit] {
+        let (_directory, db) = open(Options::new());
+        db.write(|tx| tx.execute_batch(QUEUES)).wait().unwrap();
+        db.write(|tx| tx.execute("INSERT INTO queue(v) VALUES (0)", ())).wait().unwrap();
+        let promised = db.transaction().unwrap();
+        let mine = id(&promised, "INSERT INTO queue(v) VALUES (0) RETURNING id");
+        let taken = db.write(move |tx| take(tx, taker)).wait();
+        db.write(move |tx| tx.execute("DELETE FROM queue WHERE id = ?1", [mine])).wait().unwrap();
+        let was_taken = matches!(taker, Commits | CommitsAndDeletesAtOnce | IsExplicit);
+        if was_taken {
+            assert_eq!(taken.unwrap(), mine, "{taker:?} is not the case that was meant");
+        }
+        let committed = promised.commit().wait().map_err(|error| error.kind());
+        let expected = if was_taken { Err(ErrorKind::Conflict) } else { Ok(()) };
+        assert_eq!(committed.map(|_| ()), expected, "{taker:?}");
+    }
+}
+
+#[test]
+fn a_transaction_that_is_rolled_back_uses_up_no_ids() {
+    const BIG: i64 = i64::MAX - 2;
+    for (insert, huge) in [
+        ("INSERT INTO plain(v) VALUES (0) RETURNING id", "INSERT INTO plain(id) VALUES (?1)"),
+        ("INSERT INTO queue(v) VALUES (0) RETURNING id", "INSERT INTO queue(id) VALUES (?1)"),
+    ] {
+        for is_closure in [true, false] {
+            let (_directory, db) = open(Options::new());
+            db.write(|tx| tx.execute_batch(QUEUES)).wait().unwrap();
+            let first = db.transaction().unwrap();
+            let before = id(&first, insert);
+            first.commit().wait().unwrap();
+            if is_closure {
+                let failed = db.write(move |tx| {
+                    tx.execute(huge, [BIG])?;
+                    Err::<(), _>(monolite::Error::aborted("it changes its mind"))
+                });
+                failed.wait().unwrap_err();
+            } else {
+                let undone = db.transaction().unwrap();
+                undone.execute(huge, [BIG]).wait().unwrap();
+                id(&undone, insert);
+                undone.rollback();
+            }
+            for _ in 0..3 {
+                let write = db.write(|tx| tx.query_one(insert, (), |row| row.get::<_, i64>(0)));
+                let now = write.wait().unwrap();
+                assert!(now < before + 20, "{insert}, a closure: {is_closure}: {now}");
+            }
+        }
+    }
 }

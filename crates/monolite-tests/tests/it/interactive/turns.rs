@@ -344,3 +344,42 @@ fn closures_that_are_too_slow_for_the_writer_take_turns_and_nobody_else_waits() 
     });
     assert_eq!((balance(&db, 1), db.stats().transactions_exclusive), (104, 0));
 }
+
+#[test]
+fn a_transaction_within_another_ones_closure_does_not_wait_for_its_turn() {
+    let (_directory, db) = accounts(Options::new());
+    let runtime = runtime();
+    let start = std::time::Instant::now();
+    runtime.block_on(async {
+        let clients: Vec<_> = (0..24)
+            .map(|_| {
+                let db = db.clone();
+                tokio::spawn(async move {
+                    for _ in 0..4 {
+                        let run = |tx: Transaction| {
+                            let db = db.clone();
+                            async move {
+                                let seen: i64 =
+                                    tx.query_row(BALANCE, [1], |row| row.get(0)).await?;
+                                // As an audit would that is written with a transaction of its own.
+                                let audit = |tx: Transaction| async move {
+                                    tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).await
+                                };
+                                db.transact(audit).await?;
+                                tx.execute(SET, (1, seen + 1)).await?;
+                                Ok::<_, Error>(())
+                            }
+                        };
+                        db.transact(run).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.unwrap();
+        }
+    });
+    assert_eq!(balance(&db, 1), 100 + 96);
+    // With turns the outer ones hold those for which their own inner ones wait: minutes.
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}

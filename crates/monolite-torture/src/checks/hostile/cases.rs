@@ -262,6 +262,7 @@ pub(super) fn all() -> Vec<Case> {
     cases.extend(deep());
     cases.extend(altered());
     cases.extend(planned());
+    cases.extend(passing());
     cases
 }
 
@@ -485,6 +486,36 @@ fn planned() -> Vec<Case> {
         Case { name, setup, sql, must: Must::HarmNobody }
     };
     cases.map(case).into()
+}
+
+/// Passes over a large value of which neither the text tells nor the authorizer is asked.
+fn passing() -> Vec<Case> {
+    let whens = |count: usize| list_of(count, |i| format!("{i} THEN 1")).replace(", ", " WHEN ");
+    let cases = |count: usize| format!("CASE x WHEN {} END", whens(count));
+    let checks = list_of(900, |i| format!("CHECK (x + 0 IS NOT {i})"));
+    let text = "printf('%.*c', 900000, '1') || 'a'";
+    let number = format!("CREATE TABLE w(x INTEGER); INSERT INTO w VALUES ({text})");
+    let view = format!("{number}; CREATE VIEW v AS SELECT {} AS y FROM w", cases(2_500));
+    let checked = format!("CREATE TABLE c(x, {checks})");
+    let chain = (1..20).fold(String::new(), |chain, i| {
+        format!(
+            "{chain}; CREATE TABLE c{i}(x, {checks}); CREATE TRIGGER r{i} AFTER INSERT ON w
+             BEGIN INSERT INTO c{i} VALUES (NEW.x); END"
+        )
+    });
+    let updated = format!("UPDATE w SET x = {}", cases(8_000));
+    let made = [
+        ("cases", number.clone(), format!("SELECT {} FROM w", cases(8_000))),
+        ("cases of a view", view, format!("SELECT {} FROM v", list_of(16, |_| "y".into()))),
+        ("cases behind a change", number.clone(), format!("DELETE FROM victim; {updated}")),
+        ("checks", checked, format!("INSERT INTO c SELECT {text}")),
+        ("checks of triggers", format!("{number}{chain}"), format!("INSERT INTO w SELECT {text}")),
+    ];
+    let case = |(name, setup, sql)| {
+        let name = format!("passes over a large value: {name}");
+        Case { name, setup, sql, must: Must::HarmNobody }
+    };
+    made.map(case).into()
 }
 
 /// Expressions that become deeper than they were written.

@@ -206,6 +206,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("json_each('[1,2,3,4,5,6,7,8,9]')", "value"),
     ("json_tree((SELECT t FROM texts WHERE id = 3))", "value"),
     ("pragma_table_info('wide')", "name"),
+    ("pragma_table_list", "name"),
 ];
 
 /// The same of common table expressions.
@@ -235,6 +236,36 @@ pub(super) fn statement(rng: &mut Rng) -> String {
         Draft { rng, sql: String::new(), parts, depth: 0, scope: Vec::new(), has_common: false };
     draft.statement();
     draft.sql
+}
+
+/// Tables whose foreign keys SQLite finds slowly, or nearly so, and changes of them.
+pub(super) fn keys(rng: &mut Rng) -> Vec<String> {
+    let mut size = |most: &[usize]| rng.choice(most.iter().copied()).unwrap_or(1);
+    let (columns, indexes, children) = (size(&[5, 90]), size(&[3, 60]), size(&[5, 100, 1_000]));
+    let names: Vec<_> = (0..columns).map(|at| format!("c{at}")).collect();
+    let reversed: Vec<_> = names.iter().rev().map(String::as_str).collect();
+    let (all, reversed) = (names.join(", "), reversed.join(", "));
+    // No index is the key, as each has another column at its end.
+    let index =
+        |at: usize| format!("CREATE UNIQUE INDEX zu{at} ON zp({}, id)", names[1..].join(", "));
+    let refers = vec!["a"; columns].join(", ");
+    let child = |at: usize| {
+        format!("CREATE TABLE zk{at}(a, FOREIGN KEY ({refers}) REFERENCES zp({reversed}))")
+    };
+    let children: Vec<_> = (0..children).map(child).collect();
+    let indexes: Vec<_> = (0..indexes).map(index).collect();
+    let mut statements = vec![format!("CREATE TABLE zp(id INTEGER PRIMARY KEY, {all})")];
+    statements.extend(indexes.chunks(20).map(|some| some.join(";\n")));
+    statements.extend(children.chunks(100).map(|some| some.join(";\n")));
+    let changes =
+        ["REPLACE INTO zp(id) VALUES (1)", "DELETE FROM zp", "UPDATE zp SET c1 = 1 WHERE id = 1"];
+    statements.extend(rng.choice(changes).map(String::from));
+    // No other case is to find them.
+    statements.push("DROP TABLE IF EXISTS zp".into());
+    let drop = |at: usize| format!("DROP TABLE IF EXISTS zk{at}");
+    let drops: Vec<_> = (0..children.len()).map(drop).collect();
+    statements.extend(drops.chunks(100).map(|some| some.join(";\n")));
+    statements
 }
 
 /// All of `terms` in a tree of `operator` that is not deep.
@@ -291,9 +322,11 @@ impl Draft<'_> {
     }
 
     fn statement(&mut self) {
-        match self.rng.u8(..25) {
+        match self.rng.u8(..27) {
             0..11 => self.query(None),
             11 | 24 => self.join(),
+            25 => self.copies(),
+            26 => self.join_by_name(),
             12 => {
                 self.put("INSERT INTO texts(t) ");
                 self.query(Some(1));
@@ -383,6 +416,38 @@ impl Draft<'_> {
         if self.one_in(2) {
             let order = self.pick(&["ORDER", "GROUP"]);
             self.put(&format!(" {order} BY k0.c1, k0.c5"));
+        }
+    }
+
+    /// A result column that is named or numbered again, in few bytes.
+    fn copies(&mut self) {
+        let (terms, uses) = (self.pick(&[1, 5, 20, 60, 120]), self.pick(&[3, 60, 200, 460, 540]));
+        let column = self.rng.usize(..KEYED);
+        let one = |at: usize| format!("c{column}={}", at % 10);
+        let all: Vec<_> = (0..terms).map(one).collect();
+        let by = self.pick(&["OR", "AND", "+"]);
+        self.put(&format!("SELECT {} x FROM keyed ", balanced(&all, by)));
+        let clause = self.pick(&["WHERE", "GROUP BY", "ORDER BY", "GROUP BY x HAVING"]);
+        let text = match clause {
+            "GROUP BY" | "ORDER BY" => {
+                let term = self.pick(&["x", "1", "x+1"]);
+                vec![term; uses].join(",")
+            }
+            _ => balanced(&vec!["x".into(); uses], self.pick(&["AND", "OR"])),
+        };
+        self.put(&format!("{clause} {text}"));
+    }
+
+    /// A join whose columns the authorizer is not asked for.
+    fn join_by_name(&mut self) {
+        let tables = self.size(64);
+        let columns: Vec<_> = (0..self.rng.usize(1..=KEYED)).map(|at| format!("c{at}")).collect();
+        let using = format!(" USING ({})", columns.join(", "));
+        self.put("SELECT 1 FROM keyed k0");
+        for table in 1..tables {
+            let (before, behind) = self.pick(&[("", true), ("LEFT ", true), ("NATURAL ", false)]);
+            let behind = if behind { using.as_str() } else { "" };
+            self.put(&format!(" {before}JOIN keyed k{table}{behind}"));
         }
     }
 

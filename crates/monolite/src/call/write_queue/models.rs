@@ -26,7 +26,7 @@ fn call(queue: &WriteQueue, runs: &Arc<AtomicU32>) -> Option<Result<u32>> {
     let caller = Completion::new();
     let runs = Arc::clone(runs);
     let body = Once(Some(move |_: &Tx<'_>| Ok(runs.fetch_add(1, Ordering::Relaxed) + 1)));
-    let member = Box::new(Submission::new(body, queue.principal(), Arc::clone(&caller)));
+    let member = Box::new(Submission::new(body, queue.terms(), Arc::clone(&caller)));
     if maybe() {
         if let Err(error) = queue.try_push(member) {
             return Some(Err(error));

@@ -5,8 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::call::completion::Completion;
-use crate::call::member::{Once, Submission};
-use crate::call::queue::lanes::Principal;
+use crate::call::member::{Once, Submission, Terms};
 use crate::error::{Error, ErrorKind};
 
 /// Who waits for a member of a batch.
@@ -21,7 +20,7 @@ pub(in crate::write) fn batch(
     let callers: Vec<Caller> = (0..members).map(|_| Completion::new()).collect();
     let entry = |caller: &Caller| {
         let body = Once(Some(|_: &crate::tx::Tx<'_>| Ok::<_, Error>(())));
-        Entry::new(Box::new(Submission::new(body, Principal::default(), Arc::clone(caller))))
+        Entry::new(Box::new(Submission::new(body, Terms::default(), Arc::clone(caller))))
     };
     let members = callers.iter().map(entry).collect();
     let position = WalPosition { generation: 0, offset };
@@ -30,7 +29,7 @@ pub(in crate::write) fn batch(
 
 fn answers(capacity: usize) -> (Arc<Progress>, Answers) {
     let progress = Arc::new(Progress::default());
-    (Arc::clone(&progress), Answers::new(capacity, progress))
+    (Arc::clone(&progress), Answers::new(capacity, progress, None))
 }
 
 #[test]

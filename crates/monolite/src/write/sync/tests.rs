@@ -36,7 +36,7 @@ impl Bench {
         clock.advance(LOOK);
         let syncer = Arc::new(Syncer {
             handover: Handover::default(),
-            answers: Arc::new(Answers::new(100, Arc::clone(&progress))),
+            answers: Arc::new(Answers::new(100, Arc::clone(&progress), None)),
             wal: Arc::clone(&database.wal_file),
             looked: AtomicU64::new(0),
             durability,
@@ -44,6 +44,7 @@ impl Bench {
             progress,
             recorder: Arc::default(),
             clock: Arc::clone(&clock) as _,
+            archiving: None,
         });
         Bench { syncer, clock, directory, _database: database }
     }

@@ -15,7 +15,7 @@ use super::rules::Rule;
 use super::{Entry, Room, Writer, no_room_left};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::in_flight::{Held, InFlight};
-use crate::call::member::{Once, Repeatable, Submission};
+use crate::call::member::{Once, Repeatable, Submission, Terms};
 use crate::clock::hand::HandClock;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -87,7 +87,7 @@ impl Bench {
         F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let caller = Completion::new();
-        let job = Submission::new(Repeatable(body), None, Arc::clone(&caller));
+        let job = Submission::new(Repeatable(body), Terms::default(), Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }
@@ -98,7 +98,7 @@ impl Bench {
         F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let caller = Completion::new();
-        let job = Submission::new(Once(Some(body)), None, Arc::clone(&caller));
+        let job = Submission::new(Once(Some(body)), Terms::default(), Arc::clone(&caller));
         self.batch.inbox.push_back(Entry::new(Box::new(job)));
         caller
     }

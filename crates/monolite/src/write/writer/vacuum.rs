@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use monolite_sqlite::vfs::LimitHit;
 
-use super::{MAX_RUNS_ALONE, Room, Uncommitted, Writer, no_room_left};
+use super::{MAX_RUNS_ALONE, Room, Uncommitted, Writer, no_room_left, not_captured};
 use crate::call::entry::Entry;
 use crate::call::in_flight::Held;
 use crate::error::{Error, ErrorKind, Result};
@@ -75,10 +75,15 @@ impl Writer {
         self.deadline.clear();
         self.connection.signals().take_interrupted();
         self.now = self.clock.now();
-        let Err(error) = vacuumed else { return Ok(()) };
+        let Err(error) = vacuumed else {
+            self.wal.note_committed();
+            return Ok(());
+        };
+        self.wal.note_failed();
         self.note_lost_write(&error, "a vacuum");
         self.abandon();
         Err(match self.wal.take_limit_hit() {
+            Some(LimitHit::GateShut) => Uncommitted::Failed(not_captured()),
             Some(hit) => Uncommitted::Full(hit),
             None if error.kind() == ErrorKind::Timeout => Uncommitted::Failed(late(limit)),
             None => Uncommitted::Failed(error.context("the file could not be rewritten")),

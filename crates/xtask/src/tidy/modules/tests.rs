@@ -74,3 +74,24 @@ fn parents_tests_comments_and_other_crates_are_no_part_of_a_circle() {
     planted[3].1 = behind;
     assert_eq!(findings(&planted).len(), 1);
 }
+
+#[test]
+fn a_file_that_no_module_names_is_found() {
+    let named = [
+        ("crates/m/src/lib.rs", "mod a;\npub mod c;\n"),
+        ("crates/m/src/a.rs", "#[cfg(test)]\nmod tests;\n"),
+        ("crates/m/src/a/tests.rs", ""),
+        ("crates/m/src/c/mod.rs", "pub(crate) mod d;\n"),
+        ("crates/m/src/c/d.rs", ""),
+        ("crates/m/tests/it/main.rs", "mod e;\n"),
+        ("crates/m/tests/it/e.rs", ""),
+        ("crates/m/examples/f.rs", ""),
+    ];
+    let findings = |files: &[(&str, &str)]| super::unnamed(&Tree::of(files));
+    assert!(findings(&named).is_empty());
+    for parent in [0, 1, 3, 5] {
+        let mut lacking = named;
+        lacking[parent].1 = "";
+        assert!(!findings(&lacking).is_empty(), "{}", named[parent].0);
+    }
+}

@@ -123,7 +123,10 @@ acts! {
     write_over_wal_header: Place::wal, |file| write_over(file, 0, WAL_HEADER);
     write_over_frame: Place::wal, |file| write_over(file, WAL_HEADER + 2 * FRAME + 24, PAGE);
     write_over_last_frame: Place::wal, |file| {
-        write_over(file, fs::metadata(file)?.len() - PAGE, PAGE)
+        // Zeros may follow that are no frame.
+        let last = fs::read(file)?.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64;
+        let frames = last.saturating_sub(WAL_HEADER).div_ceil(FRAME);
+        write_over(file, WAL_HEADER + frames * FRAME - PAGE, PAGE)
     };
     freeze_wal: Place::wal, freeze;
     forbid_wal: Place::wal, forbid;
@@ -210,6 +213,13 @@ pub(super) fn exchange_home(place: &Place) -> Result<()> {
     copy(&place.backup(), &other.join("db"))?;
     rename_home(place)?;
     rename(&other, &place.home)
+}
+
+pub(super) fn link_home(place: &Place) -> Result<()> {
+    let link = place.home.with_extension("link");
+    symlink(moved(&place.home), &link)?;
+    rename_home(place)?;
+    rename(&link, &place.home)
 }
 
 pub(super) fn rename_home(place: &Place) -> Result<()> {

@@ -250,6 +250,16 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::File(FileTrial::of(acts::hard_link_wal)),
     },
     Row {
+        accident: "a hard link to the WAL is made (a backup by links)",
+        when: &[When::Crashed],
+        fate: Fate::Refused,
+        says: "has hard links",
+        what: "opening is refused with `Invalid`, as another database may have the link for its \
+               WAL",
+        instead: "put a copy of the WAL in its place, or remove the link",
+        trial: Trial::File(FileTrial::of(acts::hard_link_wal).afterwards(acts::remove_link)),
+    },
+    Row {
         accident: "the `-shm` file deleted or renamed",
         when: WHILE_OPEN,
         fate: Fate::Survived,

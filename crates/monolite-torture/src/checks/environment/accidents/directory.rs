@@ -19,6 +19,16 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::File(FileTrial::of(acts::rename_home).afterwards(acts::use_moved_home)),
     },
     Row {
+        accident: "the directory moved, with a symbolic link in its place",
+        when: &[When::Idle, When::Open],
+        fate: Fate::Survived,
+        says: "",
+        what: "the same files are at the same path; a write between the two commands fails with \
+               `Poisoned`",
+        instead: "nothing",
+        trial: Trial::File(FileTrial::of(acts::link_home)),
+    },
+    Row {
         accident: "the directory removed (`rm -rf`)",
         when: WHILE_OPEN,
         fate: Fate::Detected,

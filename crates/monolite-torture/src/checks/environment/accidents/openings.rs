@@ -164,6 +164,15 @@ pub(super) const ROWS: &[Row] = &[
         waited_for
     ),
     row!(
+        "a copy of it by another process, beside a hard link to its WAL (a copy that shares what \
+         it can)",
+        Refused,
+        "has hard links",
+        "the copy is refused with `Invalid`: it would empty the WAL, which is that of both",
+        "put a copy of the WAL in the place of the link",
+        copied_with_link
+    ),
+    row!(
         "by another process, to add page checksums",
         Refused,
         "Overloaded",
@@ -377,6 +386,19 @@ fn waited_for(scene: &mut Scene<'_>, _when: When) -> Result<()> {
     scene.opened(Options::new().open_wait(&scene.place.path, WAIT));
     scene.settle();
     Ok(())
+}
+
+/// Another process opens a copy that has the same WAL.
+fn copied_with_link(scene: &mut Scene<'_>, _when: When) -> Result<()> {
+    held_by(scene, Sharing::Exclusive, |scene| {
+        let copy = scene.place.beside("-copy");
+        fs::copy(&scene.place.path, &copy)?;
+        fs::hard_link(scene.place.wal(), wal_beside(&copy))?;
+        let mut actor = Actor::start(scene.setting)?;
+        actor.must(scene, &format!("open exclusive {}", copy.display()))?;
+        fs::remove_file(wal_beside(&copy))?;
+        Ok(fs::remove_file(copy)?)
+    })
 }
 
 fn convert_elsewhere(scene: &mut Scene<'_>) -> Result<()> {

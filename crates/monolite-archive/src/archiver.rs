@@ -1,0 +1,563 @@
+//! Owns the archiving of an open database: its engine says how far the disk is, and what is
+//! committed goes to the archive, slot by slot, on a thread of its own.
+//!
+//! # Algorithm
+//! 1. When the file is opened, before anything is written to it: see whether it is what comes
+//!    right behind what was archived ([`position`]), and keep what a crash has left in its WAL
+//!    ([`feed`]).
+//! 2. Claim the archive's next epoch. Who has the record is left alone unless that was this file on
+//!    this machine, which nobody else can have open now, or it was released, or somebody said
+//!    [`Archive::take_over`].
+//! 3. Find the newest group below the fence. It must be one of ours. If the file continues it, what
+//!    lies between is next; otherwise a copy of the whole database, with everything below the fence
+//!    as its TXIDs.
+//! 4. Serve: take commits, make a slot, fill it, say that they are archived; again ([`upload`]).
+//!
+//! What is there is merged and deleted beside that ([`upkeep`]).
+//!
+//! # Invariants
+//! - An archive is never ahead of the disk, and history never has two ends: a file that is behind
+//!   what was archived is refused.
+//! - No slot behind a fence is filled before it is certain what it is filled upon.
+//!
+//! # Threads and locks
+//! `monolite-archive` uploads, and `monolite-upkeep` does what need not be done at once.
+//! The feed's lock is held while files are read and written, never during a request. The engine's
+//! sync does not wait for it.
+
+mod adopt;
+mod feed;
+mod group;
+mod position;
+mod upkeep;
+mod upload;
+
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use monolite::ErrorKind as Kind;
+use monolite::archive::{
+    ArchiveStats, ArchiveToken, Archiving, Found, Primary, Refusal, WalPosition,
+};
+use monolite_ltx::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::record::{Holder, Lineage};
+use crate::retention::Keep;
+use crate::store::Store;
+pub use adopt::{Adopted, Present, adopt};
+use feed::Feed;
+use position::{Place, Position, directory_of};
+use upkeep::Noticeboard;
+
+/// How long an opening waits to be told that the archive refuses it. A store that does not answer
+/// by then is waited for in the background.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// How old the oldest commit may be when a group is sealed.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many bytes of commits a group has at most, unless one has more.
+const GROUP_BYTES: u64 = 64 << 20;
+
+/// How many bytes may be kept beside the database while the store is away.
+const STAGED: u64 = 4 << 30;
+
+/// Nothing waits to be archived.
+const UP_TO_DATE: u64 = u64::MAX;
+/// How long it is waited, before the WAL begins anew, for an upload of what is in it: an archive
+/// that keeps up writes nothing of that on this disk.
+const KEEPING_UP: Duration = Duration::from_millis(100);
+
+/// How often it is looked for that.
+const KEEPING_UP_LOOK: Duration = Duration::from_millis(1);
+
+/// How long a close goes on uploading.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether something can be merged or deleted: as long as spans of the first
+/// level are.
+const UPKEEP: Duration = Duration::from_secs(30);
+
+/// Where the time of day comes from.
+type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// An archive for [`monolite::Options::archive`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let (url, path) = (directory.path().join("archive"), directory.path().join("ledger.db"));
+/// # let url = url.to_str().expect("it is text");
+/// use monolite::{Durability, Options};
+/// use monolite_archive::Archive;
+///
+/// let options = Options::new().archive(Archive::at(url)?).durability(Durability::Archived);
+/// let db = options.open(&path)?;
+/// db.write(|tx| tx.execute_batch("CREATE TABLE accounts(id INTEGER PRIMARY KEY, balance)"))
+///     .wait()?; // it is on the disk and in the archive
+/// # Ok(db.close()?)
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Archive {
+    store: Arc<dyn Store>,
+    layout: Layout,
+    interval: Duration,
+    staged_limit: u64,
+    refuses_gaps: bool,
+    close_time: Duration,
+    take_over: bool,
+    keep: Option<Keep>,
+    upkeep: Duration,
+    clock: Clock,
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Archive").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+impl Archive {
+    /// The archive at `url`, as [`open`](crate::open) reads it. Nothing is looked at yet.
+    ///
+    /// # Errors
+    /// Those of [`open`](crate::open).
+    pub fn at(url: &str) -> Result<Archive> {
+        let (store, layout) = crate::open(url)?;
+        Ok(Archive::of(Arc::from(store), layout))
+    }
+
+    /// The archive in a store of one's own.
+    pub fn of(store: Arc<dyn Store>, layout: Layout) -> Archive {
+        let (interval, close_time) = (INTERVAL, CLOSING);
+        Archive {
+            store,
+            layout,
+            interval,
+            staged_limit: STAGED,
+            refuses_gaps: false,
+            close_time,
+            take_over: false,
+            keep: Some(Keep::default()),
+            upkeep: UPKEEP,
+            clock: Arc::new(now),
+        }
+    }
+
+    /// How long commits are gathered before they are uploaded together, while nobody waits for
+    /// that. Default: 1 s. What was committed since is lost with the machine, unless the durability
+    /// is [`Archived`](monolite::Durability::Archived); each upload is a request that costs.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Archive {
+        self.interval = interval;
+        self
+    }
+
+    /// How many bytes of commits may be kept beside the database while the store is away and the
+    /// WAL begins anew. Default: 4 GiB. When there are more, they are given up, and a copy of the
+    /// whole database is uploaded when the store is there again: no moment in between can be
+    /// restored then; unless [`Archive::refuse_gaps`] says otherwise.
+    #[must_use]
+    pub fn staged_limit_bytes(mut self, bytes: u64) -> Archive {
+        self.staged_limit = bytes;
+        self
+    }
+
+    /// Whether writes are refused with `Overloaded` when more would have to be kept beside the
+    /// database than [`Archive::staged_limit_bytes`], or the disk has no room for it. Default: no,
+    /// writes go on, and history gets a gap that a copy of the whole database closes.
+    #[must_use]
+    pub fn refuse_gaps(mut self, refuses: bool) -> Archive {
+        self.refuses_gaps = refuses;
+        self
+    }
+
+    /// How long a close of the database goes on uploading what is not archived. Default: 10 s. What
+    /// is left is kept beside the database, and uploaded when that is opened again.
+    #[must_use]
+    pub fn close_time(mut self, time: Duration) -> Archive {
+        self.close_time = time;
+        self
+    }
+
+    /// Whether this file is what is archived from now on, whoever was the primary, and whatever is
+    /// in the archive: for a file that was restored on another machine, or an archive that is to go
+    /// on with another file. Default: no; then another primary's archive is refused. A primary that
+    /// is still there is fenced, and learns so at its next upload. What it archives after the file
+    /// was restored is not in the file: where it may be alive, [`adopt`] comes first, and then the
+    /// restore.
+    #[must_use]
+    pub fn take_over(mut self, take_over: bool) -> Archive {
+        self.take_over = take_over;
+        self
+    }
+
+    /// How often it is looked whether something can be merged or deleted.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn upkeep_every(mut self, time: Duration) -> Archive {
+        self.upkeep = time;
+        self
+    }
+
+    /// The time of day that slots and copies get.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Archive {
+        self.clock = Arc::new(clock);
+        self
+    }
+}
+
+impl Archive {
+    /// For how long what is archived is kept; `None`: for ever. Default: each TXID by itself for an
+    /// hour, and for 30 days what follows the snapshots of those days; of that a moment is kept
+    /// about every 30 seconds for the first hours and every hour later.
+    #[must_use]
+    pub fn keep(mut self, keep: Option<Keep>) -> Archive {
+        self.keep = keep;
+        self
+    }
+}
+
+impl monolite::archive::Archive for Archive {
+    fn open(&self, found: Found<'_>) -> Result<Arc<dyn Archiving>, Refusal> {
+        let opened = self.open_file(&found);
+        opened.map(|running| Arc::new(running) as Arc<dyn Archiving>).map_err(refusal)
+    }
+}
+
+impl Archive {
+    fn open_file(&self, found: &Found<'_>) -> Result<Running> {
+        let directory = directory_of(found.database);
+        let holder = Holder::from_bits(drawn()?);
+        let known = Position::read(&directory)?;
+        let is_new = known.is_none();
+        let position = match known {
+            Some(position) => position,
+            None => Position::new(Lineage::from_bits(drawn()?), &found.file),
+        };
+        let wal = found.wal.as_ref();
+        let place = wal.map(|(wal, end)| Place { salts: wal.salts(), end: *end });
+        let follows = is_new || position.follows(&found.file, place);
+        let mut feed = Feed::new(directory, position, self.staged_limit, self.refuses_gaps)?;
+        if !follows {
+            feed.breaks("the file is not what it was when it was archived last".into());
+        }
+        if let Some((wal, end)) = wal.filter(|_| feed.broken.is_none()) {
+            feed.recovered(wal, *end)?;
+        }
+        let shared = Shared {
+            archive: self.clone(),
+            database: found.database.to_owned(),
+            holder,
+            feed: Mutex::new(feed),
+            durable: Mutex::default(),
+            primary: OnceLock::new(),
+            control: Mutex::default(),
+            changed: Condvar::new(),
+            stats: Mutex::default(),
+            began: Instant::now(),
+            behind_since: AtomicU64::new(UP_TO_DATE),
+            notices: Noticeboard::default(),
+            resting: Condvar::new(),
+        };
+        shared.look_back(&shared.feed());
+        Ok(Running { shared: Arc::new(shared), threads: Mutex::default() })
+    }
+}
+
+/// What the thread is to do besides.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    /// Until when it may go on with what there is.
+    closing: Option<Instant>,
+    is_hurried: bool,
+    /// Whether it waits for the next commit.
+    wakes: bool,
+    /// Whether nothing more is uploaded.
+    is_over: bool,
+}
+
+/// What the engine's threads and the archive's share.
+struct Shared {
+    archive: Archive,
+    database: std::path::PathBuf,
+    /// This start of this process.
+    holder: Holder,
+    feed: Mutex<Feed>,
+    /// How far the disk is, whoever has the feed.
+    durable: Mutex<WalPosition>,
+    primary: OnceLock<Arc<dyn Primary>>,
+    control: Mutex<Control>,
+    changed: Condvar,
+    stats: Mutex<ArchiveStats>,
+    began: Instant,
+    /// Since when the oldest has been waiting that is not archived, in milliseconds since it
+    /// `began`; or [`UP_TO_DATE`].
+    behind_since: AtomicU64,
+    notices: Noticeboard,
+    /// For the upkeep.
+    resting: Condvar,
+}
+
+impl Shared {
+    /// The feed, which knows how far the disk is.
+    fn feed(&self) -> MutexGuard<'_, Feed> {
+        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.advance(&mut feed);
+        feed
+    }
+
+    fn advance(&self, feed: &mut Feed) {
+        let durable = *self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        // A record that cannot be written is tried again before anything of it is taken.
+        let advanced = feed.durable(durable, &|| self.wal());
+        self.note(advanced);
+        self.look_back(feed);
+    }
+
+    /// Notes since when the oldest has been waiting.
+    fn look_back(&self, feed: &Feed) {
+        let since = feed.since().map_or(UP_TO_DATE, |since| {
+            let millis = since.saturating_duration_since(self.began).as_millis();
+            u64::try_from(millis).unwrap_or(UP_TO_DATE - 1)
+        });
+        self.behind_since.store(since, Ordering::Release);
+    }
+
+    fn lag(&self) -> Duration {
+        match self.behind_since.load(Ordering::Acquire) {
+            UP_TO_DATE => Duration::ZERO,
+            since => {
+                let lag = self.began.elapsed().saturating_sub(Duration::from_millis(since));
+                lag.max(Duration::from_millis(1))
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.archive.clock)()
+    }
+
+    fn wal(&self) -> std::io::Result<Option<monolite::archive::WalReader>> {
+        self.primary.get().map_or(Ok(None), |primary| primary.wal())
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more is uploaded.
+    fn ends(&self) {
+        self.control().is_over = true;
+        self.resting.notify_all();
+    }
+
+    /// Whether nothing should be done any more that can be done later.
+    fn is_ending(&self) -> bool {
+        let control = self.control();
+        control.is_over || control.closing.is_some()
+    }
+
+    /// Waits until then; `false` when nothing should be done any more.
+    fn rest_until(&self, until: Instant) -> bool {
+        let mut control = self.control();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if control.is_over || control.closing.is_some() {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.resting.wait_timeout(control, left);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn stats(&self) -> MutexGuard<'_, ArchiveStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what went wrong for those who look; the value of what did not.
+    fn note<T>(&self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let mut stats = self.stats();
+                stats.failed_requests += 1;
+                stats.last_error = Some(error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// The archiving of one open database.
+struct Running {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Running {
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal> {
+        let thread = thread::Builder::new().name(name.into()).spawn(run);
+        let thread = thread.map_err(|error| Refusal {
+            kind: Kind::Storage,
+            message: format!("the thread {name} cannot be started: {error}"),
+        })?;
+        self.threads().push(thread);
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Waits, while the store answers, until what is on the disk now is archived.
+    fn keep_up(&self) {
+        let (shared, until) = (&self.shared, Instant::now() + KEEPING_UP);
+        let to = shared.feed().synced();
+        while shared.feed().lacks(to)
+            && shared.stats().last_error.is_none()
+            && shared.control().closing.is_none()
+            && Instant::now() < until
+        {
+            thread::sleep(KEEPING_UP_LOOK);
+        }
+    }
+}
+
+impl Archiving for Running {
+    fn start(&self, primary: Arc<dyn Primary>) -> Result<(), Refusal> {
+        let _ = self.shared.primary.set(Arc::clone(&primary));
+        let shared = Arc::clone(&self.shared);
+        // Without a buffer: what nobody takes is told by stopping the engine.
+        let (tell, told) = mpsc::sync_channel(0);
+        let run = move || upload::run(&shared, primary.as_ref(), &tell);
+        self.spawn("monolite-archive", run)?;
+        let shared = Arc::clone(&self.shared);
+        self.spawn("monolite-upkeep", move || upkeep::run(&shared))?;
+        match told.recv_timeout(OPENING) {
+            Ok(verdict) => verdict.map_err(refusal),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn durable(&self, to: WalPosition) {
+        let shared = &self.shared;
+        *shared.durable.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        // Whoever has the feed looks again before it is let go, or at the next position.
+        if let Ok(mut feed) = shared.feed.try_lock() {
+            shared.advance(&mut feed);
+        }
+        if shared.control().wakes {
+            shared.changed.notify_one();
+        }
+    }
+
+    fn awaited(&self) {
+        self.shared.control().is_hurried = true;
+        self.shared.changed.notify_one();
+    }
+
+    fn lag(&self) -> Duration {
+        self.shared.lag()
+    }
+
+    fn token(&self) -> Option<ArchiveToken> {
+        // Of one moment: the feed is held when the number of the last group is noted.
+        let feed = self.shared.feed();
+        let stats = self.shared.stats();
+        if feed.broken.is_some() || !stats.is_restorable {
+            return None;
+        }
+        let txid = stats.txid + feed.groups_ahead(GROUP_BYTES);
+        Some(ArchiveToken { lineage: feed.position.lineage.bits(), epoch: stats.epoch, txid })
+    }
+
+    fn prepare(&self) {
+        let shared = &self.shared;
+        shared.control().is_hurried = true;
+        shared.changed.notify_one();
+        self.keep_up();
+        let prepared = shared.feed().prepare(&|| shared.wal());
+        shared.note(prepared);
+    }
+
+    fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String> {
+        let shared = &self.shared;
+        let captured = shared.feed().capture(to, next, &|| shared.wal());
+        captured.map_err(|error| {
+            let message = error.to_string();
+            shared.note::<()>(Err(error));
+            message
+        })
+    }
+
+    fn settled(&self) {
+        let settled = self.shared.feed().settled(&self.shared.database);
+        // Without the record a copy of the whole database is made at the next start.
+        self.shared.note(settled);
+    }
+
+    fn close(&self) {
+        self.shared.control().closing = Some(Instant::now() + self.shared.archive.close_time);
+        self.shared.changed.notify_one();
+        self.shared.resting.notify_all();
+        let threads = std::mem::take(&mut *self.threads());
+        // One that has panicked has said so.
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    fn stats(&self) -> ArchiveStats {
+        let mut stats = self.shared.stats().clone();
+        let feed = self.shared.feed();
+        stats.lag_ms = u64::try_from(self.shared.lag().as_millis()).unwrap_or(u64::MAX);
+        stats.staged_bytes = feed.staged_bytes();
+        stats.copies_because.clone_from(&feed.broken);
+        stats
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Bits that nobody else draws.
+fn drawn() -> Result<u128> {
+    let mut bytes = [0; 16];
+    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| Error::of_io("draw a random number", error))?;
+    Ok(u128::from_ne_bytes(bytes))
+}
+
+/// The time of day.
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn refusal(error: Error) -> Refusal {
+    use crate::error::ErrorKind;
+    let kind = match error.kind() {
+        ErrorKind::Fenced => Kind::Fenced,
+        ErrorKind::Corrupt | ErrorKind::Gap => Kind::Corrupt,
+        ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Denied => Kind::Invalid,
+        _ => Kind::Storage,
+    };
+    Refusal { kind, message: format!("the archive: {error}") }
+}

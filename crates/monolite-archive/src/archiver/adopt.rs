@@ -1,0 +1,163 @@
+//! Owns how an operator takes over an archive whose primary is gone, or that another program has
+//! written, without opening a database.
+//!
+//! # Algorithm
+//! 1. See who has it: the record must be released or not there, unless the operator says that the
+//!    primary is gone.
+//! 2. Take the next epoch, and set its fence: from here on nobody else fills a slot.
+//! 3. Release the record, which lists the fence: anybody with this history may be next.
+//! 4. Where a database is named that is to be next, write its position record: it is right behind
+//!    the fence, and a copy of it comes first.
+//!
+//! # Not here
+//! A look at what Litestream does: its writes are unconditional, and nothing stops it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use monolite_ltx::Txid;
+
+use super::position::{Position, directory_of};
+use super::{drawn, now};
+use crate::catalog::Catalog;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::protocol::{Candidate, Claim, ClaimOutcome, Grounds, Primary, Unrecorded, Updated};
+use crate::record::{Holder, Lineage, Record, State};
+use crate::requests::{Pace, leader, run};
+use crate::store::Store;
+
+/// What [`adopt`] does about a primary that has not released the archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// Leave the archive to it.
+    Refuse,
+    /// An operator says that it is gone. One that lives on is fenced, and learns so at its next
+    /// upload.
+    TakeOver,
+}
+
+/// What came of [`adopt`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The leader record, which is released.
+    pub record: Record,
+    /// The fence: what is below it is history, and nobody else writes behind it.
+    pub fence: Txid,
+    /// The record before; `None` when another program wrote the archive, or it was lost.
+    pub before: Option<Record>,
+}
+
+/// Takes over an archive for the next primary. `database` is the file that it will have: opened
+/// with this archive, it is taken for the history's next state without further words, and a copy of
+/// it is uploaded first. Restore it from the archive before. Without one, who comes next says
+/// [`Archive::take_over`](crate::Archive::take_over).
+///
+/// **Nobody else may write there any more**: a primary of ours is fenced, but Litestream is not.
+///
+/// `None` when `pace` wants no more of it; then an epoch may have been taken, which stops a primary
+/// and does no other harm.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) when there are no files; [`Fenced`](ErrorKind::Fenced) when
+/// there is a primary, or another one came in the same moment; [`Invalid`](ErrorKind::Invalid) when
+/// `database` is not there or was archived already, with nothing done; [`Io`](ErrorKind::Io) when
+/// its position record cannot be written, with the archive taken over; those of the store that
+/// stay.
+///
+/// # Durability
+/// The fence and the record are in the archive, and the position record is on disk.
+pub fn adopt(
+    store: &dyn Store,
+    layout: &Layout,
+    present: Present,
+    database: Option<&Path>,
+    pace: &mut dyn Pace,
+) -> Result<Option<Adopted>> {
+    let database = database.map(must_be_new).transpose()?;
+    let before = leader(store, layout)?;
+    if let Some(record) = before.as_ref().filter(|_| present == Present::Refuse) {
+        must_be_released(record)?;
+    }
+    let catalog = Catalog::read(store, layout)?;
+    let newest = catalog.files().iter().max_by_key(|file| file.txids.max());
+    let newest = newest.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "there are no files, and so nothing to take over")
+    })?;
+    let newest = newest.header(store, layout)?;
+    let drawn_lineage = Lineage::from_bits(drawn()?);
+    let candidate = Candidate {
+        holder: Holder::from_bits(drawn()?),
+        lineage: before.as_ref().map_or(drawn_lineage, |record| record.lineage),
+        ttl: super::upload::TTL,
+        page_size: newest.page_size,
+        commit: newest.commit.max(1),
+        time: now(),
+        unrecorded: Unrecorded::Adopt,
+    };
+    let claimed = match run(&mut Claim::new(candidate, Grounds::Known), store, layout, pace) {
+        None => return Ok(None),
+        Some(Ok(ClaimOutcome::Taken(claimed))) => claimed,
+        Some(Ok(ClaimOutcome::Lost)) => return Err(lost()),
+        Some(Err(error)) => return Err(error),
+    };
+    let fence = claimed.fence();
+    let mut primary = Primary::new(*claimed)?;
+    match run(&mut primary.release()?, store, layout, pace) {
+        None => Ok(None),
+        Some(updated) => match updated? {
+            Updated::Done { record, .. } => {
+                let adopted = Adopted { record: *record, fence, before };
+                database.map_or(Ok(()), |database| note(&database, &adopted))?;
+                Ok(Some(adopted))
+            }
+            Updated::Fenced => Err(lost()),
+        },
+    }
+}
+
+fn must_be_released(record: &Record) -> Result<()> {
+    if record.state == State::Released {
+        return Ok(());
+    }
+    let who = if record.address.is_empty() { "another process" } else { &record.address };
+    let message = format!(
+        "{who} is its primary (epoch {}): close it there; or if it is gone for good, say that it \
+         is to be taken over",
+        record.epoch
+    );
+    Err(Error::new(ErrorKind::Fenced, message))
+}
+
+/// The path of a database that is there and was never archived.
+fn must_be_new(database: &Path) -> Result<PathBuf> {
+    let path = fs::canonicalize(database).ok().filter(|path| path.is_file());
+    let path = path.ok_or_else(|| {
+        Error::invalid(format!("{} is no file; restore it first", database.display()))
+    })?;
+    let beside = directory_of(&path);
+    if beside.symlink_metadata().is_ok() {
+        let message = format!(
+            "{} is there: {} is archived already. Move it away if that is over",
+            beside.display(),
+            database.display()
+        );
+        return Err(Error::invalid(message));
+    }
+    Ok(path)
+}
+
+/// Writes down that the database comes right behind the fence.
+fn note(database: &Path, adopted: &Adopted) -> Result<()> {
+    let file = fs::metadata(database);
+    let file = file.map_err(|error| Error::of_io(format!("look at {database:?}"), error))?;
+    let mut position = Position::new(adopted.record.lineage, &file);
+    position.holders.push(adopted.record.holder);
+    position.epoch = adopted.record.epoch;
+    position.fence = Some(adopted.fence.get());
+    position.write(&directory_of(database))
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Fenced, "another process took the archive in the same moment")
+}

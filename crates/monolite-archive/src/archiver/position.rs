@@ -1,0 +1,236 @@
+//! Owns the position record: what is known beside the database of where in its history the file is.
+//!
+//! # Format
+//! JSON, `<database>-archive/position.json`, replaced by a rename. Fields that are not known are no
+//! error; another `format` is.
+//!
+//! # Algorithm
+//! History is a chain of *generations* of the WAL, each of which SQLite gives two salts. The record
+//! has the chain since what was archived for certain: `ends` are generations that are over, and
+//! where their last commits ended; `current` is the one being written. It is written before a
+//! generation begins, and when one is over and the database file has everything
+//! ([`Position::settled`]).
+//!
+//! When the file is opened again, it continues the chain ([`Position::follows`]) if
+//! - its WAL has the salts of `current`: whatever was written since that began is in this WAL, and
+//!   the database file had everything before it when it began;
+//! - or its WAL has the salts of the last of `ends` and is as long: the next generation has not
+//!   begun, and whatever was written since is in this WAL;
+//! - or the file is the one that was settled, unchanged since, in which case its WAL, if it has
+//!   one, began right there.
+//!
+//! The second salt of a generation is drawn at random, so another program's WAL does not have it.
+//! Anything else (another program wrote and put its WAL into the file, an image was restored) is
+//! not looked into: the next thing archived is a copy of the whole database.
+//!
+//! # Invariants
+//! - A settled file has not changed in the 20 ms before its times were noted: a write in the same
+//!   tick of the file system's clock would leave them as they are.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use monolite::archive::WAL_HEADER_BYTES;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::record::{Epoch, Holder, Lineage};
+use crate::store::sync_directory;
+
+const FORMAT: u32 = 1;
+const NAME: &str = "position.json";
+
+/// How old the last change of a file must be before its times tell whether it changes again.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A place in history: the end of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The generation of the WAL.
+    pub(super) salts: [u32; 2],
+    /// Where in it the commit ends, in bytes.
+    pub(super) end: u64,
+}
+
+/// What a file system says of a file, and says otherwise of any that was written to since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Identity {
+    pub(super) fn of(meta: &Metadata) -> Identity {
+        Identity {
+            inode: meta.ino(),
+            bytes: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// That of the file at `path`, once its last change is old enough. Nobody may write to it.
+    pub(super) fn settled(path: &Path) -> io::Result<Identity> {
+        loop {
+            let meta = fs::metadata(path)?;
+            let newest = meta.modified()?;
+            match SystemTime::now().duration_since(newest) {
+                Ok(age) if age < TICK => std::thread::sleep(TICK - age),
+                // A clock that was set back says nothing; the times are what they are.
+                _ => return Ok(Identity::of(&meta)),
+            }
+        }
+    }
+}
+
+/// Where the history of a file is archived, and how far the file is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    format: u32,
+    pub(super) lineage: Lineage,
+    /// Who has had the file since an epoch was taken for it: the first of them took it, the others
+    /// may have taken a later one, of which nothing came.
+    pub(super) holders: Vec<Holder>,
+    /// The inode of the file then: a copy of file and record has another.
+    pub(super) inode: u64,
+    /// The last epoch in which something could be archived; 0 before the first.
+    pub(super) epoch: Epoch,
+    /// The slot of its fence, and the place in history that is archived below it; `None` where the
+    /// chain begins.
+    pub(super) fence: Option<u64>,
+    pub(super) base: Option<Place>,
+    /// Whether the file no longer continues what is archived.
+    pub(super) needs_copy: bool,
+    /// Generations that are over, oldest first.
+    pub(super) ends: Vec<Place>,
+    /// The salts of the generation being written.
+    pub(super) current: Option<[u32; 2]>,
+    /// What the database file was when it had everything.
+    pub(super) settled: Option<Identity>,
+}
+
+impl Position {
+    /// Of a file that was never archived.
+    pub(super) fn new(lineage: Lineage, file: &Metadata) -> Position {
+        Position {
+            format: FORMAT,
+            lineage,
+            holders: Vec::new(),
+            inode: file.ino(),
+            epoch: Epoch(0),
+            fence: None,
+            base: None,
+            needs_copy: true,
+            ends: Vec::new(),
+            current: None,
+            settled: None,
+        }
+    }
+
+    /// The record in `directory`; `None` when there is none.
+    pub(super) fn read(directory: &Path) -> Result<Option<Position>> {
+        let path = directory.join(NAME);
+        let failed = |error| Error::of_io(format!("read {}", path.display()), error);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let wrong = |error| {
+            Error::corrupt(format!(
+                "{}: {error}; move it away, and say with Archive::take_over that this file is what \
+                 is to be archived",
+                path.display()
+            ))
+        };
+        let position: Position =
+            serde_json::from_slice(&text).map_err(|it| wrong(it.to_string()))?;
+        if position.format != FORMAT {
+            return Err(wrong(format!("format {}; this reads {FORMAT}", position.format)));
+        }
+        Ok(Some(position))
+    }
+
+    /// Puts it into `directory`, which is made, in place of the one before.
+    pub(super) fn write(&self, directory: &Path) -> Result<()> {
+        self.try_write(directory).map_err(|error| {
+            Error::of_io(format!("write {}/{NAME}", directory.display()), error)
+        })?;
+        sync_directory(directory)
+    }
+
+    fn try_write(&self, directory: &Path) -> io::Result<()> {
+        make(directory)?;
+        let temporary = directory.join("position.json.new");
+        let mut file = File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(temporary, directory.join(NAME))
+    }
+
+    /// Whether a file of this identity, with this WAL, is what comes right behind the chain.
+    pub(super) fn follows(&self, file: &Metadata, wal: Option<Place>) -> bool {
+        let is_settled = self.settled == Some(Identity::of(file));
+        let goes_on = |wal: Place| {
+            let last = self.ends.last();
+            self.current == Some(wal.salts)
+                || last.is_some_and(|it| it.salts == wal.salts && it.end <= wal.end)
+        };
+        is_settled || wal.is_some_and(goes_on)
+    }
+
+    /// The chain goes on with this generation, of which that much is known.
+    pub(super) fn end_at(&mut self, place: Place) {
+        self.ends.retain(|end| end.salts != place.salts);
+        self.ends.push(place);
+        self.current = None;
+    }
+
+    /// Forgets generations before the one that is archived up to `place`.
+    pub(super) fn forget_before(&mut self, place: Place) {
+        if let Some(at) = self.ends.iter().position(|end| end.salts == place.salts) {
+            self.ends.drain(..at);
+        } else if self.current == Some(place.salts) {
+            self.ends.clear();
+        }
+    }
+
+    /// What is behind `place` in the chain, generation by generation; `None` when the chain has no
+    /// such place.
+    pub(super) fn behind(&self, place: Option<Place>) -> Option<Vec<(Place, u64)>> {
+        const START: u64 = WAL_HEADER_BYTES;
+        let Some(place) = place else {
+            return Some(self.ends.iter().map(|end| (*end, START)).collect());
+        };
+        let at = self.ends.iter().position(|end| end.salts == place.salts);
+        let at = at.filter(|at| self.ends[*at].end >= place.end)?;
+        let first = (self.ends[at].end > place.end).then_some((self.ends[at], place.end));
+        let rest = self.ends[at + 1..].iter().map(|end| (*end, START));
+        Some(first.into_iter().chain(rest).collect())
+    }
+}
+
+/// Makes the directory beside a database, for its owner alone.
+pub(super) fn make(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => {
+            made?;
+            let parent = directory.parent().unwrap_or(Path::new("/"));
+            File::open(parent)?.sync_all()
+        }
+    }
+}
+
+/// What is kept beside the database at `path`.
+pub(super) fn directory_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-archive");
+    PathBuf::from(name)
+}

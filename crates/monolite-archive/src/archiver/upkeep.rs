@@ -1,0 +1,311 @@
+//! Owns what an archive needs beside uploads: slots merged into fewer files, a snapshot a day, and
+//! what need not be kept deleted.
+//!
+//! # Algorithm
+//! 1. Nothing is done before something was uploaded. The archive is listed once; from then on the
+//!    uploads say what is new.
+//! 2. When a span of the first level is over, merge what was written before it ([`compact`]);
+//!    every day make a snapshot of files that are there; every hour plan what may go
+//!    ([`Retention`]).
+//! 3. Slots are deleted as the protocol says: the plan goes to the thread that uploads, which
+//!    renews the record and gives a [`Deletion`] back.
+//! 4. When everything is merged, rest until something is uploaded: an idle database makes no
+//!    requests.
+//!
+//! # Threads and locks
+//! `monolite-upkeep`, so that no upload waits for it. The lock is held for a few instructions.
+
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use monolite_ltx::Timestamp;
+
+use super::Shared;
+use crate::catalog::Catalog;
+use crate::compaction::{compact, snapshot, snapshot_at, span_start};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::ArchivedFile;
+use crate::layout::{Layout, Level};
+use crate::protocol::{Covered, Deletion};
+use crate::requests::{Pace, boottime, run as run_machine};
+use crate::retention::{Keep, Retention};
+use crate::store::{Fetched, Listing, Part, Store, Tag};
+
+/// How many new slots wait to be merged before they are forgotten and the archive is listed again:
+/// more than a day of one a second.
+const MOST_NEW: usize = 100_000;
+
+/// What the thread that uploads and this one tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Noticeboard {
+    state: Mutex<Notices>,
+}
+
+#[derive(Debug, Default)]
+struct Notices {
+    new: Vec<ArchivedFile>,
+    /// Whether the archive has to be listed, because not everything new is known.
+    is_unknown: bool,
+    asked: Option<Vec<Covered>>,
+    allowed: Option<Deletion>,
+}
+
+impl Noticeboard {
+    fn state(&self) -> MutexGuard<'_, Notices> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot was filled.
+    pub(super) fn filled(&self, slot: ArchivedFile) {
+        let mut state = self.state();
+        if state.new.len() >= MOST_NEW {
+            state.new.clear();
+            state.is_unknown = true;
+        }
+        state.new.push(slot);
+    }
+
+    /// A new term has begun, and others may have written before.
+    pub(super) fn begun(&self) {
+        let mut state = self.state();
+        state.is_unknown = true;
+        (state.asked, state.allowed) = (None, None);
+    }
+
+    /// Slots that are to be deleted, if somebody asks for that.
+    pub(super) fn asked(&self) -> Option<Vec<Covered>> {
+        self.state().asked.take()
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.state().asked.is_some()
+    }
+
+    /// They may be deleted so.
+    pub(super) fn allow(&self, deletion: Deletion) {
+        self.state().allowed = Some(deletion);
+    }
+}
+
+/// Runs until the database is closed or fenced.
+pub(super) fn run(shared: &Shared) {
+    let mut upkeep = Upkeep::new(shared.archive.keep);
+    let every = shared.archive.upkeep;
+    while shared.rest_until(Instant::now() + every) {
+        let store = Stoppable { store: shared.archive.store.as_ref(), shared };
+        let done = upkeep.turn(&store, &shared.archive.layout, &shared.notices, shared.now());
+        let deletion = match done {
+            Ok(slots) => slots,
+            Err(error) => {
+                // A close ends it, which is nobody's failure.
+                if !shared.is_ending() {
+                    shared.note::<()>(Err(error));
+                }
+                None
+            }
+        };
+        if let Some(slots) = deletion {
+            upkeep.delete(shared, &store, slots);
+        }
+    }
+}
+
+/// What is known of the archive.
+struct Upkeep {
+    keep: Option<Keep>,
+    catalog: Option<Catalog>,
+    /// Whether everything is merged that there is.
+    is_done: bool,
+    /// When it was planned last what may go.
+    planned: Option<Timestamp>,
+}
+
+impl Upkeep {
+    fn new(keep: Option<Keep>) -> Upkeep {
+        Upkeep { keep, catalog: None, is_done: true, planned: None }
+    }
+
+    /// Does what is due at `now`. The result are slots to be deleted.
+    fn turn(
+        &mut self,
+        store: &dyn Store,
+        layout: &Layout,
+        notices: &Noticeboard,
+        now: Timestamp,
+    ) -> Result<Option<Vec<Covered>>> {
+        let (new, is_unknown) = {
+            let mut state = notices.state();
+            (std::mem::take(&mut state.new), std::mem::take(&mut state.is_unknown))
+        };
+        if is_unknown {
+            self.catalog = None;
+        }
+        if new.is_empty() && self.is_done {
+            return Ok(None);
+        }
+        self.is_done = false;
+        let mut catalog = match self.catalog.take() {
+            Some(catalog) => catalog,
+            None => Catalog::read(store, layout)?,
+        };
+        new.into_iter().for_each(|slot| catalog.insert(slot));
+        // What fails half-way is listed again.
+        let slots = self.turn_with(store, layout, &mut catalog, now)?;
+        self.is_done = slots.is_none() && is_merged(&catalog);
+        self.catalog = Some(catalog);
+        Ok(slots)
+    }
+
+    fn turn_with(
+        &mut self,
+        store: &dyn Store,
+        layout: &Layout,
+        catalog: &mut Catalog,
+        now: Timestamp,
+    ) -> Result<Option<Vec<Covered>>> {
+        compact(store, layout, catalog, now)?;
+        if is_snapshot_due(store, layout, catalog, now)?
+            && let Some(newest) = catalog.newest()
+        {
+            snapshot(store, layout, catalog, newest)?;
+        }
+        let hour = Level::new(3).and_then(|level| span_start(level, now));
+        let Some(keep) = self.keep.filter(|_| self.planned < hour) else { return Ok(None) };
+        let retention = Retention::new(store, layout, catalog, keep, now)?;
+        retention.delete_files(store, layout)?;
+        catalog.remove(&retention.files);
+        self.planned = Some(now);
+        Ok(Some(retention.slots).filter(|slots| !slots.is_empty()))
+    }
+
+    /// Deletes slots, once the thread that uploads has said that they may go.
+    fn delete(&mut self, shared: &Shared, store: &dyn Store, slots: Vec<Covered>) {
+        let files: Vec<ArchivedFile> = slots.iter().map(Covered::file).collect();
+        shared.notices.state().asked = Some(slots);
+        shared.changed.notify_one();
+        let allowed = || shared.notices.state().allowed.take();
+        let mut deletion = loop {
+            match allowed() {
+                Some(deletion) => break deletion,
+                // It is waiting for the store, or has a large group under way.
+                None if shared.rest_until(Instant::now() + Duration::from_millis(100)) => {}
+                None => return,
+            }
+        };
+        let mut pace = Patience { shared };
+        match run_machine(&mut deletion, store, &shared.archive.layout, &mut pace) {
+            Some(Ok(_)) => {
+                self.catalog.iter_mut().for_each(|catalog| catalog.remove(&files));
+            }
+            Some(Err(error)) => {
+                shared.note::<()>(Err(error));
+                self.catalog = None;
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whether each level has everything of the one below that the clock will ever put there.
+fn is_merged(catalog: &Catalog) -> bool {
+    let end = |level| catalog.level(level).iter().map(|file| file.txids.max()).max();
+    let base = end(Level::SNAPSHOTS);
+    let is_behind = |number| {
+        let (level, below) = (Level::new(number), Level::new(number - 1));
+        let ends = level.zip(below).map(|(level, below)| (end(level).or(base), end(below)));
+        ends.is_some_and(|(level, below)| below > level)
+    };
+    !(1..=3).any(is_behind)
+}
+
+/// Whether the newest snapshot is of another day, and something came after it.
+fn is_snapshot_due(
+    store: &dyn Store,
+    layout: &Layout,
+    catalog: &Catalog,
+    now: Timestamp,
+) -> Result<bool> {
+    let Some(last) = catalog.level(Level::SNAPSHOTS).last() else { return Ok(false) };
+    let newest = catalog.newest().map(|newest| snapshot_at(catalog, newest));
+    if newest <= Some(last.txids.max()) {
+        return Ok(false);
+    }
+    let start = span_start(Level::SNAPSHOTS, now);
+    Ok(Some(last.header(store, layout)?.timestamp) < start)
+}
+
+/// A store that nothing is asked of any more once the database is being closed.
+struct Stoppable<'a> {
+    store: &'a dyn Store,
+    shared: &'a Shared,
+}
+
+impl Stoppable<'_> {
+    fn check(&self) -> Result<()> {
+        if self.shared.is_ending() {
+            return Err(Error::new(ErrorKind::Lost, "the database is being closed"));
+        }
+        Ok(())
+    }
+}
+
+impl Store for Stoppable<'_> {
+    fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
+        self.check()?;
+        self.store.create(key, body, time)
+    }
+
+    fn create_from(
+        &self,
+        key: &str,
+        about: u64,
+        time: Option<Timestamp>,
+        write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
+    ) -> Result<Tag> {
+        self.check()?;
+        self.store.create_from(key, about, time, write)
+    }
+
+    fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
+        self.check()?;
+        self.store.swap(key, body, expected)
+    }
+
+    fn get(&self, key: &str, part: Part) -> Result<Option<Fetched>> {
+        self.check()?;
+        self.store.get(key, part)
+    }
+
+    fn list(&self, prefix: &str, after: Option<&str>) -> Result<Listing> {
+        self.check()?;
+        self.store.list(prefix, after)
+    }
+
+    fn delete(&self, key: &str) -> Result<()> {
+        self.check()?;
+        self.store.delete(key)
+    }
+}
+
+/// The time in which a deletion runs.
+struct Patience<'a> {
+    shared: &'a Shared,
+}
+
+impl Pace for Patience<'_> {
+    fn now(&self) -> Duration {
+        boottime()
+    }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        let rest = until.saturating_sub(boottime());
+        self.shared.rest_until(Instant::now() + rest)
+    }
+
+    fn failed(&mut self, error: &Error) {
+        if !self.shared.is_ending() {
+            self.shared.note::<()>(Err(error.clone()));
+        }
+    }
+}

@@ -1,0 +1,767 @@
+//! Owns the thread that makes the requests: it takes the epoch, and brings commits to the archive.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::PoisonError;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use monolite::archive::{Primary as Engine, WAL_HEADER_BYTES, WalPosition};
+use monolite_ltx::{
+    BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange, WalSpan,
+};
+
+use super::feed::Taken;
+use super::group::{About, encode};
+use super::position::{Place, Position};
+use super::{GROUP_BYTES, Shared};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{beginning, header as decoded};
+use crate::layout::Level;
+use crate::protocol::{
+    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary, Reply,
+    Request, Unrecorded, Updated,
+};
+use crate::record::{Record, State};
+use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
+use crate::slot::Found;
+
+/// For how long the record is left alone by claimants that know nothing else. It is not renewed.
+pub(super) const TTL: Duration = Duration::from_secs(60);
+
+/// After how many pages of a copy it is seen whether a close waits for it.
+const LOOK_PAGES: u32 = 1_024;
+
+/// Those whose commits were just archived are waited for, so that they do not wait for a whole
+/// request after the one that others have begun meanwhile: as a part of the time that a request has
+/// taken.
+const GATHER: u32 = 4;
+
+/// How often it is looked for them.
+const GATHER_LOOK: Duration = Duration::from_micros(200);
+
+/// How often a primary that fills slots looks whether it still has the record. Its slots would tell
+/// it, but while it fills one behind the other a claimant may find none that is free.
+const RECORD_LOOK: Duration = Duration::from_secs(2);
+
+/// How long the thread rests after a failure of the file system.
+const REST: Duration = Duration::from_secs(1);
+
+/// Where the primary stands.
+struct Serving {
+    primary: Primary,
+    /// Size of the database in pages as it is archived.
+    pages: u32,
+    /// The last slot.
+    txid: Txid,
+    /// When it was made.
+    time: Timestamp,
+    /// Of the last slot that somebody waited for: how many, how long it took, when it was there.
+    last: Option<(usize, Duration, Instant)>,
+}
+
+/// Why serving has ended.
+enum Ended {
+    Closing,
+    /// A copy of the whole database must come next, behind a fence.
+    Broken,
+}
+
+/// What came of a beginning.
+enum Begun {
+    Serves(Box<Serving>),
+    /// The fence cannot have the copy that is due: it goes behind another one.
+    Again,
+    /// The database was closed meanwhile.
+    Closed,
+}
+
+/// What came of a copy of the whole database.
+enum Copied {
+    Done,
+    /// Something behind it was missed, or its name has another's file. What was uploaded stays
+    /// under that name, so another copy goes behind another fence.
+    Again,
+    Closed,
+}
+
+/// What is archived below a fence.
+#[derive(Clone, Copy, Debug)]
+enum Below {
+    /// What this file had, up to a place; `None` where the chain begins.
+    Ours(Option<Place>),
+    Another,
+}
+
+/// Why this is no primary any more, or never was.
+#[derive(Debug)]
+struct Lost {
+    error: Error,
+    /// What is known of the commits that were to be archived.
+    certainty: Certainty,
+}
+
+impl From<Error> for Lost {
+    fn from(error: Error) -> Lost {
+        Lost { error, certainty: Certainty::Unknown }
+    }
+}
+
+struct Uploader<'a> {
+    shared: &'a Shared,
+    engine: &'a dyn Engine,
+}
+
+/// Runs until the database is closed, or another primary has taken over. `tell` gets the verdict
+/// upon the opening, if somebody waits for it.
+pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result<()>>) {
+    let uploader = Uploader { shared, engine };
+    let mut is_told = false;
+    let ended = loop {
+        let mut begun = match uploader.begin() {
+            Ok(Begun::Serves(begun)) => begun,
+            Ok(Begun::Again) => {
+                uploader.rest(REST);
+                continue;
+            }
+            Ok(Begun::Closed) => break Ok(()),
+            Err(error) if error.kind() == ErrorKind::Fenced => {
+                break Err(Lost { error, certainty: Certainty::NotInHistory });
+            }
+            // The next opening may go on where this ends.
+            Err(error) => break Err(error.into()),
+        };
+        if !std::mem::replace(&mut is_told, true) {
+            // Whoever waited may be gone.
+            let _ = tell.send(Ok(()));
+        }
+        match uploader.serve(&mut begun) {
+            Ok(Ended::Closing) => {
+                uploader.release(&mut begun);
+                break Ok(());
+            }
+            Ok(Ended::Broken) => {}
+            Err(lost) => break Err(lost),
+        }
+    };
+    shared.ends();
+    if let Err(Lost { error, certainty }) = ended {
+        let reason = format!("the archive is not this database's any more: {error}");
+        shared.note::<()>(Err(error.clone()));
+        if is_told || tell.send(Err(error)).is_err() {
+            engine.fenced(reason, certainty == Certainty::NotInHistory);
+        }
+    }
+}
+
+impl Uploader<'_> {
+    /// Takes an epoch, finds out what comes next in history, and has the record say that this is
+    /// the primary.
+    ///
+    /// # Errors
+    /// [`Fenced`](ErrorKind::Fenced) and others that stay.
+    fn begin(&self) -> Result<Begun> {
+        let Some(found) = self.until_answered(|| self.leader())? else { return Ok(Begun::Closed) };
+        let candidate = self.until_answered(|| self.candidate(found.as_ref()))?;
+        let Some(candidate) = candidate else { return Ok(Begun::Closed) };
+        let mut claim = Claim::new(candidate, Grounds::Known);
+        let claimed = match self.machine(&mut claim)? {
+            None => return Ok(Begun::Closed),
+            Some(ClaimOutcome::Taken(claimed)) => *claimed,
+            Some(ClaimOutcome::Lost) => {
+                let message = "another process took the archive in the same moment";
+                return Err(Error::new(ErrorKind::Fenced, message));
+            }
+        };
+        let Some(below) = self.until_answered(|| self.archived_below(&claimed))? else {
+            return Ok(Begun::Closed);
+        };
+        self.stats(|stats| stats.epoch = claimed.epoch().0);
+        self.shared.notices.begun();
+        let fence = claimed.fence();
+        let Some(()) = self.until_answered(|| self.decide(below, &claimed))? else {
+            return Ok(Begun::Closed);
+        };
+        let fenced = self.until_answered(|| self.look(fence))?;
+        let Some(fenced) = fenced else { return Ok(Begun::Closed) };
+        let header = fenced.ok_or_else(|| Error::corrupt("our own fence is gone"))?.header;
+        let mut serving = Serving {
+            primary: Primary::new(claimed)?,
+            pages: header.commit,
+            txid: fence,
+            time: header.timestamp,
+            last: None,
+        };
+        let Some(()) = self.update(&mut serving, |primary| primary.serve(&host(), None))? else {
+            return Ok(Begun::Closed);
+        };
+        self.stats(|stats| stats.txid = fence.get());
+        if self.shared.feed().broken.is_some() {
+            match self.copy(&mut serving, fence)? {
+                Copied::Done => {}
+                Copied::Again => return Ok(Begun::Again),
+                Copied::Closed => return Ok(Begun::Closed),
+            }
+        }
+        self.stats(|stats| stats.is_restorable = true);
+        self.tell(None);
+        Ok(Begun::Serves(Box::new(serving)))
+    }
+
+    fn stats(&self, change: impl FnOnce(&mut monolite::archive::ArchiveStats)) {
+        change(&mut self.shared.stats());
+    }
+
+    fn leader(&self) -> Result<Option<Record>> {
+        leader(self.shared.archive.store.as_ref(), &self.shared.archive.layout)
+    }
+
+    /// Who claims, if that may be: the file is the one that had the record.
+    fn candidate(&self, found: Option<&Record>) -> Result<Candidate> {
+        let take_over = self.shared.archive.take_over;
+        let path = &self.shared.database;
+        let file = fs::metadata(path);
+        let file =
+            file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
+        let mut feed = self.shared.feed();
+        let position = &mut feed.position;
+        if let Some(record) = found.filter(|_| !take_over) {
+            let is_ours = position.holders.contains(&record.holder)
+                && position.inode == file.ino()
+                && position.lineage == record.lineage;
+            let is_free = position.lineage == record.lineage && record.state == State::Released;
+            if !is_ours && !is_free {
+                return Err(of_another(record, position));
+            }
+        }
+        if found.is_none() && position.fence.is_some() && !take_over {
+            return Err(nothing_there(position));
+        }
+        if let Some(record) = found {
+            position.lineage = record.lineage;
+        }
+        if !position.holders.contains(&self.shared.holder) {
+            position.holders.push(self.shared.holder);
+        }
+        position.inode = file.ino();
+        let lineage = position.lineage;
+        feed.record()?;
+        drop(feed);
+        let sizes = self.size()?;
+        let page_size = PageSize::new(sizes.0);
+        Ok(Candidate {
+            holder: self.shared.holder,
+            lineage,
+            ttl: TTL,
+            page_size: page_size.map_err(|error| Error::of_ltx("the database", error))?,
+            commit: sizes.1.max(1),
+            time: self.shared.now(),
+            unrecorded: if take_over { Unrecorded::Adopt } else { Unrecorded::Refuse },
+        })
+    }
+
+    /// Size of the database's pages in bytes, and how many there are.
+    fn size(&self) -> Result<(u32, u32)> {
+        let failed = |error| Error::new(ErrorKind::Lost, format!("the database: {error}"));
+        self.engine.size().map_err(failed)
+    }
+
+    /// How far the history below the fence is archived, which must be ours.
+    fn archived_below(&self, claimed: &Claimed) -> Result<Below> {
+        let (epoch, fence, base) = {
+            let feed = self.shared.feed();
+            (feed.position.epoch, feed.position.fence, feed.position.base)
+        };
+        let mut below = claimed.fence().get() - 1;
+        while fence.is_none_or(|fence| below > fence) {
+            let Some(txid) = Txid::new(below).filter(|txid| *txid > Txid::FIRST) else { break };
+            match self.look(txid)? {
+                Some(found) if found.is_fence() => below -= 1,
+                Some(found) if found.epoch() == epoch => {
+                    let end = |wal: WalSpan| Place { salts: wal.salts, end: wal.offset + wal.size };
+                    return Ok(found
+                        .header
+                        .wal
+                        .map_or(Below::Another, |it| Below::Ours(Some(end(it)))));
+                }
+                _ => return Ok(Below::Another),
+            }
+        }
+        let is_known = fence.is_none_or(|fence| below == fence);
+        Ok(if is_known { Below::Ours(base) } else { Below::Another })
+    }
+
+    fn look(&self, txid: Txid) -> Result<Option<Found>> {
+        let archive = &self.shared.archive;
+        match carry_out(archive.store.as_ref(), &archive.layout, &Request::Look(txid)) {
+            Reply::Slot(found) => Ok(found),
+            Reply::Failed(error) => Err(error),
+            _ => Err(Error::invalid("a reply that does not fit")),
+        }
+    }
+
+    /// Whether the file goes on behind what is archived below the fence, and notes the epoch.
+    fn decide(&self, below: Below, claimed: &Claimed) -> Result<()> {
+        let mut feed = self.shared.feed();
+        let take_over = self.shared.archive.take_over;
+        match below {
+            Below::Another if !take_over => return Err(another_history()),
+            Below::Ours(place) if !take_over && !feed.may_have_had(place) => return Err(behind()),
+            _ if feed.broken.is_some() => {}
+            Below::Ours(place) if feed.continues(place) => feed.position.base = place,
+            Below::Ours(place) if feed.position.behind(place).is_some() => {
+                feed.breaks("what was kept beside the database is gone or damaged".into());
+            }
+            _ if take_over => feed.breaks("the file is taken over as it is".into()),
+            _ => return Err(behind()),
+        }
+        if feed.broken.is_some() {
+            feed.position.base = None;
+        }
+        feed.position.epoch = claimed.epoch();
+        feed.position.fence = Some(claimed.fence().get());
+        feed.position.holders = vec![self.shared.holder];
+        feed.record()
+    }
+
+    /// Brings a copy of the whole database, as the state right behind the fence.
+    fn copy(&self, serving: &mut Serving, fence: Txid) -> Result<Copied> {
+        let scratch = super::directory_of(&self.shared.database).join("copy.db");
+        let copied = self.copy_to(serving, fence, &scratch);
+        let _ = fs::remove_file(&scratch);
+        copied
+    }
+
+    fn copy_to(&self, serving: &mut Serving, fence: Txid, scratch: &Path) -> Result<Copied> {
+        let shared = self.shared;
+        let since = Instant::now();
+        let Some(at) = self.copy_beside(scratch)? else { return Ok(Copied::Closed) };
+        let place = shared.feed().place_of(at, &|| shared.wal());
+        let Some(place) = shared.note(place) else { return Ok(Copied::Again) };
+        let header =
+            self.until_answered(|| self.header_of_copy(scratch, serving.time, fence, place))?;
+        let Some(header) = header else { return Ok(Copied::Closed) };
+        match self.until_answered(|| self.bring(scratch, header))? {
+            None => return Ok(Copied::Closed),
+            Some(false) => return Ok(Copied::Again),
+            Some(true) => {}
+        }
+        let mut feed = shared.feed();
+        if !feed.copied(at, place, since) {
+            return Ok(Copied::Again);
+        }
+        feed.position.base = place;
+        drop(feed);
+        let Some(()) = self.until_answered(|| shared.feed().record())? else {
+            return Ok(Copied::Closed);
+        };
+        (serving.pages, serving.time) = (header.commit, header.timestamp);
+        shared.look_back(&shared.feed());
+        self.tell(Some(at));
+        Ok(Copied::Done)
+    }
+
+    /// Copies the database to a file on this disk; `None` when it is closed.
+    fn copy_beside(&self, scratch: &Path) -> Result<Option<WalPosition>> {
+        while !self.is_over() {
+            let _ = fs::remove_file(scratch);
+            self.shared.feed().copies();
+            match self.engine.copy(scratch) {
+                Ok(at) => return Ok(Some(at)),
+                Err(error) if error.kind() == monolite::ErrorKind::Closed => return Ok(None),
+                Err(error) => self.shared.note::<()>(Err(Error::invalid(error.to_string()))),
+            };
+            if !self.rest(REST) {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn header_of_copy(
+        &self,
+        scratch: &Path,
+        before: Timestamp,
+        fence: Txid,
+        place: Option<Place>,
+    ) -> Result<Header> {
+        let (page_bytes, _) = self.size()?;
+        let wrong = |error| Error::of_ltx("the copy of the database", error);
+        let bytes = fs::metadata(scratch).map_err(|error| not_read(scratch, error))?.len();
+        let place = place.unwrap_or(Place { salts: [0; 2], end: WAL_HEADER_BYTES });
+        Ok(Header {
+            page_size: PageSize::new(page_bytes).map_err(wrong)?,
+            commit: u32::try_from(bytes / u64::from(page_bytes)).unwrap_or(0),
+            txids: TxidRange::new(Txid::FIRST, fence).map_err(wrong)?,
+            timestamp: self.later(before),
+            base: BaseChecksum::Untracked,
+            wal: Some(WalSpan { offset: place.end, size: 0, salts: place.salts }),
+            node_id: 0,
+        })
+    }
+
+    /// Uploads the copy; false when it cannot be what continues history: something behind it was
+    /// missed meanwhile, or there is another file of its name.
+    fn bring(&self, scratch: &Path, header: Header) -> Result<bool> {
+        let failed = |error| not_read(scratch, error);
+        let wrong = |error| Error::of_ltx("the copy of the database", error);
+        let (page_size, pages) = (header.page_size, header.commit);
+        let archive = &self.shared.archive;
+        let key = archive.layout.file(Level::SNAPSHOTS, header.txids);
+        let bytes = u64::from(pages) * page_size.bytes() as u64;
+        let made = archive.store.create_from(&key, bytes, Some(header.timestamp), &mut |output| {
+            let mut file =
+                std::io::BufReader::with_capacity(1 << 20, File::open(scratch).map_err(failed)?);
+            let mut encoder = Encoder::new(output, header).map_err(wrong)?;
+            let mut page = vec![0; page_size.bytes()];
+            for pgno in (1..=pages).filter_map(Pgno::new) {
+                file.read_exact(&mut page).map_err(failed)?;
+                if pgno.get() % LOOK_PAGES == 0 && (self.is_over() || !self.is_copying()) {
+                    return Err(Error::new(ErrorKind::Lost, "the copy is of no use any more"));
+                }
+                if pgno != page_size.lock_page() {
+                    encoder.page(pgno, &page).map_err(wrong)?;
+                }
+            }
+            encoder.finish(None).map(drop).map_err(wrong)
+        });
+        match made {
+            Ok(_) => Ok(true),
+            Err(_) if !self.is_copying() || !scratch.exists() => Ok(false),
+            // An answer was lost; or somebody has merged files up to the fence.
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                let found = beginning(archive.store.as_ref(), &key)?;
+                let found = found.map(|found| decoded(&key, &found.bytes)).transpose()?;
+                Ok(found == Some(header))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_copying(&self) -> bool {
+        self.shared.feed().is_copying()
+    }
+
+    /// The time of day, but behind `time` in any case.
+    fn later(&self, time: Timestamp) -> Timestamp {
+        let now = self.shared.now().millis();
+        Timestamp::from_millis(now.max(time.millis().saturating_add(1)))
+    }
+
+    /// Brings commits until there is a reason to end.
+    fn serve(&self, serving: &mut Serving) -> Result<Ended, Lost> {
+        let mut looked = Instant::now();
+        while self.wait_for_work() {
+            let shared = self.shared;
+            if let Some(slots) = shared.notices.asked() {
+                if self.update(serving, Primary::renew)?.is_none() {
+                    return Ok(Ended::Closing);
+                }
+                shared.notices.allow(serving.primary.delete(&slots)?);
+                continue;
+            }
+            if looked.elapsed() >= RECORD_LOOK {
+                self.must_have_record(serving)?;
+                looked = Instant::now();
+            }
+            self.gather(serving);
+            let (since, waiting) = (Instant::now(), self.engine.waiting());
+            let mut feed = shared.feed();
+            if feed.broken.is_some() {
+                return Ok(Ended::Broken);
+            }
+            let taken = match feed.take(GROUP_BYTES, &|| shared.wal()) {
+                Ok(Some(taken)) => taken,
+                Ok(None) => continue,
+                Err(error) if is_damage(&error) => {
+                    feed.breaks(error.to_string());
+                    return Ok(Ended::Broken);
+                }
+                Err(error) => {
+                    drop(feed);
+                    shared.note::<()>(Err(error));
+                    self.rest(REST);
+                    continue;
+                }
+            };
+            drop(feed);
+            match self.fill(serving, &taken)? {
+                Some(true) => {}
+                Some(false) => return Ok(Ended::Broken),
+                None => return Ok(Ended::Closing),
+            }
+            let mut feed = shared.feed();
+            feed.archived(taken.place(), since);
+            shared.look_back(&feed);
+            self.stats(|stats| {
+                stats.txid = serving.txid.get();
+                stats.last_error = None;
+            });
+            drop(feed);
+            serving.last = Some((waiting, since.elapsed(), Instant::now()));
+            self.tell(taken.position());
+        }
+        Ok(Ended::Closing)
+    }
+
+    /// Answers those who wait for commits up to `at`, or for what an earlier process has left.
+    fn tell(&self, at: Option<WalPosition>) {
+        if at.is_some() || !self.shared.feed().has_of_earlier() {
+            self.engine.archived(at.unwrap_or_default());
+        }
+    }
+
+    /// Whether the record names no later epoch; one that cannot be read now says nothing.
+    fn must_have_record(&self, serving: &Serving) -> Result<(), Lost> {
+        let record = self.shared.note(self.leader()).flatten();
+        if record.is_some_and(|record| record.epoch > serving.primary.epoch()) {
+            // Nothing that is not answered yet was sent.
+            return Err(Lost { error: fenced(), certainty: Certainty::NotInHistory });
+        }
+        Ok(())
+    }
+
+    /// Lets those write again who were answered just now, if they do so soon.
+    fn gather(&self, serving: &Serving) {
+        let Some((waited, took, done)) = serving.last else { return };
+        let until = done + took / GATHER;
+        while self.engine.waiting() < waited && Instant::now() < until && !self.is_over() {
+            std::thread::sleep(GATHER_LOOK);
+        }
+    }
+
+    /// Fills the next slot, or one behind it: `Some(false)` when these commits make none.
+    fn fill(&self, serving: &mut Serving, taken: &Taken) -> Result<Option<bool>, Lost> {
+        loop {
+            let about = About {
+                epoch: serving.primary.epoch(),
+                txid: serving.primary.next(),
+                time: self.later(serving.time),
+                pages_before: serving.pages,
+            };
+            let slot = match encode(&taken.frames, about) {
+                Ok(slot) => slot,
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.shared.feed().breaks(error.to_string());
+                    return Ok(Some(false));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let file = slot.file();
+            let mut fill = serving.primary.fill(slot)?;
+            let Some(filled) = self.machine(&mut fill)? else { return Ok(None) };
+            serving.primary.filled(&filled);
+            match filled {
+                Filled::Done => {
+                    (serving.time, serving.pages) = (about.time, taken.frames.commit());
+                    serving.txid = about.txid;
+                    self.shared.notices.filled(file);
+                    return Ok(Some(true));
+                }
+                Filled::Fence(_) => {
+                    if self.update(serving, Primary::renew)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Filled::Fenced(certainty) => return Err(Lost { error: fenced(), certainty }),
+            }
+        }
+    }
+
+    /// Changes the record; `None` when the database is closed meanwhile.
+    fn update(
+        &self,
+        serving: &mut Serving,
+        begin: impl FnOnce(&mut Primary) -> Result<crate::protocol::Update>,
+    ) -> Result<Option<()>> {
+        let mut update = begin(&mut serving.primary)?;
+        let Some(updated) = self.machine(&mut update)? else { return Ok(None) };
+        serving.primary.updated(&updated);
+        match updated {
+            Updated::Done { .. } => Ok(Some(())),
+            Updated::Fenced => Err(fenced()),
+        }
+    }
+
+    /// Says that anybody may be the primary now, if that can be said in time.
+    fn release(&self, serving: &mut Serving) {
+        if self.shared.feed().has_some() {
+            // What is staged comes first, at the next start.
+            return;
+        }
+        let released = self.update(serving, Primary::release);
+        self.shared.note(released);
+    }
+
+    /// Runs a machine until it ends; one that ends with an error that stays is tried again after a
+    /// rest, as the remedy may be outside. `None` when the database is closed.
+    fn machine<T, M: Machine<Outcome = Result<T>>>(&self, machine: &mut M) -> Result<Option<T>> {
+        let archive = &self.shared.archive;
+        let mut pace = Waiting(self);
+        loop {
+            match run_machine(machine, archive.store.as_ref(), &archive.layout, &mut pace) {
+                None => return Ok(None),
+                Some(Err(error)) if error.kind() == ErrorKind::Denied => {
+                    self.shared.note::<()>(Err(error));
+                    if !self.rest(REST) {
+                        return Ok(None);
+                    }
+                }
+                Some(outcome) => return outcome.map(Some),
+            }
+        }
+    }
+
+    /// Asks until there is an answer; `None` when the database is closed.
+    fn until_answered<T>(&self, ask: impl Fn() -> Result<T>) -> Result<Option<T>> {
+        loop {
+            match ask() {
+                Err(error) if error.is_transient() || error.kind() == ErrorKind::Denied => {
+                    self.shared.note::<()>(Err(error));
+                    if !self.rest(REST) {
+                        return Ok(None);
+                    }
+                }
+                answer => return answer.map(Some),
+            }
+        }
+    }
+
+    /// Whether the close waits no longer.
+    fn is_over(&self) -> bool {
+        self.shared.control().closing.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Waits so long; `false` when the close waits no longer.
+    fn rest(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut control = self.shared.control();
+        loop {
+            let now = Instant::now();
+            let end = control.closing.map_or(until, |closing| closing.min(until));
+            if now >= end {
+                return control.closing.is_none_or(|closing| now < closing);
+            }
+            let waited = self.shared.changed.wait_timeout(control, end - now);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until there is something to be brought; `false` when there is nothing more to come.
+    fn wait_for_work(&self) -> bool {
+        let interval = self.shared.archive.interval;
+        let mut control = self.shared.control();
+        loop {
+            let (has_some, since) = {
+                let feed = self.shared.feed();
+                (feed.has_some() || feed.broken.is_some(), feed.since())
+            };
+            if let Some(until) = control.closing {
+                return has_some && Instant::now() < until;
+            }
+            if self.shared.notices.is_asked() {
+                return true;
+            }
+            let age = since.map_or(Duration::ZERO, |since| since.elapsed());
+            if has_some && (control.is_hurried || self.engine.waiting() > 0 || age >= interval) {
+                control.is_hurried = false;
+                return true;
+            }
+            control.wakes = !has_some;
+            let left = if has_some { interval.saturating_sub(age) } else { interval.max(REST) };
+            let waited = self.shared.changed.wait_timeout(control, left);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+            control.wakes = false;
+        }
+    }
+}
+
+/// The time in which machines run.
+struct Waiting<'a, 'b>(&'a Uploader<'b>);
+
+impl Pace for Waiting<'_, '_> {
+    fn now(&self) -> Duration {
+        boottime()
+    }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        self.0.rest(until.saturating_sub(self.now()))
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.0.shared.note::<()>(Err(error.clone()));
+    }
+}
+
+fn not_read(scratch: &Path, error: std::io::Error) -> Error {
+    Error::of_io(format!("read {}", scratch.display()), error)
+}
+
+/// Who this is, for operators who look at the record.
+fn host() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    format!("{name}, process {}", std::process::id())
+}
+
+/// Whether what was to be read is not what was written, or gone, which no further try changes.
+fn is_damage(error: &Error) -> bool {
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let io = error.io().map(std::io::Error::kind);
+    error.kind() == ErrorKind::Corrupt
+        || io.is_some_and(|io| matches!(io, InvalidData | NotFound | UnexpectedEof))
+}
+
+fn fenced() -> Error {
+    Error::new(ErrorKind::Fenced, "another primary has taken over")
+}
+
+fn another_history() -> Error {
+    Error::new(
+        ErrorKind::Fenced,
+        "another process has been its primary since, and what that has written is not in this \
+         file. Restore the archive to a new file and open that, or say with Archive::take_over \
+         that this file is what is to be archived",
+    )
+}
+
+fn behind() -> Error {
+    Error::new(
+        ErrorKind::Fenced,
+        "it has commits that this file does not have: the disk went back in time, or lost what it \
+         had said to be written. Restore the archive to a new file, or say with \
+         Archive::take_over that this file is what is to be archived",
+    )
+}
+
+fn nothing_there(position: &Position) -> Error {
+    let message = format!(
+        "there is no leader record, though this file was archived (epoch {}): if it is in a \
+         directory, see that the right one is mounted. If it is lost, or another is to begin, say \
+         with Archive::take_over that this file is what is to be archived",
+        position.epoch
+    );
+    Error::new(ErrorKind::Fenced, message)
+}
+
+fn of_another(record: &Record, position: &Position) -> Error {
+    if record.lineage != position.lineage {
+        return Error::invalid(format!(
+            "it has the history of another database, {}: name another directory or prefix, or \
+             restore it and open the restored file; or if it is this file's, and the record beside \
+             it was lost, say with Archive::take_over that this file is what is to be archived",
+            record.lineage
+        ));
+    }
+    let who = if record.address.is_empty() { "another process" } else { &record.address };
+    Error::new(
+        ErrorKind::Fenced,
+        format!(
+            "{who} is its primary (epoch {}), and not this file: close it there; or if it is gone, \
+             or this file is to be the primary in its place, say so with Archive::take_over",
+            record.epoch
+        ),
+    )
+}

@@ -1,0 +1,661 @@
+//! A database that is open, and what its archive has of it: after a close, a kill, an outage, and
+//! when somebody else has the archive.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
+use monolite_archive::{
+    Adopted, Archive, Call, DirectoryStore, ErrorKind as Kind, Fault, FaultyStore, Layout, Level,
+    Pace, Present, Reading, State, Target, adopt, leader, restore, verify,
+};
+use tempfile::TempDir;
+
+use crate::archive::{TestPace, compact_level};
+
+/// A database and its archive, each in a directory of its own.
+pub(crate) struct Bench {
+    pub(crate) directory: TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        Bench { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.directory.path().join("db/ledger.db")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.directory.path().join("archive").to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn store(&self) -> DirectoryStore {
+        DirectoryStore::new(self.directory.path().join("archive"))
+    }
+
+    pub(crate) fn archive(&self) -> Archive {
+        Archive::at(&self.url()).unwrap().interval(Duration::from_millis(5))
+    }
+
+    /// One whose store can be away.
+    pub(crate) fn archive_that_goes_away(&self) -> (Archive, Arc<AtomicBool>) {
+        let is_away = Arc::new(AtomicBool::new(false));
+        let away = Arc::clone(&is_away);
+        let decide = move |_: Call<'_>| {
+            if away.load(Ordering::Relaxed) { Fault::LostRequest } else { Fault::None }
+        };
+        let store = Arc::new(FaultyStore::new(self.store(), decide));
+        let archive = Archive::of(store, Layout::directory()).interval(Duration::from_millis(5));
+        (archive, is_away)
+    }
+
+    pub(crate) fn open(&self, durability: Durability) -> monolite::Result<Database> {
+        self.open_with(self.archive(), durability)
+    }
+
+    pub(crate) fn open_with(
+        &self,
+        archive: Archive,
+        durability: Durability,
+    ) -> monolite::Result<Database> {
+        fs::create_dir_all(self.file().parent().unwrap()).unwrap();
+        let options = Options::new().readers(1).wal_limit_bytes(8 << 20);
+        options.archive(archive).durability(durability).open(self.file())
+    }
+
+    /// What the archive has, in a new file.
+    pub(crate) fn restored(&self) -> PathBuf {
+        let output = self.directory.path().join(format!("restored-{}", fastrand::u64(..)));
+        let layout = Layout::directory();
+        restore(&self.store(), &layout, Target::Latest, &output, Reading::Whole).unwrap();
+        output
+    }
+
+    fn is_whole(&self) {
+        let proof = verify(&self.store(), &Layout::directory(), &mut |_| {}).unwrap();
+        assert!(proof.problems.is_empty(), "{:?}", proof.problems);
+    }
+
+    /// Whether the closed file and what is restored are the same, byte by byte.
+    pub(crate) fn is_the_same(&self) {
+        let (file, restored) = (fs::read(self.file()).unwrap(), fs::read(self.restored()).unwrap());
+        let differing = |at: &usize| file.get(*at) != restored.get(*at);
+        let first: Vec<_> = (0..file.len()).filter(differing).take(20).collect();
+        assert!(file == restored, "{} and {} bytes: {first:?}", file.len(), restored.len());
+        self.is_whole();
+    }
+}
+
+pub(crate) fn create(db: &Database) {
+    let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); CREATE INDEX i ON t(v)";
+    db.write(|tx| tx.execute_batch(sql)).wait().unwrap();
+}
+
+pub(crate) fn insert(db: &Database, bytes: u32) -> monolite::Result<usize> {
+    let sql = "INSERT INTO t(v) VALUES (randomblob(?1))";
+    db.write(move |tx| tx.execute(sql, [bytes])).wait()
+}
+
+pub(crate) fn count(path: &Path) -> i64 {
+    let db = rusqlite::Connection::open(path).unwrap();
+    let sound: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+    let has_table = "SELECT count(*) FROM sqlite_schema WHERE name = 't'";
+    if db.query_row(has_table, (), |row| row.get::<_, i64>(0)).unwrap() == 0 {
+        return 0;
+    }
+    db.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).unwrap()
+}
+
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it takes too long until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_was_closed_is_restored_byte_by_byte() {
+    let bench = Bench::new();
+    for round in 0..4 {
+        let db = bench.open(Durability::Synced).unwrap();
+        if round == 0 {
+            create(&db);
+        }
+        for _ in 0..50 {
+            insert(&db, 2_000).unwrap();
+        }
+        // A file that gets shorter, too.
+        db.write(|tx| tx.execute("DELETE FROM t WHERE id % 3 = 0", ())).wait().unwrap();
+        db.vacuum().wait().unwrap();
+        let snapshots = || fs::read_dir(bench.directory.path().join("archive/ltx/9")).unwrap();
+        db.close().unwrap();
+        bench.is_the_same();
+        assert_eq!(snapshots().count(), 1, "it went on where it was: round {round}");
+        assert!(!fs::exists(bench.directory.path().join("db/ledger.db-wal")).unwrap());
+    }
+}
+
+#[test]
+fn what_was_acknowledged_as_archived_is_restored_at_once() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    for expected in 1..=20 {
+        insert(&db, 3_000).unwrap();
+        assert_eq!(count(&bench.restored()), expected);
+    }
+    let stats = db.stats().archive.unwrap();
+    assert!(stats.txid > 20 && stats.epoch == 1 && stats.is_restorable, "{stats:?}");
+    db.close().unwrap();
+    bench.is_the_same();
+}
+
+#[test]
+fn a_wal_that_begins_anew_under_load_loses_nothing() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Synced).unwrap();
+    create(&db);
+    let start = Instant::now();
+    let mut rows = 0;
+    while start.elapsed() < Duration::from_secs(3) {
+        let writes: Vec<_> = (0..50)
+            .map(|_| {
+                let sql = "INSERT INTO t(v) VALUES (randomblob(20000))";
+                db.write(move |tx| tx.execute(sql, ()))
+            })
+            .collect();
+        rows += writes.len() as i64;
+        for write in writes {
+            write.wait().unwrap();
+        }
+    }
+    assert!(db.stats().checkpoints_completed > 3, "{:?}", db.stats().checkpoints_completed);
+    db.close().unwrap();
+    bench.is_the_same();
+    assert_eq!(count(&bench.restored()), rows);
+}
+
+#[test]
+fn while_the_store_is_away_writes_go_on_and_nothing_is_missing_afterwards() {
+    let bench = Bench::new();
+    let (archive, is_away) = bench.archive_that_goes_away();
+    let archive = archive.close_time(Duration::from_millis(200));
+    let db = bench.open_with(archive.clone(), Durability::Synced).unwrap();
+    create(&db);
+    wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..1_500 {
+        insert(&db, 20_000).unwrap();
+    }
+    let stats = db.stats().archive.unwrap();
+    assert!(stats.staged_bytes > 8 << 20, "the WAL has begun anew: {stats:?}");
+    assert!(stats.lag_ms > 0 && stats.failed_requests > 0 && stats.last_error.is_some());
+    is_away.store(false, Ordering::Relaxed);
+    wait_until("it has caught up", || db.stats().archive.unwrap().lag_ms == 0);
+    assert_eq!(db.stats().archive.unwrap().staged_bytes, 0);
+    assert_eq!(count(&bench.restored()), 1_500);
+    is_away.store(true, Ordering::Relaxed);
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    assert!(count(&bench.restored()) == 1_500, "the store was away");
+    is_away.store(false, Ordering::Relaxed);
+    let db = bench.open_with(archive, Durability::Synced).unwrap();
+    wait_until("it has what was left", || count(&bench.restored()) == 1_501);
+    db.close().unwrap();
+    bench.is_the_same();
+}
+
+#[test]
+fn more_than_may_be_staged_is_given_up_for_a_copy() {
+    let bench = Bench::new();
+    let (archive, is_away) = bench.archive_that_goes_away();
+    let db = bench.open_with(archive.staged_limit_bytes(1 << 20), Durability::Synced).unwrap();
+    create(&db);
+    wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..1_000 {
+        insert(&db, 20_000).unwrap();
+    }
+    assert!(db.stats().archive.unwrap().staged_bytes <= 1 << 20);
+    is_away.store(false, Ordering::Relaxed);
+    wait_until("it is copied", || count(&bench.restored()) == 1_000);
+    db.close().unwrap();
+    bench.is_the_same();
+}
+
+#[test]
+fn where_gaps_are_refused_writes_are_until_the_store_is_back() {
+    let bench = Bench::new();
+    let (archive, is_away) = bench.archive_that_goes_away();
+    let archive = archive.staged_limit_bytes(1 << 20).refuse_gaps(true);
+    let db = bench.open_with(archive, Durability::Synced).unwrap();
+    create(&db);
+    wait_until("it has all", || {
+        let stats = db.stats().archive.unwrap();
+        stats.copies_because.is_none() && stats.lag_ms == 0
+    });
+    is_away.store(true, Ordering::Relaxed);
+    let mut written = 0;
+    let refused = loop {
+        match insert(&db, 20_000) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 5_000, "it keeps more than it may");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Overloaded, "{refused}");
+    assert!(db.stats().archive.unwrap().copies_because.is_none());
+    is_away.store(false, Ordering::Relaxed);
+    wait_until("it goes on", || insert(&db, 10).is_ok());
+    db.close().unwrap();
+    bench.is_the_same();
+    assert_eq!(count(&bench.restored()), written + 1);
+}
+
+#[test]
+fn a_second_file_and_a_stale_one_are_refused_and_may_take_over() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 10).unwrap();
+    // Another database in the same archive.
+    let other = bench.directory.path().join("other.db");
+    let refused = Options::new().archive(bench.archive()).open(&other).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(refused.to_string().contains("another database"), "{refused}");
+    db.close().unwrap();
+    // The machine goes back to what it was; the archive does not.
+    let before = bench.directory.path().join("before");
+    fs::create_dir(&before).unwrap();
+    copy_files(bench.file().parent().unwrap(), &before);
+    let db = bench.open(Durability::Archived).unwrap();
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    fs::remove_dir_all(bench.file().parent().unwrap()).unwrap();
+    fs::create_dir(bench.file().parent().unwrap()).unwrap();
+    copy_files(&before, bench.file().parent().unwrap());
+    let refused = bench.open(Durability::Archived).map(drop);
+    if let Err(refused) = refused {
+        assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+    }
+    let db = bench.open_with(bench.archive().take_over(true), Durability::Archived).unwrap();
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    bench.is_the_same();
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&target).unwrap();
+            copy_files(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn who_was_fenced_acknowledges_nothing_more() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 10).unwrap();
+    // The archive is restored elsewhere, and goes on there.
+    let restored = bench.restored();
+    let archive = bench.archive().take_over(true);
+    let options = Options::new().archive(archive).durability(Durability::Archived);
+    let new = options.open(&restored).unwrap();
+    new.write(|tx| tx.execute("INSERT INTO t(v) VALUES (x'22')", ())).wait().unwrap();
+    let refused = insert(&db, 10).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+    assert_eq!(insert(&db, 10).unwrap_err().kind(), ErrorKind::Fenced);
+    assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Fenced);
+    new.close().unwrap();
+    assert_eq!(count(&bench.restored()), 2);
+    let refused = bench.open(Durability::Archived).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+}
+
+#[test]
+fn copy_that_nothing_was_written_behind_is_gone_on_with() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    let other = rusqlite::Connection::open(bench.file()).unwrap();
+    other.execute("INSERT INTO t(v) VALUES (x'00')", ()).unwrap();
+    drop(other);
+    for _ in 0..2 {
+        let db = bench.open(Durability::Archived).unwrap();
+        wait_until("it is copied", || db.stats().archive.unwrap().copies_because.is_none());
+        db.close().unwrap();
+    }
+    bench.is_the_same();
+    assert_eq!(count(&bench.restored()), 2);
+}
+
+/// Descriptors of this process that lead into the bench.
+fn descriptors(bench: &Bench) -> Vec<PathBuf> {
+    let open = fs::read_dir("/proc/self/fd").unwrap();
+    let paths = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    paths.filter(|path| path.starts_with(bench.directory.path())).collect()
+}
+
+#[test]
+fn closed_database_leaves_no_descriptor() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    assert!(!descriptors(&bench).is_empty());
+    db.close().unwrap();
+    drop(db);
+    wait_until("all is closed", || descriptors(&bench).is_empty());
+}
+
+/// Real time, of which there is so much.
+struct Within(Instant, Duration);
+
+impl Pace for Within {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        thread::sleep(until.saturating_sub(self.now()));
+        self.now() < self.1
+    }
+}
+
+#[test]
+fn primary_that_fills_one_slot_behind_the_other_is_fenced_all_the_same() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let write = || insert(&db, 10).err();
+                scope.spawn(move || std::iter::repeat_with(write).flatten().next().unwrap())
+            })
+            .collect();
+        wait_until("it is busy", || db.stats().archive.unwrap().txid > 20);
+        let mut pace = Within(Instant::now(), Duration::from_secs(30));
+        let (store, layout) = (bench.store(), Layout::directory());
+        let adopted = adopt(&store, &layout, Present::TakeOver, None, &mut pace).unwrap();
+        // Should it not be fenced, its clients have an end all the same.
+        let closed = db.close();
+        assert!(adopted.is_some(), "it is not fenced within 30 s");
+        assert_eq!(closed.unwrap_err().kind(), ErrorKind::Fenced);
+        for client in clients {
+            assert_eq!(client.join().unwrap().kind(), ErrorKind::Fenced);
+        }
+    });
+}
+
+/// Where the child of a test works.
+const CHILD: &str = "MONOLITE_ARCHIVING_CHILD";
+
+/// No test: what is run in a process of its own, to be killed.
+#[test]
+fn child() {
+    let Ok(directory) = std::env::var(CHILD) else { return };
+    let (directory, url) = (PathBuf::from(&directory), format!("{directory}/archive"));
+    let archive = Archive::at(&url).unwrap().interval(Duration::from_millis(2));
+    let options = Options::new().readers(1).wal_limit_bytes(8 << 20);
+    let options = options.archive(archive).durability(Durability::Archived);
+    let db = options.open(directory.join("db/ledger.db")).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)"))
+        .wait()
+        .unwrap();
+    let mut out = std::io::stdout();
+    loop {
+        let writes: Vec<_> = (0..fastrand::u32(1..30))
+            .map(|_| {
+                let bytes = fastrand::u32(10..30_000);
+                let sql = "INSERT INTO t(v) VALUES (randomblob(?1)) RETURNING id";
+                db.write(move |tx| tx.query_one(sql, [bytes], |row| row.get::<_, i64>(0)))
+            })
+            .collect();
+        for write in writes {
+            writeln!(out, "acknowledged {}", write.wait().unwrap()).unwrap();
+        }
+    }
+}
+
+/// Runs the child for so long and kills it; the last row that it was told of.
+fn run_and_kill(directory: &Path, time: Duration) -> i64 {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "archiving::child", "--nocapture"])
+        .env(CHILD, directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let reader = thread::spawn(move || {
+        let number = |line: &str| line.strip_prefix("acknowledged ")?.parse::<i64>().ok();
+        output.lines().map_while(Result::ok).filter_map(|line| number(&line)).last()
+    });
+    thread::sleep(time);
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "it ended by itself");
+    reader.join().unwrap().unwrap_or(0)
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_the_disk_whenever_it_is_killed() {
+    let rounds = crate::schedules::number("MONOLITE_KILLS").unwrap_or(20);
+    let bench = Bench::new();
+    fs::create_dir_all(bench.file().parent().unwrap()).unwrap();
+    let mut acknowledged = 0;
+    for round in 0..rounds {
+        let time = Duration::from_millis(fastrand::u64(50..900));
+        acknowledged = run_and_kill(bench.directory.path(), time).max(acknowledged);
+        if acknowledged == 0 {
+            continue;
+        }
+        let restored = bench.restored();
+        let there = count(&restored);
+        assert!(there >= acknowledged, "round {round}: {there} of {acknowledged} rows are there");
+        fs::remove_file(restored).unwrap();
+    }
+    assert!(acknowledged > 0);
+    let snapshots = fs::read_dir(bench.directory.path().join("archive/ltx/9")).unwrap().count();
+    let db = bench.open(Durability::Archived).unwrap();
+    db.close().unwrap();
+    bench.is_the_same();
+    println!("{acknowledged} acknowledged, {snapshots} copies in {rounds} rounds");
+}
+
+/// Requests that fail in every way, one in so many.
+fn failing(one_in: u32, is_on: &Arc<AtomicBool>) -> impl FnMut(Call<'_>) -> Fault + Send + 'static {
+    let is_on = Arc::clone(is_on);
+    move |_| {
+        if !is_on.load(Ordering::Relaxed) || fastrand::u32(0..one_in) > 0 {
+            return Fault::None;
+        }
+        let faults = [Fault::Conflict, Fault::Busy, Fault::LostRequest, Fault::LostAnswer];
+        faults[fastrand::usize(0..faults.len())]
+    }
+}
+
+#[test]
+fn whatever_a_database_goes_through_its_archive_is_the_same() {
+    let rounds = crate::schedules::number("MONOLITE_LIVES").unwrap_or(12);
+    let seed = crate::schedules::number("MONOLITE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("MONOLITE_SEED={seed}");
+    fastrand::seed(seed);
+    let bench = Bench::new();
+    let fails = Arc::new(AtomicBool::new(false));
+    let mut rows = 0_i64;
+    for round in 0..rounds {
+        let store = Arc::new(FaultyStore::new(bench.store(), failing(4, &fails)));
+        let archive = Archive::of(store, Layout::directory());
+        let interval = Duration::from_millis(fastrand::u64(0..30));
+        let archive = archive.interval(interval).close_time(Duration::from_secs(60));
+        let archive = archive.staged_limit_bytes([u64::MAX, 4 << 20][fastrand::usize(0..2)]);
+        let durability = [Durability::Synced, Durability::Archived][fastrand::usize(0..2)];
+        fails.store(fastrand::bool(), Ordering::Relaxed);
+        let db = bench.open_with(archive, durability).unwrap();
+        if round == 0 {
+            create(&db);
+        }
+        for _ in 0..fastrand::u32(1..15) {
+            match fastrand::u32(0..8) {
+                0 => drop(db.checkpoint().wait().unwrap()),
+                // Not when the content does not fit in this WAL.
+                1 => drop(db.vacuum().wait()),
+                2 => {
+                    let sql = "DELETE FROM t WHERE id % 3 = 1";
+                    let gone = db.write(move |tx| tx.execute(sql, ())).wait().unwrap();
+                    rows -= gone as i64;
+                }
+                3 => thread::sleep(Duration::from_millis(fastrand::u64(0..60))),
+                4 => {
+                    // Its commit fails when its frames are written, now and then.
+                    let sql = "INSERT INTO t(id, v) VALUES (1, x''), (1, x'')";
+                    assert!(db.write(move |tx| tx.execute(sql, ())).wait().is_err());
+                }
+                _ => {
+                    let (writes, bytes) = (fastrand::u32(1..30), fastrand::u32(1..30_000));
+                    let insert = |_| {
+                        let sql = "INSERT INTO t(v) VALUES (randomblob(?1))";
+                        db.write(move |tx| tx.execute(sql, [bytes]))
+                    };
+                    let written: Vec<_> = (0..writes).map(insert).collect();
+                    for write in written {
+                        rows += write.wait().unwrap() as i64;
+                    }
+                }
+            }
+        }
+        if fastrand::bool() {
+            let scratch = bench.directory.path().join("backup");
+            db.backup(&scratch).wait().unwrap();
+            fs::remove_file(scratch).unwrap();
+        }
+        fails.store(false, Ordering::Relaxed);
+        wait_until("nothing is to be copied", || {
+            db.stats().archive.unwrap().copies_because.is_none()
+        });
+        db.close().unwrap();
+        bench.is_the_same();
+        assert_eq!(count(&bench.file()), rows, "round {round}");
+        if fastrand::u32(0..4) == 0 {
+            // Another program, which the archive does not see.
+            let other = rusqlite::Connection::open(bench.file()).unwrap();
+            rows += other.execute("INSERT INTO t(v) VALUES (x'00')", ()).unwrap() as i64;
+        }
+    }
+}
+
+#[test]
+fn what_is_merged_does_not_undo_what_a_copy_has() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    // A level that has begun goes on with what is before the copy.
+    let (store, layout) = (bench.store(), Layout::directory());
+    compact_level(&store, &layout, Level::FIRST, None).unwrap().unwrap();
+    insert(&db, 3_000).unwrap();
+    db.close().unwrap();
+    let other = rusqlite::Connection::open(bench.file()).unwrap();
+    other.execute("UPDATE t SET v = x'00'", ()).unwrap();
+    drop(other);
+    // A copy closes the gap, and slots follow that have other pages.
+    let db = bench.open(Durability::Archived).unwrap();
+    let sql = "CREATE TABLE u(id INTEGER PRIMARY KEY)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
+    db.close().unwrap();
+    for level in [Level::FIRST, Level::new(2).unwrap()] {
+        while compact_level(&store, &layout, level, None).unwrap().is_some() {}
+        bench.is_the_same();
+    }
+}
+
+/// Takes the archive of a bench over.
+fn adopted(
+    bench: &Bench,
+    present: Present,
+    database: Option<&Path>,
+) -> monolite_archive::Result<Adopted> {
+    let mut pace = TestPace::default();
+    let adopted = adopt(&bench.store(), &Layout::directory(), present, database, &mut pace);
+    adopted.map(|adopted| adopted.expect("the clock never ends"))
+}
+
+#[test]
+fn adopted_archive_goes_on_with_what_was_restored() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 100).unwrap();
+    // Its primary is there.
+    let refused = adopted(&bench, Present::Refuse, None).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Fenced);
+    assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+    assert_eq!(insert(&db, 100).unwrap(), 1);
+    // The machine is gone, they say.
+    let restored = bench.restored();
+    let record = leader(&bench.store(), &Layout::directory()).unwrap().unwrap();
+    let made = adopted(&bench, Present::TakeOver, Some(&restored)).unwrap();
+    assert_eq!((made.record.lineage, made.record.state), (record.lineage, State::Released));
+    assert_eq!((made.record.epoch.0, made.before), (record.epoch.0 + 1, Some(record)));
+    assert_eq!(insert(&db, 100).unwrap_err().kind(), ErrorKind::Fenced);
+    let _ = db.close();
+    // The same program on the new machine, which says nothing of a takeover.
+    let options = || Options::new().archive(bench.archive()).durability(Durability::Archived);
+    let db = options().open(&restored).unwrap();
+    assert_eq!(insert(&db, 100).unwrap(), 1);
+    db.close().unwrap();
+    assert_eq!(count(&bench.restored()), 3);
+    bench.is_whole();
+    let stale = options().open(bench.file());
+    assert_eq!(stale.map(drop).unwrap_err().kind(), ErrorKind::Fenced);
+}
+
+#[test]
+fn released_archive_is_adopted_and_its_file_goes_on_no_more() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    db.close().unwrap();
+    let made = adopted(&bench, Present::Refuse, None).unwrap();
+    assert_eq!(made.record.state, State::Released);
+    let again = adopted(&bench, Present::Refuse, None).unwrap();
+    assert_eq!(again.record.epoch.0, made.record.epoch.0 + 1);
+    assert!(again.fence > made.fence);
+    bench.is_whole();
+    assert_eq!(count(&bench.restored()), 0);
+}
+
+#[test]
+fn what_cannot_be_adopted_is_refused_before_anything_is_done() {
+    let bench = Bench::new();
+    let none = adopted(&bench, Present::TakeOver, None).unwrap_err();
+    assert_eq!(none.kind(), Kind::NotFound);
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    db.close().unwrap();
+    let record = leader(&bench.store(), &Layout::directory()).unwrap();
+    for file in [bench.file(), bench.directory.path().join("nowhere.db")] {
+        let refused = adopted(&bench, Present::TakeOver, Some(&file)).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+    }
+    assert_eq!(leader(&bench.store(), &Layout::directory()).unwrap(), record);
+}

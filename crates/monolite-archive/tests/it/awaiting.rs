@@ -1,0 +1,304 @@
+//! Who waits for the archive, and who does not: handles of either durability, reads, the limit of
+//! the lag, and the tokens by which a moment is named elsewhere.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::archive::ArchiveToken;
+use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
+use monolite_archive::{
+    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Reading, Target, restore,
+};
+use monolite_ltx::Txid;
+use tempfile::TempDir;
+
+/// A database whose archive is slow to be told of anything, and can be away.
+struct Bench {
+    directory: TempDir,
+    is_away: Arc<AtomicBool>,
+    interval: Duration,
+}
+
+impl Bench {
+    fn new(interval: Duration) -> Bench {
+        let directory = tempfile::tempdir().unwrap();
+        Bench { directory, is_away: Arc::default(), interval }
+    }
+
+    fn store(&self) -> DirectoryStore {
+        DirectoryStore::new(self.directory.path().join("archive"))
+    }
+
+    fn options(&self) -> Options {
+        let is_away = Arc::clone(&self.is_away);
+        let decide = move |_: Call<'_>| {
+            if is_away.load(Ordering::Relaxed) { Fault::LostRequest } else { Fault::None }
+        };
+        let store = Arc::new(FaultyStore::new(self.store(), decide));
+        let archive = Archive::of(store, Layout::directory()).interval(self.interval);
+        Options::new().readers(1).archive(archive.close_time(Duration::ZERO))
+    }
+
+    fn open(&self, options: Options) -> Database {
+        let db = options.open(self.directory.path().join("db")).unwrap();
+        wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
+        let create = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)";
+        db.write(|tx| tx.execute_batch(create)).wait().unwrap();
+        db
+    }
+
+    fn be_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::Relaxed);
+    }
+
+    /// Rows of what is restored at `target`.
+    fn restored(&self, target: Target) -> Option<i64> {
+        let output = self.directory.path().join(format!("restored-{}", fastrand::u64(..)));
+        restore(&self.store(), &Layout::directory(), target, &output, Reading::Whole).ok()?;
+        let restored = rusqlite::Connection::open(&output).unwrap();
+        let rows = restored.query_row("SELECT count(*) FROM t", (), |row| row.get(0)).unwrap();
+        fs::remove_file(output).unwrap();
+        Some(rows)
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it takes too long until {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn insert(db: &Database) -> monolite::Result<usize> {
+    db.write(|tx| tx.execute("INSERT INTO t(v) VALUES (1)", ())).wait()
+}
+
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn a_handle_waits_for_the_archive_and_others_do_not() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options());
+    let archived = db.with_durability(Durability::Archived).unwrap();
+    insert(&archived).unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(1), "an interval of an hour does not count");
+    // A transaction of it waits, too, and so does what is made from the handle.
+    archived
+        .within(Duration::from_secs(5))
+        .for_principal(7)
+        .transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait())
+        .unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(2));
+    bench.be_away(true);
+    insert(&db).unwrap();
+    let pending = archived.write(|tx| tx.execute("INSERT INTO t(v) VALUES (1)", ()));
+    wait_until("it is committed", || {
+        db.read(|tx| tx.query_one("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)))
+            .wait()
+            .unwrap()
+            == 4
+    });
+    insert(&db).unwrap();
+    wait_until("only that one waits", || db.stats().unsynced_transactions == 1);
+    bench.be_away(false);
+    pending.wait().unwrap();
+    assert!(bench.restored(Target::Latest) >= Some(4));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_database_whose_writes_wait_has_handles_that_do_not() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options().durability(Durability::Archived));
+    let synced = db.with_durability(Durability::Synced).unwrap();
+    bench.be_away(true);
+    insert(&synced).unwrap();
+    synced.transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait()).unwrap();
+    bench.be_away(false);
+    insert(&db).unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(3));
+    let buffered = db.with_durability(Durability::Buffered).unwrap_err();
+    assert_eq!(buffered.kind(), ErrorKind::Invalid, "{buffered}");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_read_waits_until_what_it_saw_is_archived() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options());
+    let rows = |db: &Database| {
+        let sql = "SELECT count(*) FROM t";
+        db.read_archived(move |tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0))).wait()
+    };
+    insert(&db).unwrap();
+    assert_eq!(rows(&db).unwrap(), 1);
+    assert_eq!(bench.restored(Target::Latest), Some(1));
+    bench.be_away(true);
+    assert_eq!(rows(&db).unwrap(), 1, "all is there, so nobody is asked");
+    insert(&db).unwrap();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(rows(&db).unwrap(), 2);
+            is_done.store(true, Ordering::Relaxed);
+        });
+        thread::sleep(Duration::from_millis(100));
+        assert!(!is_done.load(Ordering::Relaxed), "the store is away");
+        bench.be_away(false);
+    });
+    assert_eq!(bench.restored(Target::Latest), Some(2));
+    let inside = db.write(move |_| Ok(())).wait();
+    inside.unwrap();
+    db.close().unwrap();
+    let none = Database::open(":memory:").unwrap();
+    let refused = none.read_archived(|_| Ok(())).wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+}
+
+#[test]
+fn a_read_of_what_a_crash_has_left_waits_for_that() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options());
+    bench.be_away(true);
+    insert(&db).unwrap();
+    // Its close has no time to upload it.
+    db.close().unwrap();
+    let (told, waits) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let db = bench.options().open(bench.directory.path().join("db")).unwrap();
+        let reader = db.clone();
+        scope.spawn(move || {
+            let sql = "SELECT count(*) FROM t";
+            let read = reader.read_archived(|tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0)));
+            told.send(read.wait()).unwrap();
+        });
+        assert!(waits.recv_timeout(Duration::from_millis(200)).is_err(), "it is not archived");
+        bench.be_away(false);
+        assert_eq!(waits.recv().unwrap().unwrap(), 1);
+        assert_eq!(bench.restored(Target::Latest), Some(1));
+        db.close().unwrap();
+    });
+}
+
+#[test]
+fn a_close_ends_reads_that_wait_for_a_store_that_is_away() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options());
+    bench.be_away(true);
+    insert(&db).unwrap();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| db.read_archived(|_| Ok(())).wait());
+        let archived = db.with_durability(Durability::Archived).unwrap();
+        let writing = scope.spawn(move || insert(&archived));
+        wait_until("somebody waits", || db.stats().unsynced_transactions > 0);
+        thread::sleep(Duration::from_millis(50));
+        db.close().unwrap();
+        assert_eq!(reading.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(writing.join().unwrap().unwrap_err().kind(), ErrorKind::CommitUnknown);
+    });
+}
+
+#[test]
+fn writes_are_refused_when_the_archive_lags_too_far_behind() {
+    let bench = Bench::new(Duration::from_millis(5));
+    let limit = Duration::from_millis(500);
+    let db = bench.open(bench.options().archive_lag_limit(limit));
+    bench.be_away(true);
+    let (start, mut written) = (Instant::now(), 1);
+    insert(&db).unwrap();
+    let refused = loop {
+        match insert(&db) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing is refused");
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(refused.kind(), ErrorKind::Overloaded);
+    assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
+    assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
+    let commit = db.transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait());
+    assert_eq!(commit.unwrap_err().kind(), ErrorKind::Overloaded);
+    assert!(db.stats().archive.unwrap().lag_ms >= 500);
+    let there =
+        db.read(|tx| tx.query_one("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)));
+    assert_eq!(there.wait().unwrap(), written, "reads go on, and nothing of the refused is there");
+    bench.be_away(false);
+    wait_until("writes go on", || insert(&db).is_ok());
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(written + 1));
+    assert_eq!(db.stats().archive.unwrap().lag_ms, 0);
+    db.close().unwrap();
+}
+
+/// What is restored at the token's TXID has everything that was acknowledged before it, and when
+/// all is archived there is a slot of that number.
+#[test]
+fn a_token_names_what_has_everything_before_it() {
+    let bench = Bench::new(Duration::from_millis(3));
+    let db = bench.open(bench.options());
+    let mut tokens: Vec<(ArchiveToken, i64)> = Vec::new();
+    for round in 0..300 {
+        insert(&db).unwrap();
+        // Some of them while a group is under way, some when the store has lagged behind.
+        if fastrand::bool() {
+            thread::sleep(Duration::from_micros(fastrand::u64(..4_000)));
+        }
+        if round % 60 == 30 {
+            bench.be_away(true);
+        } else if round % 60 == 50 {
+            bench.be_away(false);
+        }
+        tokens.push((db.archive_token().unwrap(), round + 1));
+    }
+    bench.be_away(false);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let last = db.stats().archive.unwrap();
+    assert!(tokens.windows(2).all(|pair| pair[0].0.txid <= pair[1].0.txid));
+    assert!(tokens.iter().all(|(token, _)| token.epoch == last.epoch && token.txid <= last.txid));
+    assert_eq!(db.archive_token().unwrap().txid, last.txid);
+    for (token, rows) in tokens {
+        let restored = bench.restored(Target::Txid(Txid::new(token.txid).unwrap()));
+        assert!(restored >= Some(rows), "{token} has {restored:?} rows of {rows}");
+    }
+    db.close().unwrap();
+    // The next term has another epoch of the same history.
+    let before = last;
+    let db = bench.open(bench.options());
+    let token = db.archive_token().unwrap();
+    assert!(token.epoch > before.epoch && token.txid > before.txid);
+    let none = Database::open(":memory:").unwrap();
+    assert_eq!(none.archive_token().unwrap_err().kind(), ErrorKind::Invalid);
+    db.close().unwrap();
+}
+
+#[test]
+fn an_outcome_that_is_kept_is_told_again_when_it_is_archived() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options());
+    let pay = |db: &Database| {
+        db.transact_once_blocking("payment-1", |tx| {
+            tx.execute("INSERT INTO t(v) VALUES (1)", ()).wait()?;
+            Ok(((), *b"paid"))
+        })
+    };
+    pay(&db).unwrap();
+    bench.be_away(true);
+    let archived = db.with_durability(Durability::Archived).unwrap();
+    thread::scope(|scope| {
+        let again = scope.spawn(|| pay(&archived));
+        thread::sleep(Duration::from_millis(100));
+        assert!(!again.is_finished(), "the store is away, and whoever is told believes it");
+        bench.be_away(false);
+        assert!(matches!(
+            again.join().unwrap().unwrap(),
+            monolite::TransactedOnce::Before { outcome } if outcome == b"paid"
+        ));
+    });
+    assert_eq!(bench.restored(Target::Latest), Some(1));
+    db.close().unwrap();
+}

@@ -1,0 +1,252 @@
+//! What an open database does to its archive beside uploading: slots become levels and snapshots,
+//! and go; every moment that is kept is the one that it was.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
+use monolite_archive::{
+    Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Keep, Layout, Level, Reading, Slot,
+    Target, leader, restore, verify,
+};
+use monolite_ltx::{Timestamp, Txid};
+use tempfile::TempDir;
+
+const HOUR: i64 = 3_600_000;
+
+/// A database whose archive has a time of day of its own.
+struct Bench {
+    directory: TempDir,
+    millis: Arc<AtomicI64>,
+    /// One request in so many fails; 0 for none.
+    failing: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            directory: tempfile::tempdir().unwrap(),
+            millis: Arc::new(AtomicI64::new(1_700_000_000_000)),
+            failing: Arc::default(),
+            requests: Arc::default(),
+        }
+    }
+
+    fn store(&self) -> DirectoryStore {
+        DirectoryStore::new(self.directory.path().join("archive"))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("db")
+    }
+
+    fn archive(&self) -> Archive {
+        let (failing, requests) = (Arc::clone(&self.failing), Arc::clone(&self.requests));
+        let decide = move |_: Call<'_>| {
+            requests.fetch_add(1, Ordering::Relaxed);
+            let one_in = failing.load(Ordering::Relaxed);
+            if one_in == 0 || fastrand::u64(..one_in) > 0 {
+                return Fault::None;
+            }
+            [Fault::LostRequest, Fault::LostAnswer, Fault::Busy][fastrand::usize(..3)]
+        };
+        let store = Arc::new(FaultyStore::new(self.store(), decide));
+        let millis = Arc::clone(&self.millis);
+        Archive::of(store, Layout::directory())
+            .interval(Duration::from_millis(1))
+            .upkeep_every(Duration::from_millis(5))
+            .clock(move || Timestamp::from_millis(millis.load(Ordering::Relaxed)))
+    }
+
+    fn open(&self, archive: Archive) -> Database {
+        let options = Options::new().readers(1).durability(Durability::Archived);
+        let db = options.archive(archive).open(self.file()).unwrap();
+        let create = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v BLOB)";
+        db.write(|tx| tx.execute_batch(create)).wait().unwrap();
+        db
+    }
+
+    fn pass(&self, millis: i64) {
+        self.millis.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog::read(&self.store(), &Layout::directory()).unwrap()
+    }
+
+    fn count(&self, level: u8) -> usize {
+        self.catalog().level(Level::new(level).unwrap()).len()
+    }
+
+    /// Slots but fences.
+    fn groups(&self) -> usize {
+        let catalog = self.catalog();
+        catalog.level(Level::SLOTS).iter().filter(|slot| slot.len > Slot::FENCE_LEN).count()
+    }
+
+    fn restored(&self, target: Target) -> Option<i64> {
+        let output = self.directory.path().join(format!("restored-{}", fastrand::u64(..)));
+        restore(&self.store(), &Layout::directory(), target, &output, Reading::Whole).ok()?;
+        let db = rusqlite::Connection::open(&output).unwrap();
+        let sum = db.query_row("SELECT coalesce(sum(length(v)), 0) FROM t", (), |row| row.get(0));
+        let sum = sum.unwrap();
+        drop(db);
+        fs::remove_file(output).unwrap();
+        Some(sum)
+    }
+
+    fn has_no_holes(&self) {
+        let proof = verify(&self.store(), &Layout::directory(), &mut |_| {}).unwrap();
+        assert!(proof.problems.is_empty(), "{:?}", proof.problems);
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it takes too long until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Writes, changes and deletes; gives the sum that the table has then.
+fn change(db: &Database) -> i64 {
+    let bytes = fastrand::u32(1..3_000);
+    db.write(move |tx| {
+        tx.execute("INSERT INTO t(v) VALUES (randomblob(?1))", [bytes])?;
+        tx.execute("DELETE FROM t WHERE id % 7 = ?1", [bytes % 7])?;
+        tx.query_one("SELECT coalesce(sum(length(v)), 0) FROM t", (), |row| row.get(0))
+    })
+    .wait()
+    .unwrap()
+}
+
+fn three_days(bench: &Bench, archive: &dyn Fn() -> Archive) {
+    let mut model: BTreeMap<u64, i64> = BTreeMap::new();
+    let mut db = bench.open(archive());
+    for step in 0..400 {
+        let sum = change(&db);
+        model.insert(db.stats().archive.unwrap().txid, sum);
+        // Now and then several within a span, and hours in which nothing happens.
+        bench.pass([3_000, 3_000, 40_000, 400_000, 3_000_000][fastrand::usize(..5)]);
+        if step % 100 == 50 {
+            db.close().unwrap();
+            db = bench.open(archive());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    bench.failing.store(0, Ordering::Relaxed);
+    // Everything is old now, and one more write has it all looked through.
+    bench.pass(30 * HOUR);
+    let sum = change(&db);
+    model.insert(db.stats().archive.unwrap().txid, sum);
+    wait_until("old slots are gone", || {
+        bench.pass(HOUR);
+        thread::sleep(Duration::from_millis(50));
+        bench.groups() <= 1
+    });
+    db.close().unwrap();
+    bench.has_no_holes();
+    let latest = model.values().next_back().copied();
+    assert_eq!(bench.restored(Target::Latest), latest);
+    let kept: Vec<Option<i64>> = model
+        .iter()
+        .map(|(txid, sum)| {
+            let restored = bench.restored(Target::Txid(Txid::new(*txid).unwrap()));
+            assert!(restored.is_none_or(|restored| restored == *sum), "{txid}: {restored:?}");
+            restored
+        })
+        .collect();
+    let count = kept.iter().flatten().count();
+    assert!((3..350).contains(&count), "{count} of {} moments are kept", kept.len());
+    assert!(bench.count(9) >= 2, "{} snapshots", bench.count(9));
+    for level in 1..=3 {
+        assert!(bench.count(level) > 0, "level {level} has no files");
+    }
+    // A primary that has renewed says so in the record.
+    assert!(leader(&bench.store(), &Layout::directory()).unwrap().is_some());
+}
+
+#[test]
+fn days_of_slots_become_levels_and_snapshots_and_each_kept_moment_is_right() {
+    let bench = Bench::new();
+    three_days(&bench, &|| bench.archive());
+}
+
+#[test]
+fn the_same_when_requests_fail() {
+    let bench = Bench::new();
+    bench.failing.store(12, Ordering::Relaxed);
+    three_days(&bench, &|| bench.archive());
+}
+
+#[test]
+fn what_is_to_be_kept_for_ever_is() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive().keep(None));
+    for _ in 0..60 {
+        change(&db);
+        bench.pass(HOUR);
+    }
+    wait_until("it is merged", || (1..=3).chain([9]).all(|level| bench.count(level) > 0));
+    wait_until("a day was kept", || bench.count(9) > 1);
+    let groups = bench.groups();
+    assert!(groups >= 60, "{groups}");
+    db.close().unwrap();
+    bench.has_no_holes();
+}
+
+#[test]
+fn what_is_older_than_its_snapshots_goes_with_them() {
+    let bench = Bench::new();
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    let keep = Keep { slots: hours(1), snapshots: hours(48) };
+    let db = bench.open(bench.archive().keep(Some(keep)));
+    for _ in 0..20 {
+        change(&db);
+        bench.pass(12 * HOUR);
+        thread::sleep(Duration::from_millis(60));
+    }
+    change(&db);
+    wait_until("old snapshots are gone", || {
+        bench.pass(HOUR);
+        change(&db);
+        (1..=5).contains(&bench.count(9))
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+#[test]
+fn an_idle_database_asks_for_nothing() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive());
+    for _ in 0..30 {
+        change(&db);
+        bench.pass(HOUR / 4);
+    }
+    // All is merged when its spans are over.
+    bench.pass(2 * HOUR);
+    let asked = || bench.requests.load(Ordering::Relaxed);
+    let start = Instant::now();
+    let mut before = (asked(), Instant::now());
+    while before.1.elapsed() < Duration::from_millis(500) {
+        assert!(start.elapsed() < Duration::from_secs(30), "it goes on asking: {}", asked());
+        if asked() != before.0 {
+            before = (asked(), Instant::now());
+        }
+        bench.pass(60_000);
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(db.read(|_| Ok(())).wait().map_err(|error| error.kind()), Ok::<_, ErrorKind>(()));
+    assert_eq!(asked(), before.0);
+    db.close().unwrap();
+}

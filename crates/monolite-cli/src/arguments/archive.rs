@@ -1,0 +1,150 @@
+//! What may be said of commands that work on an archive.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand};
+use monolite_archive::{Error, ErrorKind};
+use monolite_ltx::{Timestamp, Txid};
+
+pub(super) const ARCHIVE_HELP: &str = "\
+Look at an archive, or tend it: a database's history in a directory or a bucket, as Litestream \
+v0.5 writes it.
+
+URL is s3://bucket/prefix?endpoint=…, gs://bucket/prefix, az://container/prefix, \
+file:///directory or a path. Credentials come from the environment, as for other programs of \
+these services, or from the file that --config names. All but `compact` and `adopt` change \
+nothing, and all but `adopt` let a program that writes to the archive go on meanwhile.";
+
+const COMPACT_HELP: &str = "\
+Merge files into fewer, as the clock says: what was written in each 30 seconds, 5 minutes and \
+hour that are over.
+
+Nothing is deleted. A restore needs fewer requests afterwards, and a primary may delete what is \
+merged. It may be done by anybody at any time; what two do at once is equal. Ctrl-C stops, and \
+what was made stays.";
+
+const ADOPT_HELP: &str = "\
+Take an archive over whose primary is gone, or that Litestream has written.
+
+Takes the next epoch and puts a fence behind the newest transaction: whoever was the primary \
+archives nothing more, and its writes end with `Fenced`. Then it is released to whoever is next. \
+Litestream cannot be fenced: stop it for good before.
+
+With --database the file, which was restored from the archive, is next: its program goes on with \
+it when it opens it, and uploads a copy first.";
+
+pub(super) const RESTORE_HELP: &str = "\
+Restore a database from an archive, as it is now or as it was.
+
+Finds the files that are needed, reads each to its end with its checksums, writes \
+FILE.monolite-part, and gives it its name when it is whole and on disk. Nothing is overwritten. \
+URL is as in `monolite archive`. Ctrl-C stops, and leaves nothing.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Archive {
+    /// Show what is there: files and bytes by level, the newest moment, the primary
+    Status(Archived),
+    /// List the files, oldest first
+    List(Listed),
+    /// Read every file to its end, and look for holes between them
+    Verify(Archived),
+    /// Restore the newest state to a scratch file, check it, and delete it
+    Drill(Drill),
+    /// Merge files into fewer
+    #[command(long_about = COMPACT_HELP)]
+    Compact(Compact),
+    /// Take it over for the next primary
+    #[command(long_about = ADOPT_HELP)]
+    Adopt(Adopt),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Archived {
+    /// The archive
+    #[arg(value_name = "URL", value_parser = url)]
+    pub(crate) url: String,
+
+    /// How to reach the bucket: a TOML file with the URL's options in a table s3, gs or az
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An address that can be an archive's; nothing is looked at there.
+fn url(text: &str) -> Result<String, Error> {
+    match monolite_archive::open(text) {
+        Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
+        // What is wrong with the service or the credentials is told when they are used.
+        _ => Ok(text.to_owned()),
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Listed {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// Tell the time of each file, which takes a request for each
+    #[arg(long)]
+    pub(crate) times: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Drill {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// Directory for the scratch file, which is as large as the database
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) scratch: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Compact {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// Make a snapshot of the newest state, too: a restore begins there
+    #[arg(long)]
+    pub(crate) snapshot: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Adopt {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// The file that was restored and is to go on with the archive
+    #[arg(long, value_name = "FILE", value_parser = super::files::file())]
+    pub(crate) database: Option<PathBuf>,
+
+    /// Also when a primary has it: it is gone for good, or is to be stopped by this
+    #[arg(long)]
+    pub(crate) take_over: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("target"))]
+pub(crate) struct Restore {
+    #[command(flatten)]
+    pub(crate) archive: Archived,
+
+    /// The database to write, which must not exist yet
+    #[arg(short, long, value_name = "FILE", value_parser = super::files::file())]
+    pub(crate) output: PathBuf,
+
+    /// As it was before this time, as in 2026-11-25T07:04:28Z
+    #[arg(long, value_name = "TIME", group = "target")]
+    pub(crate) timestamp: Option<Timestamp>,
+
+    /// As it was after this TXID: 16 hexadecimal digits, as in the names of files
+    #[arg(long, value_name = "TXID", group = "target")]
+    pub(crate) txid: Option<Txid>,
+
+    /// Do nothing, and succeed, when FILE exists
+    #[arg(long)]
+    pub(crate) if_not_exists: bool,
+}

@@ -1,0 +1,334 @@
+//! What `archive` and `restore` make of an archive in a directory.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use monolite::Database;
+use monolite_archive::{DirectoryStore, Layout, Level, Store as _};
+use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
+use serde_json::Value;
+
+use crate::{complaint, monolite};
+
+const PAGE: usize = 4_096;
+
+/// The times of the TXIDs, 2026-11-25T07:00:00Z and each a second later.
+const FIRST_MILLIS: i64 = 1_795_590_000_000;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a temporary directory has a plain name")
+}
+
+/// The pages of a database that was closed.
+fn pages(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(file).expect("it is there");
+    bytes.chunks(PAGE).map(<[u8]>::to_vec).collect()
+}
+
+/// Puts the pages of `now` that are not in `before` into the archive, as TXID `number`.
+fn put(archive: &Path, number: u64, before: &[Vec<u8>], now: &[Vec<u8>]) {
+    let txids = TxidRange::single(Txid::new(number).expect("it is not 0"));
+    let header = Header {
+        page_size: PageSize::new(PAGE as u32).expect("it is a power of two"),
+        commit: now.len() as u32,
+        txids,
+        timestamp: Timestamp::from_millis(FIRST_MILLIS + 1_000 * (number as i64 - 1)),
+        base: BaseChecksum::Untracked,
+        wal: None,
+        node_id: 0,
+    };
+    let mut encoder = Encoder::new(Vec::new(), header).expect("the header is right");
+    for (at, page) in now.iter().enumerate().filter(|(at, page)| before.get(*at) != Some(page)) {
+        let pgno = Pgno::new(at as u32 + 1).expect("it is not 0");
+        encoder.page(pgno, page).expect("pages come in order");
+    }
+    let body = encoder.finish(None).expect("it is whole").output;
+    let level = if number == 1 { Level::SNAPSHOTS } else { Level::SLOTS };
+    let key = Layout::directory().file(level, txids);
+    DirectoryStore::new(archive).create(&key, &body, None).expect("nobody was first");
+}
+
+/// An archive, and the states that it has.
+fn archive(directory: &Path) -> (PathBuf, Vec<PathBuf>) {
+    let (file, archive) = (directory.join("shop.db"), directory.join("archive"));
+    let (mut states, mut before) = (Vec::new(), Vec::new());
+    for number in 1..=3 {
+        let db = Database::open(&file).expect("it opens");
+        let sql = format!("CREATE TABLE t{number}(v); INSERT INTO t{number} VALUES ({number})");
+        db.write(move |tx: &monolite::Tx<'_>| tx.execute_batch(&sql)).wait().expect("it commits");
+        db.close().expect("it closes");
+        let now = pages(&file);
+        put(&archive, number, &before, &now);
+        let state = directory.join(format!("state{number}.db"));
+        fs::copy(&file, &state).expect("it is copied");
+        states.push(state);
+        before = now;
+    }
+    (archive, states)
+}
+
+fn json(output: &std::process::Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+#[test]
+fn each_moment_is_restored_byte_for_byte() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, states) = archive(directory.path());
+    let url = format!("file://{}", text(&archive));
+    let targets: [(&[&str], usize); 4] = [
+        (&[], 2),
+        (&["--txid", "0000000000000002"], 1),
+        (&["--timestamp", "2026-11-25T07:00:01.500Z"], 1),
+        (&["--timestamp", "2026-11-25T08:00:00.001+01:00"], 0),
+    ];
+    for (at, (target, state)) in targets.into_iter().enumerate() {
+        let out = directory.path().join(format!("out{at}.db"));
+        let words = [&["restore", &url, "-o", text(&out), "--json"], target].concat();
+        let restored = monolite(&words);
+        assert_eq!((restored.status.code(), complaint(&restored)), (Some(0), String::new()));
+        assert!(fs::read(&out).unwrap() == fs::read(&states[state]).unwrap(), "{target:?}");
+        assert_eq!(json(&restored)["txid"], format!("{:016x}", state + 1));
+        assert_eq!(json(&restored)["restored"], true);
+        assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
+        let check = monolite(&["check", text(&out)]);
+        assert_eq!(check.status.code(), Some(0), "{}", complaint(&check));
+    }
+}
+
+#[test]
+fn what_is_there_is_not_overwritten() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, _) = archive(directory.path());
+    let out = directory.path().join("out.db");
+    fs::write(&out, "mine").expect("it works");
+    let restore = ["restore", text(&archive), "-o", text(&out)];
+    let refused = monolite(&restore);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("out.db is there"), "{}", complaint(&refused));
+    let there = monolite(&[&restore[..], &["--if-not-exists"]].concat());
+    assert!(there.status.success() && there.stdout.is_empty());
+    assert!(complaint(&there).contains("out.db is there already"), "{}", complaint(&there));
+    let there = monolite(&[&restore[..], &["--if-not-exists", "--json"]].concat());
+    assert_eq!((there.status.code(), complaint(&there)), (Some(0), String::new()));
+    assert_eq!(
+        (&json(&there)["restored"], &json(&there)["file"]),
+        (&false.into(), &text(&out).into())
+    );
+    assert_eq!(fs::read(&out).unwrap(), b"mine");
+    fs::remove_file(&out).expect("it works");
+    assert!(monolite(&[&restore[..], &["--if-not-exists"]].concat()).status.success());
+    assert!(fs::metadata(&out).unwrap().len() > 1_000);
+}
+
+#[test]
+fn what_cannot_be_restored_is_named_and_leaves_nothing() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, _) = archive(directory.path());
+    let (out, here) = (directory.path().join("out.db"), text(&archive));
+    let names = || -> BTreeSet<_> {
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let before = names();
+    let ends = "the oldest is 0000000000000001, the newest 0000000000000003";
+    let times = "the oldest is of 2026-11-25T07:00:00.000Z, the newest of 2026-11-25T07:00:02.000Z";
+    for (words, code, said) in [
+        (&[here, "--txid", "0000000000000009"][..], 1, "0000000000000009 is not there yet"),
+        (&[here, "--txid", "0000000000000009"], 1, ends),
+        (&[here, "--txid", "9"], 2, "\"9\""),
+        (&[here, "--timestamp", "yesterday"], 2, "\"yesterday\""),
+        (&[here, "--timestamp", "2020-01-01T00:00:00Z"], 1, "from before 2020-01-01"),
+        (&[here, "--timestamp", "2020-01-01T00:00:00Z"], 1, times),
+        (&["/nowhere/at/all"], 1, "no files"),
+        (&["ftp://host/place"], 2, "ftp"),
+    ] {
+        let words = [&["restore", "-o", text(&out)], words].concat();
+        let failed = monolite(&words);
+        assert_eq!(failed.status.code(), Some(code), "{words:?}");
+        assert!(complaint(&failed).contains(said), "{words:?}: {}", complaint(&failed));
+        assert_eq!(names(), before, "{words:?}");
+    }
+}
+
+#[test]
+fn an_archive_is_shown_and_verified_and_its_damage_is_found() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, _) = archive(directory.path());
+    let here = text(&archive);
+    let status = json(&monolite(&["archive", "status", here, "--json"]));
+    assert_eq!(status["newest_txid"], "0000000000000003");
+    assert_eq!(status["newest_time"], "2026-11-25T07:00:02.000Z");
+    assert_eq!(status["oldest_snapshot_txid"], "0000000000000001");
+    assert_eq!(status["levels"].as_array().map(Vec::len), Some(2));
+    let shown = monolite(&["archive", "status", here]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("newest TXID 0000000000000003"));
+    let listed = json(&monolite(&["archive", "list", here, "--times", "--json"]));
+    let times: Vec<_> = listed.as_array().unwrap().iter().map(|file| &file["time"]).collect();
+    assert_eq!(times[1], "2026-11-25T07:00:01.000Z");
+    let drill = monolite(&["archive", "drill", here, "--scratch", text(directory.path())]);
+    assert_eq!((drill.status.code(), complaint(&drill)), (Some(0), String::new()));
+    let said = String::from_utf8_lossy(&drill.stdout).into_owned();
+    assert!(said.contains("checked and deleted") && !said.contains(" 0.0 s"), "{said}");
+    let verified = monolite(&["archive", "verify", here, "--json"]);
+    assert!(verified.status.success() && json(&verified)["files"] == 3);
+    let said = monolite(&["archive", "verify", here]).stdout;
+    assert!(String::from_utf8_lossy(&said).contains(": 3 files, "));
+    // A byte of the second TXID, and then all of it.
+    let second = archive.join("ltx/0/0000000000000002-0000000000000002.ltx");
+    let mut bytes = fs::read(&second).expect("it is there");
+    bytes[150] ^= 1;
+    fs::write(&second, &bytes).expect("it works");
+    for named in ["0000000000000002-0000000000000002", "continues TXID 0000000000000001"] {
+        let verified = monolite(&["archive", "verify", here]);
+        assert_eq!(verified.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert!(said.contains("problem  ") && said.contains(named), "{said}");
+        assert!(!monolite(&["archive", "drill", here, "--scratch", here]).status.success());
+        let _ = fs::remove_file(&second);
+    }
+}
+
+#[test]
+fn one_file_is_one_file() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, _) = archive(directory.path());
+    let out = directory.path().join("out.db");
+    let words = ["restore", text(&archive), "-o", text(&out), "--txid", "0000000000000001"];
+    let said = String::from_utf8_lossy(&monolite(&words).stdout).into_owned();
+    assert!(said.contains(" bytes out of 1 file, "), "{said}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, _) = archive(directory.path());
+    for words in [
+        &["archive", "list", text(&archive)][..],
+        &["archive", "status", text(&archive), "--json"],
+        &["conform", "--list-differences"],
+    ] {
+        let (read, write) = std::io::pipe().expect("it works");
+        drop(read);
+        let command = Command::new(env!("CARGO_BIN_EXE_monolite"))
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(write)
+            .output()
+            .expect("the command starts");
+        assert_eq!((command.status.code(), complaint(&command)), (Some(141), String::new()));
+    }
+}
+
+/// What `archive status` says of the primary.
+fn primary(url: &str) -> Value {
+    json(&monolite(&["archive", "status", url, "--json"]))["primary"].take()
+}
+
+#[test]
+fn archive_of_another_program_is_adopted_and_merged() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, states) = archive(directory.path());
+    let here = text(&archive);
+    let refused = monolite(&["archive", "compact", here]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("archive adopt"), "{}", complaint(&refused));
+    let adopted = monolite(&["archive", "adopt", here, "--json"]);
+    assert_eq!((adopted.status.code(), complaint(&adopted)), (Some(0), String::new()));
+    let adopted = json(&adopted);
+    assert_eq!((&adopted["epoch"], &adopted["before"]), (&Value::from(1), &Value::Null));
+    assert_eq!(adopted["fence"], "0000000000000004");
+    assert_eq!(primary(here)["state"], "released");
+    let merged = json(&monolite(&["archive", "compact", here, "--snapshot", "--json"]));
+    let made = merged["made"].as_array().expect("files were made");
+    assert_eq!(made[0]["level"], 1, "{merged}");
+    assert_eq!(made[0]["first_txid"], "0000000000000002");
+    let last = made.last().expect("there is one");
+    // Under the fence's name the next primary may bring a copy.
+    assert_eq!((&last["level"], &last["last_txid"]), (&Value::from(9), &"0000000000000003".into()));
+    let again = monolite(&["archive", "compact", here, "--snapshot"]);
+    let said = String::from_utf8_lossy(&again.stdout).into_owned();
+    assert!(again.status.success() && said.contains("0 files made"), "{said}");
+    let out = directory.path().join("out.db");
+    let restored = json(&monolite(&["restore", here, "-o", text(&out), "--json"]));
+    assert_eq!(restored["files"], 1, "the snapshot has everything");
+    assert!(fs::read(&out).unwrap() == fs::read(&states[2]).unwrap());
+    assert!(monolite(&["archive", "verify", here]).status.success());
+}
+
+#[test]
+fn archive_of_a_primary_that_is_there_is_taken_over_by_word_alone() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (file, archive) = (directory.path().join("shop.db"), directory.path().join("archive"));
+    let here = text(&archive);
+    let open = |file: &Path| {
+        let archive = monolite_archive::Archive::at(here).expect("it is a directory");
+        let options = monolite::Options::new().durability(monolite::Durability::Archived);
+        options.archive(archive).open(file)
+    };
+    let write = |db: &Database, sql: &'static str| {
+        db.write(move |tx: &monolite::Tx<'_>| tx.execute_batch(sql)).wait()
+    };
+    let old = open(&file).expect("it opens");
+    write(&old, "CREATE TABLE t(v); INSERT INTO t VALUES (1)").expect("it is archived");
+    let refused = monolite(&["archive", "adopt", here]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("--take-over"), "{}", complaint(&refused));
+    write(&old, "INSERT INTO t VALUES (2)").expect("nothing has happened");
+    let out = directory.path().join("new.db");
+    assert!(monolite(&["restore", here, "-o", text(&out)]).status.success());
+    let words = ["archive", "adopt", here, "--take-over", "--database", text(&out)];
+    let adopted = monolite(&words);
+    assert_eq!((adopted.status.code(), complaint(&adopted)), (Some(0), String::new()));
+    assert!(write(&old, "INSERT INTO t VALUES (3)").is_err(), "it is fenced");
+    let new = open(&out).expect("it goes on");
+    write(&new, "INSERT INTO t VALUES (4)").expect("it is archived");
+    new.close().expect("it closes");
+    let _ = old.close();
+    let again = directory.path().join("again.db");
+    assert!(monolite(&["restore", here, "-o", text(&again)]).status.success());
+    let db = monolite::rusqlite::Connection::open(&again).expect("it opens");
+    let sum: i64 = db.query_row("SELECT sum(v) FROM t", (), |row| row.get(0)).expect("it is whole");
+    assert_eq!(sum, 7);
+}
+
+#[test]
+fn what_cannot_be_adopted_is_named() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, states) = archive(directory.path());
+    let here = text(&archive);
+    for (words, code, said) in [
+        (&["/nowhere/at/all"][..], 1, "no files"),
+        (&[here, "--database", "/nowhere.db"], 1, "restore it first"),
+        (&["ftp://host/place"], 2, "ftp"),
+        (&[], 2, "URL"),
+    ] {
+        let failed = monolite(&[&["archive", "adopt"], words].concat());
+        assert_eq!(failed.status.code(), Some(code), "{words:?}");
+        assert!(complaint(&failed).contains(said), "{words:?}: {}", complaint(&failed));
+        assert_eq!(primary(here), Value::Null, "nothing was done");
+    }
+    assert_eq!(states.len(), 3);
+}
+
+#[test]
+fn file_of_options_is_read_and_what_is_wrong_in_it_is_named() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, _) = archive(directory.path());
+    let file = directory.path().join("archive.toml");
+    fs::write(&file, "[s3]\nregion = 'eu-central-1'\n").expect("it works");
+    let config = ["--config", text(&file)];
+    let status =
+        |url: &str, config: &[&str]| monolite(&[&["archive", "status", url], config].concat());
+    assert!(status(text(&archive), &config).status.success(), "it says nothing of directories");
+    fs::write(&file, "[s3]\nsecret_access_key = hunter2\n").expect("it works");
+    let failed = status(text(&archive), &config);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = complaint(&failed);
+    assert!(said.contains("archive.toml") && said.contains("line 2"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+    let failed = status(text(&archive), &["--config", "/nowhere.toml"]);
+    assert!(complaint(&failed).contains("/nowhere.toml"), "{}", complaint(&failed));
+}

@@ -1,0 +1,116 @@
+//! Owns the savepoints inside of a transaction: the engine's and those of users, and what has to be
+//! forgotten when one is undone.
+
+use rusqlite::Result;
+
+use super::Connection;
+use crate::rowids::taken::Mark;
+use crate::statements::Own;
+
+/// One of the engine's two nested savepoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Savepoint {
+    /// Guards a group of members.
+    Group,
+    /// Guards one member, inside of a group or alone.
+    Member,
+}
+
+/// What is done with a savepoint of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserSavepoint {
+    /// Opens it.
+    Open,
+    /// Undoes everything since it was opened, and keeps it open.
+    Undo,
+    /// Closes it and those inside it, and keeps what was done.
+    Close,
+}
+
+impl From<Savepoint> for Mark {
+    fn from(savepoint: Savepoint) -> Mark {
+        match savepoint {
+            Savepoint::Group => Mark::Group,
+            Savepoint::Member => Mark::Member,
+        }
+    }
+}
+
+impl Connection {
+    /// Opens `savepoint`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn savepoint(&self, savepoint: Savepoint) -> Result<()> {
+        self.engine(match savepoint {
+            Savepoint::Group => Own::OpenGroup,
+            Savepoint::Member => Own::OpenMember,
+        })?;
+        self.note_taken(|giver| giver.open(savepoint.into()));
+        Ok(())
+    }
+
+    /// Undoes everything since `savepoint` was opened, and keeps it open.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        self.engine(match savepoint {
+            Savepoint::Group => Own::UndoGroup,
+            Savepoint::Member => Own::UndoMember,
+        })?;
+        self.note_taken(|giver| giver.undo(savepoint.into()));
+        self.forget_what_was_undone()
+    }
+
+    /// Closes `savepoint` and keeps what was done.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn release(&self, savepoint: Savepoint) -> Result<()> {
+        let own = match savepoint {
+            Savepoint::Group => Own::CloseGroup,
+            Savepoint::Member => Own::CloseMember,
+        };
+        self.end_statements_if_busy(|| self.engine(own))?;
+        self.note_taken(|giver| giver.close(savepoint.into()));
+        Ok(())
+    }
+
+    /// Does `what` with the savepoint of a user that is inside of `depth` others. Its name is the
+    /// engine's, and no user can say it.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn user_savepoint(&self, what: UserSavepoint, depth: usize) -> Result<()> {
+        let verb = match what {
+            UserSavepoint::Open => "SAVEPOINT",
+            UserSavepoint::Undo => "ROLLBACK TO",
+            UserSavepoint::Close => "RELEASE",
+        };
+        let sql = format!("{verb} monolite_user_{depth}");
+        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;
+        let mark = Mark::User(depth);
+        self.note_taken(|giver| match what {
+            UserSavepoint::Open => giver.open(mark),
+            UserSavepoint::Undo => giver.undo(mark),
+            UserSavepoint::Close => giver.close(mark),
+        });
+        if what == UserSavepoint::Undo { self.forget_what_was_undone() } else { Ok(()) }
+    }
+
+    /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so
+    /// that nobody else finds them in the same transaction.
+    ///
+    /// # Errors
+    /// Those of `body`, and those of SQLite.
+    pub fn closing_user_savepoints<E: From<rusqlite::Error>>(
+        &self,
+        body: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Closing an outer one closes those inside it.
+        self.engine(Own::OpenUser)?;
+        body()?;
+        Ok(self.engine(Own::CloseUser)?)
+    }
+}

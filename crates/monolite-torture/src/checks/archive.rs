@@ -1,0 +1,159 @@
+//! The archive: the disk is lost, the store fails, another process takes over; what was
+//! acknowledged as archived is restored, from the store alone.
+//!
+//! # Algorithm
+//! An amount of N is N kills with the disk thrown away ([`kills`]), N/5 power cuts ([`cuts`]), and
+//! N/20 each of WALs that begin anew before a dead store ([`gates`]), of stores in bad weather
+//! ([`stores`]), and of primaries that are replaced ([`takeovers`]); and N/2 pairs of openings at
+//! once ([`openings`]). Each part has its own controls. Cases of a part run side by side.
+//!
+//! # Not here
+//! The protocol by which one process at a time makes history is simulated in the tests of
+//! `monolite-archive`, in thousands of schedules.
+
+mod case;
+mod child;
+mod cuts;
+mod gateless;
+mod gates;
+mod kills;
+mod openings;
+mod stores;
+mod takeovers;
+mod weather;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use anyhow::{Result, anyhow};
+
+use super::wrong::Wrong;
+use crate::{Amount, Check, Outcome, Setting};
+use case::Case;
+
+/// The check, as the table has it.
+pub(super) static CHECK: Check = Check {
+    name: "archive",
+    about: "Lose the disk of a process with an archive N times, and a fifth as often by power \
+            cuts; take over, starve and delay its store",
+    unit: "lost disks, stores and primaries",
+    amount: Amount::Number,
+    modest: 60,
+    total: |amount| PARTS.iter().map(|part| (part.share)(amount)).sum(),
+    run,
+    roles: &[(child::ROLE, child::play)],
+};
+
+/// Cases of one part that run side by side. A child waits for the disk most of its short life.
+const AT_ONCE: u64 = 4;
+
+/// Pairs of openings for each of what is rare: they take no process.
+const PAIRS: u64 = 10;
+
+fn rare(amount: u64) -> u64 {
+    amount.div_ceil(20)
+}
+
+/// A part of the check, and how much of it is done for an amount.
+struct Part {
+    run: fn(&Setting<'_>, u64, &Mutex<Outcome>) -> Result<()>,
+    share: fn(u64) -> u64,
+}
+
+/// In the order in which they are run.
+const PARTS: [Part; 6] = [
+    Part { run: openings::run, share: |amount| PAIRS * rare(amount) },
+    Part { run: kills::run, share: |amount| amount },
+    Part { run: takeovers::run, share: rare },
+    Part { run: gates::run, share: rare },
+    Part { run: stores::run, share: rare },
+    Part { run: cuts::run, share: |amount| amount.div_ceil(5) },
+];
+
+fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
+    let outcome = Mutex::new(CHECK.outcome());
+    for part in &PARTS {
+        (part.run)(setting, (part.share)(amount), &outcome)?;
+    }
+    outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))
+}
+
+/// What a case of a part does; the result is what is wrong.
+type Play<'a> = &'a (dyn Fn(&mut Case<'_>) -> Result<Result<(), Wrong>> + Sync);
+
+/// Plays `count` cases, some side by side.
+fn play_all(
+    setting: &Setting<'_>,
+    part: &str,
+    count: u64,
+    outcome: &Mutex<Outcome>,
+    play: Play<'_>,
+) -> Result<()> {
+    side_by_side(count, |number| {
+        if setting.watch.is_stopped() {
+            return Ok(());
+        }
+        let mut case = Case::new(setting, number, None)?;
+        let verdict = play(&mut case)?;
+        count_one(setting, outcome, case.acknowledged.len())?;
+        verdict.or_else(|wrong| case.book(wrong, (part, 1), outcome))
+    })
+}
+
+/// Calls `lane` with each number below `count`, some at once.
+fn side_by_side(count: u64, lane: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicU64::new(0);
+    let work = || -> Result<()> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return Ok(());
+            }
+            lane(number)?;
+        }
+    };
+    thread::scope(|scope| {
+        let lanes: Vec<_> = (0..AT_ONCE.min(count)).map(|_| scope.spawn(work)).collect();
+        let ends = lanes.into_iter().map(|lane| lane.join());
+        let ends: Vec<Result<()>> =
+            ends.map(|end| end.unwrap_or_else(|_| Err(anyhow!("a lane panicked")))).collect();
+        ends.into_iter().collect()
+    })
+}
+
+/// One more was tried, with so many acknowledged.
+fn count_one(setting: &Setting<'_>, outcome: &Mutex<Outcome>, acknowledged: usize) -> Result<()> {
+    setting.watch.done(1);
+    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+    outcome.attempted += 1;
+    outcome.acknowledged += acknowledged as u64;
+    Ok(())
+}
+
+/// Plays a broken arrangement until something is wrong with it, `tries` times at most.
+fn control(
+    setting: &Setting<'_>,
+    name: &str,
+    tries: u64,
+    outcome: &Mutex<Outcome>,
+    play: Play<'_>,
+) -> Result<()> {
+    let mut noticed = None;
+    for number in 1..=tries {
+        if setting.watch.is_stopped() {
+            return Ok(());
+        }
+        // Numbers that no case of the run has.
+        let mut case = Case::new(setting, u64::MAX - number, None)?;
+        if let Err(wrong) = play(&mut case)? {
+            noticed = Some(format!("try {number}: {wrong}"));
+            break;
+        }
+    }
+    let is_noticed = noticed.is_some();
+    let how = noticed.unwrap_or_else(|| format!("not within {tries} tries"));
+    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+    outcome.control(name, is_noticed, how);
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! `SIGKILL` at any moment, and the disk is gone: what was acknowledged as archived is restored.
+//!
+//! # Algorithm
+//! 1. A case is one archive and up to [`LIVES`] lives of its database, in one weather.
+//! 2. In a life a child writes and is killed: while it opens the file and uploads the first copy,
+//!    at work, or while it closes. Then its whole directory goes.
+//! 3. What is restored from the archive is judged, and is the next life's database. Either that
+//!    takes over, or an operator does before.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use monolite::Durability;
+use monolite_testkit::child::Child;
+
+use super::case::Case;
+use super::weather::Weather;
+use super::{control, count_one, side_by_side};
+use crate::checks::writing::Look;
+use crate::checks::wrong::Wrong;
+use crate::{Outcome, Setting};
+
+/// Lives of one database; many make its check slow.
+const LIVES: u64 = 10;
+
+/// Archives within which one whose writes wait for nothing has to lose some.
+const CONTROLS: u64 = 20;
+
+pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
+    let name = "writes that do not wait for the archive are lost with the disk";
+    control(setting, name, CONTROLS, outcome, &|case| {
+        let killed = case.life(Durability::Synced, Weather::Fair)?;
+        Ok(killed.and(case.restore(Look::Quick)?))
+    })?;
+    side_by_side(amount.div_ceil(LIVES), |number| {
+        let mut case = Case::new(setting, number, None)?;
+        let weathers = [Weather::Fair, Weather::Fair, Weather::Slow, Weather::Bad];
+        let weather = case.rng.choice(weathers).unwrap_or(Weather::Fair);
+        let lives = LIVES.min(amount - number * LIVES);
+        for life in 1..=lives {
+            if setting.watch.is_stopped() {
+                return Ok(());
+            }
+            let before = case.acknowledged.len();
+            let killed = case.life(Durability::Archived, weather)?;
+            let look = if life == lives { Look::Thorough } else { Look::Quick };
+            let verdict = killed.and(case.restore(look)?);
+            count_one(setting, outcome, case.acknowledged.len() - before)?;
+            let verdict = verdict.and_then(|()| match (life == lives, case.rng.bool()) {
+                (true, _) => case.proves_itself(),
+                (false, true) => case.adopt(),
+                (false, false) => Ok(()),
+            });
+            if let Err(wrong) = verdict {
+                return case.book(wrong, ("kills", lives), outcome);
+            }
+        }
+        Ok(())
+    })?;
+    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+    outcome.notes.push(format!("{amount} SIGKILLs, each with its disk thrown away"));
+    Ok(())
+}
+
+impl Case<'_> {
+    /// A child writes and is killed, and its disk is gone.
+    fn life(&mut self, durability: Durability, weather: Weather) -> Result<Result<(), Wrong>> {
+        let mut child = self.orders(durability).spawn(self.setting.program)?;
+        let wrong = self.torment(&mut child, weather)?;
+        child.kill()?;
+        let rest = self.hear_rest(&mut child);
+        self.lose_disk()?;
+        Ok(wrong.or(rest).map_or(Ok(()), Err))
+    }
+
+    /// Hears a child until a random moment, and may have it close.
+    fn torment(&mut self, child: &mut Child, weather: Weather) -> Result<Option<Wrong>> {
+        // A claim makes many requests, and rests after each that fails: bad weather comes later.
+        let is_bad = weather == Weather::Bad;
+        if !is_bad {
+            child.tell(weather.word())?;
+        }
+        let choice = self.rng.u8(..16);
+        if choice < 2 {
+            thread::sleep(Duration::from_micros(self.rng.u64(..120_000)));
+            return Ok(None);
+        }
+        let count = self.rng.usize(..120);
+        let first = if is_bad { self.hear_some(child, 1)? } else { None };
+        child.tell(weather.word())?;
+        let wrong = first.or(self.hear_some(child, count)?);
+        if choice == 2 {
+            child.go_on();
+            thread::sleep(Duration::from_micros(self.rng.u64(..20_000)));
+        }
+        Ok(wrong)
+    }
+}

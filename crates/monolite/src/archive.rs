@@ -1,0 +1,247 @@
+//! Owns what the engine and an archive tell each other: a copy of the database elsewhere, which
+//! gets every commit, in order, when it is on this disk. How that is kept, and where, is the
+//! archive's; the crate `monolite-archive` has one.
+//!
+//! # Algorithm
+//! Nothing is copied on the way of a commit: what is given are positions in the WAL, and the
+//! archive reads the WAL when it likes ([`Primary::wal`]).
+//! 1. [`Archive::open`], while nobody else can have the file: the WAL that a crash has left, before
+//!    it is emptied.
+//! 2. [`Archiving::start`], when the database is open.
+//! 3. [`Archiving::durable`], behind each sync and before anybody is answered.
+//! 4. Before the WAL begins anew or is cut, [`Archiving::capture`]: what the archive has not read
+//!    by then would be gone. The writer waits for that, so there is [`Archiving::prepare`] before,
+//!    for which nobody waits.
+//! 5. [`Archiving::settled`], when the WAL is empty and everything is in the database file.
+//! 6. [`Archiving::close`], before the last checkpoint.
+//!
+//! With [`Durability::Archived`](crate::Durability) those who wait are answered when the archive
+//! says so ([`Primary::archived`]); it is told that somebody does ([`Archiving::awaited`]).
+//!
+//! # Invariants
+//! - A position that is given is the end of a commit of which SQLite has said that it succeeded.
+//! - Positions rise; everything up to the one that [`Archiving::durable`] has is on this disk.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use monolite_sqlite::vfs::WalPosition;
+pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Where a database is to be archived, see [`Options::archive`](crate::Options::archive).
+pub trait Archive: fmt::Debug + Send + Sync {
+    /// Begins with one database, which this process has to itself. Called on the thread that opens
+    /// it.
+    ///
+    /// # Errors
+    /// They have the opening fail, and the WAL stays as it was found.
+    fn open(&self, found: Found<'_>) -> Result<Arc<dyn Archiving>, Refusal>;
+}
+
+/// Why an archive has the opening of its database fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the caller can do about it.
+    pub kind: ErrorKind,
+    /// What is wrong, as a sentence that names the remedy.
+    pub message: String,
+}
+
+impl From<Refusal> for Error {
+    fn from(Refusal { kind, message }: Refusal) -> Error {
+        Error::new(kind, message)
+    }
+}
+
+/// A database file as an open has found it.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Its canonical path.
+    pub database: &'a Path,
+    /// What the file system said of it before anything was written to it.
+    pub file: fs::Metadata,
+    /// Its WAL, if that has a header, and where the last commit in it ends, or the header where
+    /// there is none. It is emptied when [`Archive::open`] has returned.
+    pub wal: Option<(WalReader, u64)>,
+}
+
+/// The archiving of one open database. Its methods are called on several threads of the engine.
+pub trait Archiving: Send + Sync {
+    /// The database is open.
+    ///
+    /// # Errors
+    /// They have the opening fail.
+    fn start(&self, primary: Arc<dyn Primary>) -> Result<(), Refusal>;
+
+    /// Everything up to this position is on the disk. Whoever waits for a commit waits for this, so
+    /// it must be quick.
+    fn durable(&self, to: WalPosition);
+
+    /// Somebody waits until everything committed so far is archived ([`Primary::waiting`]), so what
+    /// is durable should go at once. Must be quick.
+    fn awaited(&self);
+
+    /// How long the oldest commit has been waiting that is durable and not archived, or that
+    /// nothing can be restored; zero when everything is archived. Must be quick.
+    fn lag(&self) -> Duration;
+
+    /// What everything that is durable now is archived as, or will be; `None` while that is
+    /// not known: before a primary begins, and while a copy of the whole database is due.
+    fn token(&self) -> Option<ArchiveToken>;
+
+    /// The WAL is about to begin anew. It nearly always is a moment later.
+    fn prepare(&self);
+
+    /// The WAL begins anew when this has returned: everything in it up to this position, which is
+    /// that of its last commit, must have been read. `next` has the salts with which it begins;
+    /// none when it is cut. The writer waits. What is in the WAL is in the database file, on the
+    /// disk.
+    ///
+    /// # Errors
+    /// Why it was not kept, as a sentence. The WAL stays as it is then, and commits for which it
+    /// has no room fail with `Overloaded`.
+    fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String>;
+
+    /// The WAL is empty, and the database file is on the disk and has everything. Nobody writes to
+    /// it until this has returned.
+    fn settled(&self);
+
+    /// No commit follows. What is done here has to have an end: the close waits for it.
+    fn close(&self);
+
+    /// How far it is.
+    fn stats(&self) -> ArchiveStats;
+}
+
+/// How far an archive is, in [`Stats::archive`](crate::Stats::archive).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ArchiveStats {
+    /// The number of the primary's term; 0 until it has one.
+    pub epoch: u64,
+    /// The number of what was archived last (the TXID); 0 before.
+    pub txid: u64,
+    /// How long the oldest commit has been waiting that is on this disk and not archived, in
+    /// milliseconds; 0 when there is none.
+    pub lag_ms: u64,
+    /// Bytes that were kept beside the database because they had not been archived when the WAL
+    /// began anew.
+    pub staged_bytes: u64,
+    /// Whether something can be restored: not before the first copy of the whole database is there.
+    pub is_restorable: bool,
+    /// Why a copy of the whole database is due or under way, if one is. A close does not wait for
+    /// it; the next opening makes it.
+    pub copies_because: Option<String>,
+    /// Requests of the store that have failed.
+    pub failed_requests: u64,
+    /// What went wrong last, if that has not succeeded since.
+    pub last_error: Option<String>,
+}
+
+/// A moment of an archived history, see
+/// [`Database::archive_token`](crate::Database::archive_token).
+///
+/// Of two tokens of one `lineage` that with the larger `txid` has all that the other has, unless a
+/// later primary took over before that was archived.
+///
+/// As text it is `lineage-epoch-txid` in hexadecimal digits, 32, 16 and 16 of them.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// use monolite::archive::ArchiveToken;
+/// let token = ArchiveToken { lineage: 0xabc, epoch: 3, txid: 4_711 };
+/// let text = token.to_string();
+/// assert_eq!(text, "00000000000000000000000000000abc-0000000000000003-0000000000001267");
+/// assert_eq!(text.parse::<ArchiveToken>()?, token);
+/// assert!("3-4711".parse::<ArchiveToken>().is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArchiveToken {
+    /// The history that it is of; drawn when its archive was begun.
+    pub lineage: u128,
+    /// The term of the primary that has committed it.
+    pub epoch: u64,
+    /// The number of what it is archived in.
+    pub txid: u64,
+}
+
+impl fmt::Display for ArchiveToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}-{:016x}-{:016x}", self.lineage, self.epoch, self.txid)
+    }
+}
+
+impl FromStr for ArchiveToken {
+    type Err = Error;
+
+    /// # Errors
+    /// `Invalid` when it is none.
+    fn from_str(text: &str) -> Result<ArchiveToken> {
+        let is_hexadecimal = |part: &&str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let parts: Vec<&str> = text.split('-').filter(is_hexadecimal).collect();
+        let token = match parts[..] {
+            [lineage, epoch, txid] if (lineage.len(), epoch.len(), txid.len()) == (32, 16, 16) => {
+                let lineage = u128::from_str_radix(lineage, 16).ok();
+                let number = |part| u64::from_str_radix(part, 16).ok();
+                lineage.zip(number(epoch).zip(number(txid)))
+            }
+            _ => None,
+        };
+        let (lineage, (epoch, txid)) = token.ok_or_else(|| {
+            let message = format!(
+                "{text:?} is no token of an archive, which has 32, 16 and 16 hexadecimal digits \
+                 with a - between them"
+            );
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        Ok(ArchiveToken { lineage, epoch, txid })
+    }
+}
+
+/// An open database as its archive sees it. It may be kept for longer than the database is open;
+/// then it does nothing, and what would be read is an error.
+pub trait Primary: fmt::Debug + Send + Sync {
+    /// The WAL as it is now; `None` when it is empty. It stays as it is until the next
+    /// [`Archiving::capture`] has returned, but for commits that are added.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    fn wal(&self) -> io::Result<Option<WalReader>>;
+
+    /// Size of the database's pages in bytes, and how many there are.
+    ///
+    /// # Errors
+    /// Those of a read.
+    fn size(&self) -> Result<(u32, u32)>;
+
+    /// Copies the database of one moment to a file that is not there yet, while it goes on; the
+    /// result is where in the WAL that moment was. Everything up to it is on the disk then. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Database::backup`](crate::Database::backup).
+    fn copy(&self, target: &Path) -> Result<WalPosition>;
+
+    /// How many wait until what was committed is archived
+    /// ([`Durability::Archived`](crate::Durability::Archived),
+    /// [`Database::read_archived`](crate::Database::read_archived)).
+    fn waiting(&self) -> usize;
+
+    /// Everything up to this position is archived, and everything that an earlier process had left:
+    /// those who wait for it are answered. The position before all commits says the latter alone.
+    fn archived(&self, to: WalPosition);
+
+    /// Another process is the primary of this history. Nothing is acknowledged any more. Those who
+    /// wait for the archive get `Fenced` if it `is_certain` that their commits are not in history,
+    /// and `CommitUnknown` if not.
+    fn fenced(&self, reason: String, is_certain: bool);
+}

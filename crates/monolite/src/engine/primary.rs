@@ -1,0 +1,199 @@
+//! Owns what an engine has to do with an archive: what that may do with the open database, what it
+//! is asked before the WAL begins anew, and those who wait for it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolite_sqlite::vfs::WalPosition;
+use monolite_sqlite::wal::WalReader;
+
+use super::Engine;
+use crate::archive::{ArchiveToken, Archiving, Primary};
+use crate::backup;
+use crate::backup::part::HeaderOf;
+use crate::call::write_queue::WriteQueue;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::open::Opened;
+use crate::files::wal::WalFile;
+use crate::jobs::Jobs;
+use crate::options::{Durability, Options};
+use crate::progress::Progress;
+use crate::read::handle::WaitForArchive;
+use crate::write::answers::Answers;
+use crate::write::archived::Archived;
+
+/// The parts of an engine that its archive uses.
+struct OpenDatabase {
+    wal: Arc<WalFile>,
+    source: backup::Source,
+    jobs: Arc<Jobs>,
+    archived: Arc<Archived>,
+    progress: Arc<Progress>,
+    queue: Arc<WriteQueue>,
+}
+
+impl fmt::Debug for OpenDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OpenDatabase").field(&self.source.database).finish()
+    }
+}
+
+impl Primary for OpenDatabase {
+    fn wal(&self) -> io::Result<Option<WalReader>> {
+        self.wal.reader()
+    }
+
+    fn size(&self) -> Result<(u32, u32)> {
+        let reader = (self.source.open_reader)()?;
+        Ok(reader.connection.size()?)
+    }
+
+    fn copy(&self, target: &Path) -> Result<WalPosition> {
+        let (source, target) = (self.source.clone(), target.to_owned());
+        let copy = move |job: &_| source.copy_at(&target, HeaderOf::Database, job);
+        self.jobs.start(move |job| copy(job).map(|(_, position)| position)).wait()
+    }
+
+    fn waiting(&self) -> usize {
+        self.archived.waiting()
+    }
+
+    fn archived(&self, to: WalPosition) {
+        self.archived.note(to);
+    }
+
+    fn fenced(&self, reason: String, is_certain: bool) {
+        self.progress.stop(ErrorKind::Fenced, reason);
+        self.queue.close();
+        self.archived.stop(is_certain);
+    }
+}
+
+/// The archive, and those who wait for it.
+#[derive(Clone)]
+pub(super) struct ArchiveSide {
+    pub(super) archiving: Arc<dyn Archiving>,
+    pub(super) archived: Arc<Archived>,
+}
+
+impl ArchiveSide {
+    /// Has the archive read what the WAL holds before that is overwritten or cut off.
+    pub(super) fn of(opened: &Opened, progress: &Arc<Progress>) -> Option<ArchiveSide> {
+        let archiving = Arc::clone(opened.archiving.as_ref()?);
+        // The archive has the WAL in turn: neither may keep the other for good.
+        let (control, reading) = (Arc::downgrade(&opened.wal), Arc::downgrade(&archiving));
+        opened.wal.set_gate(move |next| {
+            let both = control.upgrade().zip(reading.upgrade());
+            both.is_some_and(|(control, reading)| {
+                reading.capture(control.committed(), next).is_ok()
+            })
+        });
+        let wal = Arc::downgrade(&opened.wal);
+        let archived = Archived::new(Arc::clone(progress), wal, Arc::downgrade(&archiving));
+        let archived = Arc::new(archived);
+        Some(ArchiveSide { archiving, archived })
+    }
+
+    /// What reads wait for.
+    pub(super) fn wait(&self) -> WaitForArchive {
+        let archived = Arc::clone(&self.archived);
+        Arc::new(move || archived.wait_for_all())
+    }
+
+    /// Has the archive begin with the open database.
+    ///
+    /// # Errors
+    /// What it refuses the database for.
+    pub(super) fn start(self, engine: &Engine, wal: Arc<WalFile>) -> Result<()> {
+        let primary = OpenDatabase {
+            wal,
+            source: engine.backups.clone(),
+            jobs: Arc::clone(&engine.parts.jobs),
+            archived: self.archived,
+            progress: Arc::clone(&engine.parts.progress),
+            queue: Arc::clone(&engine.parts.queue),
+        };
+        self.archiving.start(Arc::new(primary)).map_err(Error::from)
+    }
+}
+
+impl Engine {
+    /// # Errors
+    /// See [`Database::with_durability`](crate::Database::with_durability).
+    pub(crate) fn check_durability(&self, asked: Durability) -> Result<()> {
+        let refused = |why| Err(Error::new(ErrorKind::Invalid, why));
+        let is_buffered = self.durability == Durability::Buffered;
+        match asked {
+            Durability::Archived if self.archiving.is_none() => {
+                Err(Error::without_archive("the durability Archived"))
+            }
+            Durability::Synced if is_buffered => refused(
+                "the database was opened with the durability Buffered, so nobody syncs it; open it \
+                 with Synced for this",
+            ),
+            Durability::Buffered if !is_buffered => refused(
+                "the database was opened with another durability than Buffered, so all that it \
+                 acknowledges is on the disk",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// See [`Database::archive_token`](crate::Database::archive_token).
+    pub(crate) fn archive_token(&self) -> Result<ArchiveToken> {
+        let archiving = self.archiving.as_ref();
+        let archiving = archiving.ok_or_else(|| Error::without_archive("a token"))?;
+        archiving.token().ok_or_else(|| {
+            let reason = archiving.stats().last_error;
+            let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
+            let message = format!(
+                "the archive has not answered yet, or has no copy of the database{reason}; try \
+                 again later"
+            );
+            Error::new(ErrorKind::Overloaded, message)
+        })
+    }
+}
+
+/// How far an archive may lag behind.
+pub(super) struct LagLimit {
+    archiving: Arc<dyn Archiving>,
+    limit: Duration,
+}
+
+impl LagLimit {
+    pub(super) fn of(archive: Option<&ArchiveSide>, options: &Options) -> Option<LagLimit> {
+        let archiving = Arc::clone(&archive?.archiving);
+        Some(LagLimit { archiving, limit: options.archive_lag_limit? })
+    }
+
+    /// # Errors
+    /// `Overloaded` when it lags farther behind.
+    pub(super) fn check(&self) -> Result<()> {
+        let (lag, limit) = (self.archiving.lag(), self.limit);
+        if lag <= limit {
+            return Ok(());
+        }
+        let reason = self.archiving.stats().last_error;
+        let reason = reason.map_or_else(String::new, |error| format!(": {error}"));
+        let message = format!(
+            "the archive lags {lag:.1?} behind, and the option archive_lag_limit allows \
+             {limit:.1?}; nothing was written. Try again when it is there{reason}"
+        );
+        Err(Error::new(ErrorKind::Overloaded, message))
+    }
+}
+
+/// Who tells so many members at most, behind the archive if they wait for that.
+pub(super) fn answers(
+    archive: Option<&ArchiveSide>,
+    room: usize,
+    progress: &Arc<Progress>,
+) -> Arc<Answers> {
+    let archived = archive.map(|archive| Arc::clone(&archive.archived));
+    Arc::new(Answers::new(room, Arc::clone(progress), archived))
+}
