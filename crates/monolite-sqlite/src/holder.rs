@@ -17,9 +17,8 @@ use std::path::Path;
 /// Returns `None` on systems without `/proc/locks`, when the holder lives in another container, or
 /// when nobody holds a lock any more.
 pub fn lock_holder(path: &Path) -> Option<String> {
-    let meta = fs::metadata(path).ok()?;
-    let table = fs::read_to_string("/proc/locks").ok()?;
-    let pid = holder_in(&table, place_of(&meta), std::process::id())?;
+    let file = place_of(&fs::metadata(path).ok()?);
+    let pid = looks().find_map(|table| holder_in(&table, file, std::process::id()))?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = name.trim();
     Some(if name.is_empty() { format!("pid {pid}") } else { format!("pid {pid} ({name})") })
@@ -32,11 +31,12 @@ pub fn lock_holder(path: &Path) -> Option<String> {
 pub fn holds_lock(path: &Path) -> bool {
     let Ok(meta) = fs::metadata(path) else { return false };
     let own = (std::process::id(), place_of(&meta));
-    let is_seen = || {
-        let table = fs::read_to_string("/proc/locks");
-        table.is_ok_and(|table| locks(&table).any(|lock| lock == own))
-    };
-    (0..LOOKS).any(|_| is_seen())
+    looks().any(|table| locks(&table).any(|lock| lock == own))
+}
+
+/// The system's table of locks, as often as it must be read; nothing where there is none.
+fn looks() -> impl Iterator<Item = String> {
+    (0..LOOKS).map_while(|_| fs::read_to_string("/proc/locks").ok())
 }
 
 /// How often the system's table of locks is read until a lock is known not to be there: it is read

@@ -84,6 +84,16 @@ impl Bench {
         self.catalog().level(Level::new(level).unwrap()).len()
     }
 
+    /// A thread of the database's own merges what is older than its spans, when it gets to it.
+    fn merge_first_level(&self, txid: u64) {
+        self.pass(30_000);
+        let end = || {
+            let catalog = self.catalog();
+            catalog.level(Level::FIRST).iter().map(|file| file.txids.max().get()).max()
+        };
+        wait_until("the first level has it", || end() >= Some(txid));
+    }
+
     /// Slots but fences.
     fn groups(&self) -> usize {
         let catalog = self.catalog();
@@ -135,11 +145,13 @@ fn three_days(bench: &Bench, archive: &dyn Fn() -> Archive) {
         model.insert(db.stats().archive.unwrap().txid, sum);
         // Now and then several within a span, and hours in which nothing happens.
         bench.pass([3_000, 3_000, 40_000, 400_000, 3_000_000][fastrand::usize(..5)]);
+        if step % 10 == 9 {
+            bench.merge_first_level(db.stats().archive.unwrap().txid);
+        }
         if step % 100 == 50 {
             db.close().unwrap();
             db = bench.open(archive());
         }
-        thread::sleep(Duration::from_millis(2));
     }
     bench.failing.store(0, Ordering::Relaxed);
     // Everything is old now, and one more write has it all looked through.
