@@ -94,6 +94,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::ArchivedFile;
 pub use layout::{Layout, Level, LevelKeys};
 pub use open::{open, open_with};
+pub use output::unfinished;
 pub use plan::{Plan, Target};
 pub use probe::probe;
 pub use protocol::{
@@ -102,6 +103,8 @@ pub use protocol::{
 };
 pub use record::{Epoch, Fence, Holder, Lineage, Record, State};
 pub use requests::{Pace, carry_out, leader, run};
+#[doc(hidden)]
+pub use restore::restore_noting;
 pub use restore::{Reading, Restored, restore};
 pub use retention::{Keep, Retention};
 pub use slot::{Found, Place, Slot, SlotId};

@@ -9,21 +9,24 @@
 //!    a file; then the first name goes, and the directory is synced. A file system without links
 //!    has it renamed, right after a look.
 //! 3. One that finds a file with that ending looks whether somebody has it locked. If nobody has,
-//!    whoever wrote it is gone: the name is removed. Only the name: a process that was killed
-//!    between the link and the removal of the first name has left a whole file with two names.
+//!    whoever wrote it is gone, and it is taken over if it is one that a restore of this user has
+//!    left. Otherwise the name is removed. Only the name: a process that was killed between the
+//!    link and the removal of the first name has left a whole file with two names.
 //!
 //! Ending and lock are those of the engine's backups: either finds what the other has left.
 //!
 //! # Invariants
 //! - What has the target's name is whole and on disk.
-//! - No file but a leftover is removed, and none is opened that has another name, too: it could be
-//!   a database of this process, whose locks would go when it is closed again.
+//! - No file but a leftover is removed or written, and none is opened that has another name, too: it
+//!   could be a database of this process, whose locks would go when it is closed again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind as IoErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
 use crate::store::sync_directory;
@@ -40,10 +43,13 @@ pub(crate) struct Output {
     file: File,
     path: PathBuf,
     target: PathBuf,
+    /// Whether another one has begun it.
+    is_left: bool,
+    is_kept: bool,
 }
 
 impl Output {
-    /// An empty file beside `target`.
+    /// A file beside `target`: empty, or as another one has left it.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) when `target` is there, or a `-wal`, `-shm` or
@@ -57,11 +63,13 @@ impl Output {
                 Ok(file) => {
                     // One who finds it before it is locked takes it for a leftover.
                     if lock(&file, &path)? != Lock::Busy && is_at(&file, &path) {
-                        return Ok(Output { file, path, target: target.to_owned() });
+                        return Ok(Output::of(file, path, target, false));
                     }
                 }
                 Err(error) if error.kind() == IoErrorKind::AlreadyExists => {
-                    remove_leftover(&path, target)?;
+                    if let Some(file) = take_leftover(&path, target)? {
+                        return Ok(Output::of(file, path, target, true));
+                    }
                 }
                 Err(error) => return Err(failed("create", &path)(error)),
             }
@@ -69,8 +77,22 @@ impl Output {
         Err(under_way(target))
     }
 
+    fn of(file: File, path: PathBuf, target: &Path, is_left: bool) -> Output {
+        Output { file, path, target: target.to_owned(), is_left, is_kept: false }
+    }
+
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Whether another one has begun it.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left
+    }
+
+    /// Leaves it to the next one.
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
     }
 
     /// Puts the file on disk under the target's name.
@@ -98,11 +120,18 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if is_at(&self.file, &self.path) {
+        if !self.is_kept && is_at(&self.file, &self.path) {
             // One that stays is found by the next one to the same target.
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// What a restore to `output` that was stopped, or goes on, has beside it; `None` when there is
+/// nothing.
+pub fn unfinished(output: &Path) -> Option<PathBuf> {
+    let path = with_ending(output, ENDING);
+    path.symlink_metadata().is_ok().then_some(path)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,14 +160,15 @@ fn is_at(file: &File, path: &Path) -> bool {
     (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
-/// Removes what one that was killed on the way to `target` has left at `path`.
-fn remove_leftover(path: &Path, target: &Path) -> Result<()> {
+/// What one that is gone has left at `path` on the way to `target`, locked; `None` when that could
+/// not be gone on with, and was removed.
+fn take_leftover(path: &Path, target: &Path) -> Result<Option<File>> {
     let remove = || match fs::remove_file(path) {
         Err(error) if error.kind() != IoErrorKind::NotFound => Err(failed("remove", path)(error)),
-        _ => Ok(()),
+        _ => Ok(None),
     };
     let there = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
         there => there.map_err(failed("look at", path))?,
     };
     if !there.is_file() {
@@ -149,14 +179,18 @@ fn remove_leftover(path: &Path, target: &Path) -> Result<()> {
         return remove();
     }
     let file = match File::options().read(true).write(true).open(path) {
-        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed("open", path))?,
     };
     match lock(&file, path)? {
         Lock::Busy => Err(under_way(target)),
-        Lock::Taken if is_at(&file, path) => remove(),
+        Lock::Taken if is_at(&file, path) => {
+            // That of a backup may be for others to read.
+            let is_ours = there.uid() == geteuid().as_raw() && there.mode() & 0o777 == 0o600;
+            if is_ours { Ok(Some(file)) } else { remove() }
+        }
         // Somebody else has just removed it.
-        Lock::Taken => Ok(()),
+        Lock::Taken => Ok(None),
         Lock::Unknown => {
             let message = format!(
                 "{} is left of another restore, or one goes on: the file system has no locks by \

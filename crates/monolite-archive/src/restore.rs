@@ -6,6 +6,7 @@
 //!    the database ends behind it; so each page is written once.
 //! 3. Every page of the database must have been written, and where checksums of the database are
 //!    kept, theirs must be the last file's.
+//! 4. A restore that was stopped goes on where it was, if the plan is the same: [`progress`].
 //!
 //! # Durability
 //! The output is whole and on disk, or not there; who may read it is its owner alone. How: the
@@ -14,13 +15,15 @@
 //! # Not here
 //! `PRAGMA quick_check`, which takes SQLite; the position record, which is the engine's.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use monolite_ltx::{
-    Checksum, DatabaseChecksum, Decoder, Header, IndexedFile, PageSize, Pgno, Trailer, Txid,
-};
+use monolite_ltx::{Decoder, Header, IndexedFile, PageSize, Pgno, Trailer, Txid};
+
+use self::database::Database;
+use self::progress::{Begun, Progress, Saved};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,11 +34,15 @@ use crate::plan::{Plan, Target};
 use crate::source::{FileSource, Pieces};
 use crate::store::Store;
 
+mod database;
+mod progress;
+
 /// How often a plan is made anew because a file has vanished. Files vanish once an hour.
 const PLANS: u32 = 5;
 
-/// How many bytes are gathered for one write.
-const GATHERED: usize = 1 << 20;
+/// How often it is noted how far a restore is. That waits for the disk, which has to write all of it
+/// before the end anyway.
+const NOTED_EVERY: Duration = Duration::from_secs(5);
 
 /// How the files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +72,18 @@ pub struct Restored {
 
 /// Restores a state to the file `output`, which its owner alone may read.
 ///
+/// What is made is beside `output`, with the ending `.monolite-part`. A restore with
+/// [`Reading::Whole`] that was killed, or whose store failed, leaves it there once it has taken some
+/// seconds, and **the next one to the same `output` goes on from it**: if the plan is the same, and
+/// each file that was read the same object as then, by its [`Tag`](crate::Tag). The latest state of
+/// an archive that grows is of another plan each time; that of a [`Txid`] is not, until files are
+/// merged. Otherwise it begins anew.
+///
 /// # Errors
 /// [`Invalid`](ErrorKind::Invalid) when `output` is there, or a `-wal`, `-shm` or `-journal` beside
 /// it, which would be applied to it, or another restore to it is under way; those of [`Plan::new`];
-/// [`Corrupt`](ErrorKind::Corrupt); [`Io`](ErrorKind::Io); those of the store. Nothing is left
-/// then.
+/// [`Corrupt`](ErrorKind::Corrupt); [`Io`](ErrorKind::Io); those of the store. Nothing is left but
+/// after an error of the store.
 ///
 /// # Durability
 /// The file has its name when it is whole and on disk.
@@ -80,72 +94,121 @@ pub fn restore(
     output: &Path,
     reading: Reading,
 ) -> Result<Restored> {
-    let output = Output::create(output)?;
-    let restored = restore_to(store, layout, target, output.file(), reading)?;
-    output.publish()?;
-    Ok(restored)
+    restore_noting(store, layout, target, output, reading, NOTED_EVERY)
 }
 
-fn restore_to(
+/// [`restore`] that notes how far it is every so often: for tests.
+#[doc(hidden)]
+pub fn restore_noting(
     store: &dyn Store,
     layout: &Layout,
     target: Target,
-    output: &File,
+    output: &Path,
     reading: Reading,
+    every: Duration,
 ) -> Result<Restored> {
-    let mut left = PLANS;
-    loop {
-        left -= 1;
-        let catalog = Catalog::read(store, layout)?;
-        let made = Plan::new(&catalog, target, store, layout)
-            .and_then(|plan| apply(store, layout, &plan, output, reading));
-        match made {
-            Err(error) if error.kind() == ErrorKind::NotFound && left > 0 => {
-                // Unless the next list is another, the answer stays.
-                if Catalog::read(store, layout)?.files() == catalog.files() {
-                    return Err(error);
-                }
+    let output = Output::create(output)?;
+    let goes_on = Cell::new(output.is_left());
+    let job = Job { store, layout, output: output.file(), reading, every, goes_on: &goes_on };
+    match job.restore(target) {
+        Ok(restored) => {
+            output.publish()?;
+            Ok(restored)
+        }
+        Err(error) => {
+            let is_of_store = error.is_transient() || error.kind() == ErrorKind::Denied;
+            if is_of_store && goes_on.get() {
+                output.keep();
             }
-            made => return made,
+            Err(error)
         }
     }
 }
 
-fn apply(
-    store: &dyn Store,
-    layout: &Layout,
-    plan: &Plan,
-    output: &File,
+/// A restore.
+struct Job<'a> {
+    store: &'a dyn Store,
+    layout: &'a Layout,
+    output: &'a File,
     reading: Reading,
-) -> Result<Restored> {
-    let last = plan.files().last().ok_or_else(|| Error::invalid("a plan without files"))?;
-    let header = last.header(store, layout)?;
-    // A page takes more than a byte in its file, so no more memory is taken than files are long.
-    let bytes = plan.files().iter().fold(0, |sum: u64, file| sum.saturating_add(file.len));
-    if u64::from(header.commit) > bytes {
-        let is = header.commit;
-        return Err(Error::corrupt(format!("{is} pages in files of {bytes} bytes")));
-    }
-    let mut database = Database::begin(output, &header)?;
-    for (at, file) in plan.files().iter().rev().enumerate() {
-        let input = Input { store, layout, file: *file };
-        let read = match reading {
-            Reading::Whole => whole(&input, &mut database)?,
-            Reading::ByIndex => by_index(&input, &mut database)?,
-        };
-        if at == 0 {
-            database.expected = read.database;
+    every: Duration,
+    /// Whether the output may have something that another one goes on from.
+    goes_on: &'a Cell<bool>,
+}
+
+impl Job<'_> {
+    fn restore(&self, target: Target) -> Result<Restored> {
+        let (store, layout) = (self.store, self.layout);
+        let mut left = PLANS;
+        loop {
+            left -= 1;
+            let catalog = Catalog::read(store, layout)?;
+            let plan = Plan::new(&catalog, target, store, layout);
+            let made = plan.and_then(|plan| self.apply(&plan));
+            match made {
+                Err(error) if error.kind() == ErrorKind::NotFound && left > 0 => {
+                    // Unless the next list is another, the answer stays.
+                    if Catalog::read(store, layout)?.files() == catalog.files() {
+                        return Err(error);
+                    }
+                }
+                made => return made,
+            }
         }
     }
-    let decoded = database.decoded;
-    database.finish()?;
-    Ok(Restored {
-        txid: plan.txid(),
-        page_size: header.page_size,
-        pages: header.commit,
-        files: plan.files().len(),
-        decoded,
-    })
+
+    fn apply(&self, plan: &Plan) -> Result<Restored> {
+        let (store, layout) = (self.store, self.layout);
+        let last = plan.files().last().ok_or_else(|| Error::invalid("a plan without files"))?;
+        let header = last.header(store, layout)?;
+        // A page takes more than a byte in its file, so no more memory is taken than files are
+        // long.
+        let bytes = plan.files().iter().fold(0, |sum: u64, file| sum.saturating_add(file.len));
+        if u64::from(header.commit) > bytes {
+            let is = header.commit;
+            return Err(Error::corrupt(format!("{is} pages in files of {bytes} bytes")));
+        }
+        let mut progress =
+            Progress::new(self.output, plan, layout, &header, self.every, self.goes_on);
+        let (mut database, mut begun) = self.begin(&mut progress, &header)?;
+        for (at, file) in plan.files().iter().rev().enumerate().skip(progress.done()) {
+            let input = Input { store, layout, file: *file };
+            let read = match self.reading {
+                Reading::Whole => whole(&input, begun.take(), &mut database, &mut progress)?,
+                Reading::ByIndex => by_index(&input, &mut database)?,
+            };
+            if at == 0 {
+                database.expected = read.database;
+            }
+        }
+        let decoded = database.decoded;
+        database.finish()?;
+        Ok(Restored {
+            txid: plan.txid(),
+            page_size: header.page_size,
+            pages: header.commit,
+            files: plan.files().len(),
+            decoded,
+        })
+    }
+
+    /// The database as an earlier restore has left it, with the file that it was in the middle of;
+    /// or a new one.
+    fn begin(
+        &self,
+        progress: &mut Progress<'_>,
+        header: &Header,
+    ) -> Result<(Database<'_>, Option<Begun>)> {
+        if self.reading == Reading::Whole
+            && self.goes_on.get()
+            && let Some(saved) = progress.take_up(self.store)?
+        {
+            let Saved { database, begun } = saved;
+            return Ok((Database::resume(self.output, header, database), Some(begun)));
+        }
+        self.goes_on.set(false);
+        Ok((Database::begin(self.output, header)?, None))
+    }
 }
 
 /// A file of a plan.
@@ -171,17 +234,36 @@ impl Input<'_> {
     }
 }
 
-fn whole(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
+fn whole(
+    input: &Input<'_>,
+    begun: Option<Begun>,
+    database: &mut Database<'_>,
+    progress: &mut Progress<'_>,
+) -> Result<Trailer> {
     let failed = |error| input.failed(error);
-    let mut decoder = Decoder::new(input.source(Pieces::Large)).map_err(failed)?;
+    let source = input.source(Pieces::Large);
+    let mut decoder = match begun {
+        Some(Begun { position, tag }) => {
+            Decoder::resume(source.going_on(position.offset(), tag), &position)
+        }
+        None => Decoder::new(source).map_err(failed)?,
+    };
     input.must_fit(decoder.header(), database)?;
     while let Some(page) = decoder.next_page().map_err(failed)? {
         database.decoded += 1;
         if database.wants(page.pgno) {
             database.put(page.pgno, page.data)?;
         }
+        if progress.is_due(database.decoded)
+            && let (Some(position), Some(tag)) = (decoder.position(), decoder.reader().tag())
+        {
+            progress.note(database, &Begun { position, tag: tag.clone() })?;
+        }
     }
     database.flush()?;
+    if let Some(tag) = decoder.reader().tag() {
+        progress.read(tag.clone());
+    }
     decoder.trailer().copied().ok_or_else(|| Error::corrupt("a file without an end"))
 }
 
@@ -199,97 +281,4 @@ fn by_index(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
     }
     database.flush()?;
     Ok(*indexed.trailer())
-}
-
-/// A database that is being written.
-struct Database<'a> {
-    file: &'a File,
-    page_size: PageSize,
-    commit: u32,
-    /// A bit for each page that was written.
-    written: Vec<u64>,
-    missing: u32,
-    sum: DatabaseChecksum,
-    /// What the sum must be, where one is kept.
-    expected: Option<Checksum>,
-    /// Pages that follow each other, and where they begin in the file.
-    gathered: (u64, Vec<u8>),
-    decoded: u64,
-}
-
-impl Database<'_> {
-    /// As large as it will be, and empty, whatever an earlier plan has written: the lock page stays
-    /// so.
-    fn begin<'a>(file: &'a File, header: &Header) -> Result<Database<'a>> {
-        let (page_size, commit) = (header.page_size, header.commit);
-        let len = u64::from(commit) * u64::from(page_size.get());
-        let emptied = file.set_len(0).and_then(|()| file.set_len(len));
-        emptied.map_err(|error| Error::of_io("size the output", error))?;
-        let lock_page = u32::from(page_size.lock_page().get() <= commit);
-        Ok(Database {
-            file,
-            page_size,
-            commit,
-            written: vec![0; commit as usize / 64 + 1],
-            missing: commit - lock_page,
-            sum: DatabaseChecksum::empty(page_size),
-            expected: None,
-            gathered: (0, Vec::new()),
-            decoded: 0,
-        })
-    }
-
-    fn must_fit(&self, header: &Header) -> Result<()> {
-        if header.page_size != self.page_size {
-            let (is, must) = (header.page_size, self.page_size);
-            return Err(Error::corrupt(format!("pages of {is} and of {must} bytes in one chain")));
-        }
-        Ok(())
-    }
-
-    /// Whether the page is part of the state, and no newer file had it.
-    fn wants(&self, pgno: Pgno) -> bool {
-        let (word, bit) = place(pgno);
-        pgno.get() <= self.commit && self.written[word] & bit == 0
-    }
-
-    fn put(&mut self, pgno: Pgno, page: &[u8]) -> Result<()> {
-        let (word, bit) = place(pgno);
-        self.written[word] |= bit;
-        self.missing = self.missing.saturating_sub(1);
-        self.sum.toggle(pgno, page);
-        let offset = u64::from(pgno.get() - 1) * u64::from(self.page_size.get());
-        let end = self.gathered.0 + self.gathered.1.len() as u64;
-        if offset != end || self.gathered.1.len() >= GATHERED {
-            self.flush()?;
-            self.gathered.0 = offset;
-        }
-        self.gathered.1.extend_from_slice(page);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let (offset, bytes) = &mut self.gathered;
-        let written = self.file.write_all_at(bytes, *offset);
-        written.map_err(|error| Error::of_io("write the output", error))?;
-        bytes.clear();
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.flush()?;
-        if self.missing > 0 {
-            let message = format!("{} pages are in no file of the chain", self.missing);
-            return Err(Error::corrupt(message));
-        }
-        let is = self.sum.value();
-        if let Some(must) = self.expected.filter(|must| *must != is) {
-            return Err(Error::corrupt(format!("the database has the checksum {is}, not {must}")));
-        }
-        Ok(())
-    }
-}
-
-fn place(pgno: Pgno) -> (usize, u64) {
-    (pgno.get() as usize / 64, 1 << (pgno.get() % 64))
 }

@@ -63,6 +63,16 @@ impl<'a> FileSource<'a> {
         FileSource { store, layout, file, pieces, at: 0, piece: (0, Vec::new()), tag: None }
     }
 
+    /// The same, read on from byte `at`; another object than that of `tag` is an error.
+    pub(crate) fn going_on(self, at: u64, tag: Tag) -> FileSource<'a> {
+        FileSource { at, tag: Some(tag), ..self }
+    }
+
+    /// Which object it is, once something was fetched.
+    pub(crate) fn tag(&self) -> Option<&Tag> {
+        self.tag.as_ref()
+    }
+
     /// What was fetched from the present place on; empty at the end of the file.
     fn fetched(&mut self) -> Result<&[u8], Error> {
         let (start, bytes) = (self.piece.0, self.piece.1.len() as u64);

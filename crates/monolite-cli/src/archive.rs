@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use monolite::Database;
 use monolite_archive::{
     ArchivedFile, Catalog, Error, ErrorKind, Fetched, Layout, Level, Listing, Part, Plan, Reading,
-    Record, Store, Tag, Target, leader, open_with, restore, verify,
+    Record, Store, Tag, Target, leader, open_with, restore, unfinished, verify,
 };
 use monolite_bench::progress::Progress as _;
 use monolite_ltx::Timestamp;
@@ -29,7 +29,7 @@ pub(crate) struct Stopped;
 
 impl std::fmt::Display for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; what the archive had is as it was, and nothing is left here")
+        f.write_str("stopped; what the archive had is as it was")
     }
 }
 
@@ -401,7 +401,19 @@ pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
         _ => Target::Latest,
     };
     let archive = Watched::open(&arguments.archive)?;
-    let made = make(&archive, url, target, output, Some(json::name(output)))?;
+    if let Some(part) = unfinished(output) {
+        let part = part.display();
+        archive.bar.note(&format!("{part} is there: going on with it, if the files are the same"));
+    }
+    let made = make(&archive, url, target, output, Some(json::name(output)));
+    let made = made.map_err(|error| match unfinished(output) {
+        Some(part) => error.context(format!(
+            "{} is left: the same command goes on with it, if the archive has the same files then \
+             (--txid asks for a state that stays), and removing it begins anew",
+            part.display()
+        )),
+        None => error,
+    })?;
     show(&made, arguments.archive.json)
         .with_context(|| format!("{} was restored, and telling so failed", output.display()))
 }

@@ -137,6 +137,16 @@ impl Digest {
         self.0.update(bytes);
     }
 
+    /// One that goes on from where another was at [`state`](Digest::state).
+    pub(crate) fn resume(state: u64) -> Digest {
+        Digest(crc_fast::Digest::new_with_init_state(CrcAlgorithm::Crc64GoIso, state))
+    }
+
+    /// What it has come to.
+    pub(crate) fn state(&self) -> u64 {
+        self.0.get_state()
+    }
+
     /// The sum of everything until now.
     pub(crate) fn sum(&self) -> Checksum {
         Checksum(PRESENT | self.0.finalize())

@@ -23,6 +23,10 @@ use crate::index::ExpectedIndex;
 use crate::page::{PageOrder, Pgno};
 use crate::source::Source;
 
+mod position;
+
+pub use position::Position;
+
 /// One page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page<'a> {
@@ -127,6 +131,44 @@ impl<R: Read> Decoder<R> {
         }
     }
 
+    /// How far it is, between two pages; `None` once the file was read to its end, or failed.
+    pub fn position(&self) -> Option<Position> {
+        let (State::Pages, Some(index)) = (self.state, &self.index) else { return None };
+        Some(Position {
+            header: self.header,
+            offset: self.source.offset(),
+            digest: self.digest.state(),
+            index: index.state(),
+            database: self.database.map(|database| database.value()),
+            last: self.order.last(),
+            pages: self.pages,
+        })
+    }
+
+    /// Goes on at the `position` of another one. `reader` stands at its
+    /// [`offset`](Position::offset), of the same file: the sums are compared at its end as if it
+    /// had been read at once.
+    pub fn resume(reader: R, position: &Position) -> Decoder<R> {
+        let header = position.header;
+        let sum = |value| DatabaseChecksum::of(header.page_size, value);
+        Decoder {
+            source: Source::new(reader, position.offset),
+            header,
+            order: header.page_order().resume(position.last),
+            digest: Digest::resume(position.digest),
+            index: Some(ExpectedIndex::resume(position.index)),
+            database: position.database.map(sum),
+            unpacker: Unpacker::new(header.page_size),
+            pages: position.pages,
+            state: State::Pages,
+        }
+    }
+
+    /// What it reads from.
+    pub fn reader(&self) -> &R {
+        self.source.reader()
+    }
+
     /// How many pages were read.
     pub fn pages(&self) -> u32 {
         self.pages
@@ -187,7 +229,7 @@ impl<R: Read> Decoder<R> {
         if let Some(database) = &mut self.database {
             database.toggle(pgno, self.unpacker.page());
         }
-        self.pages += 1;
+        self.pages = self.pages.saturating_add(1);
         self.state = State::Pages;
         Ok(Some(pgno))
     }

@@ -89,15 +89,25 @@ impl ExpectedIndex {
         self.entry.clear();
         put_entry(pgno, offset, length, &mut self.entry);
         self.digest.update(&self.entry);
-        self.length += self.entry.len() as u64;
+        self.length = self.length.saturating_add(self.entry.len() as u64);
+    }
+
+    /// One that goes on from the [`state`](ExpectedIndex::state) of another.
+    pub(crate) fn resume((sum, length): (u64, u64)) -> ExpectedIndex {
+        ExpectedIndex { digest: Digest::resume(sum), length, entry: Vec::new() }
+    }
+
+    /// The state of its sum, and its length.
+    pub(crate) fn state(&self) -> (u64, u64) {
+        (self.digest.state(), self.length)
     }
 
     /// Its length with the zero and the length behind it, and its sum.
     pub(crate) fn finish(mut self) -> (u64, Checksum) {
-        let length = self.length + 1;
+        let length = self.length.saturating_add(1);
         self.digest.update(&[0]);
         self.digest.update(&length.to_be_bytes());
-        (length + 8, self.digest.sum())
+        (length.saturating_add(8), self.digest.sum())
     }
 }
 

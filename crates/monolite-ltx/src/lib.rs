@@ -82,7 +82,7 @@ mod txid;
 
 pub use checksum::{Checksum, DatabaseChecksum};
 pub use compaction::compact;
-pub use decoder::{Decoder, Page, Verified, verify};
+pub use decoder::{Decoder, Page, Position, Verified, verify};
 pub use encoder::{Encoder, Written};
 pub use error::{Error, ErrorKind, Result};
 pub use header::{BaseChecksum, Header, Trailer, WalSpan};

@@ -99,6 +99,16 @@ impl PageOrder {
         PageOrder { lock_page: page_size.lock_page(), commit, is_snapshot, last: 0 }
     }
 
+    /// One that goes on behind page `last`; 0 for its beginning.
+    pub(crate) fn resume(self, last: u32) -> PageOrder {
+        PageOrder { last, ..self }
+    }
+
+    /// The page that came last; 0 before the first.
+    pub(crate) fn last(&self) -> u32 {
+        self.last
+    }
+
     /// Takes note of the next page, or says what is wrong with it.
     pub(crate) fn accept(&mut self, pgno: Pgno) -> Result<(), String> {
         let number = pgno.get();

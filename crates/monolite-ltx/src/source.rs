@@ -17,6 +17,10 @@ impl<R: Read> Source<R> {
         Source { reader, offset }
     }
 
+    pub(crate) fn reader(&self) -> &R {
+        &self.reader
+    }
+
     /// The byte of the file that comes next.
     pub(crate) fn offset(&self) -> u64 {
         self.offset

@@ -23,6 +23,7 @@ mod originals;
 mod outages;
 mod programs;
 mod restoring;
+mod resuming;
 mod schedules;
 mod stores;
 mod story;

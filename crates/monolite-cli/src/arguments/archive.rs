@@ -38,7 +38,12 @@ Restore a database from an archive, as it is now or as it was.
 
 Finds the files that are needed, reads each to its end with its checksums, writes \
 FILE.monolite-part, and gives it its name when it is whole and on disk. Nothing is overwritten. \
-URL is as in `monolite archive`. Ctrl-C stops, and leaves nothing.";
+URL is as in `monolite archive`.
+
+A restore that was stopped, by Ctrl-C, a kill or a store that is away for more than five minutes, \
+leaves FILE.monolite-part once it has run for some seconds, and the same command goes on with it: \
+if it needs the same files, which must be the same objects. The newest state of an archive that \
+grows is another one each time; with --txid it stays. Otherwise it begins anew.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {

@@ -75,3 +75,79 @@ fn pages_of_both_forms_in_one_file_are_not_taken_for_each_other() {
     let merged = compact([&file[..]], Vec::new()).unwrap();
     assert_eq!(merged.output, new);
 }
+
+/// A snapshot with checksums of the database, and a file of a few pages without.
+fn some_files() -> [Vec<u8>; 2] {
+    let page = |number: u32| [number as u8; 512];
+    let number = |number| Pgno::new(number).unwrap();
+    let first = TxidRange::single(Txid::FIRST);
+    let snapshot = Header { commit: 40, txids: first, base: BaseChecksum::Snapshot, ..header() };
+    let mut sum = DatabaseChecksum::empty(snapshot.page_size);
+    let mut encoder = Encoder::new(Vec::new(), snapshot).unwrap();
+    for at in 1..=40 {
+        encoder.page(number(at), &page(at)).unwrap();
+        sum.toggle(number(at), &page(at));
+    }
+    let snapshot = encoder.finish(Some(sum.value())).unwrap().output;
+    let mut encoder = Encoder::new(Vec::new(), Header { commit: 40, ..header() }).unwrap();
+    for at in [2, 3, 17, 40] {
+        encoder.page(number(at), &page(at + 100)).unwrap();
+    }
+    [snapshot, encoder.finish(None).unwrap().output]
+}
+
+/// Goes on at each position by a decoder of its own, which reads nothing before it.
+fn read_by_pieces(file: &[u8]) -> crate::Result<(Vec<u32>, Trailer)> {
+    let mut position = Decoder::new(file)?.position().unwrap();
+    let mut pages = Vec::new();
+    loop {
+        let position_of_next = {
+            let start = usize::try_from(position.offset()).unwrap();
+            let mut decoder = Decoder::resume(&file[start..], &position);
+            match decoder.next_page()? {
+                Some(page) => pages.push(page.pgno.get()),
+                None => return Ok((pages, *decoder.trailer().unwrap())),
+            }
+            decoder.position().unwrap().encode()?
+        };
+        position = Position::decode(&position_of_next)?;
+    }
+}
+
+#[test]
+fn a_file_is_read_on_from_any_page() {
+    for (file, pages) in some_files().iter().zip([(1..=40).collect(), vec![2, 3, 17, 40]]) {
+        let mut decoder = Decoder::new(&file[..]).unwrap();
+        while decoder.next_page().unwrap().is_some() {}
+        assert_eq!(decoder.position(), None, "it is over");
+        let whole = *decoder.trailer().unwrap();
+        assert_eq!(read_by_pieces(file).unwrap(), (pages, whole));
+    }
+}
+
+#[test]
+fn a_change_before_the_position_or_behind_it_is_noticed_at_the_end() {
+    for file in some_files() {
+        for at in (0..file.len()).step_by(7) {
+            let mut changed = file.clone();
+            changed[at] ^= 0x10;
+            let read = read_by_pieces(&changed);
+            let is_same_page = read.as_ref().is_ok_and(|_| crate::verify(&changed[..]).is_ok());
+            assert!(read.is_err() || is_same_page, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_position_is_refused() {
+    let file = &some_files()[0];
+    let position = Decoder::new(&file[..]).unwrap().position().unwrap();
+    let bytes = position.encode().unwrap();
+    assert_eq!(Position::decode(&bytes).unwrap(), position);
+    let mut without_sum = bytes;
+    without_sum[Header::LEN + 32..Header::LEN + 40].fill(0);
+    assert_eq!(Position::decode(&without_sum).unwrap_err().kind(), ErrorKind::Corrupt);
+    let mut of_nothing = bytes;
+    of_nothing[0] ^= 1;
+    assert!(Position::decode(&of_nothing).is_err());
+}
