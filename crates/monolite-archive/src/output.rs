@@ -17,8 +17,8 @@
 //!
 //! # Invariants
 //! - What has the target's name is whole and on disk.
-//! - No file but a leftover is removed or written, and none is opened that has another name, too: it
-//!   could be a database of this process, whose locks would go when it is closed again.
+//! - No file but a leftover is removed or written, and none is opened that has another name, too:
+//!   it could be a database of this process, whose locks would go when it is closed again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};

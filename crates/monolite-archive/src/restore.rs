@@ -40,8 +40,8 @@ mod progress;
 /// How often a plan is made anew because a file has vanished. Files vanish once an hour.
 const PLANS: u32 = 5;
 
-/// How often it is noted how far a restore is. That waits for the disk, which has to write all of it
-/// before the end anyway.
+/// How often it is noted how far a restore is. That waits for the disk, which has to write all of
+/// it before the end anyway.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
 /// How the files are read.
@@ -73,9 +73,9 @@ pub struct Restored {
 /// Restores a state to the file `output`, which its owner alone may read.
 ///
 /// What is made is beside `output`, with the ending `.monolite-part`. A restore with
-/// [`Reading::Whole`] that was killed, or whose store failed, leaves it there once it has taken some
-/// seconds, and **the next one to the same `output` goes on from it**: if the plan is the same, and
-/// each file that was read the same object as then, by its [`Tag`](crate::Tag). The latest state of
+/// [`Reading::Whole`] that was killed, or whose store failed, leaves it there once it has taken
+/// some seconds, and **the next one to the same `output` goes on from it**: if the plan is the
+/// same, and each file that was read the same object as then, by its [`Tag`](crate::Tag). The latest state of
 /// an archive that grows is of another plan each time; that of a [`Txid`] is not, until files are
 /// merged. Otherwise it begins anew.
 ///
