@@ -75,9 +75,9 @@ pub struct Restored {
 /// What is made is beside `output`, with the ending `.monolite-part`. A restore with
 /// [`Reading::Whole`] that was killed, or whose store failed, leaves it there once it has taken
 /// some seconds, and **the next one to the same `output` goes on from it**: if the plan is the
-/// same, and each file that was read the same object as then, by its [`Tag`](crate::Tag). The latest state of
-/// an archive that grows is of another plan each time; that of a [`Txid`] is not, until files are
-/// merged. Otherwise it begins anew.
+/// same, and each file that was read the same object as then, by its [`Tag`](crate::Tag). The
+/// latest state of an archive that grows is of another plan each time; that of a [`Txid`] is not,
+/// until files are merged. Otherwise it begins anew.
 ///
 /// # Errors
 /// [`Invalid`](ErrorKind::Invalid) when `output` is there, or a `-wal`, `-shm` or `-journal` beside
