@@ -27,6 +27,7 @@
 
 mod adopt;
 mod feed;
+mod gathering;
 mod group;
 mod position;
 mod upkeep;

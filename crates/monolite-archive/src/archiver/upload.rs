@@ -14,6 +14,7 @@ use monolite_ltx::{
 };
 
 use super::feed::Taken;
+use super::gathering::Gathering;
 use super::group::{About, encode};
 use super::position::{Place, Position};
 use super::{GROUP_BYTES, Shared};
@@ -34,12 +35,7 @@ pub(super) const TTL: Duration = Duration::from_secs(60);
 /// After how many pages of a copy it is seen whether a close waits for it.
 const LOOK_PAGES: u32 = 1_024;
 
-/// Those whose commits were just archived are waited for, so that they do not wait for a whole
-/// request after the one that others have begun meanwhile: as a part of the time that a request has
-/// taken.
-const GATHER: u32 = 4;
-
-/// How often it is looked for them.
+/// How often it is looked for those who write again.
 const GATHER_LOOK: Duration = Duration::from_micros(200);
 
 /// How often a primary that fills slots looks whether it still has the record. Its slots would tell
@@ -58,8 +54,7 @@ struct Serving {
     txid: Txid,
     /// When it was made.
     time: Timestamp,
-    /// Of the last slot that somebody waited for: how many, how long it took, when it was there.
-    last: Option<(usize, Duration, Instant)>,
+    gathering: Gathering,
 }
 
 /// Why serving has ended.
@@ -192,7 +187,7 @@ impl Uploader<'_> {
             pages: header.commit,
             txid: fence,
             time: header.timestamp,
-            last: None,
+            gathering: Gathering::default(),
         };
         let Some(()) = self.update(&mut serving, |primary| primary.serve(&host(), None))? else {
             return Ok(Begun::Closed);
@@ -467,7 +462,7 @@ impl Uploader<'_> {
                 looked = Instant::now();
             }
             self.gather(serving);
-            let (since, waiting) = (Instant::now(), self.engine.waiting());
+            let since = Instant::now();
             let mut feed = shared.feed();
             if feed.broken.is_some() {
                 return Ok(Ended::Broken);
@@ -500,7 +495,7 @@ impl Uploader<'_> {
                 stats.last_error = None;
             });
             drop(feed);
-            serving.last = Some((waiting, since.elapsed(), Instant::now()));
+            serving.gathering.filled(self.engine.waiting(), since.elapsed(), Instant::now());
             self.tell(taken.position());
         }
         Ok(Ended::Closing)
@@ -524,12 +519,13 @@ impl Uploader<'_> {
     }
 
     /// Lets those write again who were answered just now, if they do so soon.
-    fn gather(&self, serving: &Serving) {
-        let Some((waited, took, done)) = serving.last else { return };
-        let until = done + took / GATHER;
-        while self.engine.waiting() < waited && Instant::now() < until && !self.is_over() {
+    fn gather(&self, serving: &mut Serving) {
+        let Some((waited, until)) = serving.gathering.due() else { return };
+        let have_come = || self.engine.waiting() >= waited;
+        while !have_come() && Instant::now() < until && !self.is_over() {
             std::thread::sleep(GATHER_LOOK);
         }
+        serving.gathering.ended(have_come());
     }
 
     /// Fills the next slot, or one behind it: `Some(false)` when these commits make none.

@@ -141,7 +141,9 @@ impl Archived {
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.state();
-        state.waiting.iter().map(|(_, members)| members.len()).sum::<usize>() + state.reads
+        // What is archived is about to be answered.
+        let waiting = state.waiting.iter().filter(|(position, _)| !state.has(*position));
+        waiting.map(|(_, members)| members.len()).sum::<usize>() + state.reads
     }
 
     /// The archive has everything up to `to`.
