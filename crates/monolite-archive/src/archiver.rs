@@ -57,8 +57,9 @@ use feed::Feed;
 use position::{Place, Position, directory_of};
 use upkeep::Noticeboard;
 
-/// How long an opening waits to be told that the archive refuses it. A store that does not answer
-/// by then is waited for in the background.
+/// How long an opening waits to be told that the archive refuses it, and until a copy that is due is
+/// there: a program that runs for a moment leaves an archive that can be restored. What takes
+/// longer is waited for in the background.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// How old the oldest commit may be when a group is sealed.
@@ -116,6 +117,7 @@ pub struct Archive {
     close_time: Duration,
     take_over: bool,
     keep: Option<Keep>,
+    opening: Duration,
     upkeep: Duration,
     clock: Clock,
 }
@@ -148,6 +150,7 @@ impl Archive {
             close_time,
             take_over: false,
             keep: Some(Keep::default()),
+            opening: OPENING,
             upkeep: UPKEEP,
             clock: Arc::new(now),
         }
@@ -198,6 +201,14 @@ impl Archive {
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
+        self
+    }
+
+    /// How long an opening waits until what it is told of, and a copy that is due, are there.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn opening_wait(mut self, time: Duration) -> Archive {
+        self.opening = time;
         self
     }
 
@@ -450,7 +461,7 @@ impl Archiving for Running {
         self.spawn("monolite-archive", run)?;
         let shared = Arc::clone(&self.shared);
         self.spawn("monolite-upkeep", move || upkeep::run(&shared))?;
-        match told.recv_timeout(OPENING) {
+        match told.recv_timeout(self.shared.archive.opening) {
             Ok(verdict) => verdict.map_err(refusal),
             Err(_) => Ok(()),
         }

@@ -175,6 +175,12 @@ impl<'s> Shift<'s> {
         self.done.operations += 1;
     }
 
+    /// The same of one that was submitted earlier than its turn to be waited for came.
+    pub fn acknowledged_since(&mut self, submitted: Instant) {
+        self.start = self.start.map(|_| submitted);
+        self.acknowledged();
+    }
+
     /// Counts an attempt that has to be repeated.
     pub fn repeated(&mut self) {
         self.done.retries += 1;
