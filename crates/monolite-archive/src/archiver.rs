@@ -57,8 +57,8 @@ use feed::Feed;
 use position::{Place, Position, directory_of};
 use upkeep::Noticeboard;
 
-/// How long an opening waits to be told that the archive refuses it, and until a copy that is due is
-/// there: a program that runs for a moment leaves an archive that can be restored. What takes
+/// How long an opening waits to be told that the archive refuses it, and until a copy that is due
+/// is there: a program that runs for a moment leaves an archive that can be restored. What takes
 /// longer is waited for in the background.
 const OPENING: Duration = Duration::from_secs(10);
 

@@ -16,7 +16,8 @@ const TABLE: &str = "CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGE
                      holder TEXT NOT NULL)";
 const FILL: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) \
                     INSERT INTO account SELECT i, 1000, substr(printf('account %d is held by \
-                    somebody who lives in the street of %s', i, hex(randomblob(16))), 1, ?2) FROM n";
+                    somebody who lives in the street of %s', i, hex(randomblob(16))), 1, ?2) \
+                    FROM n";
 const MOVE: &str = "UPDATE account SET balance = balance + ?2 WHERE id = ?1";
 const SUM: &str = "SELECT count(*), total(balance), total(abs(balance - 1000)) FROM account";
 

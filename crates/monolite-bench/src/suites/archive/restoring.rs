@@ -1,4 +1,4 @@
-//! How fast an archive is restored, beside what bounds it: its store's client alone, the disk alone.
+//! How fast an archive is restored, beside what bounds it: its store's client, and the disk.
 
 use super::place::Place;
 use crate::drivers::Round;
