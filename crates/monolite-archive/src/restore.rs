@@ -261,9 +261,8 @@ fn whole(
         }
     }
     database.flush()?;
-    if let Some(tag) = decoder.reader().tag() {
-        progress.read(tag.clone());
-    }
+    let tag = decoder.reader().tag().ok_or_else(|| Error::corrupt("a file that was not read"))?;
+    progress.read(tag.clone());
     decoder.trailer().copied().ok_or_else(|| Error::corrupt("a file without an end"))
 }
 

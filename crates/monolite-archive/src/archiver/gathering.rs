@@ -5,7 +5,8 @@
 //! begun meanwhile, and waits for all of it before its own begins. Two halves of the clients would
 //! so take turns for ever, each with a request of its own. So the next slot waits until as many
 //! wait again as waited when the last one was there, those in it and those behind it: for half the
-//! time that a request takes at most, after which they would have done as well in the next one.
+//! time that a request takes at most, after which they would have done as well in the next one; and
+//! never for longer than [`MOST`], as after a group that took minutes.
 //!
 //! Where writes do not come from clients that wait for each, so many never come, and the wait would
 //! be for nothing. Each time that it was, twice as many slots are filled without it.
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How long is waited, as a part of the time that a request has taken.
 const PART: u32 = 2;
+
+/// How long is waited at most: who writes again at once has done so by then.
+const MOST: Duration = Duration::from_millis(50);
 
 /// After so many slots without a wait it is tried again, at the latest.
 const SLOTS_WITHOUT: u32 = 64;
@@ -34,7 +38,7 @@ pub(super) struct Gathering {
 impl Gathering {
     /// A slot is there now, whose request took so long. So many waited, for it or for the next.
     pub(super) fn filled(&mut self, waiting: usize, took: Duration, now: Instant) {
-        self.next = (waiting > 0).then(|| (waiting, now + took / PART));
+        self.next = (waiting > 0).then(|| (waiting, now + (took / PART).min(MOST)));
     }
 
     /// How many are to be waited for, and until when.
@@ -81,6 +85,8 @@ mod tests {
         gathering.filled(7, TOOK, now);
         assert_eq!(gathering.due(), Some((7, now + TOOK / 2)));
         assert_eq!(gathering.due(), None, "once for each slot");
+        gathering.filled(7, Duration::from_secs(60), now);
+        assert_eq!(gathering.due(), Some((7, now + MOST)), "a long request is no reason");
         gathering.filled(0, TOOK, now);
         assert_eq!(gathering.due(), None, "there is nobody");
     }

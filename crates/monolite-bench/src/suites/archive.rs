@@ -16,7 +16,7 @@ use super::{Bundle, Entry, Ground, Suite, Trial, Turn};
 use crate::drivers::Round;
 use crate::raw_connection::Durability as Asked;
 use crate::report::record::Section;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use monolite::Durability;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -41,9 +41,14 @@ fn rows(ground: &Ground<'_>) -> u64 {
 }
 
 fn prepare(ground: &Ground<'_>) -> Result<Vec<String>> {
+    let litestream = match litestream::candidates().is_empty() {
+        true => "without Litestream: it is not in PATH, nor where MONOLITE_LITESTREAM says",
+        false => "beside Litestream",
+    };
     Ok(vec![
         format!("{} accounts; a transaction adds to one and to another", rows(ground)),
         "archives are directories on the disk that is measured".into(),
+        litestream.into(),
     ])
 }
 
@@ -227,32 +232,29 @@ fn end(
     Ok(())
 }
 
-/// A burst into a database that is not in its archive yet, until it is.
-fn burst_beside_copy(place: &Place, turn: &Turn<'_>) -> Result<Round> {
-    // It begins anew each time: what an earlier round has left is not what it is about.
-    if let Some(parent) = place.database.parent()
-        && place.database.exists()
-    {
-        let name = place.database.file_name().context("a database has a name")?.to_owned();
-        for entry in std::fs::read_dir(parent)? {
-            let path = entry?.path();
-            let is_beside =
-                |at: &std::ffi::OsStr| at.as_encoded_bytes().starts_with(name.as_encoded_bytes());
-            if path != place.database && path.file_name().is_some_and(is_beside) {
-                match path.is_dir() {
-                    true => std::fs::remove_dir_all(&path)?,
-                    false => std::fs::remove_file(&path)?,
-                }
-            }
-        }
-        match std::fs::remove_dir_all(&place.archive) {
+/// Makes the database, or leaves nothing of an earlier round but that: neither an archive nor what
+/// it has beside the database.
+fn begin_anew(place: &Place) -> Result<()> {
+    if !place.database.exists() {
+        return Ok(Place { rest: None, ..place.clone() }.begin(None)?.db.close()?);
+    }
+    let beside = |ending: &str| {
+        let mut path = place.database.clone().into_os_string();
+        path.push(ending);
+        std::path::PathBuf::from(path)
+    };
+    for directory in [place.archive.clone(), beside("-archive")] {
+        match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-    } else {
-        let opened = Place { rest: None, ..place.clone() }.begin(None)?;
-        opened.db.close()?;
     }
+    Ok(())
+}
+
+/// A burst into a database that is not in its archive yet, until it is.
+fn burst_beside_copy(place: &Place, turn: &Turn<'_>) -> Result<Round> {
+    begin_anew(place)?;
     let opened = place.begin(Some(Duration::ZERO))?;
     let is_copied = || opened.db.stats().archive.is_none_or(|it| it.is_restorable);
     let (begin, is_over) = (Instant::now(), std::sync::OnceLock::new());

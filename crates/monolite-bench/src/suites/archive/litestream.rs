@@ -189,4 +189,24 @@ mod tests {
         let round = batches.burst(&turn).unwrap();
         assert!(round.operations >= BATCH && round.operations.is_multiple_of(BATCH));
     }
+
+    #[test]
+    fn what_is_compared_is_what_the_archive_gives() {
+        use crate::suites::archive::place::{Place, transfer};
+        let directory = tempfile::tempdir().unwrap();
+        let batches = Batches { directory: directory.path().to_owned(), rows: 10, program: None };
+        assert_eq!(batches.restored().unwrap(), None, "there is nothing");
+        let place = Place {
+            database: directory.path().join("db"),
+            archive: batches.archive(),
+            rows: 10,
+            text: 0,
+            rest: Some(Duration::ZERO),
+            durability: monolite::Durability::Archived,
+        };
+        let opened = place.open().unwrap();
+        assert_eq!(batches.restored().unwrap(), Some(10_000));
+        transfer(&opened.db, 1, 2).wait().unwrap();
+        assert_eq!(batches.restored().unwrap(), Some(10_001));
+    }
 }
