@@ -70,7 +70,7 @@ pub(crate) enum Bench {
     /// Short range scans by many threads, and what each tweak of SQLite does alone
     Scan(SuiteRun),
     /// What an archive costs those who write, and how long they wait for it
-    Archive(SuiteRun),
+    Archive(OfArchives),
     /// Blobs by key, and a page of 201 queries beside PostgreSQL over loopback
     Kv(SuiteRun),
     /// Benchmarks that nobody here wrote: pgbench's script, SQLite's speedtest1
@@ -304,6 +304,17 @@ Example:
     --read 'SELECT title, likes FROM post WHERE id = :id' \\
     --param ':n serial' --param ':title text(60)' --param ':id zipf(1e5)' \\
     --mix 75/25 --clients 64";
+
+#[derive(Args, Debug)]
+pub(crate) struct OfArchives {
+    /// Bucket for the archives, as s3://bucket/prefix?region=REGION, instead of directories on the
+    /// disk that is measured; they are deleted at the end
+    #[arg(long, value_name = "URL")]
+    pub(crate) archive: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) run: SuiteRun,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct Yours {

@@ -15,7 +15,7 @@ use monolite_bench::report::collection::Collection;
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
-use monolite_bench::suites::archive;
+use monolite_bench::suites::archive::Archives;
 use monolite_bench::suites::stage::{self, Play};
 use monolite_bench::suites::yours::{self, YoursOptions};
 use monolite_bench::suites::{self, Depth, SuiteOptions};
@@ -46,7 +46,12 @@ pub(crate) fn run(command: Bench) -> Result<()> {
         Bench::Begin(arguments) => suite("begin", &arguments),
         Bench::Micro(arguments) => suite("micro", &arguments),
         Bench::Scan(arguments) => suite("scan", &arguments),
-        Bench::Archive(arguments) => play(&archive::SUITE, &arguments),
+        Bench::Archive(arguments) => {
+            let archives = Archives::new(arguments.archive.as_deref())?;
+            let played = play(&archives, &arguments.run);
+            let removed = archives.remove();
+            played.and(removed)
+        }
         Bench::Kv(arguments) => suite("kv", &arguments),
         Bench::Others(arguments) => suite("others", &arguments),
         Bench::Yours(arguments) => yours(&arguments),
@@ -239,8 +244,13 @@ fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
 
 /// Returns the command line without names of directories and servers, which are nobody's business.
 fn repeatable(line: impl Iterator<Item = String>) -> String {
-    const PRIVATE: [(&str, &str); 4] =
-        [("--data", "DIR"), ("--record", "DIR"), ("--postgres", "URL"), ("--schema", "FILE")];
+    const PRIVATE: [(&str, &str); 5] = [
+        ("--archive", "URL"),
+        ("--data", "DIR"),
+        ("--record", "DIR"),
+        ("--postgres", "URL"),
+        ("--schema", "FILE"),
+    ];
     let mut words = vec!["monolite".to_owned()];
     let mut replacement = None;
     for word in line {

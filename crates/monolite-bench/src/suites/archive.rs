@@ -1,28 +1,104 @@
 //! `bench archive`: what an archive costs those who write, how long they wait for it, and how fast
 //! it is restored.
 //!
-//! The store is a directory on the same disk, so its writes take the disk's time from the others;
-//! a bucket takes the network's. One that is to answer after some milliseconds is the same, and
-//! rests for what is left of them when its work is done.
+//! The store is a directory on the same disk, so its writes take the disk's time from the others,
+//! or the bucket that is named. One that is to answer after some milliseconds is the same, and rests
+//! for what is left of them when its work is done.
 
 mod litestream;
 mod place;
 mod restoring;
 mod store;
 
-use self::place::{Opened, PATIENCE, Place, accounts, transfer};
+use self::place::{Opened, PATIENCE, Place, accounts, forget, transfer};
 use super::shift::{Crew, Shift};
-use super::{Bundle, Entry, Ground, Suite, Trial, Turn};
+use super::stage::Play;
+use super::{Bundle, Entry, Ground, Trial, Turn};
 use crate::drivers::Round;
 use crate::raw_connection::Durability as Asked;
 use crate::report::record::Section;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use monolite::Durability;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The suite. It is no part of `bench all`.
-pub const SUITE: Suite = Suite { name: "archive", prepare, sections };
+#[derive(Debug, Default)]
+pub struct Archives {
+    /// An address below which nobody else writes.
+    bucket: Option<String>,
+    /// The addresses in it that were given out.
+    given: Mutex<BTreeSet<String>>,
+}
+
+impl Archives {
+    /// With its archives in the bucket at an address, as `s3://bucket/prefix?region=…`, until
+    /// [`Archives::remove`]; in directories beside the databases if there is none.
+    ///
+    /// # Errors
+    /// When the address names no bucket, or the service of one that this was built without.
+    pub fn new(bucket: Option<&str>) -> Result<Archives> {
+        let Some(bucket) = bucket else { return Ok(Archives::default()) };
+        ensure!(bucket.contains("://"), "{bucket:?} is no bucket, as s3://bucket/prefix is");
+        let bucket = below(bucket, &format!("monolite-bench-{:016x}", fastrand::u64(..)));
+        monolite_archive::open(&bucket)?;
+        Ok(Archives { bucket: Some(bucket), given: Mutex::default() })
+    }
+
+    /// Deletes what the run has left in the bucket.
+    ///
+    /// # Errors
+    /// Those of the bucket; the rest is there still then.
+    pub fn remove(self) -> Result<()> {
+        let given = self.given.into_inner().unwrap_or_else(PoisonError::into_inner);
+        given.iter().try_for_each(|address| {
+            forget(address).context("cannot delete an archive of this run from the bucket")
+        })
+    }
+
+    /// The address of the archive of a candidate.
+    fn address(&self, ground: &Ground<'_>, name: &str) -> String {
+        match &self.bucket {
+            Some(bucket) => {
+                let address = below(bucket, name);
+                let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+                given.insert(address.clone());
+                address
+            }
+            None => ground.dir.join(format!("{name}.archive")).display().to_string(),
+        }
+    }
+}
+
+/// What has this name below an address.
+fn below(address: &str, name: &str) -> String {
+    let (place, query) = address.split_once('?').unwrap_or((address, ""));
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}/{name}{mark}{query}", place.trim_end_matches('/'))
+}
+
+impl Play for Archives {
+    fn name(&self) -> &'static str {
+        "archive"
+    }
+
+    fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>> {
+        let litestream = match litestream::candidates(&self.kind()).is_empty() {
+            true => "without Litestream: it is not in PATH, nor where MONOLITE_LITESTREAM says",
+            false => "beside Litestream",
+        };
+        Ok(vec![
+            format!("{} accounts; a transaction adds to one and to another", rows(ground)),
+            format!("each archive is {}", self.kind()),
+            litestream.into(),
+        ])
+    }
+
+    fn sections(&self, ground: &Ground<'_>) -> Vec<Bundle> {
+        vec![self.bursts(ground), self.closed(ground), self.copies(ground), self.restores(ground)]
+    }
+}
 
 /// Threads that write in bursts, and how many of each one's writes are under way.
 const BURST: (usize, usize) = (4, 2_000);
@@ -40,22 +116,6 @@ fn rows(ground: &Ground<'_>) -> u64 {
     ground.options.rows.unwrap_or(ground.options.depth.pick(50_000, 500_000, 10_000_000))
 }
 
-fn prepare(ground: &Ground<'_>) -> Result<Vec<String>> {
-    let litestream = match litestream::candidates().is_empty() {
-        true => "without Litestream: it is not in PATH, nor where MONOLITE_LITESTREAM says",
-        false => "beside Litestream",
-    };
-    Ok(vec![
-        format!("{} accounts; a transaction adds to one and to another", rows(ground)),
-        "archives are directories on the disk that is measured".into(),
-        litestream.into(),
-    ])
-}
-
-fn sections(ground: &Ground<'_>) -> Vec<Bundle> {
-    vec![bursts(ground), closed(ground), copies(ground), restores(ground)]
-}
-
 fn section(key: &str, title: &str, meaning: &str, x: &str, unit: &str) -> Section {
     Section {
         key: format!("archive/{key}"),
@@ -71,117 +131,139 @@ fn entry(line: &str, name: &str, x: impl ToString, trial: Trial) -> Entry {
     Entry { line, name, x, durability: Asked::Durable, trial }
 }
 
-/// A place of its own; `rest` is how many milliseconds its store takes.
-fn place(ground: &Ground<'_>, name: &str, rest: Option<u64>, durability: Durability) -> Place {
-    Place {
-        database: ground.dir.join(format!("{name}.db")),
-        archive: ground.dir.join(format!("{name}.archive")),
-        rows: rows(ground),
-        text: 0,
-        rest: rest.map(Duration::from_millis),
-        durability,
-    }
-}
-
 const CHECK: &str = "each acknowledged transaction is in the database once, and what is restored \
                      of the archive is what the database has";
 
-fn bursts(ground: &Ground<'_>) -> Bundle {
-    let mut entries = Vec::new();
-    for (line, name, rest) in [
-        ("without", "monolite, no archive", None),
-        ("directory", "monolite, an archive in a directory", Some(0)),
-    ] {
-        let place = place(ground, &format!("burst-{line}"), rest, Durability::Synced);
-        let trial: Trial = Box::new(move |turn| burst(&place, turn));
-        entries.push(entry(line, name, BURST.0, trial));
-    }
-    for (line, name, program) in litestream::candidates() {
-        let batches = litestream::Batches {
-            directory: ground.dir.join(format!("burst-{line}")),
-            rows: rows(ground),
-            program,
-        };
-        let trial: Trial = Box::new(move |turn| batches.burst(turn));
-        entries.push(entry(line, name, BURST.0, trial));
-    }
-    let section = section(
-        "burst",
-        "Bursts, with and without an archive",
-        "What an archive takes of the processor and the disk from those who do not wait for it; \
-         Litestream beside raw SQLite, one writer and batches, where the program is found",
-        "threads",
-        "transactions",
-    );
-    Bundle { section, check: CHECK, entries }
-}
-
-fn closed(ground: &Ground<'_>) -> Bundle {
-    let mut entries = Vec::new();
-    for rest in ANSWERS {
-        for (line, durability) in
-            [("synced", Durability::Synced), ("archived", Durability::Archived)]
-        {
-            let place = place(ground, &format!("closed-{line}-{rest}"), Some(rest), durability);
-            let trial: Trial = Box::new(move |turn| wait_each(&place, turn));
-            entries.push(entry(line, &format!("monolite, {durability:?}"), rest, trial));
+impl Archives {
+    /// What an archive is in.
+    fn kind(&self) -> String {
+        match &self.bucket {
+            Some(bucket) => match bucket.split_once("://") {
+                Some(("file", _)) | None => "a directory that was named".into(),
+                Some((kind, _)) => format!("a bucket ({kind})"),
+            },
+            None => "a directory on the disk that is measured".into(),
         }
     }
-    let section = section(
-        "closed",
-        "128 clients that wait for each answer, by the time that the store takes",
-        "An answer of `Archived` waits for one request of the store, which all share that wait \
+
+    /// A place of its own; `rest` is how many milliseconds its store takes.
+    fn place(
+        &self,
+        ground: &Ground<'_>,
+        name: &str,
+        rest: Option<u64>,
+        durability: Durability,
+    ) -> Place {
+        Place {
+            database: ground.dir.join(format!("{name}.db")),
+            archive: self.address(ground, name),
+            rows: rows(ground),
+            text: 0,
+            rest: rest.map(Duration::from_millis),
+            durability,
+        }
+    }
+
+    fn bursts(&self, ground: &Ground<'_>) -> Bundle {
+        let mut entries = Vec::new();
+        for (line, name, rest) in [
+            ("without", "monolite, no archive", None),
+            ("archived", &format!("monolite, and an archive: {}", self.kind()), Some(0)),
+        ] {
+            let place = self.place(ground, &format!("burst-{line}"), rest, Durability::Synced);
+            let trial: Trial = Box::new(move |turn| burst(&place, turn));
+            entries.push(entry(line, name, BURST.0, trial));
+        }
+        for (line, name, program) in litestream::candidates(&self.kind()) {
+            let batches = litestream::Batches {
+                directory: ground.dir.join(format!("burst-{line}")),
+                archive: self.address(ground, &format!("burst-{line}")),
+                rows: rows(ground),
+                program,
+            };
+            let trial: Trial = Box::new(move |turn| batches.burst(turn));
+            entries.push(entry(line, &name, BURST.0, trial));
+        }
+        let section = section(
+            "burst",
+            "Bursts, with and without an archive",
+            "What an archive takes of the processor and the disk from those who do not wait for it; \
+         Litestream beside raw SQLite, one writer and batches, where the program is found",
+            "threads",
+            "transactions",
+        );
+        Bundle { section, check: CHECK, entries }
+    }
+
+    fn closed(&self, ground: &Ground<'_>) -> Bundle {
+        let mut entries = Vec::new();
+        for rest in ANSWERS {
+            for (line, durability) in
+                [("synced", Durability::Synced), ("archived", Durability::Archived)]
+            {
+                let place =
+                    self.place(ground, &format!("closed-{line}-{rest}"), Some(rest), durability);
+                let trial: Trial = Box::new(move |turn| wait_each(&place, turn));
+                entries.push(entry(line, &format!("monolite, {durability:?}"), rest, trial));
+            }
+        }
+        let section = section(
+            "closed",
+            "128 clients that wait for each answer, by the time that the store takes",
+            "An answer of `Archived` waits for one request of the store, which all share that wait \
          meanwhile",
-        "ms a request",
-        "transactions",
-    );
-    Bundle { section, check: CHECK, entries }
-}
-
-fn copies(ground: &Ground<'_>) -> Bundle {
-    let mut entries = Vec::new();
-    for (line, name, rest) in [
-        ("without", "monolite, no archive", None),
-        ("copied", "monolite, while it is copied to a new archive", Some(0)),
-    ] {
-        let place = place(ground, &format!("copy-{line}"), rest, Durability::Synced);
-        let place = Place { text: TEXT, ..place };
-        let trial: Trial = Box::new(move |turn| burst_beside_copy(&place, turn));
-        entries.push(entry(line, name, BURST.0, trial));
+            "ms a request",
+            "transactions",
+        );
+        Bundle { section, check: CHECK, entries }
     }
-    let section = section(
-        "copy",
-        "Bursts while the first copy of the database is made",
-        "How much the copy leaves to those who write, until it is in the archive",
-        "threads",
-        "transactions",
-    );
-    Bundle { section, check: CHECK, entries }
-}
 
-fn restores(ground: &Ground<'_>) -> Bundle {
-    let place = Place { text: TEXT, ..place(ground, "restore", Some(0), Durability::Synced) };
-    let megabytes = rows(ground) * u64::from(TEXT + 20) / 1_000_000;
-    let mut entries = Vec::new();
-    type Of = fn(&Place) -> Result<Round>;
-    for (line, name, trial) in [
-        ("restore", "monolite restore", restoring::whole as Of),
-        ("client", "the store's client alone", restoring::client),
-        ("disk", "the disk alone", restoring::disk),
-    ] {
-        let place = place.clone();
-        let trial: Trial = Box::new(move |_| trial(&place));
-        entries.push(entry(line, name, megabytes, trial));
+    fn copies(&self, ground: &Ground<'_>) -> Bundle {
+        let mut entries = Vec::new();
+        for (line, name, rest) in [
+            ("without", "monolite, no archive", None),
+            ("copied", "monolite, while it is copied to a new archive", Some(0)),
+        ] {
+            let place = self.place(ground, &format!("copy-{line}"), rest, Durability::Synced);
+            let place = Place { text: TEXT, ..place };
+            let trial: Trial = Box::new(move |turn| burst_beside_copy(&place, turn));
+            entries.push(entry(line, name, BURST.0, trial));
+        }
+        let section = section(
+            "copy",
+            "Bursts while the first copy of the database is made",
+            "How much the copy leaves to those who write, until it is in the archive",
+            "threads",
+            "transactions",
+        );
+        Bundle { section, check: CHECK, entries }
     }
-    let section = section(
-        "restore",
-        "The restore of a database, and what bounds it",
-        "The client reads the archive's files and drops them; the disk writes and syncs as many \
+
+    fn restores(&self, ground: &Ground<'_>) -> Bundle {
+        let place =
+            Place { text: TEXT, ..self.place(ground, "restore", Some(0), Durability::Synced) };
+        let megabytes = rows(ground) * u64::from(TEXT + 20) / 1_000_000;
+        let mut entries = Vec::new();
+        type Of = fn(&Place) -> Result<Round>;
+        for (line, name, trial) in [
+            ("restore", "monolite restore", restoring::whole as Of),
+            ("client", "the store's client alone", restoring::client),
+            ("disk", "the disk alone", restoring::disk),
+        ] {
+            let place = place.clone();
+            let trial: Trial = Box::new(move |_| trial(&place));
+            entries.push(entry(line, name, megabytes, trial));
+        }
+        let section = section(
+            "restore",
+            "The restore of a database, and what bounds it",
+            "The client reads the archive's files and drops them; the disk writes and syncs as many \
          bytes as the database has; all figures are of the database's bytes",
-        "MB",
-        "megabytes",
-    );
-    Bundle { section, check: "what is restored is the database, byte for byte", entries }
+            "MB",
+            "megabytes",
+        );
+        Bundle { section, check: "what is restored is the database, byte for byte", entries }
+    }
 }
 
 fn burst(place: &Place, turn: &Turn<'_>) -> Result<Round> {
@@ -238,18 +320,13 @@ fn begin_anew(place: &Place) -> Result<()> {
     if !place.database.exists() {
         return Ok(Place { rest: None, ..place.clone() }.begin(None)?.db.close()?);
     }
-    let beside = |ending: &str| {
-        let mut path = place.database.clone().into_os_string();
-        path.push(ending);
-        std::path::PathBuf::from(path)
-    };
-    for directory in [place.archive.clone(), beside("-archive")] {
-        match std::fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+    forget(&place.archive)?;
+    let mut beside = place.database.clone().into_os_string();
+    beside.push("-archive");
+    match std::fs::remove_dir_all(&beside) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A burst into a database that is not in its archive yet, until it is.
@@ -313,7 +390,7 @@ mod tests {
         let turn = Turn { length: Duration::from_millis(20), seed: 1, interrupt: &interrupt };
         let place = |rest, durability| Place {
             database: directory.path().join(format!("{rest:?}.db")),
-            archive: directory.path().join(format!("{rest:?}.archive")),
+            archive: format!("{}/{rest:?}.archive", directory.path().display()),
             rows: 100,
             text: 50,
             rest,
@@ -326,8 +403,9 @@ mod tests {
         let round = wait_each(&with, &turn).unwrap();
         assert!(round.operations > 0);
         let note = round.note.unwrap();
-        assert!(note.contains(" requests") && !note.contains(" 0.00 requests"), "{note}");
-        assert!(with.archive.is_dir());
+        assert!(note.contains(" creating, ") && !note.contains(" 0.00 creating"), "{note}");
+        assert!(note.ends_with(" 0 at the end"), "{note}");
+        assert!(std::path::Path::new(&with.archive).is_dir());
     }
 
     #[test]
@@ -337,7 +415,7 @@ mod tests {
         let turn = Turn { length: Duration::from_millis(20), seed: 1, interrupt: &interrupt };
         let place = Place {
             database: directory.path().join("db"),
-            archive: directory.path().join("archive"),
+            archive: format!("{}/archive", directory.path().display()),
             rows: 5_000,
             text: 100,
             rest: Some(Duration::ZERO),
@@ -347,8 +425,46 @@ mod tests {
             let round = burst_beside_copy(&place, &turn).unwrap();
             assert!(round.operations > 0);
             assert!(round.note.unwrap().contains("were copied in"));
-            let snapshots = std::fs::read_dir(place.archive.join("ltx/9")).unwrap().count();
+            let snapshots =
+                std::fs::read_dir(directory.path().join("archive/ltx/9")).unwrap().count();
             assert_eq!(snapshots, 1);
         }
+    }
+    #[test]
+    fn a_name_goes_before_what_an_address_asks_for() {
+        assert_eq!(
+            below("s3://bucket/prefix/?region=here", "name"),
+            "s3://bucket/prefix/name?region=here"
+        );
+        assert_eq!(below("gs://bucket", "name"), "gs://bucket/name");
+        assert!(Archives::new(Some("bucket")).is_err());
+        assert!(Archives::new(Some("ftp://bucket")).is_err());
+    }
+
+    #[test]
+    fn nothing_is_left_where_archives_were_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let interrupt = crate::progress::Interrupt::default();
+        let turn = Turn { length: Duration::from_millis(20), seed: 1, interrupt: &interrupt };
+        let bucket = directory.path().join("bucket");
+        let archives = Archives::new(Some(&format!("file://{}", bucket.display()))).unwrap();
+        let mut options = crate::suites::SuiteOptions::new(
+            directory.path().to_owned(),
+            crate::suites::Depth::Quick,
+        );
+        options.rows = Some(100);
+        let ground = Ground {
+            options: &options,
+            dir: directory.path(),
+            memory: None,
+            interrupt: &interrupt,
+        };
+        let place = archives.place(&ground, "one", Some(0), Durability::Archived);
+        assert!(wait_each(&place, &turn).unwrap().operations > 0);
+        let (store, layout) = place.store().unwrap();
+        let files = || monolite_archive::Catalog::read(&*store, &layout).unwrap().files().to_vec();
+        assert!(!files().is_empty());
+        archives.remove().unwrap();
+        assert!(files().is_empty());
     }
 }

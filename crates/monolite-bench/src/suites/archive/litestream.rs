@@ -1,7 +1,7 @@
 //! The articles' way, where Litestream is found: one writer that commits batches with SQLite
-//! itself, and a process beside it that streams them to a directory.
+//! itself, and a process beside it that streams them.
 
-use super::{Shift, accounts};
+use super::{Shift, accounts, place};
 use crate::drivers::Round;
 use crate::raw_connection::{self, Durability, Settings};
 use crate::suites::Turn;
@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Lines and names of the candidates, with Litestream's program for those that need it. None
-/// without that: raw batches are what it is compared with.
-pub(super) fn candidates() -> Vec<(&'static str, &'static str, Option<PathBuf>)> {
+/// Lines and names of the candidates, with Litestream's program for those that need it, whose
+/// archives are of a kind. None without that: raw batches are what it is compared with.
+pub(super) fn candidates(kind: &str) -> Vec<(&'static str, String, Option<PathBuf>)> {
     let Some(program) = program() else { return Vec::new() };
     vec![
-        ("raw", "raw SQLite, one writer, batches of 1,000", None),
-        ("litestream", "raw SQLite, the same, and Litestream to a directory", Some(program)),
+        ("raw", "raw SQLite, one writer, batches of 1,000".into(), None),
+        ("litestream", format!("raw SQLite, the same, and Litestream: {kind}"), Some(program)),
     ]
 }
 
@@ -42,6 +42,8 @@ fn program() -> Option<PathBuf> {
 /// A database that is written in batches.
 pub(super) struct Batches {
     pub(super) directory: PathBuf,
+    /// Address of Litestream's archive.
+    pub(super) archive: String,
     pub(super) rows: u64,
     /// Litestream, if it is to stream them.
     pub(super) program: Option<PathBuf>,
@@ -62,6 +64,7 @@ impl Batches {
         // Each round begins with a database and an archive of its own.
         if self.directory.exists() {
             std::fs::remove_dir_all(&self.directory)?;
+            place::forget(&self.archive)?;
         }
         std::fs::create_dir_all(&self.directory)?;
         let database = self.directory.join("db");
@@ -98,22 +101,15 @@ impl Batches {
     /// Starts Litestream, and waits until it has the database.
     fn stream(&self, program: &Path, database: &Path) -> Result<Running> {
         let config = self.directory.join("litestream.yml");
-        let text = format!(
-            "dbs:\n  - path: {}\n    replica:\n      type: file\n      path: {}\n",
-            database.display(),
-            self.archive().display()
-        );
+        let (replica, variables) = theirs(&self.archive);
+        let text = format!("dbs:\n  - path: {}\n    replica:\n{replica}", database.display());
         std::fs::write(&config, text)?;
         let mut command = Command::new(program);
-        command.arg("replicate").arg("-config").arg(&config);
+        command.arg("replicate").arg("-config").arg(&config).envs(variables);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let running = Running(command.spawn().context("cannot start Litestream")?);
         self.wait_for(0)?;
         Ok(running)
-    }
-
-    fn archive(&self) -> PathBuf {
-        self.directory.join("archive")
     }
 
     /// Waits until what is restored of its archive has so many transactions.
@@ -128,10 +124,10 @@ impl Batches {
 
     /// The sum of all balances in its archive; `None` where nothing can be restored yet.
     fn restored(&self) -> Result<Option<u64>> {
-        use monolite_archive::{DirectoryStore, Layout, Reading, Target, restore};
-        let (store, copy) = (DirectoryStore::new(self.archive()), self.directory.join("restored"));
-        let (layout, target) = (Layout::directory(), Target::Latest);
-        if restore(&store, &layout, target, &copy, Reading::Whole).is_err() {
+        use monolite_archive::{Reading, Target, restore};
+        let (store, layout) = monolite_archive::open(&self.archive)?;
+        let copy = self.directory.join("restored");
+        if restore(&*store, &layout, Target::Latest, &copy, Reading::Whole).is_err() {
             return Ok(None);
         }
         let sum = sum(&raw_connection::open_bare(&copy)?)?;
@@ -140,6 +136,28 @@ impl Batches {
         }
         Ok(Some(sum))
     }
+}
+
+/// What Litestream's configuration has for an address, and the variables with its keys. Options that
+/// both have by the same name are taken over.
+fn theirs(address: &str) -> (String, Vec<(&'static str, String)>) {
+    let Some((place, query)) =
+        address.split_once("://").map(|_| address.split_once('?').unwrap_or((address, "")))
+    else {
+        return (format!("      type: file\n      path: {address}\n"), Vec::new());
+    };
+    let (mut kept, mut variables) = (String::new(), Vec::new());
+    for option in query.split('&') {
+        match option.split_once('=') {
+            Some(("endpoint" | "region", _)) => kept = format!("{kept}{option}&"),
+            Some(("access_key_id", key)) => variables.push(("AWS_ACCESS_KEY_ID", key.to_owned())),
+            Some(("secret_access_key", key)) => {
+                variables.push(("AWS_SECRET_ACCESS_KEY", key.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    (format!("      url: {place}?{kept}forcePathStyle=true\n"), variables)
 }
 
 fn fill(connection: &Connection, rows: u64) -> Result<()> {
@@ -185,7 +203,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let interrupt = crate::progress::Interrupt::default();
         let turn = Turn { length: Duration::from_millis(20), seed: 1, interrupt: &interrupt };
-        let batches = Batches { directory: directory.path().join("raw"), rows: 100, program: None };
+        let batches = Batches {
+            directory: directory.path().join("raw"),
+            archive: "unused".into(),
+            rows: 100,
+            program: None,
+        };
         let round = batches.burst(&turn).unwrap();
         assert!(round.operations >= BATCH && round.operations.is_multiple_of(BATCH));
     }
@@ -194,11 +217,17 @@ mod tests {
     fn what_is_compared_is_what_the_archive_gives() {
         use crate::suites::archive::place::{Place, transfer};
         let directory = tempfile::tempdir().unwrap();
-        let batches = Batches { directory: directory.path().to_owned(), rows: 10, program: None };
+        let archive = format!("{}/archive", directory.path().display());
+        let batches = Batches {
+            directory: directory.path().to_owned(),
+            archive: archive.clone(),
+            rows: 10,
+            program: None,
+        };
         assert_eq!(batches.restored().unwrap(), None, "there is nothing");
         let place = Place {
             database: directory.path().join("db"),
-            archive: batches.archive(),
+            archive,
             rows: 10,
             text: 0,
             rest: Some(Duration::ZERO),

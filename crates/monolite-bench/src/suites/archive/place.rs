@@ -1,11 +1,11 @@
 //! A database with an archive, opened and closed by each round, and what the archive took of it.
 
-use super::store::{Counts, Observed};
+use super::store::{Counts, Kind, Observed};
 use crate::drivers::Round;
 use crate::drivers::traffic;
 use anyhow::{Context, Result, ensure};
 use monolite::{Database, Durability, Options};
-use monolite_archive::{Archive, DirectoryStore, Layout, Reading, Target, restore};
+use monolite_archive::{Archive, Layout, Level, Reading, Store, Target, restore};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -31,7 +31,8 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) database: PathBuf,
-    pub(super) archive: PathBuf,
+    /// Its address.
+    pub(super) archive: String,
     pub(super) rows: u64,
     /// How many bytes of text a row has.
     pub(super) text: u32,
@@ -47,9 +48,27 @@ pub(super) struct Opened {
     before: State,
 }
 
+/// Deletes what is in the archive at an address.
+pub(super) fn forget(address: &str) -> Result<()> {
+    let (store, layout) = monolite_archive::open(address)?;
+    for level in Level::all() {
+        loop {
+            let listing = store.list(&layout.level(level), None)?;
+            for object in &listing.objects {
+                store.delete(&object.key)?;
+            }
+            if !listing.is_cut {
+                break;
+            }
+        }
+    }
+    Ok(store.delete(&layout.leader())?)
+}
+
 impl Place {
-    pub(super) fn store(&self) -> DirectoryStore {
-        DirectoryStore::new(&self.archive)
+    /// Its archive's store and the keys there.
+    pub(super) fn store(&self) -> Result<(Box<dyn Store>, Layout)> {
+        Ok(monolite_archive::open(&self.archive)?)
     }
 
     /// Opens it, made if it is not there, with all of it in the archive.
@@ -70,8 +89,9 @@ impl Place {
         let mut options = Options::new().durability(self.durability);
         let counts = Arc::<Counts>::default();
         if let Some(rest) = self.rest {
-            let store = Observed { inner: self.store(), rest, counts: Arc::clone(&counts) };
-            let archive = Archive::of(Arc::new(store), Layout::directory());
+            let (inner, layout) = self.store()?;
+            let store = Observed { inner, rest, counts: Arc::clone(&counts) };
+            let archive = Archive::of(Arc::new(store), layout);
             options = options.archive(match wait {
                 Some(wait) => archive.opening_wait(wait),
                 None => archive,
@@ -105,9 +125,9 @@ impl Place {
         if self.rest.is_none() {
             return Ok(());
         }
-        let copy = self.archive.with_extension("restored");
-        let layout = Layout::directory();
-        restore(&self.store(), &layout, Target::Latest, &copy, Reading::Whole)?;
+        let copy = self.database.with_extension("restored");
+        let (store, layout) = self.store()?;
+        restore(&*store, &layout, Target::Latest, &copy, Reading::Whole)?;
         let restored = Options::new().readers(1).open(&copy)?;
         let there = state(&restored)?;
         restored.close()?;
@@ -126,15 +146,22 @@ impl Opened {
         let Some(worst) = worst else { return round };
         let megabytes = (wal as f64 / 1e6).max(f64::MIN_POSITIVE);
         let now = self.counts.look();
+        let stats = self.db.stats();
         let each = |count: u64| count as f64 / megabytes;
+        let kinds: String = Kind::ALL
+            .iter()
+            .map(|(kind, name)| (now.0[*kind as usize] - requests[*kind as usize], name))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{:.2} {name}, ", each(count)))
+            .collect();
         let note = format!(
-            "a MB of WAL: {:.2} requests, {:.2} MB sent, {:.2} syncs of the WAL; {megabytes:.0} MB \
-             in all, at most {:.1} MB staged, at most {} ms behind",
-            each(now.0 - requests),
+            "requests a MB of WAL: {kinds}with {:.2} MB sent and {:.2} syncs of the WAL; \
+             {megabytes:.0} MB in all, at most {:.1} MB staged, at most {} ms behind, {} at the end",
             each(now.1 - sent) / 1e6,
-            each(self.db.stats().syncs - syncs),
+            each(stats.syncs - syncs),
             worst.staged as f64 / 1e6,
             worst.lag_ms,
+            stats.archive.map_or(0, |it| it.lag_ms),
         );
         round.map(|round| Round { note: Some(note), ..round })
     }
@@ -212,7 +239,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = Place {
             database: directory.path().join("db"),
-            archive: directory.path().join("archive"),
+            archive: format!("{}/archive", directory.path().display()),
             rows: 10,
             text: 0,
             rest: Some(Duration::ZERO),
@@ -226,9 +253,14 @@ mod tests {
         assert!(place.close(opened, 2).is_err(), "one more than there was");
         let opened = place.open().unwrap();
         transfer(&opened.db, 1, 2).wait().unwrap();
-        let slots = place.archive.join("ltx/0");
+        let slots = directory.path().join("archive/ltx/0");
         let newest = std::fs::read_dir(&slots).unwrap().map(|it| it.unwrap().path()).max().unwrap();
         std::fs::remove_file(newest).unwrap();
         assert!(place.close(opened, 1).is_err(), "the archive lacks one");
+        forget(&place.archive).unwrap();
+        let (store, layout) = place.store().unwrap();
+        let left = monolite_archive::Catalog::read(&*store, &layout).unwrap();
+        assert!(left.files().is_empty());
+        assert!(store.list("monolite", None).unwrap().objects.is_empty());
     }
 }

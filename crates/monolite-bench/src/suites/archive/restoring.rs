@@ -3,7 +3,7 @@
 use super::place::Place;
 use crate::drivers::Round;
 use anyhow::{Context, Result, ensure};
-use monolite_archive::{Catalog, Layout, Part, Plan, Reading, Store, Target, restore};
+use monolite_archive::{Catalog, Part, Plan, Reading, Target, restore};
 use std::fs::{self, File};
 use std::io::Write;
 use std::time::Instant;
@@ -13,7 +13,7 @@ const PART: u64 = 4 << 20;
 
 /// Makes the archive, if it is not there.
 fn archived(place: &Place) -> Result<()> {
-    if !place.archive.exists() {
+    if !place.database.exists() {
         place.close(place.open()?, 0)?;
     }
     Ok(())
@@ -29,9 +29,10 @@ fn round(bytes: u64, begin: Instant) -> Round {
 /// Restores it, and sees that it is the database.
 pub(super) fn whole(place: &Place) -> Result<Round> {
     archived(place)?;
-    let copy = place.archive.with_extension("restored");
+    let copy = place.database.with_extension("restored");
+    let (store, layout) = place.store()?;
     let begin = Instant::now();
-    restore(&place.store(), &Layout::directory(), Target::Latest, &copy, Reading::Whole)?;
+    restore(&*store, &layout, Target::Latest, &copy, Reading::Whole)?;
     let bytes = fs::metadata(&copy)?.len();
     let round = round(bytes, begin);
     let is_same = same(&copy, &place.database)?;
@@ -51,11 +52,11 @@ fn same(one: &std::path::Path, other: &std::path::Path) -> Result<bool> {
 /// Its figure is of the database's bytes, so that it can be compared.
 pub(super) fn client(place: &Place) -> Result<Round> {
     archived(place)?;
-    let (store, layout) = (place.store(), Layout::directory());
+    let (store, layout) = place.store()?;
     let database = fs::metadata(&place.database)?.len();
     let begin = Instant::now();
-    let catalog = Catalog::read(&store, &layout)?;
-    let plan = Plan::new(&catalog, Target::Latest, &store, &layout)?;
+    let catalog = Catalog::read(&*store, &layout)?;
+    let plan = Plan::new(&catalog, Target::Latest, &*store, &layout)?;
     for file in plan.files() {
         let key = layout.file(file.level, file.txids);
         for at in (0..file.len).step_by(PART as usize) {
@@ -71,7 +72,7 @@ pub(super) fn client(place: &Place) -> Result<Round> {
 pub(super) fn disk(place: &Place) -> Result<Round> {
     archived(place)?;
     let bytes = fs::metadata(&place.database)?.len();
-    let path = place.archive.with_extension("written");
+    let path = place.database.with_extension("written");
     let mut random = fastrand::Rng::with_seed(bytes);
     let mut part = vec![0; 1 << 20];
     random.fill(&mut part);
@@ -100,7 +101,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = Place {
             database: directory.path().join("db"),
-            archive: directory.path().join("archive"),
+            archive: format!("{}/archive", directory.path().display()),
             rows: 20_000,
             text: 100,
             rest: Some(Duration::ZERO),

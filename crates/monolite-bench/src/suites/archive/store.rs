@@ -1,6 +1,6 @@
 //! A store that answers after some time, and counts what it is asked.
 
-use monolite_archive::{DirectoryStore, Fetched, Listing, Part, Result, Store, Tag};
+use monolite_archive::{Fetched, Listing, Part, Result, Store, Tag};
 use monolite_ltx::Timestamp;
 use std::io::Write;
 use std::sync::Arc;
@@ -8,17 +8,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Create,
+    Swap,
+    Get,
+    List,
+    Delete,
+}
+
+impl Kind {
+    /// All of them, by their numbers, each with what it is called.
+    pub(super) const ALL: [(Kind, &str); 5] = [
+        (Kind::Create, "creating"),
+        (Kind::Swap, "replacing"),
+        (Kind::Get, "reading"),
+        (Kind::List, "listing"),
+        (Kind::Delete, "deleting"),
+    ];
+}
+
 /// What a store was asked since it was made.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    requests: AtomicU64,
+    requests: [AtomicU64; Kind::ALL.len()],
     sent: AtomicU64,
 }
 
 impl Counts {
-    /// Requests, and the bytes that were sent with them.
-    pub(super) fn look(&self) -> (u64, u64) {
-        (self.requests.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    /// Requests by their kind, and the bytes that were sent with them.
+    pub(super) fn look(&self) -> ([u64; Kind::ALL.len()], u64) {
+        let requests = self.requests.each_ref().map(|it| it.load(Ordering::Relaxed));
+        (requests, self.sent.load(Ordering::Relaxed))
     }
 
     fn sends(&self, bytes: usize) {
@@ -26,19 +48,19 @@ impl Counts {
     }
 }
 
-/// A directory as a store that answers later.
+/// A store that answers later.
 pub(super) struct Observed {
-    pub(super) inner: DirectoryStore,
+    pub(super) inner: Box<dyn Store>,
     /// How long a request takes; longer if its work does.
     pub(super) rest: Duration,
     pub(super) counts: Arc<Counts>,
 }
 
 impl Observed {
-    fn answer<T>(&self, ask: impl FnOnce(&DirectoryStore) -> T) -> T {
+    fn answer<T>(&self, kind: Kind, ask: impl FnOnce(&dyn Store) -> T) -> T {
         let start = Instant::now();
-        self.counts.requests.fetch_add(1, Ordering::Relaxed);
-        let answer = ask(&self.inner);
+        self.counts.requests[kind as usize].fetch_add(1, Ordering::Relaxed);
+        let answer = ask(&*self.inner);
         sleep(self.rest.saturating_sub(start.elapsed()));
         answer
     }
@@ -47,7 +69,7 @@ impl Observed {
 impl Store for Observed {
     fn create(&self, key: &str, body: &[u8], time: Option<Timestamp>) -> Result<Tag> {
         self.counts.sends(body.len());
-        self.answer(|store| store.create(key, body, time))
+        self.answer(Kind::Create, |store| store.create(key, body, time))
     }
 
     fn create_from(
@@ -61,24 +83,24 @@ impl Store for Observed {
             let counts = &self.counts;
             write(&mut Sending { output, counts })
         };
-        self.answer(|store| store.create_from(key, about, time, &mut counted))
+        self.answer(Kind::Create, |store| store.create_from(key, about, time, &mut counted))
     }
 
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
         self.counts.sends(body.len());
-        self.answer(|store| store.swap(key, body, expected))
+        self.answer(Kind::Swap, |store| store.swap(key, body, expected))
     }
 
     fn get(&self, key: &str, part: Part) -> Result<Option<Fetched>> {
-        self.answer(|store| store.get(key, part))
+        self.answer(Kind::Get, |store| store.get(key, part))
     }
 
     fn list(&self, prefix: &str, after: Option<&str>) -> Result<Listing> {
-        self.answer(|store| store.list(prefix, after))
+        self.answer(Kind::List, |store| store.list(prefix, after))
     }
 
     fn delete(&self, key: &str) -> Result<()> {
-        self.answer(|store| store.delete(key))
+        self.answer(Kind::Delete, |store| store.delete(key))
     }
 }
 
@@ -108,7 +130,8 @@ mod tests {
     fn requests_and_what_they_send_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let counts = Arc::<Counts>::default();
-        let (inner, rest) = (DirectoryStore::new(directory.path()), Duration::from_millis(5));
+        let inner = Box::new(monolite_archive::DirectoryStore::new(directory.path()));
+        let rest = Duration::from_millis(5);
         let store = Observed { inner, rest, counts: Arc::clone(&counts) };
         let start = Instant::now();
         store.create("a/b", b"12345", None).unwrap();
@@ -118,7 +141,10 @@ mod tests {
         };
         store.create_from("a/c", 0, None, &mut write).unwrap();
         assert_eq!(store.list("a", None).unwrap().objects.len(), 2);
-        assert_eq!(counts.look(), (3, 8));
-        assert!(start.elapsed() >= 3 * rest);
+        store.swap("a/b", b"9", &store.get("a/b", Part::Whole(9)).unwrap().unwrap().tag).unwrap();
+        store.delete("a/c").unwrap();
+        assert_eq!(counts.look(), ([2, 1, 1, 1, 1], 9));
+        assert!(Kind::ALL.iter().enumerate().all(|(number, it)| it.0 as usize == number));
+        assert!(start.elapsed() >= 6 * rest);
     }
 }
