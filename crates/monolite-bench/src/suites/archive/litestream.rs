@@ -6,7 +6,7 @@ use crate::drivers::Round;
 use crate::raw_connection::{self, Durability, Settings};
 use crate::suites::Turn;
 use crate::suites::shift::Crew;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -106,17 +106,26 @@ impl Batches {
         std::fs::write(&config, text)?;
         let mut command = Command::new(program);
         command.arg("replicate").arg("-config").arg(&config).envs(variables);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let log = std::fs::File::create(self.log())?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let running = Running(command.spawn().context("cannot start Litestream")?);
         self.wait_for(0)?;
         Ok(running)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("litestream.log")
     }
 
     /// Waits until what is restored of its archive has so many transactions.
     fn wait_for(&self, operations: u64) -> Result<()> {
         let begin = Instant::now();
         while self.restored()? != Some(1000 * self.rows + operations) {
-            ensure!(begin.elapsed() < PATIENCE, "Litestream does not have all of it");
+            if begin.elapsed() > PATIENCE {
+                let said = std::fs::read_to_string(self.log()).unwrap_or_default();
+                let said = said.lines().last().unwrap_or("nothing");
+                bail!("Litestream does not have all of it; it said last: {said}");
+            }
             sleep(LOOK);
         }
         Ok(())
