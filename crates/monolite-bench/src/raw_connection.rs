@@ -114,6 +114,16 @@ pub fn wal_restarts(database: &Path) -> u64 {
     read.map_or(0, |()| u64::from(u32::from_be_bytes([a, b, c, d])))
 }
 
+/// Opens a database with the given pragmas where another process has it open, too.
+pub fn open_beside_others(path: &Path, settings: Settings) -> Result<Connection> {
+    let connection =
+        Connection::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    connection
+        .execute_batch(&settings.pragmas())
+        .with_context(|| format!("cannot set pragmas on {}", path.display()))?;
+    Ok(connection)
+}
+
 /// Opens a raw connection on `unix-excl` and sets nothing.
 ///
 /// # Errors

@@ -74,7 +74,7 @@ impl Batches {
             cache_bytes: 64 << 20,
             checkpoint_wal_bytes,
         };
-        let connection = raw_connection::open(&database, settings)?;
+        let connection = raw_connection::open_beside_others(&database, settings)?;
         connection.busy_timeout(Duration::from_secs(10))?;
         fill(&connection, self.rows)?;
         let stream = self.program.as_ref().map(|program| self.stream(program, &database));
