@@ -19,6 +19,7 @@ use std::time::Duration;
 use rusqlite::{Result, ffi};
 
 use crate::text::{self, Views};
+use crate::untrusted;
 
 /// Picoseconds for each name and each that is looked for, of which a qualified one counts as two.
 /// Measured 8,100 for the longest list above.
@@ -117,7 +118,26 @@ pub(crate) fn index_terms(connection: &rusqlite::Connection) -> Result<u32> {
 
 /// Why the schema, to which something was added, is refused, if it is.
 pub(crate) fn refusal(connection: &rusqlite::Connection) -> Result<Option<String>> {
-    too_long(connection, "the schema would make ALTER TABLE take too long")
+    let alike = alike(connection)?;
+    alike.map_or_else(
+        || too_long(connection, "the schema would make ALTER TABLE take too long"),
+        |refusal| Ok(Some(refusal)),
+    )
+}
+
+/// Why the schema is refused for the names in one of its definitions, if it is: `ALTER TABLE` adds
+/// columns one by one.
+fn alike(connection: &rusqlite::Connection) -> Result<Option<String>> {
+    const LONG: &str = "SELECT sql FROM main.sqlite_schema WHERE octet_length(sql) > ?1";
+    let mut texts = connection.prepare(LONG)?;
+    let mut rows = texts.query([text::MAX_ALIKE as i64])?;
+    while let Some(row) = rows.next()? {
+        let sql = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?);
+        if let Some(refusal) = untrusted::refusal_of_alike(&sql) {
+            return Ok(Some(refusal));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses an `ALTER TABLE` that would take too long.
@@ -125,7 +145,10 @@ pub(crate) fn refusal(connection: &rusqlite::Connection) -> Result<Option<String
 /// # Errors
 /// `SQLITE_AUTH`; those of SQLite.
 pub(crate) fn check_before_alter(connection: &rusqlite::Connection) -> Result<()> {
-    let refusal = too_long(connection, "ALTER TABLE is refused for the time that it would take")?;
+    let refusal = match alike(connection)? {
+        None => too_long(connection, "ALTER TABLE is refused for the time that it would take")?,
+        refusal => refusal,
+    };
     let code = ffi::Error::new(ffi::SQLITE_AUTH);
     refusal.map_or(Ok(()), |text| Err(rusqlite::Error::SqliteFailure(code, Some(text))))
 }

@@ -17,6 +17,7 @@
 //! before. What a trigger has in its own text is weighed there. Each statement of several is
 //! weighed alone, and the heaviest counts.
 
+mod alike;
 mod copies;
 mod scan;
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 
 use crate::verb::{has_word, without_blanks};
+pub(crate) use alike::{MAX_ALIKE, alike};
 pub(crate) use copies::copies;
 pub(crate) use scan::{Scan, Token};
 

@@ -85,7 +85,7 @@ pub(crate) fn passes_of_call(function: &str) -> u32 {
 /// Says why `sql`, a statement or several on a schema with these views, is refused before it is
 /// prepared, if it is.
 pub(crate) fn refusal_of_text(sql: &str, views: &Views) -> Option<String> {
-    (text::names(sql, views) > text::MAX_NAMES).then(|| {
+    let too_many = || {
         format!(
             "a statement with more than {} names, each counted once for each SELECT around it, and \
              those of a view or a common table expression wherever it is named, is refused to \
@@ -93,6 +93,22 @@ pub(crate) fn refusal_of_text(sql: &str, views: &Views) -> Option<String> {
              name the columns with USING)",
             text::MAX_NAMES,
             text::NAMES_OF_NATURAL
+        )
+    };
+    (text::names(sql, views) > text::MAX_NAMES).then(too_many).or_else(|| refusal_of_alike(sql))
+}
+
+/// Says why a statement, or a definition of the schema, with this text is refused for names that
+/// are too much alike, if it is.
+pub(crate) fn refusal_of_alike(sql: &str) -> Option<String> {
+    let alike = text::alike(sql);
+    (alike > text::MAX_ALIKE).then(|| {
+        format!(
+            "names that begin alike and have the same characters, in another order, are refused to \
+             untrusted SQL when it takes long to tell them apart: there are {alike} characters of \
+             them in one statement or table, of {} that are allowed; let the names differ in their \
+             beginnings, or make them shorter",
+            text::MAX_ALIKE
         )
     })
 }

@@ -243,6 +243,40 @@ fn names_that_take_long_to_find_are_refused_by_their_number() {
     }
 }
 
+/// Names with one sum and one beginning, which SQLite compares nearly to their ends.
+fn made_up(count: usize, length: usize) -> Vec<String> {
+    let beginning = "p".repeat(length - 6);
+    (0..count).map(|at| format!("{beginning}{at:03}{:03}", 999 - at)).collect()
+}
+
+#[test]
+fn names_that_take_long_to_tell_apart_are_refused() {
+    let Some(db) = open(Untrusted::new()) else { return };
+    let names = made_up(400, 200).join(",");
+    let ones = vec!["1"; 400].join(",");
+    let tables = (0..60).map(|at| format!("w AS w{at}")).collect::<Vec<_>>().join(",");
+    for sql in [
+        format!("CREATE TABLE w({names})"),
+        format!("WITH w({names}) AS (SELECT {ones}) SELECT count(*) FROM {tables}"),
+        format!("CREATE VIEW v AS WITH w({names}) AS (SELECT {ones}) SELECT 1 FROM {tables}"),
+    ] {
+        let error = db.write(move |tx| tx.execute_batch(&sql)).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("begin alike"), "{error}");
+    }
+    // One by one, and each in a short text.
+    db.write(|tx| tx.execute_batch("CREATE TABLE grown(x)")).wait().unwrap();
+    let refused = made_up(20, 200).into_iter().position(|name| {
+        let sql = format!("ALTER TABLE grown ADD COLUMN {name}");
+        db.write(move |tx| tx.execute_batch(&sql)).wait().is_err_and(|error| {
+            assert!(error.to_string().contains("begin alike"), "{error}");
+            true
+        })
+    });
+    // Eight have 195 characters in common with the one before, or 7 times that; nine are too many.
+    assert_eq!(refused, Some(8));
+}
+
 #[test]
 fn the_text_of_a_schema_is_bounded() {
     let Some(db) = open(Untrusted::new().memory_limit_bytes(16 << 20)) else { return };

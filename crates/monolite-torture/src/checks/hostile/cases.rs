@@ -259,6 +259,7 @@ pub(super) fn all() -> Vec<Case> {
     }
     cases.extend(large());
     cases.extend(wide());
+    cases.extend(alike());
     cases.extend(deep());
     cases.extend(altered());
     cases.extend(planned());
@@ -387,6 +388,35 @@ fn wide() -> Vec<Case> {
         Case { name, setup, sql, must: Must::HarmNobody }
     };
     sqls.map(case).into()
+}
+
+/// Names with one sum of characters and one beginning, which SQLite compares nearly to their ends.
+fn alike() -> Vec<Case> {
+    let name = |kind: &str, at: usize| format!("{}{kind}{at:03}{:03}", "p".repeat(990), 999 - at);
+    let (columns, asked) = (list_of(490, |at| name("ac", at)), list_of(450, |at| name("bb", at)));
+    let tables = list_of(60, |at| format!("w AS w{at}"));
+    let common = format!(
+        "WITH w({columns}) AS (VALUES ({})), k({asked}) AS (VALUES ({}))",
+        list_of(490, |_| "1".into()),
+        list_of(450, |_| "1".into())
+    );
+    let query = format!("SELECT {asked} FROM k, {tables}");
+    let made = format!("CREATE TABLE w({columns}); CREATE TABLE k({asked})");
+    let view = format!("CREATE VIEW z AS {query}");
+    [
+        ("a table", made.clone()),
+        ("a query", format!("{common} {query}")),
+        ("a view, and an ALTER", format!("{made}; {view}; ALTER TABLE victim RENAME x TO y")),
+        (
+            "a view that is looked at",
+            format!("{made}; {view}; SELECT * FROM pragma_table_info('z')"),
+        ),
+    ]
+    .map(|(name, sql)| {
+        let name = format!("names that are alike: {name}");
+        Case { name, setup: String::new(), sql, must: Must::BeRefused }
+    })
+    .into()
 }
 
 fn list_of(count: usize, one: impl Fn(usize) -> String) -> String {
