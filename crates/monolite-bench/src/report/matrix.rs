@@ -17,11 +17,13 @@ pub fn tables(record: &Record) -> Vec<Table> {
         rates.notes.push(section.meaning.clone());
         tables.push(rates);
         let title = |what: &str| format!("{}: {what}", section.title);
-        tables.push(places.table(&title("latency"), "p50 / p90 / p99 / max", |cell| {
-            let latency = &cell.latency;
-            let figures = [latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.max_ns];
-            figures.map(nanoseconds).join(" / ")
-        }));
+        if places.any(|cell| cell.latency.max_ns > 0) {
+            tables.push(places.table(&title("latency"), "p50 / p90 / p99 / max", |cell| {
+                let latency = &cell.latency;
+                let figures = [latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.max_ns];
+                figures.map(nanoseconds).join(" / ")
+            }));
+        }
         if places.any(|cell| cell.retries > 0) {
             tables.push(places.table(&title("attempts repeated"), "a second", |cell| {
                 count(cell.retries_per_second())
