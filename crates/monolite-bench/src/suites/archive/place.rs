@@ -14,15 +14,18 @@ use std::time::{Duration, Instant};
 
 const TABLE: &str = "CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, \
                      holder TEXT NOT NULL)";
-const FILL: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) \
+const FILL: &str = "WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
                     INSERT INTO account SELECT i, 1000, substr(printf('account %d is held by \
-                    somebody who lives in the street of %s', i, hex(randomblob(16))), 1, ?2) \
+                    somebody who lives in the street of %s', i, hex(randomblob(16))), 1, ?3) \
                     FROM n";
 const MOVE: &str = "UPDATE account SET balance = balance + ?2 WHERE id = ?1";
 const SUM: &str = "SELECT count(*), total(balance), total(abs(balance - 1000)) FROM account";
 
 /// How long the first copy may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How many rows are made in a transaction.
+const AT_ONCE: u64 = 100_000;
 
 /// Time between two looks at the archive's figures.
 const LOOK: Duration = Duration::from_millis(5);
@@ -99,12 +102,12 @@ impl Place {
         }
         let db = options.open(&self.database).context("cannot open the engine")?;
         if is_new {
-            let (rows, text) = (self.rows as i64, self.text);
-            let fill = move |tx: &monolite::Tx<'_>| {
-                tx.execute_batch(TABLE)?;
-                tx.execute(FILL, (rows, text)).map(drop)
-            };
-            db.within(PATIENCE).write(fill).wait()?;
+            db.write(|tx| tx.execute_batch(TABLE)).wait()?;
+            for first in (1..=self.rows).step_by(AT_ONCE as usize) {
+                let last = (first + AT_ONCE - 1).min(self.rows);
+                let (first, last, text) = (first as i64, last as i64, self.text);
+                db.write(move |tx| tx.execute(FILL, (first, last, text))).wait()?;
+            }
         }
         let before = state(&db)?;
         Ok(Opened { db, counts, before })

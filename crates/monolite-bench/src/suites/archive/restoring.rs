@@ -102,7 +102,7 @@ mod tests {
         let place = Place {
             database: directory.path().join("db"),
             archive: format!("{}/archive", directory.path().display()),
-            rows: 20_000,
+            rows: 120_000,
             text: 100,
             rest: Some(Duration::ZERO),
             durability: Durability::Synced,
