@@ -131,8 +131,8 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Idle, When::Open],
         fate: Fate::Detected,
         says: "",
-        what: "nothing is written to the other file, as far as the system tells in time: which file \
-               it is, is looked at before each write. Writes fail with `CommitUnknown` or \
+        what: "nothing is written to the other file, as far as the system tells in time: which \
+               file it is, is looked at before each write. Writes fail with `CommitUnknown` or \
                `Poisoned`, the close with `Storage` or `Poisoned`. What is read meanwhile may be \
                damaged (`Corrupt`) or of the other file, and the close closes that",
         instead: "mend that code, end the process, and open the database again",
