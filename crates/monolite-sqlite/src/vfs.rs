@@ -39,6 +39,7 @@ use rusqlite::ffi;
 mod changes;
 mod checksums;
 mod control;
+mod descriptor;
 mod gather;
 mod locks;
 mod lower;

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - A [`LowerFile`] is open from `new` to `close`, both called by `shim` alone; a `File` only ever
 //!   borrows one.
+//! - Nothing is written to another file than the one that was opened, and none is read for a WAL.
 //! - No single write exceeds [`MAX_WRITE_BYTES`].
 
 use std::cell::RefCell;
@@ -11,13 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fmt, io};
 
 use rusqlite::ffi;
+use rustix::io::Errno;
 
+use super::descriptor::Descriptor;
 use super::locks::{FileLock, LowerLock};
-use super::{IoError, Result, Snapshot};
+use super::{FileKind, IoError, Result, Snapshot};
 
 /// The most that is handed to the lower file in one write.
 ///
@@ -36,6 +39,9 @@ pub struct LowerFile {
     file_lock: Option<FileLock>,
     /// None for a temporary file.
     path: Option<Box<Path>>,
+    /// None where it cannot be known.
+    descriptor: Option<Descriptor>,
+    is_wal: bool,
 }
 
 /// A call of the system on a file that failed.
@@ -56,6 +62,13 @@ impl fmt::Display for FileFault {
         let FileFault { path, doing, errno, .. } = self;
         let error = io::Error::from_raw_os_error(*errno);
         write!(f, "{doing} {} failed: {error}", path.display())?;
+        if *errno == Errno::BADF.raw_os_error() {
+            return f.write_str(
+                "; other code of this process has closed its descriptor, and another file may \
+                 have it now: mend that code (a descriptor that is closed twice), end the \
+                 process, and open the database again",
+            );
+        }
         f.write_str(match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 "; somebody has made it immutable or append-only, as it seems (lsattr): make it \
@@ -90,6 +103,8 @@ pub(super) struct Ties {
     write_releases: AtomicU64,
     /// What an overlay shows.
     shown: Mutex<Option<Snapshot>>,
+    /// Of the database file, where it can be known.
+    database: OnceLock<Descriptor>,
 }
 
 impl Ties {
@@ -138,7 +153,50 @@ impl LowerFile {
         file_lock: Option<FileLock>,
         path: Option<&Path>,
     ) -> LowerFile {
-        LowerFile { file, ties, file_lock, path: path.map(Box::from) }
+        let path = path.map(Box::from);
+        let is_wal = false;
+        let mut lower = LowerFile { file, ties, file_lock, path, descriptor: None, is_wal };
+        lower.descriptor = Descriptor::asked(|| _ = lower.size());
+        lower
+    }
+
+    /// As a file of this kind, of which others have to know the descriptor or check it.
+    pub(super) fn of_kind(mut self, kind: FileKind) -> LowerFile {
+        self.is_wal = kind == FileKind::Wal;
+        if let (FileKind::Database, Some(ties), Some(own)) = (kind, &self.ties, self.descriptor) {
+            ties.database.get_or_init(|| own);
+        }
+        self
+    }
+
+    /// Sees whether the descriptor leads to the file that was opened.
+    ///
+    /// # Errors
+    /// `code` when it does not.
+    fn check_descriptor(&self, doing: &'static str, code: IoError) -> Result {
+        let Err(errno) = self.descriptor.map_or(Ok(()), Descriptor::check) else { return Ok(()) };
+        if let Some(path) = &self.path {
+            let errno = errno.raw_os_error();
+            FAULT.set(Some(FileFault { path: path.clone(), doing, errno, code }));
+        }
+        Err(code)
+    }
+
+    /// Sees also, of a WAL, whether its database is still read where it was: what is about to be
+    /// written came from there.
+    fn check_before_write(&self) -> Result {
+        self.check_descriptor("writing", IoError::WRITE)?;
+        let ties = self.ties.as_ref().filter(|_| self.is_wal);
+        let database = ties.and_then(|ties| ties.database.get());
+        let Some(Err(errno)) = database.map(|it| it.check()) else { return Ok(()) };
+        if let Some(path) = &self.path {
+            let wal = path.as_os_str().as_bytes();
+            let database = OsStr::from_bytes(wal.strip_suffix(b"-wal").unwrap_or(wal));
+            let path = Path::new(database).into();
+            let (doing, errno, code) = ("reading", errno.raw_os_error(), IoError::WRITE);
+            FAULT.set(Some(FileFault { path, doing, errno, code }));
+        }
+        Err(IoError::WRITE)
     }
 
     /// As [`check`]; remembers what the system has said, for [`take_file_fault`].
@@ -161,7 +219,7 @@ impl LowerFile {
     fn note_full(&self) {
         let Some(path) = &self.path else { return };
         let errno = io::Error::last_os_error().raw_os_error().filter(|_| no_room());
-        let errno = errno.unwrap_or(rustix::io::Errno::NOSPC.raw_os_error());
+        let errno = errno.unwrap_or(Errno::NOSPC.raw_os_error());
         FAULT.set(Some(FileFault {
             path: path.clone(),
             doing: "writing",
@@ -184,6 +242,9 @@ impl LowerFile {
     /// [`IoError::SHORT_READ`] past the end, with the rest of `buf` zeroed; the code of the
     /// failure.
     pub fn read(&mut self, buf: &mut [u8], at: u64) -> Result {
+        if self.is_wal {
+            self.check_descriptor("reading", IoError::READ)?;
+        }
         let len = c_int::try_from(buf.len()).expect("SQLite reads at most an int at once");
         let code = call!(self.xRead(buf.as_mut_ptr().cast(), len, signed(at)));
         self.done("reading", code)
@@ -194,6 +255,7 @@ impl LowerFile {
     /// # Errors
     /// `SQLITE_FULL` or an `SQLITE_IOERR`; part of `data` may have been written.
     pub fn write(&mut self, data: &[u8], mut at: u64) -> Result {
+        self.check_before_write()?;
         for piece in data.chunks(MAX_WRITE_BYTES) {
             let len = piece.len() as c_int;
             let code = call!(self.xWrite(piece.as_ptr().cast(), len, signed(at)));
@@ -212,6 +274,7 @@ impl LowerFile {
     /// # Errors
     /// The SQLite result code of the failure.
     pub fn truncate(&mut self, size: u64) -> Result {
+        self.check_descriptor("cutting", IoError::TRUNCATE)?;
         let code = call!(self.xTruncate(signed(size)));
         self.done("cutting", code)
     }
@@ -221,6 +284,7 @@ impl LowerFile {
     /// # Errors
     /// The SQLite result code of the failure.
     pub fn sync(&mut self, flags: SyncFlags) -> Result {
+        self.check_descriptor("syncing", IoError::SYNC)?;
         let code = call!(self.xSync(flags.0));
         self.done("syncing", code)
     }

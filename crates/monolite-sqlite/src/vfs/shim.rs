@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::ffi;
 use rusqlite::ffi::{sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 
+use super::descriptor;
 use super::locks::{FileLock, Locks, Second};
 use super::lower::Ties;
 use super::snapshot::{self, REQUEST, Request, Tracker};
@@ -90,6 +91,7 @@ impl Registered {
         if vfs.is_null() {
             return Err(IoError::CANT_OPEN);
         }
+        descriptor::watch(vfs);
         let slot = free_slot(vfs).unwrap_or_else(|| new_slot(vfs, lower));
         *locked(&slot.served) = Some(served);
         // SAFETY: the VFS is complete and lives for ever, and so does its name.
@@ -277,7 +279,7 @@ unsafe fn open_file(
         let lower_file = file.byte_add(LOWER_OFFSET);
         open_lower(slot.lower, name, lower_file, flags, out_flags)?;
         let file_lock = locks.filter(|_| kind == FileKind::Database).map(FileLock::new);
-        LowerFile::new(lower_file, ties(kind, name), file_lock, path)
+        LowerFile::new(lower_file, ties(kind, name), file_lock, path).of_kind(kind)
     };
     let opened = catch_unwind(AssertUnwindSafe(|| storage.open(kind, path, &mut lower)));
     match opened.unwrap_or(Err(IoError::CANT_OPEN)) {

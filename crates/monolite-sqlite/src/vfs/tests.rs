@@ -13,6 +13,7 @@ use super::gather::Rule;
 use super::*;
 
 mod changes;
+mod descriptors;
 mod model;
 
 /// What a [`Probed`] storage saw and is to do.

@@ -86,6 +86,11 @@ impl Watched {
         &self.path
     }
 
+    /// Whether what was looked at is this file, wherever it is now.
+    pub(crate) fn is(&self, meta: &Metadata) -> bool {
+        FileId::of(meta) == self.file
+    }
+
     /// Returns how long the file is.
     ///
     /// # Errors

@@ -7,6 +7,9 @@
 //! - A WAL does not stay beside another database than its own: whoever opens that next would have
 //!   old pages in it.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,9 +71,17 @@ impl WalFile {
     ///
     /// # Errors
     /// Those of `fdatasync`, after which nothing more may be believed of this file: Linux reports
-    /// a failed write-back once and then calls the pages clean. Those of [`WalFile::check`].
+    /// a failed write-back once and then calls the pages clean. `Other` when it was another file
+    /// that was synced, as the descriptor was closed by others. Those of [`WalFile::check`].
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.storage.sync_wal(&self.file)?;
+        if !self.wal.is(&self.file.metadata()?) {
+            let path = self.wal.path().display();
+            return Err(io::Error::other(format!(
+                "the descriptor of {path} leads to another file: other code of this process has \
+                 closed it; mend that code, and end the process"
+            )));
+        }
         self.check()
     }
 

@@ -51,6 +51,25 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::File(FileTrial::of(acts::exchange_home).afterwards(acts::use_moved_home)),
     },
     Row {
+        accident: "another file system is mounted over the directory",
+        when: &[When::Idle, When::Open],
+        fate: Fate::Detected,
+        says: "",
+        what: "writes and `close` fail with `Poisoned`; both files stay below the mount",
+        instead: "unmount it, and open the database again",
+        trial: Trial::Untried("tried by hand: all of 31 commits were there"),
+    },
+    Row {
+        accident: "its file system is unmounted while it is in use (`umount -l`)",
+        when: &[When::Idle, When::Open],
+        fate: Fate::Detected,
+        says: "",
+        what: "writes and `close` fail with `Poisoned`; both files stay on the disk. Mounted again \
+               at the same place before the next write, it survives",
+        instead: "mount it again, and open the database again",
+        trial: Trial::Untried("tried by hand: all of 31 commits were there"),
+    },
+    Row {
         accident: "nothing can be created in the directory or deleted from it (`chattr +i`)",
         when: &[When::Idle, When::Open],
         fate: Fate::Survived,

@@ -126,6 +126,21 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::Scene(outlived),
     },
     Row {
+        accident: "a descriptor of the database or its WAL is closed by other code of the process \
+                   (one that is closed twice), and the next file that is opened gets its number",
+        when: &[When::Idle, When::Open],
+        fate: Fate::Detected,
+        says: "",
+        what: "nothing is written to the other file, as far as the system tells in time: which \
+               file it is, is looked at before each write. Writes fail with `CommitUnknown` or \
+               `Poisoned`, the close with `Storage` or `Poisoned`. What is read meanwhile may be \
+               damaged (`Corrupt`) or of the other file, and the close closes that",
+        instead: "mend that code, end the process, and open the database again",
+        trial: Trial::Untried(
+            "tried by `nothing_is_written_to_a_file_that_took_over_the_descriptor`",
+        ),
+    },
+    Row {
         accident: "a closure panics, fails or overruns its time, at every step",
         when: &[When::Load],
         fate: Fate::Survived,
