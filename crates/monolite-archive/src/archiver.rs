@@ -329,8 +329,13 @@ impl Shared {
         feed
     }
 
+    /// How far the disk is.
+    fn durable(&self) -> WalPosition {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn advance(&self, feed: &mut Feed) {
-        let durable = *self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let durable = self.durable();
         // A record that cannot be written is tried again before anything of it is taken.
         let advanced = feed.durable(durable, &|| self.wal());
         self.note(advanced);

@@ -25,6 +25,7 @@
 //! # Not here
 //! Why so: `docs/decisions/backups-copy-on-write.md`.
 
+pub(crate) mod pacer;
 pub(crate) mod part;
 pub(crate) mod pins;
 
@@ -38,11 +39,12 @@ use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::copy::Start;
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl, WalPosition};
+use pacer::Pacer;
 use part::{HeaderOf, Part};
 use pins::{Pin, Pins};
 
 use crate::call::between::BetweenBatches;
-use crate::clock::{self, Stopwatch};
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::JobContext;
 use crate::progress::{BatchNumber, Progress};
@@ -51,13 +53,6 @@ use crate::read::readers::{OpenReader, Reader};
 /// What is written before the disk is asked to have it: less is left for the sync at the end, and
 /// the sync upon which writes are acknowledged never waits behind more than this.
 const SLICE_BYTES: u64 = 4 << 20;
-
-/// How long the copier rests after a slice while others write, in times of what the slice took: it
-/// takes a quarter of the disk's time, and of a core.
-const RESTS: u32 = 3;
-
-/// It rests no longer: a cancelled backup ends soon.
-const MAX_REST: Duration = Duration::from_millis(200);
 
 /// How long a checkpoint that is under way is waited for before the next look.
 const RETRY: Duration = Duration::from_millis(5);
@@ -214,7 +209,7 @@ impl Source {
         }
         let mut next = Some(1);
         let (mut buffer, mut unsynced) = (Vec::new(), 0);
-        let mut pace = Pace::new(&self.progress);
+        let mut pacer = Pacer::new(self.progress.committed());
         while let Some(pgno) = next {
             job.check()?;
             next = moment.copy(connection.raw(), pgno, &mut buffer).map_err(of_fault)?;
@@ -225,7 +220,7 @@ impl Source {
                 unsynced = 0;
                 // Otherwise the snapshot is in the way for longer.
                 if self.is_exclusive {
-                    pace.keep();
+                    pacer.keep(self.progress.committed());
                 }
             }
         }
@@ -235,27 +230,6 @@ impl Source {
             return Ok(Copied::Overtaken);
         }
         Ok(Copied::Whole(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
-    }
-}
-
-/// Leaves most of the disk to those who write.
-struct Pace<'p> {
-    progress: &'p Progress,
-    committed: BatchNumber,
-    slice: Stopwatch,
-}
-
-impl Pace<'_> {
-    fn new(progress: &Progress) -> Pace<'_> {
-        Pace { progress, committed: progress.committed(), slice: Stopwatch::start() }
-    }
-
-    /// To be called behind each slice.
-    fn keep(&mut self) {
-        if self.progress.committed() != self.committed {
-            clock::rest((self.slice.elapsed() * RESTS).min(MAX_REST));
-        }
-        *self = Pace::new(self.progress);
     }
 }
 

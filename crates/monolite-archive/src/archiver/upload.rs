@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use monolite::archive::{Primary as Engine, WAL_HEADER_BYTES, WalPosition};
+use monolite::archive::{Pacer, Primary as Engine, WAL_HEADER_BYTES, WalPosition};
 use monolite_ltx::{
     BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange, WalSpan,
 };
@@ -32,7 +32,8 @@ use crate::slot::Found;
 /// For how long the record is left alone by claimants that know nothing else. It is not renewed.
 pub(super) const TTL: Duration = Duration::from_secs(60);
 
-/// After how many pages of a copy it is seen whether a close waits for it.
+/// After how many pages of a copy it is seen whether a close waits for it, and rested while others
+/// write.
 const LOOK_PAGES: u32 = 1_024;
 
 /// How often it is looked for those who write again.
@@ -411,10 +412,14 @@ impl Uploader<'_> {
                 std::io::BufReader::with_capacity(1 << 20, File::open(scratch).map_err(failed)?);
             let mut encoder = Encoder::new(output, header).map_err(wrong)?;
             let mut page = vec![0; page_size.bytes()];
+            let mut pacer = Pacer::new(self.shared.durable());
             for pgno in (1..=pages).filter_map(Pgno::new) {
                 file.read_exact(&mut page).map_err(failed)?;
-                if pgno.get() % LOOK_PAGES == 0 && (self.is_over() || !self.is_copying()) {
-                    return Err(Error::new(ErrorKind::Lost, "the copy is of no use any more"));
+                if pgno.get() % LOOK_PAGES == 0 {
+                    pacer.keep(self.shared.durable());
+                    if self.is_over() || !self.is_copying() {
+                        return Err(Error::new(ErrorKind::Lost, "the copy is of no use any more"));
+                    }
                 }
                 if pgno != page_size.lock_page() {
                     encoder.page(pgno, &page).map_err(wrong)?;
