@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ struct Bench {
     /// One request in so many fails; 0 for none.
     failing: Arc<AtomicU64>,
     requests: Arc<AtomicU64>,
+    /// Whether no slot arrives.
+    without_slots: Arc<AtomicBool>,
 }
 
 impl Bench {
@@ -35,6 +37,7 @@ impl Bench {
             millis: Arc::new(AtomicI64::new(1_700_000_000_000)),
             failing: Arc::default(),
             requests: Arc::default(),
+            without_slots: Arc::default(),
         }
     }
 
@@ -48,8 +51,13 @@ impl Bench {
 
     fn archive(&self) -> Archive {
         let (failing, requests) = (Arc::clone(&self.failing), Arc::clone(&self.requests));
-        let decide = move |_: Call<'_>| {
+        let without_slots = Arc::clone(&self.without_slots);
+        let decide = move |call: Call<'_>| {
             requests.fetch_add(1, Ordering::Relaxed);
+            let is_slot = matches!(call, Call::Create(key) if key.starts_with("ltx/0/"));
+            if is_slot && without_slots.load(Ordering::Relaxed) {
+                return Fault::LostRequest;
+            }
             let one_in = failing.load(Ordering::Relaxed);
             if one_in == 0 || fastrand::u64(..one_in) > 0 {
                 return Fault::None;
@@ -261,4 +269,42 @@ fn an_idle_database_asks_for_nothing() {
     assert_eq!(db.read(|_| Ok(())).wait().map_err(|error| error.kind()), Ok::<_, ErrorKind>(()));
     assert_eq!(asked(), before.0);
     db.close().unwrap();
+}
+
+/// It has asked for a deletion, and the term ends in which that would be allowed.
+#[test]
+fn the_upkeep_goes_on_after_a_copy_of_the_database() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive().staged_limit_bytes(1));
+    let copies = || db.stats().archive.unwrap().copies_because.is_some();
+    for _ in 0..20 {
+        change(&db);
+        bench.pass(30_000);
+    }
+    bench.merge_first_level(db.stats().archive.unwrap().txid);
+    bench.without_slots.store(true, Ordering::Relaxed);
+    let synced = db.with_durability(Durability::Synced).unwrap();
+    change(&synced);
+    wait_until("it is asked", || {
+        bench.pass(2 * HOUR);
+        thread::sleep(Duration::from_millis(200));
+        db.stats().archive.unwrap().failed_requests > 0
+    });
+    wait_until("what waits is given up", || {
+        db.checkpoint().wait().unwrap();
+        change(&synced);
+        copies()
+    });
+    bench.without_slots.store(false, Ordering::Relaxed);
+    wait_until("the copy is there", || !copies());
+    wait_until("old slots are gone", || {
+        bench.pass(HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(50));
+        bench.groups() < 15
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
 }
