@@ -23,12 +23,14 @@
 //! # Threads and locks
 //! `monolite-archive` uploads, and `monolite-upkeep` does what need not be done at once.
 //! The feed's lock is held while files are read and written, never during a request. The engine's
-//! sync does not wait for it.
+//! sync does not wait for it. A close leaves them behind in a request that does not return
+//! ([`leaving`]).
 
 mod adopt;
 mod feed;
 mod gathering;
 mod group;
+mod leaving;
 mod position;
 mod upkeep;
 mod upload;
@@ -36,6 +38,7 @@ mod upload;
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -47,13 +50,14 @@ use monolite::archive::{
 };
 use monolite_ltx::Timestamp;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::record::{Holder, Lineage};
 use crate::retention::Keep;
 use crate::store::Store;
 pub use adopt::{Adopted, Present, adopt};
 use feed::Feed;
+use leaving::Leavable;
 use position::{Place, Position, directory_of};
 use upkeep::Noticeboard;
 
@@ -77,11 +81,14 @@ const UP_TO_DATE: u64 = u64::MAX;
 /// that keeps up writes nothing of that on this disk.
 const KEEPING_UP: Duration = Duration::from_millis(100);
 
-/// How often it is looked for that.
+/// How often it is looked for that, and for the end of threads.
 const KEEPING_UP_LOOK: Duration = Duration::from_millis(1);
 
 /// How long a close goes on uploading.
 const CLOSING: Duration = Duration::from_secs(10);
+
+/// How long a close waits, after that, for the request that is under way.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether something can be merged or deleted: as long as spans of the first
 /// level are.
@@ -185,7 +192,8 @@ impl Archive {
     }
 
     /// How long a close of the database goes on uploading what is not archived. Default: 10 s. What
-    /// is left is kept beside the database, and uploaded when that is opened again.
+    /// is left is kept beside the database, and uploaded when that is opened again. For the request
+    /// that is under way then it waits 5 s more, and leaves one that is not answered behind.
     #[must_use]
     pub fn close_time(mut self, time: Duration) -> Archive {
         self.close_time = time;
@@ -267,8 +275,10 @@ impl Archive {
         if let Some((wal, end)) = wal.filter(|_| feed.broken.is_none()) {
             feed.recovered(wal, *end)?;
         }
+        let store = Arc::new(Leavable::new(Arc::clone(&self.store)));
         let shared = Shared {
-            archive: self.clone(),
+            archive: Archive { store: Arc::clone(&store) as Arc<dyn Store>, ..self.clone() },
+            store,
             database: found.database.to_owned(),
             holder,
             feed: Mutex::new(feed),
@@ -281,6 +291,7 @@ impl Archive {
             behind_since: AtomicU64::new(UP_TO_DATE),
             notices: Noticeboard::default(),
             resting: Condvar::new(),
+            kept: OnceLock::new(),
         };
         shared.look_back(&shared.feed());
         Ok(Running { shared: Arc::new(shared), threads: Mutex::default() })
@@ -301,8 +312,10 @@ struct Control {
 
 /// What the engine's threads and the archive's share.
 struct Shared {
+    /// With `store`.
     archive: Archive,
-    database: std::path::PathBuf,
+    store: Arc<Leavable>,
+    database: PathBuf,
     /// This start of this process.
     holder: Holder,
     feed: Mutex<Feed>,
@@ -319,6 +332,8 @@ struct Shared {
     notices: Noticeboard,
     /// For the upkeep.
     resting: Condvar,
+    /// What the feed had when the threads were left behind.
+    kept: OnceLock<Mutex<Feed>>,
 }
 
 impl Shared {
@@ -332,6 +347,44 @@ impl Shared {
     /// How far the disk is.
     fn durable(&self) -> WalPosition {
         *self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The feed of the engine, also when the threads were left behind.
+    fn engine_feed(&self) -> MutexGuard<'_, Feed> {
+        let feed = self.feed();
+        match self.kept.get().filter(|_| feed.is_let_go()) {
+            Some(kept) => kept.lock().unwrap_or_else(PoisonError::into_inner),
+            None => feed,
+        }
+    }
+
+    /// Where a copy of the whole database lies while it is uploaded.
+    fn copy_path(&self) -> PathBuf {
+        directory_of(&self.database).join("copy.db")
+    }
+
+    /// Removes the copy of the whole database, which may be somebody else's once this was left.
+    fn remove_copy(&self, path: &Path) {
+        let feed = self.feed();
+        if !feed.is_let_go() {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Has the threads do nothing more, whenever the store answers them: no request, and nothing
+    /// with the files beside the database.
+    fn leave(&self) {
+        let mut feed = self.feed();
+        self.store.leave();
+        let _ = fs::remove_file(self.copy_path());
+        if self.kept.set(Mutex::new(feed.let_go())).is_ok() {
+            let message = format!(
+                "the store has not answered a request for {LEAVING:?} after the close, and is not \
+                 waited for; what is not archived is kept beside the database, and uploaded when \
+                 it is opened again"
+            );
+            self.note::<()>(Err(Error::new(ErrorKind::Lost, message)));
+        }
     }
 
     fn advance(&self, feed: &mut Feed) {
@@ -445,8 +498,8 @@ impl Running {
     /// Waits, while the store answers, until what is on the disk now is archived.
     fn keep_up(&self) {
         let (shared, until) = (&self.shared, Instant::now() + KEEPING_UP);
-        let to = shared.feed().synced();
-        while shared.feed().lacks(to)
+        let to = shared.engine_feed().synced();
+        while shared.engine_feed().lacks(to)
             && shared.stats().last_error.is_none()
             && shared.control().closing.is_none()
             && Instant::now() < until
@@ -495,7 +548,7 @@ impl Archiving for Running {
 
     fn token(&self) -> Option<ArchiveToken> {
         // Of one moment: the feed is held when the number of the last group is noted.
-        let feed = self.shared.feed();
+        let feed = self.shared.engine_feed();
         let stats = self.shared.stats();
         if feed.broken.is_some() || !stats.is_restorable {
             return None;
@@ -509,13 +562,13 @@ impl Archiving for Running {
         shared.control().is_hurried = true;
         shared.changed.notify_one();
         self.keep_up();
-        let prepared = shared.feed().prepare(&|| shared.wal());
+        let prepared = shared.engine_feed().prepare(&|| shared.wal());
         shared.note(prepared);
     }
 
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String> {
         let shared = &self.shared;
-        let captured = shared.feed().capture(to, next, &|| shared.wal());
+        let captured = shared.engine_feed().capture(to, next, &|| shared.wal());
         captured.map_err(|error| {
             let message = error.to_string();
             shared.note::<()>(Err(error));
@@ -524,7 +577,7 @@ impl Archiving for Running {
     }
 
     fn settled(&self) {
-        let settled = self.shared.feed().settled(&self.shared.database);
+        let settled = self.shared.engine_feed().settled(&self.shared.database);
         // Without the record a copy of the whole database is made at the next start.
         self.shared.note(settled);
     }
@@ -534,13 +587,20 @@ impl Archiving for Running {
         self.shared.changed.notify_one();
         self.shared.resting.notify_all();
         let threads = std::mem::take(&mut *self.threads());
+        let until = Instant::now() + self.shared.archive.close_time + LEAVING;
+        while !threads.iter().all(JoinHandle::is_finished) {
+            if Instant::now() >= until {
+                return self.shared.leave();
+            }
+            thread::sleep(KEEPING_UP_LOOK);
+        }
         // One that has panicked has said so.
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 
     fn stats(&self) -> ArchiveStats {
         let mut stats = self.shared.stats().clone();
-        let feed = self.shared.feed();
+        let feed = self.shared.engine_feed();
         stats.lag_ms = u64::try_from(self.shared.lag().as_millis()).unwrap_or(u64::MAX);
         stats.staged_bytes = feed.staged_bytes();
         stats.copies_because.clone_from(&feed.broken);
@@ -569,7 +629,6 @@ fn now() -> Timestamp {
 }
 
 fn refusal(error: Error) -> Refusal {
-    use crate::error::ErrorKind;
     let kind = match error.kind() {
         ErrorKind::Fenced => Kind::Fenced,
         ErrorKind::Corrupt | ErrorKind::Gap => Kind::Corrupt,

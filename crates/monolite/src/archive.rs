@@ -150,8 +150,8 @@ pub struct ArchiveStats {
 /// A moment of an archived history, see
 /// [`Database::archive_token`](crate::Database::archive_token).
 ///
-/// Of two tokens of one `lineage` that with the larger `txid` has all that the other has, unless a
-/// later primary took over before that was archived.
+/// Of two tokens of one `lineage` that with the larger `txid` has all that the other has, unless
+/// another `epoch` began before that was archived: a later primary, or the next opening.
 ///
 /// As text it is `lineage-epoch-txid` in hexadecimal digits, 32, 16 and 16 of them.
 ///

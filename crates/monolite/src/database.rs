@@ -382,8 +382,12 @@ impl<E> Database<E> {
     }
 
     /// A moment of the archived history that has every write acknowledged before this call, to be
-    /// given to whoever is to see them elsewhere. Whether it is archived already says
-    /// [`Stats::archive`](crate::archive::ArchiveStats), by its `txid`.
+    /// given to whoever is to see them elsewhere. It is archived already when
+    /// [`Stats::archive`](crate::archive::ArchiveStats) has the same `epoch` and no smaller `txid`.
+    ///
+    /// **A later `epoch` says nothing of it**: where the database was closed, or its process ended,
+    /// before it was archived, that begins with the same `txid` and without those writes, which
+    /// come right behind it. Take another token then.
     ///
     /// # Errors
     /// `Invalid` when the database has no [archive](Options::archive); `Overloaded` while the

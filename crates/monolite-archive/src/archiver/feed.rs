@@ -110,6 +110,8 @@ pub(super) struct Feed {
     limit: u64,
     /// Whether the WAL does not begin anew when they cannot be.
     refuses_gaps: bool,
+    /// Whether another one has all of this: it is empty, and writes nothing.
+    is_let_go: bool,
 }
 
 impl Feed {
@@ -150,7 +152,39 @@ impl Feed {
             recorded: None,
             limit,
             refuses_gaps,
+            is_let_go: false,
         })
+    }
+
+    /// Gives all of it to the result. What stays has nothing to be archived, and neither writes nor
+    /// removes a file: it is for a thread that must not touch them any more.
+    pub(super) fn let_go(&mut self) -> Feed {
+        let nothing = Feed {
+            directory: self.directory.clone(),
+            position: self.position.clone(),
+            staged: VecDeque::new(),
+            live: None,
+            numbers: VecDeque::new(),
+            over: None,
+            durable: self.durable,
+            taken: None,
+            place: None,
+            since: self.since,
+            broken: None,
+            is_copying: false,
+            next_name: self.next_name,
+            known: Vec::new(),
+            recorded: None,
+            limit: self.limit,
+            refuses_gaps: self.refuses_gaps,
+            is_let_go: true,
+        };
+        std::mem::replace(self, nothing)
+    }
+
+    /// Whether another one has all of it.
+    pub(super) fn is_let_go(&self) -> bool {
+        self.is_let_go
     }
 
     /// Bytes that are staged.
@@ -243,6 +277,9 @@ impl Feed {
     }
 
     fn write(&mut self) -> Result<()> {
+        if self.is_let_go {
+            return Err(Error::new(ErrorKind::Lost, "the database was closed"));
+        }
         self.position.write(&self.directory)?;
         self.recorded = self.position.current;
         Ok(())

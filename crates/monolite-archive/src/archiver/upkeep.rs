@@ -2,8 +2,8 @@
 //! what need not be kept deleted.
 //!
 //! # Algorithm
-//! 1. Nothing is done before something was uploaded. The archive is listed once; from then on the
-//!    uploads say what is new.
+//! 1. Nothing is done before something was uploaded. The archive is listed once, and again behind
+//!    each copy of the database; from then on the uploads say which slots are new.
 //! 2. When a span of the first level is over, merge what was written before it ([`compact`]);
 //!    every day make a snapshot of files that are there; every hour plan what may go
 //!    ([`Retention`]).
@@ -49,7 +49,13 @@ struct Notices {
     is_unknown: bool,
     asked: Option<Vec<Covered>>,
     allowed: Option<Deletion>,
+    /// How many terms have begun.
+    terms: u64,
 }
+
+/// Nobody answers what was asked in an earlier term.
+#[derive(Debug)]
+struct AnotherTerm;
 
 impl Noticeboard {
     fn state(&self) -> MutexGuard<'_, Notices> {
@@ -71,6 +77,29 @@ impl Noticeboard {
         let mut state = self.state();
         state.is_unknown = true;
         (state.asked, state.allowed) = (None, None);
+        state.terms += 1;
+    }
+
+    /// A copy of the database has come behind the fence. What was listed before lacks it, and would
+    /// be merged with what follows it.
+    pub(super) fn copied(&self) {
+        self.state().is_unknown = true;
+    }
+
+    /// Asks whether slots may be deleted; the result is the term in which it is asked.
+    fn ask(&self, slots: Vec<Covered>) -> u64 {
+        let mut state = self.state();
+        state.asked = Some(slots);
+        state.terms
+    }
+
+    /// What was asked in a term, once it is allowed.
+    fn answered(&self, term: u64) -> Result<Option<Deletion>, AnotherTerm> {
+        let mut state = self.state();
+        if state.terms != term {
+            return Err(AnotherTerm);
+        }
+        Ok(state.allowed.take())
     }
 
     /// Slots that are to be deleted, if somebody asks for that.
@@ -182,15 +211,19 @@ impl Upkeep {
     /// Deletes slots, once the thread that uploads has said that they may go.
     fn delete(&mut self, shared: &Shared, store: &dyn Store, slots: Vec<Covered>) {
         let files: Vec<ArchivedFile> = slots.iter().map(Covered::file).collect();
-        shared.notices.state().asked = Some(slots);
+        let term = shared.notices.ask(slots);
         shared.changed.notify_one();
-        let allowed = || shared.notices.state().allowed.take();
         let mut deletion = loop {
-            match allowed() {
-                Some(deletion) => break deletion,
+            match shared.notices.answered(term) {
+                Ok(Some(deletion)) => break deletion,
                 // It is waiting for the store, or has a large group under way.
-                None if shared.rest_until(Instant::now() + Duration::from_millis(100)) => {}
-                None => return,
+                Ok(None) if shared.rest_until(Instant::now() + Duration::from_millis(100)) => {}
+                Ok(None) => return,
+                Err(AnotherTerm) => {
+                    // What may go is planned anew.
+                    (self.catalog, self.planned, self.is_done) = (None, None, false);
+                    return;
+                }
             }
         };
         let mut pace = Patience { shared };

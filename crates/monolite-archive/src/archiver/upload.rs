@@ -196,7 +196,7 @@ impl Uploader<'_> {
         self.stats(|stats| stats.txid = fence.get());
         if self.shared.feed().broken.is_some() {
             match self.copy(&mut serving, fence)? {
-                Copied::Done => {}
+                Copied::Done => self.shared.notices.copied(),
                 Copied::Again => return Ok(Begun::Again),
                 Copied::Closed => return Ok(Begun::Closed),
             }
@@ -324,9 +324,9 @@ impl Uploader<'_> {
 
     /// Brings a copy of the whole database, as the state right behind the fence.
     fn copy(&self, serving: &mut Serving, fence: Txid) -> Result<Copied> {
-        let scratch = super::directory_of(&self.shared.database).join("copy.db");
+        let scratch = self.shared.copy_path();
         let copied = self.copy_to(serving, fence, &scratch);
-        let _ = fs::remove_file(&scratch);
+        self.shared.remove_copy(&scratch);
         copied
     }
 
@@ -362,7 +362,7 @@ impl Uploader<'_> {
     /// Copies the database to a file on this disk; `None` when it is closed.
     fn copy_beside(&self, scratch: &Path) -> Result<Option<WalPosition>> {
         while !self.is_over() {
-            let _ = fs::remove_file(scratch);
+            self.shared.remove_copy(scratch);
             self.shared.feed().copies();
             match self.engine.copy(scratch) {
                 Ok(at) => return Ok(Some(at)),

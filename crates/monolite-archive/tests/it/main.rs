@@ -14,6 +14,7 @@ mod controls;
 #[cfg(feature = "s3")]
 mod gateway;
 mod interleavings;
+mod leaving;
 mod litestream;
 mod moments;
 #[cfg(feature = "s3")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,10 @@ struct Bench {
     /// One request in so many fails; 0 for none.
     failing: Arc<AtomicU64>,
     requests: Arc<AtomicU64>,
+    /// Whether no slot arrives.
+    without_slots: Arc<AtomicBool>,
+    /// Whether snapshots have to wait.
+    holds_snapshots: Arc<AtomicBool>,
 }
 
 impl Bench {
@@ -35,6 +39,8 @@ impl Bench {
             millis: Arc::new(AtomicI64::new(1_700_000_000_000)),
             failing: Arc::default(),
             requests: Arc::default(),
+            without_slots: Arc::default(),
+            holds_snapshots: Arc::default(),
         }
     }
 
@@ -48,8 +54,19 @@ impl Bench {
 
     fn archive(&self) -> Archive {
         let (failing, requests) = (Arc::clone(&self.failing), Arc::clone(&self.requests));
-        let decide = move |_: Call<'_>| {
+        let without_slots = Arc::clone(&self.without_slots);
+        let holds_snapshots = Arc::clone(&self.holds_snapshots);
+        let decide = move |call: Call<'_>| {
             requests.fetch_add(1, Ordering::Relaxed);
+            let is_slot = matches!(call, Call::Create(key) if key.starts_with("ltx/0/"));
+            if is_slot && without_slots.load(Ordering::Relaxed) {
+                return Fault::LostRequest;
+            }
+            if matches!(call, Call::Create(key) if key.starts_with("ltx/9/")) {
+                while holds_snapshots.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
             let one_in = failing.load(Ordering::Relaxed);
             if one_in == 0 || fastrand::u64(..one_in) > 0 {
                 return Fault::None;
@@ -261,4 +278,88 @@ fn an_idle_database_asks_for_nothing() {
     assert_eq!(db.read(|_| Ok(())).wait().map_err(|error| error.kind()), Ok::<_, ErrorKind>(()));
     assert_eq!(asked(), before.0);
     db.close().unwrap();
+}
+
+/// It has asked for a deletion, and the term ends in which that would be allowed.
+#[test]
+fn the_upkeep_goes_on_after_a_copy_of_the_database() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive().staged_limit_bytes(1));
+    let copies = || db.stats().archive.unwrap().copies_because.is_some();
+    for _ in 0..20 {
+        change(&db);
+        bench.pass(30_000);
+    }
+    bench.merge_first_level(db.stats().archive.unwrap().txid);
+    bench.without_slots.store(true, Ordering::Relaxed);
+    let synced = db.with_durability(Durability::Synced).unwrap();
+    change(&synced);
+    wait_until("it is asked", || {
+        bench.pass(2 * HOUR);
+        thread::sleep(Duration::from_millis(200));
+        db.stats().archive.unwrap().failed_requests > 0
+    });
+    wait_until("what waits is given up", || {
+        db.checkpoint().wait().unwrap();
+        change(&synced);
+        copies()
+    });
+    bench.without_slots.store(false, Ordering::Relaxed);
+    wait_until("the copy is there", || !copies());
+    wait_until("old slots are gone", || {
+        bench.pass(HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(50));
+        bench.groups() < 15
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+/// What was listed before a copy came knows nothing of it, and of no gap before it.
+#[test]
+fn nothing_is_merged_across_a_copy_that_comes_after_the_archive_was_listed() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive().staged_limit_bytes(1));
+    let copies = || db.stats().archive.unwrap().copies_because.is_some();
+    for _ in 0..3 {
+        change(&db);
+    }
+    bench.without_slots.store(true, Ordering::Relaxed);
+    bench.holds_snapshots.store(true, Ordering::Relaxed);
+    let synced = db.with_durability(Durability::Synced).unwrap();
+    wait_until("what waits is given up", || {
+        change(&synced);
+        db.checkpoint().wait().unwrap();
+        copies()
+    });
+    bench.without_slots.store(false, Ordering::Relaxed);
+    let begun = || leader(&bench.store(), &Layout::directory()).unwrap().unwrap().epoch.0 > 1;
+    wait_until("a term begins for the copy", begun);
+    // The upkeep lists what is there, and has nothing to merge.
+    thread::sleep(Duration::from_millis(200));
+    let asked = bench.requests.load(Ordering::Relaxed);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(bench.requests.load(Ordering::Relaxed), asked, "it has listed the archive");
+    bench.holds_snapshots.store(false, Ordering::Relaxed);
+    wait_until("the copy is there", || !copies());
+    let copy = bench.catalog().level(Level::SNAPSHOTS).last().unwrap().txids.max();
+    for _ in 0..3 {
+        change(&db);
+    }
+    let newest = db.stats().archive.unwrap().txid;
+    bench.pass(30_000);
+    let sum = change(&db);
+    wait_until("the slots are merged", || {
+        let catalog = bench.catalog();
+        catalog.level(Level::FIRST).iter().any(|file| file.txids.max().get() >= newest)
+    });
+    for file in bench.catalog().level(Level::FIRST) {
+        let crosses = file.txids.min() <= copy && file.txids.max() > copy;
+        assert!(!crosses, "{} is across the copy at {copy}", file.txids);
+    }
+    db.close().unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
 }
