@@ -19,7 +19,9 @@ use crate::raw_connection::Durability as Asked;
 use crate::report::record::Section;
 use anyhow::{Context, Result, ensure};
 use monolite::Durability;
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -220,19 +222,22 @@ impl Archives {
 
     fn copies(&self, ground: &Ground<'_>) -> Bundle {
         let mut entries = Vec::new();
+        let took = Rc::<Cell<Option<Duration>>>::default();
         for (line, name, rest) in [
             ("without", "monolite, no archive", None),
             ("copied", "monolite, while it is copied to a new archive", Some(0)),
         ] {
             let place = self.place(ground, &format!("copy-{line}"), rest, Durability::Synced);
             let place = Place { text: TEXT, ..place };
-            let trial: Trial = Box::new(move |turn| burst_beside_copy(&place, turn));
+            let took = Rc::clone(&took);
+            let trial: Trial = Box::new(move |turn| burst_beside_copy(&place, turn, &took));
             entries.push(entry(line, name, BURST.0, trial));
         }
         let section = section(
             "copy",
             "Bursts while the first copy of the database is made",
-            "How much the copy leaves to those who write, until it is in the archive",
+            "How much the copy leaves to those who write, until it is in the archive; beside none \
+             they write for as long as the copy before took",
             "threads",
             "transactions",
         );
@@ -329,8 +334,13 @@ fn begin_anew(place: &Place) -> Result<()> {
     }
 }
 
-/// A burst into a database that is not in its archive yet, until it is.
-fn burst_beside_copy(place: &Place, turn: &Turn<'_>) -> Result<Round> {
+/// A burst into a database that is not in its archive yet, until it is, which it notes; without an
+/// archive, for as long as that took.
+fn burst_beside_copy(
+    place: &Place,
+    turn: &Turn<'_>,
+    took_last: &Cell<Option<Duration>>,
+) -> Result<Round> {
     begin_anew(place)?;
     let opened = place.begin(Some(Duration::ZERO))?;
     let is_copied = || opened.db.stats().archive.is_none_or(|it| it.is_restorable);
@@ -344,11 +354,12 @@ fn burst_beside_copy(place: &Place, turn: &Turn<'_>) -> Result<Round> {
     };
     let turn = match place.rest {
         Some(_) => Turn { length: PATIENCE, ..*turn },
-        None => *turn,
+        None => Turn { length: took_last.get().unwrap_or(turn.length), ..*turn },
     };
     let round = opened.noting(|| writes(place, &opened, &turn, &goes_on))?;
     let stats = opened.db.stats();
     let note = is_over.get().map(|took| {
+        took_last.set(Some(*took));
         let megabytes = std::fs::metadata(&place.database).map_or(0, |it| it.len()) as f64 / 1e6;
         let wal = stats.wal_bytes_max as f64 / 1e6;
         format!(
@@ -421,8 +432,10 @@ mod tests {
             rest: Some(Duration::ZERO),
             durability: Durability::Synced,
         };
+        let took = Cell::default();
         for _ in 0..2 {
-            let round = burst_beside_copy(&place, &turn).unwrap();
+            let round = burst_beside_copy(&place, &turn, &took).unwrap();
+            assert!(took.get().is_some());
             assert!(round.operations > 0);
             assert!(round.note.unwrap().contains("were copied in"));
             let snapshots =
