@@ -398,10 +398,10 @@ impl Connection {
             return false;
         }
         let sql = statement.expanded_sql().unwrap_or_default();
-        let passes = self.signals.passes_of_statement();
+        let counted = self.signals.passes_of_statement();
         let program = self.prepared.program(statement, &sql, &self.signals, &self.counts);
-        let most = program.map_or_else(|| most_passes(statement, &sql), |program| program.passes);
-        self.signals.note_passes(passes.max(most));
+        let most = || most_passes(statement, &sql, counted);
+        self.signals.note_passes(program.map_or_else(most, |program| program.passes));
         program.is_some_and(|program| !program.may_sort)
     }
 

@@ -5,9 +5,9 @@
 //! functions and the allocator, counts the work that it does, and looks at the clock in between.
 //!
 //! Some of what takes long calls nothing of ours, so a statement ends before it: a sort, whose rows
-//! are weighed while they wait for it ([`weights::time_to_sort`]); passes over a large value
-//! (arithmetic with a text of a million digits, comparisons, JSON), of which the program of a
-//! statement has so many ([`crate::program`], [`Signals::passes`], [`weights::time_of_pass`]); and
+//! are weighed while they wait for it ([`weights::time_to_sort`]); passes over a value (arithmetic
+//! with a text of a million digits, comparisons, JSON), of which the program of a statement has so
+//! many ([`crate::program`], [`Signals::passes`], [`weights::time_of_passes`]); and
 //! walks over deep expressions while it is prepared ([`weights::time_of_walks`]).
 
 use std::fmt;
@@ -62,7 +62,7 @@ impl Look {
 
     /// Whether the statement may go on, now. One that may not is told to have been interrupted.
     pub(crate) fn goes_on(&self) -> bool {
-        let passes = weights::time_of_pass().saturating_mul(self.signals.passes());
+        let passes = weights::time_of_passes(self.signals.passes());
         let walks = weights::time_of_walks(self.signals.levels());
         let sort = match (self.signals.may_sort(), self.signals.is_utf16()) {
             (false, _) => Duration::ZERO,

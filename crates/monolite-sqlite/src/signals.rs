@@ -514,7 +514,8 @@ impl Signals {
         };
         let counted = number.load(Ordering::Relaxed).saturating_add(more);
         number.store(counted, Ordering::Relaxed);
-        if !matches!(action, AuthAction::Select) {
+        // What SQLite prepares while a statement runs can be asked by nobody.
+        if self.is_running.load(Ordering::Relaxed) && !matches!(action, AuthAction::Select) {
             self.note_passes(counted);
         }
         what?.refusal(counted, self.most_counted.load(Ordering::Relaxed))

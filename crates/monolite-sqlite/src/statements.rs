@@ -35,7 +35,7 @@ use crate::depth;
 use crate::dry_run::Rehearsing;
 use crate::light::{Light, Weights};
 use crate::names;
-use crate::program::{Program, is_large, most_passes};
+use crate::program::{Program, is_empty, is_large, most_passes};
 use crate::signals::{Signals, Traits};
 use crate::stack::Stack;
 use crate::text::{self, Planning};
@@ -139,18 +139,20 @@ impl Kept {
         signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> R {
-        signals.note_passes(self.passes.max(self.counted));
+        signals.note_passes(self.passes);
         signals.start_run();
         let running = signals.running(self.never_sorts == Some(true));
         let before = signals.take_all();
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         drop(running);
         // SQLite prepares a statement again when the schema has changed.
-        if self.never_sorts == Some(true) && self.program != self.latest_program() {
-            self.program = self.latest_program();
-            self.never_sorts = None;
+        let latest = self.latest_program();
+        if self.program != latest {
+            self.program = latest;
+            self.never_sorts = self.never_sorts.filter(|never_sorts| !never_sorts);
+            self.counted = self.counted.max(signals.passes_of_statement());
+            self.passes = self.passes.max(self.counted);
         }
-        self.counted = self.counted.max(signals.passes_of_statement());
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
         if self.is_explain {
@@ -162,11 +164,15 @@ impl Kept {
     /// Takes note of what is known of its program.
     fn note_program(&mut self, program: Option<Program>, sql: &str) {
         self.never_sorts = program.map(|program| !program.may_sort);
-        self.passes = program.map_or_else(|| most_passes(&self.statement, sql), |it| it.passes);
+        let most = || most_passes(&self.statement, sql, self.counted);
+        self.passes = program.map_or_else(most, |it| it.passes);
     }
 
     /// How often SQLite has prepared it again; of one that is empty nothing can be asked.
     fn latest_program(&self) -> i32 {
+        if is_empty(&self.statement) {
+            return 0;
+        }
         self.statement.get_status(StatementStatus::RePrepare)
     }
 
@@ -473,26 +479,25 @@ impl Prepared {
         may_ask.then(|| {
             let explained = self.explain(sql, signals);
             explained.unwrap_or_else(|| Program {
-                passes: most_passes(statement, sql),
+                passes: most_passes(statement, sql, u32::MAX),
                 ..Program::UNASKED
             })
         })
     }
 
-    /// How often the program of `statement`, whose text is `sql`, passes over a value at most, if
-    /// it is a large one.
-    pub(crate) fn passes_of_large(
+    /// How often the program of `statement`, which was prepared last and whose text is `sql`,
+    /// passes over a value at most. A small one is not asked.
+    pub(crate) fn passes_of(
         &self,
         statement: &Statement<'_>,
         sql: &str,
         signals: &Signals,
         counts: &Counts,
     ) -> u32 {
-        if !is_large(statement, sql) {
-            return 0;
-        }
-        let program = self.program(statement, sql, signals, counts);
-        program.map_or_else(|| most_passes(statement, sql), |program| program.passes)
+        let counted = signals.passes_of_statement();
+        let is_large = is_large(statement, sql);
+        let program = is_large.then(|| self.program(statement, sql, signals, counts)).flatten();
+        program.map_or_else(|| most_passes(statement, sql, counted), |program| program.passes)
     }
 
     /// The program of `sql`, if SQLite tells. What is noted meanwhile is forgotten.

@@ -17,7 +17,7 @@ thread_local! {
     /// Bytes of larger pieces that are no pages, and how many there are.
     static IN_LARGER: Cell<i64> = const { Cell::new(0) };
     static LARGER: Cell<i64> = const { Cell::new(0) };
-    /// Bytes of the largest piece since a statement began to run, if it is [`LARGE`].
+    /// Bytes of the largest piece since a statement began to run.
     static LARGEST: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -46,8 +46,9 @@ const SORT_TIMES_UTF16: u32 = 24;
 /// later they ended than was foreseen.
 const WALK_PICOS: u64 = 200;
 
-/// Smaller pieces are no values over which a pass takes long.
-const LARGE: i64 = 64 << 10;
+/// Bytes of a value for which SQLite may not have asked the allocator: it keeps smaller pieces of
+/// its own (lookaside memory), of up to 1,200 bytes.
+const UNSEEN: i64 = 2_048;
 
 /// Picoseconds that a pass over a value takes for each byte: measured 2,300 for the last element of
 /// a JSON array, and 1,700 for the number that a text of digits is.
@@ -98,9 +99,7 @@ pub(crate) fn remove(bytes: i64) {
 
 /// A piece is asked for that may be a value.
 pub(crate) fn note_value(bytes: i64) {
-    if bytes >= LARGE {
-        LARGEST.set(LARGEST.get().max(bytes));
-    }
+    LARGEST.set(LARGEST.get().max(bytes));
 }
 
 fn number(of: &'static std::thread::LocalKey<Cell<i64>>) -> u64 {
@@ -140,9 +139,10 @@ pub(crate) fn forget_values() {
     LARGEST.set(0);
 }
 
-/// How long it takes at most to pass once over the largest value that the running statement has
-/// made; nothing if none is large.
-pub(crate) fn time_of_pass() -> Duration {
-    let picos = u64::try_from(LARGEST.get()).unwrap_or(0).saturating_mul(PASS_PICOS);
+/// How long it takes at most to pass so often over the largest value that the running statement
+/// has made.
+pub(crate) fn time_of_passes(passes: u32) -> Duration {
+    let bytes = number(&LARGEST).max(UNSEEN.unsigned_abs());
+    let picos = bytes.saturating_mul(PASS_PICOS).saturating_mul(passes.into());
     Duration::from_nanos(picos / 1_000)
 }

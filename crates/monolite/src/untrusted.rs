@@ -22,7 +22,8 @@ use crate::error::{Error, ErrorKind, Result, within};
 /// - Limited, and refused with `Invalid` beyond: values and rows
 ///   ([`Untrusted::value_limit_bytes`]), memory ([`Untrusted::memory_limit_bytes`]), SQL text
 ///   (1,000,000 bytes), names in a statement (12,000, each counted once for each `SELECT` around
-///   it; a `NATURAL` join counts as 2,500), columns (500), depth of an expression and of views in
+///   it; a `NATURAL` join counts as 2,500), names that are made of the same characters and begin
+///   alike (1,500 characters in common), columns (500), depth of an expression and of views in
 ///   views (100), compound selects (100), program (250,000 instructions), `SELECT`s (400) and uses
 ///   of columns (2,000) of a statement, arguments of a function (100), length of a `LIKE` or
 ///   `GLOB` pattern (100), parameters (32,766), nested triggers (50), the schema's memory (a
@@ -33,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result, within};
 ///   SQLite asks nobody while it plans.
 /// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
 ///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so
-///   much, or passes over large values so often, that it might take longer.
+///   much, or passes over values so often, that it might take longer.
 ///
 /// ```
 /// use std::time::Duration;

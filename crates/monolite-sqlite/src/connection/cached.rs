@@ -39,7 +39,7 @@ pub(super) struct CachedPasses {
 
 impl CachedPasses {
     /// Those of the statement of `sql`, which has just been prepared with `counted`, or was found.
-    /// Those of its program, if that is a large one, are `asked` where they are not known.
+    /// Those of its program are `asked` where they are not known.
     fn of(&self, sql: &str, counted: u32, asked: impl FnOnce() -> u32) -> u32 {
         let hash = self.hasher.hash_one(sql);
         let known = self.by_text.borrow().get(&hash).copied();
@@ -47,7 +47,7 @@ impl CachedPasses {
             Some(known) if counted == 0 => known,
             None if self.is_full() => u32::MAX,
             _ => {
-                let passes = counted.max(asked()).max(known.unwrap_or(0));
+                let passes = asked().max(known.unwrap_or(0));
                 self.by_text.borrow_mut().insert(hash, passes);
                 passes
             }
@@ -72,8 +72,7 @@ impl Connection {
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
         let statement = self.preparing(sql, || self.raw().prepare(sql))?;
         if self.memory.is_some() {
-            let passes =
-                self.prepared.passes_of_large(&statement, sql, &self.signals, &self.counts);
+            let passes = self.prepared.passes_of(&statement, sql, &self.signals, &self.counts);
             self.signals.note_passes(passes);
         }
         Ok(statement)
@@ -97,7 +96,7 @@ impl Connection {
             statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
         }
         let counted = self.signals.passes_of_statement();
-        let asked = || self.prepared.passes_of_large(&statement, sql, &self.signals, &self.counts);
+        let asked = || self.prepared.passes_of(&statement, sql, &self.signals, &self.counts);
         self.signals.note_passes(self.cached.of(sql, counted, asked));
         Ok(statement)
     }

@@ -655,3 +655,45 @@ fn comparing_many_large_values_in_one_call_ends_in_time() {
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
     db.close().unwrap();
 }
+
+#[test]
+fn passing_very_often_over_a_value_of_60_kb_ends_in_time() {
+    let Some(db) = open(":memory:") else { return };
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(a)")).wait().unwrap();
+    let array = "jsonb('[' || replace(printf('%.*c', 30000, '1'), '1', '1,') || '1]')";
+    let query = |column: &str, columns: usize| {
+        format!(
+            "WITH m(j) AS MATERIALIZED (SELECT {array}) SELECT {} FROM m",
+            vec![column; columns].join(", ")
+        )
+    };
+    let slow = query(&format!("json_extract(j{})", ", '$[#-9]'".repeat(99)), 180);
+    let ended = in_time("99 paths, 180 times", || {
+        let slow = slow.clone();
+        db.read(move |tx| tx.query_row(&slow, (), |_| Ok(()))).wait()
+    });
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
+    // Handed out, and behind a change, when nobody may ask.
+    let ended = in_time("the same, prepared", || {
+        db.read(move |tx| tx.prepare(&slow)?.query_row((), |_| Ok(())).map_err(Error::from)).wait()
+    });
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
+    let call = format!("length(json_extract(j{}))", ", '$[#-9]'".repeat(99));
+    let calls: Vec<_> = (0..180).map(|_| call.clone()).collect();
+    let insert = format!("INSERT INTO t {}", query(&balanced(&calls, "+"), 1));
+    let (told, heard) = mpsc::channel();
+    let ended = db.write(move |tx| {
+        tx.execute("INSERT INTO t VALUES (1)", ())?;
+        let before = processor_time();
+        let result = tx.execute(&insert, ());
+        told.send(processor_time() - before).unwrap();
+        result
+    });
+    assert_eq!(ended.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    let took = heard.recv().unwrap();
+    assert!(took <= 2 * LIMIT + Duration::from_millis(100), "behind a change it took {took:?}");
+    // What has many calls, and few paths in each, is no such statement.
+    let fast = query("json_extract(j, '$[0]')", 180);
+    db.read(move |tx| tx.query_row(&fast, (), |_| Ok(()))).wait().unwrap();
+    db.close().unwrap();
+}

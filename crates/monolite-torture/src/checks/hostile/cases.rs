@@ -540,12 +540,29 @@ fn passing() -> Vec<Case> {
         ("cases behind a change", number.clone(), format!("DELETE FROM victim; {updated}")),
         ("checks", checked, format!("INSERT INTO c SELECT {text}")),
         ("checks of triggers", format!("{number}{chain}"), format!("INSERT INTO w SELECT {text}")),
+        ("paths into 60 KB", String::new(), extracting("")),
+        (
+            "paths into 60 KB behind a change",
+            number,
+            format!("DELETE FROM victim; {}", extracting("INSERT INTO w ")),
+        ),
     ];
     let case = |(name, setup, sql)| {
         let name = format!("passes over a large value: {name}");
         Case { name, setup, sql, must: Must::HarmNobody }
     };
     made.map(case).into()
+}
+
+/// A query for 99 elements at the end of an array of 60 KB, 180 times, behind `before`.
+fn extracting(before: &str) -> String {
+    let call = format!("json_extract(j, {})", list_of(99, |_| "'$[#-9]'".into()));
+    let calls = vec![format!("length({call})"); 180].join(" + ");
+    let array = "jsonb('[' || replace(printf('%.*c', 30000, '1'), '1', '1,') || '1]')";
+    format!(
+        "{before}WITH m(j) AS MATERIALIZED (SELECT {array}) SELECT max({}) FROM m",
+        balanced(&calls.split(" + ").map(String::from).collect::<Vec<_>>(), "+")
+    )
 }
 
 /// Expressions that become deeper than they were written.
