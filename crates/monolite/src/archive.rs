@@ -33,8 +33,8 @@ use std::time::Duration;
 pub use monolite_sqlite::vfs::WalPosition;
 pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
 
-pub use crate::backup::pacer::Pacer;
 use crate::error::{Error, ErrorKind, Result};
+pub use crate::pacer::Pacer;
 
 /// Where a database is to be archived, see [`Options::archive`](crate::Options::archive).
 pub trait Archive: fmt::Debug + Send + Sync {

@@ -25,7 +25,6 @@
 //! # Not here
 //! Why so: `docs/decisions/backups-copy-on-write.md`.
 
-pub(crate) mod pacer;
 pub(crate) mod part;
 pub(crate) mod pins;
 
@@ -39,7 +38,6 @@ use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::copy::Start;
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl, WalPosition};
-use pacer::Pacer;
 use part::{HeaderOf, Part};
 use pins::{Pin, Pins};
 
@@ -47,6 +45,7 @@ use crate::call::between::BetweenBatches;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::JobContext;
+use crate::pacer::Pacer;
 use crate::progress::{BatchNumber, Progress};
 use crate::read::readers::{OpenReader, Reader};
 

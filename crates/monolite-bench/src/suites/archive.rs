@@ -2,8 +2,8 @@
 //! it is restored.
 //!
 //! The store is a directory on the same disk, so its writes take the disk's time from the others,
-//! or the bucket that is named. One that is to answer after some milliseconds is the same, and rests
-//! for what is left of them when its work is done.
+//! or the bucket that is named. One that is to answer after some milliseconds is the same, and
+//! rests for what is left of them when its work is done.
 
 mod litestream;
 mod place;
@@ -193,8 +193,8 @@ impl Archives {
         let section = section(
             "burst",
             "Bursts, with and without an archive",
-            "What an archive takes of the processor and the disk from those who do not wait for it; \
-         Litestream beside raw SQLite, one writer and batches, where the program is found",
+            "What an archive takes of the processor and the disk from those who do not wait \
+             for it; Litestream beside raw SQLite, one writer and batches, where the program is found",
             "threads",
             "transactions",
         );
@@ -266,8 +266,8 @@ impl Archives {
         let section = section(
             "restore",
             "The restore of a database, and what bounds it",
-            "The client reads the archive's files and drops them; the disk writes and syncs as many \
-         bytes as the database has; all figures are of the database's bytes",
+            "The client reads the archive's files and drops them; the disk writes and syncs as \
+             many bytes as the database has; all figures are of the database's bytes",
             "MB",
             "megabytes",
         );

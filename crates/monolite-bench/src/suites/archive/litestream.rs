@@ -147,8 +147,8 @@ impl Batches {
     }
 }
 
-/// What Litestream's configuration has for an address, and the variables with its keys. Options that
-/// both have by the same name are taken over.
+/// What Litestream's configuration has for an address, and the variables with its keys. Options
+/// that both have by the same name are taken over.
 fn theirs(address: &str) -> (String, Vec<(&'static str, String)>) {
     let Some((place, query)) =
         address.split_once("://").map(|_| address.split_once('?').unwrap_or((address, "")))

@@ -159,7 +159,8 @@ impl Opened {
             .collect();
         let note = format!(
             "requests a MB of WAL: {kinds}with {:.2} MB sent and {:.2} syncs of the WAL; \
-             {megabytes:.0} MB in all, at most {:.1} MB staged, at most {} ms behind, {} at the end",
+             {megabytes:.0} MB in all, at most {:.1} MB staged, at most {} ms behind, {} at the \
+             end",
             each(now.1 - sent) / 1e6,
             each(stats.syncs - syncs),
             worst.staged as f64 / 1e6,
