@@ -194,7 +194,8 @@ impl Archives {
             "burst",
             "Bursts, with and without an archive",
             "What an archive takes of the processor and the disk from those who do not wait \
-             for it; Litestream beside raw SQLite, one writer and batches, where the program is found",
+             for it; Litestream beside raw SQLite, one writer and batches, where the program is \
+             found",
             "threads",
             "transactions",
         );
