@@ -198,7 +198,7 @@ impl Weights {
 }
 
 /// A statement that is light as far as it is known, while it is prepared.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Light {
     weights: Arc<Weights>,
     /// Its text; none of rows that are said, which are in no join.
@@ -235,6 +235,11 @@ impl Light {
             && (!is_short || names() <= LIGHT_NAMES);
         let mut light = is_light.then(|| Light::empty(weights, is_short.then(|| sql.into())))?;
         (!is_short || light.note_text(sql)).then_some(light)
+    }
+
+    /// Whether its text is one of at most some kilobytes.
+    pub(crate) fn is_short(&self) -> bool {
+        self.text.is_some()
     }
 
     fn empty(weights: &Arc<Weights>, text: Option<Box<str>>) -> Light {

@@ -205,7 +205,16 @@ pub(crate) struct Prepared {
     /// Where large statements are prepared first, if that is done.
     dry_runs: Option<Rehearsing>,
     /// Those of the schema, as far as they are known.
-    weights: RefCell<Option<Arc<Weights>>>,
+    weights: RefCell<Option<Weighed>>,
+}
+
+/// What is known of a schema, and of texts on it: those that are light as far as a text tells, by
+/// which statements that are kept are found without their texts being looked through again. What
+/// [`Light::of`] and [`untrusted::refusal_of_text`] say depends on a text and on the weights alone,
+/// so it goes with these.
+struct Weighed {
+    weights: Arc<Weights>,
+    light: HashMap<Box<str>, Light>,
 }
 
 // SAFETY: a connection may move between threads (`rusqlite::Connection: Send`), and the statements
@@ -333,9 +342,7 @@ impl Prepared {
         let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !is_free) else {
             return prepare(untrusted::MAX_COLUMNS).0;
         };
-        let weights = self.weights(signals)?;
-        untrusted::refusal_of_text(sql, weights.views()).map_or(Ok(()), refused)?;
-        if let Some(light) = Light::of(sql, &weights) {
+        if let Some(light) = self.light_of(sql, signals)? {
             let prepare = || prepare(untrusted::MAX_COLUMNS).0;
             let (prepared, light) = signals.while_light(light, prepare);
             if prepared.is_ok() || !light.is_refuted() {
@@ -355,16 +362,30 @@ impl Prepared {
         prepare(untrusted::MAX_COLUMNS).0
     }
 
-    /// What tells on this schema which statements are light.
-    fn weights(&self, signals: &Signals) -> Result<Arc<Weights>> {
+    /// The statement of `sql`, unless it is known not to be light.
+    ///
+    /// # Errors
+    /// `SQLITE_AUTH` when its text is refused.
+    fn light_of(&self, sql: &str, signals: &Signals) -> Result<Option<Light>> {
         let is_settled = signals.seen(Traits::UNSETTLED).is_empty();
-        let known = self.weights.borrow().clone();
-        if let Some(known) = known.filter(|_| is_settled) {
-            return Ok(known);
+        if !is_settled || self.weights.borrow().is_none() {
+            let weights = Arc::new(signals.as_engine(|| Weights::of(self.connection()))?);
+            self.weights.replace(Some(Weighed { weights, light: HashMap::new() }));
         }
-        let weights = Arc::new(signals.as_engine(|| Weights::of(self.connection()))?);
-        self.weights.replace(Some(Arc::clone(&weights)));
-        Ok(weights)
+        let mut weighed = self.weights.borrow_mut();
+        let Some(Weighed { weights, light: known }) = weighed.as_mut() else { return Ok(None) };
+        if let Some(light) = known.get(sql) {
+            return Ok(Some(light.clone()));
+        }
+        untrusted::refusal_of_text(sql, weights.views()).map_or(Ok(()), refused)?;
+        let light = Light::of(sql, weights);
+        if let Some(light) = light.as_ref().filter(|light| light.is_short()) {
+            if known.len() >= KEPT {
+                known.clear();
+            }
+            known.insert(sql.into(), light.clone());
+        }
+        Ok(light)
     }
 
     /// Looks at what can be said of a statement only when it is prepared, before it runs.

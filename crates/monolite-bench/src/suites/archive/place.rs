@@ -77,11 +77,7 @@ impl Place {
     /// Opens it, made if it is not there, with all of it in the archive.
     pub(super) fn open(&self) -> Result<Opened> {
         let opened = self.begin(None)?;
-        let start = Instant::now();
-        while opened.db.stats().archive.is_some_and(|it| !it.is_restorable || it.lag_ms > 0) {
-            ensure!(start.elapsed() < PATIENCE, "the archive does not get the database");
-            sleep(LOOK);
-        }
+        archived(&opened.db)?;
         Ok(opened)
     }
 
@@ -117,6 +113,8 @@ impl Place {
     pub(super) fn close(&self, opened: Opened, moved: u64) -> Result<()> {
         let Opened { db, before, .. } = opened;
         let now = state(&db)?;
+        // A close waits for some seconds, and a burst can have left more than that.
+        archived(&db)?;
         db.close()?;
         let expected = before.balances + moved as f64;
         ensure!(now.rows == self.rows, "{} of {} rows are there", now.rows, self.rows);
@@ -197,6 +195,22 @@ impl Opened {
 struct Worst {
     staged: u64,
     lag_ms: u64,
+}
+
+/// Waits until all of it is in its archive, if it has one.
+fn archived(db: &Database) -> Result<()> {
+    let start = Instant::now();
+    while let Some(stats) = db.stats().archive
+        && (!stats.is_restorable || stats.lag_ms > 0)
+    {
+        let said = stats.last_error.as_deref().unwrap_or("nothing");
+        ensure!(
+            start.elapsed() < PATIENCE,
+            "the archive does not get the database; what went wrong last: {said}"
+        );
+        sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// What tells one content from another.
