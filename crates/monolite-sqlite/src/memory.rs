@@ -109,14 +109,18 @@ fn fits(left: i64, bytes: i64) -> bool {
     bytes <= left
 }
 
-/// Whether the statement that asks for `bytes` may go on.
-fn goes_on_behind(bytes: i64) -> bool {
-    weights::note_value(bytes);
+/// Whether the statement that asks for `bytes` may go on, for a piece that then has `size`.
+fn goes_on_behind(bytes: i64, size: i64) -> bool {
+    let is_largest = weights::note_value(size);
     let look = LOOK.get();
     // SAFETY: the budget of this thread that has set it owns a share of it, and takes it back
     // before it lets that go.
     let look = unsafe { look.as_ref() };
-    look.is_none_or(|look| look.goes_on_behind_piece(usize::try_from(bytes).unwrap_or(0)))
+    look.is_none_or(|look| {
+        // There may be no piece behind it before all passes over it.
+        look.goes_on_behind_piece(usize::try_from(bytes).unwrap_or(0))
+            && (!is_largest || look.goes_on())
+    })
 }
 
 /// Takes a piece off the budget.
@@ -133,7 +137,9 @@ fn put_back(bytes: i64) {
 
 unsafe extern "C" fn allocate(bytes: c_int) -> *mut c_void {
     let (lower, left) = (lower(), LEFT.get());
-    if left != UNLIMITED && !(fits(left, bytes.into()) && goes_on_behind(bytes.into())) {
+    if left != UNLIMITED
+        && !(fits(left, bytes.into()) && goes_on_behind(bytes.into(), bytes.into()))
+    {
         return ptr::null_mut();
     }
     // SAFETY: SQLite's arguments are handed on unchanged, and the size is asked of a pointer that
@@ -168,7 +174,7 @@ unsafe extern "C" fn reallocate(memory: *mut c_void, bytes: c_int) -> *mut c_voi
     unsafe {
         let before = i64::from((lower.size)(memory));
         let more = i64::from(bytes) - before;
-        if !(fits(left, more) && goes_on_behind(more)) {
+        if !(fits(left, more) && goes_on_behind(more, bytes.into())) {
             return ptr::null_mut();
         }
         let moved = (lower.reallocate)(memory, bytes);
@@ -246,6 +252,30 @@ mod tests {
 
     fn fill(connection: &rusqlite::Connection, bytes: u32) -> rusqlite::Result<i64> {
         connection.query_row("SELECT length(randomblob(?1) || 'x')", [bytes], |row| row.get(0))
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_before_there_is_a_larger_piece() {
+        crate::initialize().unwrap();
+        assert!(install());
+        let looks = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let seen = Arc::clone(&looks);
+        let look = Look::with(move || {
+            seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            false
+        });
+        let _budget = Budget::start(1 << 30, Some(look));
+        weights::forget_values();
+        for (bytes, expected) in [(1_000, 0), (10_000, 1), (9_000, 1), (20_000, 2)] {
+            // SAFETY: a piece is asked for and released.
+            unsafe { ffi::sqlite3_free(ffi::sqlite3_malloc(bytes)) };
+            let looked = looks.load(std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(looked, expected, "behind {bytes} bytes");
+        }
+        // One that grows is as large as all of it.
+        // SAFETY: as above.
+        unsafe { ffi::sqlite3_free(ffi::sqlite3_realloc(ffi::sqlite3_malloc(15_000), 30_000)) };
+        assert_eq!(looks.load(std::sync::atomic::Ordering::Relaxed), 3);
     }
 
     #[test]

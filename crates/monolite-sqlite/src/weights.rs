@@ -97,9 +97,14 @@ pub(crate) fn remove(bytes: i64) {
     }
 }
 
-/// A piece is asked for that may be a value.
-pub(crate) fn note_value(bytes: i64) {
-    LARGEST.set(LARGEST.get().max(bytes));
+/// A piece is asked for that may be a value; whether it is the largest one, so that what was
+/// foreseen of passes is not enough any more.
+pub(crate) fn note_value(bytes: i64) -> bool {
+    let is_largest = bytes > LARGEST.get().max(UNSEEN);
+    if is_largest {
+        LARGEST.set(bytes);
+    }
+    is_largest
 }
 
 fn number(of: &'static std::thread::LocalKey<Cell<i64>>) -> u64 {
