@@ -40,11 +40,23 @@ use crate::look::{Look, Rest};
 /// How often what had a dry run is prepared behind it: to be run, and to be explained.
 const TIMES: u32 = 2;
 
+/// What a dry run is to do with a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Whether it is an `INSERT` in its second form, in which the key is said.
+    pub numbers: bool,
+    /// Whether it is explained: what has had a dry run cannot be asked what it does in a
+    /// transaction that would notice ([`crate::program`]).
+    pub explains: bool,
+}
+
 /// How a dry run has ended.
 #[derive(Debug)]
 pub enum DryRun {
     /// The statement was prepared, and that took so long.
     Prepared(Duration),
+    /// It was explained: how often its program can pass over a value.
+    Explained(u32),
     /// It cannot be prepared, for this reason, and this one of the profile.
     Refused(rusqlite::Error, Option<String>),
     /// The schema is not the one that was asked for.
@@ -56,9 +68,8 @@ pub enum DryRun {
 /// Prepares statements on another connection of the same database, which has the same profile.
 pub trait DryRuns: Send + Sync {
     /// Prepares the first statement of `sql` on the schema with this `cookie`, and drops it.
-    /// `numbers` says that the text is an `INSERT` in its second form, in which the key is said.
     /// Given up as soon as `goes_on`, which is asked every few milliseconds, says so.
-    fn run(&self, sql: &str, cookie: u32, numbers: bool, goes_on: &dyn Fn() -> bool) -> DryRun;
+    fn run(&self, sql: &str, cookie: u32, form: Form, goes_on: &dyn Fn() -> bool) -> DryRun;
 }
 
 /// What a connection has to ask for dry runs, and until when it waits for them.
@@ -80,10 +91,11 @@ impl Rehearsing {
         numbers: bool,
     ) -> Result<(), (rusqlite::Error, Option<String>)> {
         let failed = |code, text| rusqlite::Error::SqliteFailure(ffi::Error::new(code), text);
-        match self.runs.run(sql, cookie, numbers, &|| self.look.goes_on()) {
+        let form = Form { numbers, explains: false };
+        match self.runs.run(sql, cookie, form, &|| self.look.goes_on()) {
             DryRun::Prepared(time) if self.look.goes_on_for(Rest::Measured(time * TIMES)) => Ok(()),
             DryRun::Refused(error, reason) => Err((error, reason)),
-            DryRun::Prepared(_) | DryRun::GivenUp => {
+            DryRun::Prepared(_) | DryRun::Explained(_) | DryRun::GivenUp => {
                 Err((failed(ffi::SQLITE_INTERRUPT, None), None))
             }
             DryRun::OtherSchema => {
@@ -92,6 +104,16 @@ impl Rehearsing {
                             by another one: commit the change first, or run the transaction again";
                 Err((failed(ffi::SQLITE_AUTH, Some(text.into())), None))
             }
+        }
+    }
+
+    /// How often the program of the first statement of `sql` can pass over a value; `None` where
+    /// nobody else has this schema, or tells in time.
+    pub(crate) fn passes(&self, sql: &str, cookie: u32, numbers: bool) -> Option<u32> {
+        let form = Form { numbers, explains: true };
+        match self.runs.run(sql, cookie, form, &|| self.look.goes_on()) {
+            DryRun::Explained(passes) => Some(passes),
+            _ => None,
         }
     }
 }
@@ -105,7 +127,7 @@ mod tests {
     struct Quick;
 
     impl DryRuns for Quick {
-        fn run(&self, _: &str, _: u32, _: bool, _: &dyn Fn() -> bool) -> DryRun {
+        fn run(&self, _: &str, _: u32, _: Form, _: &dyn Fn() -> bool) -> DryRun {
             DryRun::Prepared(Duration::from_millis(100))
         }
     }

@@ -51,7 +51,7 @@ pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, Role,
     Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
 };
-pub use dry_run::{DryRun, DryRuns};
+pub use dry_run::{DryRun, DryRuns, Form};
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};
 pub use look::{Overdue, Rest};

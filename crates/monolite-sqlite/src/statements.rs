@@ -47,6 +47,10 @@ use rusqlite::hooks::AuthContext;
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
 
+/// Up to so many bytes of text the memory of a program tells how large it is; in a longer one
+/// what the text takes of it could hide a large program.
+const MEASURED: usize = 1_000;
+
 /// The engine's own statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
@@ -350,16 +354,20 @@ impl Prepared {
             }
             forget_attempt(signals);
         }
-        let cookie = || {
-            self.connection().pragma_query_value(None, "schema_version", |row| row.get::<_, u32>(0))
-        };
-        let cookie = signals.as_engine(cookie)?;
+        let cookie = self.cookie(signals)?;
         let ran = dry_runs.wait_for(sql, cookie, signals.is_numbering());
         ran.map_err(|(error, reason)| {
             signals.put_denial(reason);
             error
         })?;
         prepare(untrusted::MAX_COLUMNS).0
+    }
+
+    /// That of the schema.
+    fn cookie(&self, signals: &Signals) -> Result<u32> {
+        signals.as_engine(|| {
+            self.connection().pragma_query_value(None, "schema_version", |row| row.get::<_, u32>(0))
+        })
     }
 
     /// The statement of `sql`, unless it is known not to be light.
@@ -497,13 +505,23 @@ impl Prepared {
             return Some(Program::UNASKED);
         }
         let may_ask = statement.readonly() || counts.changes(self.connection()) == 0;
-        may_ask.then(|| {
-            let explained = self.explain(sql, signals);
-            explained.unwrap_or_else(|| Program {
-                passes: most_passes(statement, sql, u32::MAX),
-                ..Program::UNASKED
-            })
-        })
+        let explained = match may_ask {
+            true => self.explain(sql, signals),
+            false if sql.len() <= MEASURED => return None,
+            false => self.explained_elsewhere(sql, signals),
+        };
+        Some(explained.unwrap_or_else(|| Program {
+            passes: most_passes(statement, sql, u32::MAX),
+            ..Program::UNASKED
+        }))
+    }
+
+    /// The program of `sql` as far as another connection tells, which may be asked.
+    fn explained_elsewhere(&self, sql: &str, signals: &Signals) -> Option<Program> {
+        let dry_runs = self.dry_runs.as_ref()?;
+        let cookie = self.cookie(signals).ok()?;
+        let passes = dry_runs.passes(sql, cookie, signals.is_numbering())?;
+        Some(Program { passes, ..Program::UNASKED })
     }
 
     /// How often the program of `statement`, which was prepared last and whose text is `sql`,
@@ -516,13 +534,13 @@ impl Prepared {
         counts: &Counts,
     ) -> u32 {
         let counted = signals.passes_of_statement();
-        let is_large = is_large(statement, sql);
+        let is_large = sql.len() > MEASURED || is_large(statement, sql);
         let program = is_large.then(|| self.program(statement, sql, signals, counts)).flatten();
         program.map_or_else(|| most_passes(statement, sql, counted), |program| program.passes)
     }
 
     /// The program of `sql`, if SQLite tells. What is noted meanwhile is forgotten.
-    fn explain(&self, sql: &str, signals: &Signals) -> Option<Program> {
+    pub(crate) fn explain(&self, sql: &str, signals: &Signals) -> Option<Program> {
         let before = signals.take_all();
         signals.start_statement();
         let program = self.deeply(|| signals.prepared(|| Program::of(self.connection(), sql)));

@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use monolite_sqlite::{Connection, DryRun, DryRuns, Overdue, rusqlite};
+use monolite_sqlite::{Connection, DryRun, DryRuns, Form, Overdue, rusqlite};
 
 use crate::error::{Error, Result};
 use crate::threads::spawn;
@@ -58,6 +58,8 @@ struct State {
     next: u64,
     /// How long it took to prepare those that are remembered.
     times: HashMap<u64, Duration>,
+    /// How often the programs of those that are remembered pass over a value.
+    passes: HashMap<u64, u32>,
     is_closed: bool,
 }
 
@@ -65,7 +67,26 @@ struct Request {
     number: u64,
     sql: Box<str>,
     cookie: u32,
-    numbers: bool,
+    form: Form,
+}
+
+impl State {
+    fn remembered(&self, hash: u64) -> Option<DryRun> {
+        let time = self.times.get(&hash).map(|time| DryRun::Prepared(*time));
+        time.or_else(|| self.passes.get(&hash).map(|passes| DryRun::Explained(*passes)))
+    }
+
+    fn remember(&mut self, hash: u64, ended: &DryRun) {
+        if self.times.len() + self.passes.len() >= REMEMBERED {
+            self.times.clear();
+            self.passes.clear();
+        }
+        match ended {
+            DryRun::Prepared(time) => drop(self.times.insert(hash, *time)),
+            DryRun::Explained(passes) => drop(self.passes.insert(hash, *passes)),
+            _ => {}
+        }
+    }
 }
 
 impl DryRunner {
@@ -121,23 +142,16 @@ impl DryRunner {
 }
 
 impl DryRuns for DryRunner {
-    fn run(&self, sql: &str, cookie: u32, numbers: bool, goes_on: &dyn Fn() -> bool) -> DryRun {
-        let hash = self.shared.hasher.hash_one((sql, cookie, numbers));
-        if let Some(time) = self.shared.lock().times.get(&hash) {
-            return DryRun::Prepared(*time);
+    fn run(&self, sql: &str, cookie: u32, form: Form, goes_on: &dyn Fn() -> bool) -> DryRun {
+        let hash = self.shared.hasher.hash_one((sql, cookie, form));
+        if let Some(known) = self.shared.lock().remembered(hash) {
+            return known;
         }
         if let Err(error) = self.start() {
             return not_done(&error);
         }
-        let ended =
-            self.shared.ask(Request { number: 0, sql: sql.into(), cookie, numbers }, goes_on);
-        if let DryRun::Prepared(time) = ended {
-            let mut state = self.shared.lock();
-            if state.times.len() >= REMEMBERED {
-                state.times.clear();
-            }
-            state.times.insert(hash, time);
-        }
+        let ended = self.shared.ask(Request { number: 0, sql: sql.into(), cookie, form }, goes_on);
+        self.shared.lock().remember(hash, &ended);
         ended
     }
 }
@@ -215,7 +229,7 @@ impl Shared {
             Ok(connection) => kept.insert(connection),
             Err(error) => return not_done(&error),
         };
-        connection.dry_run(&request.sql, request.cookie, request.numbers)
+        connection.dry_run(&request.sql, request.cookie, request.form)
     }
 }
 

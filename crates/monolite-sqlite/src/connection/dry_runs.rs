@@ -6,18 +6,19 @@ use rusqlite::{Result, ffi};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Connection;
-use crate::dry_run::DryRun;
+use crate::dry_run::{DryRun, Form};
 
 impl Connection {
     /// Prepares the first statement of `sql` on the newest schema, if that has this `cookie`, and
     /// drops it. No snapshot is held meanwhile, so that none grows old.
     ///
     /// To be called on a connection for [`Role::DryRun`](super::Role::DryRun).
-    pub fn dry_run(&self, sql: &str, cookie: u32, numbers: bool) -> DryRun {
+    pub fn dry_run(&self, sql: &str, cookie: u32, form: Form) -> DryRun {
         let ended = self.newest_cookie().map_or_else(
             |error| DryRun::Refused(error, None),
             |newest| match newest == cookie {
-                true => self.prepare_for_others(sql, numbers),
+                true if form.explains => self.explain_for_others(sql, form.numbers),
+                true => self.prepare_for_others(sql, form.numbers),
                 false => DryRun::OtherSchema,
             },
         );
@@ -34,6 +35,14 @@ impl Connection {
         let cookie = self.signals.as_engine(ask);
         self.rollback()?;
         cookie
+    }
+
+    fn explain_for_others(&self, sql: &str, numbers: bool) -> DryRun {
+        let budget = self.start_budget();
+        let explain = || self.prepared.explain(sql, &self.signals);
+        let program = if numbers { self.signals.numbering(explain) } else { explain() };
+        self.end_budget(budget);
+        program.map_or(DryRun::GivenUp, |program| DryRun::Explained(program.passes))
     }
 
     fn prepare_for_others(&self, sql: &str, numbers: bool) -> DryRun {

@@ -697,3 +697,43 @@ fn passing_very_often_over_a_value_of_60_kb_ends_in_time() {
     db.read(move |tx| tx.query_row(&fast, (), |_| Ok(()))).wait().unwrap();
     db.close().unwrap();
 }
+
+/// Behind a change nobody may ask in the transaction itself, and a long text hides how large the
+/// program is.
+#[test]
+fn a_padded_text_behind_a_change_hides_no_passes() {
+    let Some(db) = open(":memory:") else { return };
+    let call = format!("json_extract(j{})", ", '$[#-9]'".repeat(99));
+    let columns: Vec<_> = (0..12).map(|at| format!("g{at} AS ({call}) STORED")).collect();
+    let table = format!("CREATE TABLE g(j, {}); CREATE TABLE o(n)", columns.join(", "));
+    db.write(move |tx| tx.execute_batch(&table)).wait().unwrap();
+    let array = "jsonb('[' || replace(printf('%.*c', 480000, '1'), '1', '1,') || '1]')";
+    let padding = "a".repeat(100_000);
+    for insert in [
+        format!("INSERT INTO g(j) SELECT {array} /*{padding}*/"),
+        format!("INSERT INTO g(j) SELECT {array} WHERE 1 OR '{padding}'"),
+    ] {
+        let (told, heard) = mpsc::channel();
+        let ended = db.write(move |tx| {
+            tx.execute("INSERT INTO o VALUES (1)", ())?;
+            let before = processor_time();
+            let result = tx.execute(&insert, ());
+            told.send(processor_time() - before).unwrap();
+            result
+        });
+        assert_eq!(ended.wait().unwrap_err().kind(), ErrorKind::Timeout);
+        let took = heard.recv().unwrap();
+        assert!(took <= 2 * LIMIT + Duration::from_millis(100), "it took {took:?}");
+    }
+    // A long text that does little is none of those, also when it is found again.
+    let insert = format!("INSERT INTO o SELECT length('{padding}')");
+    for _ in 0..2 {
+        let insert = insert.clone();
+        let both = db.write(move |tx| {
+            tx.execute("INSERT INTO o VALUES (1)", ())?;
+            tx.execute(&insert, ())
+        });
+        both.wait().unwrap();
+    }
+    db.close().unwrap();
+}
