@@ -46,7 +46,7 @@ pub struct Form {
     /// Whether it is an `INSERT` in its second form, in which the key is said.
     pub numbers: bool,
     /// Whether it is explained: what has had a dry run cannot be asked what it does in a
-    /// transaction that would notice ([`crate::program`]).
+    /// transaction that would notice.
     pub explains: bool,
 }
 
