@@ -374,7 +374,7 @@ impl Prepared {
     ///
     /// # Errors
     /// `SQLITE_AUTH` when its text is refused.
-    fn light_of(&self, sql: &str, signals: &Signals) -> Result<Option<Light>> {
+    pub(crate) fn light_of(&self, sql: &str, signals: &Signals) -> Result<Option<Light>> {
         let is_settled = signals.seen(Traits::UNSETTLED).is_empty();
         if !is_settled || self.weights.borrow().is_none() {
             let weights = Arc::new(signals.as_engine(|| Weights::of(self.connection()))?);

@@ -171,6 +171,30 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_was_light_is_looked_through_again_behind_a_change_of_the_schema() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path());
+        let is_light = || {
+            let (prepared, signals) = (&connection.prepared, &connection.signals);
+            prepared.light_of("SELECT x FROM v", signals).unwrap().is_some()
+        };
+        let change = |columns: usize| {
+            let columns: Vec<_> = (0..columns).map(|at| format!("abs(1) AS c{at}")).collect();
+            let view =
+                format!("DROP VIEW v; CREATE VIEW v AS SELECT 1 AS x, {}", columns.join(", "));
+            connection.execute_batch(&view).unwrap();
+        };
+        within(&connection, || {
+            assert!(is_light() && is_light());
+            change(480);
+            assert!(!is_light(), "the change is not committed");
+        });
+        assert!(!is_light());
+        within(&connection, || change(1));
+        assert!(is_light());
+    }
+
+    #[test]
     fn a_statement_that_is_found_again_has_its_passes() {
         let directory = tempfile::tempdir().unwrap();
         let connection = open(directory.path());
