@@ -656,6 +656,22 @@ fn comparing_many_large_values_in_one_call_ends_in_time() {
     db.close().unwrap();
 }
 
+/// Runs `sql` behind a change of the same transaction; it must end as one that takes too long, and
+/// not late.
+fn ends_in_time_behind(db: &Database, change: &'static str, sql: String) {
+    let (told, heard) = mpsc::channel();
+    let ended = db.write(move |tx| {
+        tx.execute(change, ())?;
+        let before = processor_time();
+        let result = tx.execute(&sql, ());
+        told.send(processor_time() - before).unwrap();
+        result
+    });
+    assert_eq!(ended.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    let took = heard.recv().unwrap();
+    assert!(took <= 2 * LIMIT + Duration::from_millis(100), "behind a change it took {took:?}");
+}
+
 #[test]
 fn passing_very_often_over_a_value_of_60_kb_ends_in_time() {
     let Some(db) = open(":memory:") else { return };
@@ -681,17 +697,7 @@ fn passing_very_often_over_a_value_of_60_kb_ends_in_time() {
     let call = format!("length(json_extract(j{}))", ", '$[#-9]'".repeat(99));
     let calls: Vec<_> = (0..180).map(|_| call.clone()).collect();
     let insert = format!("INSERT INTO t {}", query(&balanced(&calls, "+"), 1));
-    let (told, heard) = mpsc::channel();
-    let ended = db.write(move |tx| {
-        tx.execute("INSERT INTO t VALUES (1)", ())?;
-        let before = processor_time();
-        let result = tx.execute(&insert, ());
-        told.send(processor_time() - before).unwrap();
-        result
-    });
-    assert_eq!(ended.wait().unwrap_err().kind(), ErrorKind::Timeout);
-    let took = heard.recv().unwrap();
-    assert!(took <= 2 * LIMIT + Duration::from_millis(100), "behind a change it took {took:?}");
+    ends_in_time_behind(&db, "INSERT INTO t VALUES (1)", insert);
     // What has many calls, and few paths in each, is no such statement.
     let fast = query("json_extract(j, '$[0]')", 180);
     db.read(move |tx| tx.query_row(&fast, (), |_| Ok(()))).wait().unwrap();
@@ -713,17 +719,7 @@ fn a_padded_text_behind_a_change_hides_no_passes() {
         format!("INSERT INTO g(j) SELECT {array} /*{padding}*/"),
         format!("INSERT INTO g(j) SELECT {array} WHERE 1 OR '{padding}'"),
     ] {
-        let (told, heard) = mpsc::channel();
-        let ended = db.write(move |tx| {
-            tx.execute("INSERT INTO o VALUES (1)", ())?;
-            let before = processor_time();
-            let result = tx.execute(&insert, ());
-            told.send(processor_time() - before).unwrap();
-            result
-        });
-        assert_eq!(ended.wait().unwrap_err().kind(), ErrorKind::Timeout);
-        let took = heard.recv().unwrap();
-        assert!(took <= 2 * LIMIT + Duration::from_millis(100), "it took {took:?}");
+        ends_in_time_behind(&db, "INSERT INTO o VALUES (1)", insert);
     }
     // A long text that does little is none of those, also when it is found again.
     let insert = format!("INSERT INTO o SELECT length('{padding}')");
