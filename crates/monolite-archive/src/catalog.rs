@@ -16,6 +16,9 @@
 //! Lists in steady state: whoever writes an archive tells its catalog what is created and deleted,
 //! and lists once.
 
+use std::io;
+use std::thread::{self, Builder, ScopedJoinHandle};
+
 use monolite_ltx::{Timestamp, Txid};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -190,10 +193,15 @@ fn place(file: &ArchivedFile) -> (Level, Txid, Txid) {
 /// The times of files, whose headers are read at the same time.
 fn times(files: &[ArchivedFile], store: &dyn Store, layout: &Layout) -> Result<Vec<Timestamp>> {
     let time = |file: &ArchivedFile| file.header(store, layout).map(|header| header.timestamp);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = files.iter().map(|file| scope.spawn(move || time(file))).collect();
-        let panicked = |_| Err(Error::new(ErrorKind::Lost, "a header was not read: a panic"));
-        threads.into_iter().map(|it| it.join().unwrap_or_else(panicked)).collect()
+    let panicked = |_| Err(Error::new(ErrorKind::Lost, "a header was not read: a panic"));
+    thread::scope(|scope| {
+        let begin = |file| (file, Builder::new().spawn_scoped(scope, move || time(file)));
+        let threads: Vec<_> = files.iter().map(begin).collect();
+        let join = |(file, thread): (_, io::Result<ScopedJoinHandle<'_, _>>)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(panicked),
+            Err(_) => time(file),
+        };
+        threads.into_iter().map(join).collect()
     })
 }
 

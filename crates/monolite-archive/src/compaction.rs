@@ -20,19 +20,20 @@
 //! Of one compactor levels stay aligned: no file of a level reaches across the end of one above it.
 
 use std::collections::HashSet;
+use std::thread;
 
 use monolite_ltx::{Timestamp, Txid, TxidRange, compact as merge_files};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::ArchivedFile;
+use crate::file::{ArchivedFile, vanished};
 use crate::layout::{Layout, Level};
 use crate::plan::Plan;
-use crate::source::{FileSource, Pieces};
+use crate::source::FileSource;
 use crate::store::{Part, Store};
 
 /// How many files are merged at a time: 64 KiB and two pages of memory each, but for a snapshot
-/// among them, which takes 16 MiB. Those of 30 seconds are 30.
+/// among them, which takes 20 MiB. Those of 30 seconds are 30.
 const INPUTS: usize = 256;
 
 /// The time that a file of levels 1 to 3 covers, and a snapshot, in milliseconds. They are
@@ -235,12 +236,14 @@ fn merge(
     // Pages that several have are in it once; only its index may take more.
     let about = inputs.iter().fold(0, |sum: u64, file| sum.saturating_add(file.len));
     let created = store.create_from(&key, about, Some(time), &mut |output| {
-        let sources = inputs.iter().map(|file| {
-            // One of all pages among many of some.
-            let pieces = if file.txids.is_snapshot() { Pieces::Large } else { Pieces::Small };
-            FileSource::new(store, layout, *file, pieces)
-        });
-        merge_files(sources, output).map_err(|error| Error::of_ltx(&key, error)).map(drop)
+        thread::scope(|scope| {
+            let sources = inputs.iter().map(|file| {
+                let source = FileSource::new(store, layout, *file);
+                // One of all pages among many of some.
+                if file.txids.is_snapshot() { source.reading_ahead(scope) } else { source }
+            });
+            merge_files(sources, output).map_err(|error| Error::of_ltx(&key, error)).map(drop)
+        })
     });
     match created {
         Ok(_) => {}
@@ -248,6 +251,6 @@ fn merge(
         Err(error) => return Err(error),
     }
     let object = store.get(&key, Part::End(0))?;
-    let file = |len| ArchivedFile { level, txids, len };
-    object.map(|object| file(object.len)).ok_or_else(|| file(0).vanished(layout))
+    let len = object.ok_or_else(|| vanished(&key))?.len;
+    Ok(ArchivedFile { level, txids, len })
 }

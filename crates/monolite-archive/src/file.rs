@@ -29,7 +29,7 @@ impl ArchivedFile {
     /// is no file of these TXIDs; those of the store.
     pub fn header(&self, store: &dyn Store, layout: &Layout) -> Result<Header> {
         let key = self.key(layout);
-        let object = beginning(store, &key)?.ok_or_else(|| self.vanished(layout))?;
+        let object = beginning(store, &key)?.ok_or_else(|| vanished(&key))?;
         let header = header(&key, &object.bytes)?;
         self.must_have(&header, layout)?;
         Ok(header)
@@ -43,10 +43,11 @@ impl ArchivedFile {
         }
         Ok(())
     }
+}
 
-    pub(crate) fn vanished(&self, layout: &Layout) -> Error {
-        Error::new(ErrorKind::NotFound, format!("{:?} is gone", self.key(layout)))
-    }
+/// That a file which was listed is not there.
+pub(crate) fn vanished(key: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("{key:?} is gone"))
 }
 
 /// The bytes of a file that its header is; `None` when it is not there.

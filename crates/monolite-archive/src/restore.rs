@@ -3,7 +3,8 @@
 //! # Algorithm
 //! 1. List, plan. A file that vanishes meanwhile was merged or expired: list and plan again.
 //! 2. Read the files of the plan, the newest first. A page is written when no newer file had it and
-//!    the database ends behind it; so each page is written once.
+//!    the database ends behind it; so each page is written once. What comes next is fetched
+//!    meanwhile, and what was decoded is written: by threads of their own.
 //! 3. Every page of the database must have been written, and where checksums of the database are
 //!    kept, theirs must be the last file's.
 //! 4. A restore that was stopped goes on where it was, if the plan is the same: [`progress`].
@@ -18,6 +19,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
+use std::thread::{self, Scope};
 use std::time::Duration;
 
 use monolite_ltx::{Decoder, Header, IndexedFile, PageSize, Pgno, Trailer, Txid};
@@ -31,11 +33,12 @@ use crate::file::ArchivedFile;
 use crate::layout::Layout;
 use crate::output::Output;
 use crate::plan::{Plan, Target};
-use crate::source::{FileSource, Pieces};
+use crate::source::FileSource;
 use crate::store::Store;
 
 mod database;
 mod progress;
+mod writer;
 
 /// How often a plan is made anew because a file has vanished. Files vanish once an hour.
 const PLANS: u32 = 5;
@@ -144,7 +147,7 @@ impl Job<'_> {
             left -= 1;
             let catalog = Catalog::read(store, layout)?;
             let plan = Plan::new(&catalog, target, store, layout);
-            let made = plan.and_then(|plan| self.apply(&plan));
+            let made = plan.and_then(|plan| thread::scope(|scope| self.apply(&plan, scope)));
             match made {
                 Err(error) if error.kind() == ErrorKind::NotFound && left > 0 => {
                     // Unless the next list is another, the answer stays.
@@ -157,7 +160,7 @@ impl Job<'_> {
         }
     }
 
-    fn apply(&self, plan: &Plan) -> Result<Restored> {
+    fn apply<'a>(&'a self, plan: &Plan, scope: &'a Scope<'a, '_>) -> Result<Restored> {
         let (store, layout) = (self.store, self.layout);
         let last = plan.files().last().ok_or_else(|| Error::invalid("a plan without files"))?;
         let header = last.header(store, layout)?;
@@ -170,11 +173,14 @@ impl Job<'_> {
         }
         let mut progress =
             Progress::new(self.output, plan, layout, &header, self.every, self.goes_on);
-        let (mut database, mut begun) = self.begin(&mut progress, &header)?;
+        let (mut database, mut begun) = self.begin(&mut progress, &header, scope)?;
         for (at, file) in plan.files().iter().rev().enumerate().skip(progress.done()) {
             let input = Input { store, layout, file: *file };
             let read = match self.reading {
-                Reading::Whole => whole(&input, begun.take(), &mut database, &mut progress)?,
+                Reading::Whole => thread::scope(|scope| {
+                    let source = input.source().reading_ahead(scope);
+                    whole(&input, source, begun.take(), &mut database, &mut progress)
+                })?,
                 Reading::ByIndex => by_index(&input, &mut database)?,
             };
             if at == 0 {
@@ -194,20 +200,22 @@ impl Job<'_> {
 
     /// The database as an earlier restore has left it, with the file that it was in the middle of;
     /// or a new one.
-    fn begin(
-        &self,
+    fn begin<'a>(
+        &'a self,
         progress: &mut Progress<'_>,
         header: &Header,
-    ) -> Result<(Database<'_>, Option<Begun>)> {
+        scope: &'a Scope<'a, '_>,
+    ) -> Result<(Database<'a>, Option<Begun>)> {
         if self.reading == Reading::Whole
             && self.goes_on.get()
             && let Some(saved) = progress.take_up(self.store)?
         {
             let Saved { database, begun } = saved;
-            return Ok((Database::resume(self.output, header, database), Some(begun)));
+            let database = Database::resume(scope, self.output, header, database)?;
+            return Ok((database, Some(begun)));
         }
         self.goes_on.set(false);
-        Ok((Database::begin(self.output, header)?, None))
+        Ok((Database::begin(scope, self.output, header)?, None))
     }
 }
 
@@ -218,9 +226,9 @@ struct Input<'a> {
     file: ArchivedFile,
 }
 
-impl Input<'_> {
-    fn source(&self, pieces: Pieces) -> FileSource<'_> {
-        FileSource::new(self.store, self.layout, self.file, pieces)
+impl<'a> Input<'a> {
+    fn source<'scope>(&self) -> FileSource<'scope, 'a> {
+        FileSource::new(self.store, self.layout, self.file)
     }
 
     /// Whether it is the file that its name says, and of this database.
@@ -236,12 +244,12 @@ impl Input<'_> {
 
 fn whole(
     input: &Input<'_>,
+    source: FileSource<'_, '_>,
     begun: Option<Begun>,
     database: &mut Database<'_>,
     progress: &mut Progress<'_>,
 ) -> Result<Trailer> {
     let failed = |error| input.failed(error);
-    let source = input.source(Pieces::Large);
     let mut decoder = match begun {
         Some(Begun { position, tag }) => {
             Decoder::resume(source.going_on(position.offset(), tag), &position)
@@ -260,7 +268,6 @@ fn whole(
             progress.note(database, &Begun { position, tag: tag.clone() })?;
         }
     }
-    database.flush()?;
     let tag = decoder.reader().tag().ok_or_else(|| Error::corrupt("a file that was not read"))?;
     progress.read(tag.clone());
     decoder.trailer().copied().ok_or_else(|| Error::corrupt("a file without an end"))
@@ -268,7 +275,7 @@ fn whole(
 
 fn by_index(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
     let failed = |error| input.failed(error);
-    let mut indexed = IndexedFile::open(input.source(Pieces::Small)).map_err(failed)?;
+    let mut indexed = IndexedFile::open(input.source()).map_err(failed)?;
     input.must_fit(indexed.header(), database)?;
     let entries = indexed.index().entries().iter().map(|entry| entry.pgno);
     let wanted: Vec<Pgno> = entries.filter(|pgno| database.wants(*pgno)).collect();
@@ -278,6 +285,5 @@ fn by_index(input: &Input<'_>, database: &mut Database<'_>) -> Result<Trailer> {
             database.put(pgno, page)?;
         }
     }
-    database.flush()?;
     Ok(*indexed.trailer())
 }

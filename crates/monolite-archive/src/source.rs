@@ -1,70 +1,68 @@
 //! Owns the reading of one file of an archive as a stream, part by part.
 //!
 //! # Threads and locks
-//! A file that is read as a whole is fetched by up to [`AT_ONCE`] threads, a part each: one request
-//! does not fill the line to an object store. They end before the read that began them.
+//! Of a file that is read as a whole up to [`AHEAD`] parts are fetched ahead, by a thread each: one
+//! request does not fill the line to an object store, and what was fetched is used meanwhile. They
+//! end before the scope that they are of. Where no thread can be begun the reader fetches itself.
 
+use std::any::Any;
+use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use crate::error::{Error, ErrorKind};
-use crate::file::ArchivedFile;
+use crate::file::{ArchivedFile, vanished};
 use crate::layout::Layout;
 use crate::store::{Fetched, Part, Store, Tag};
 
-/// How much is asked for at a time, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Pieces {
-    /// A file is read from its beginning to its end: few requests.
-    Large,
-    /// Many files at the same time, or single pages.
-    Small,
-}
+/// How many parts are fetched ahead. With the one that is used they take 20 MiB of memory.
+const AHEAD: usize = 4;
 
-/// How many requests fetch the parts of a file at the same time. With parts of 4 MiB they take
-/// 16 MiB of memory.
-const AT_ONCE: usize = 4;
-
-impl Pieces {
-    fn bytes(self) -> usize {
-        match self {
-            Pieces::Large => 4 << 20,
-            Pieces::Small => 64 << 10,
-        }
-    }
-
-    fn at_once(self) -> usize {
-        match self {
-            Pieces::Large => AT_ONCE,
-            Pieces::Small => 1,
-        }
-    }
-}
+/// How much is asked for at a time, in bytes: of a file that is read from its beginning to its end,
+/// and of many files at the same time, or of single pages.
+const LARGE: u64 = 4 << 20;
+const SMALL: u64 = 64 << 10;
 
 /// A file that is read. A file that vanishes meanwhile, or is another one, is an error.
-pub(crate) struct FileSource<'a> {
-    store: &'a dyn Store,
-    layout: &'a Layout,
+pub(crate) struct FileSource<'scope, 'env> {
+    store: &'env dyn Store,
     file: ArchivedFile,
-    pieces: Pieces,
+    key: String,
     at: u64,
     /// What was fetched, and where in the file it begins.
     piece: (u64, Vec<u8>),
     tag: Option<Tag>,
+    /// Where threads may be begun that fetch ahead.
+    scope: Option<&'scope Scope<'scope, 'env>>,
+    ahead: VecDeque<Ahead<'scope>>,
 }
 
-impl<'a> FileSource<'a> {
+/// A part that is being fetched.
+struct Ahead<'scope> {
+    part: Range<u64>,
+    thread: ScopedJoinHandle<'scope, Result<Option<Fetched>, Error>>,
+}
+
+impl<'scope, 'env> FileSource<'scope, 'env> {
+    /// One of many that are read at the same time, or of which single pages are.
     pub(crate) fn new(
-        store: &'a dyn Store,
-        layout: &'a Layout,
+        store: &'env dyn Store,
+        layout: &Layout,
         file: ArchivedFile,
-        pieces: Pieces,
-    ) -> FileSource<'a> {
-        FileSource { store, layout, file, pieces, at: 0, piece: (0, Vec::new()), tag: None }
+    ) -> FileSource<'scope, 'env> {
+        let (key, piece, ahead) = (file.key(layout), (0, Vec::new()), VecDeque::new());
+        FileSource { store, file, key, at: 0, piece, tag: None, scope: None, ahead }
+    }
+
+    /// The same, read from its beginning to its end by few requests, ahead.
+    pub(crate) fn reading_ahead(self, scope: &'scope Scope<'scope, 'env>) -> Self {
+        FileSource { scope: Some(scope), ..self }
     }
 
     /// The same, read on from byte `at`; another object than that of `tag` is an error.
-    pub(crate) fn going_on(self, at: u64, tag: Tag) -> FileSource<'a> {
+    pub(crate) fn going_on(self, at: u64, tag: Tag) -> Self {
         FileSource { at, tag: Some(tag), ..self }
     }
 
@@ -84,60 +82,62 @@ impl<'a> FileSource<'a> {
         Ok(self.piece.1.get(within..).unwrap_or_default())
     }
 
-    /// Fetches what comes next, in parts at the same time.
+    /// Fetches what comes next.
     fn fetch(&mut self) -> Result<(), Error> {
-        let key = self.file.key(self.layout);
-        let part = self.pieces.bytes();
-        let parts = (self.at..self.file.len).step_by(part).take(self.pieces.at_once());
-        let parts = parts.map(|at| at..at.saturating_add(part as u64).min(self.file.len));
-        let parts: Vec<Range<u64>> = parts.collect();
-        let fetched = match &parts[..] {
-            [one] => vec![self.store.get(&key, Part::Range(one.clone()))],
-            parts => at_once(self.store, &key, parts),
-        };
-        let mut bytes = Vec::new();
-        for (part, object) in parts.into_iter().zip(fetched) {
-            let object = object?.ok_or_else(|| self.file.vanished(self.layout))?;
-            let is_same = self.tag.as_ref().is_none_or(|tag| *tag == object.tag);
-            if object.len != self.file.len || !is_same {
-                return Err(Error::corrupt(format!("{key:?} changed while it was read")));
-            }
-            if object.bytes.len() as u64 != part.end - part.start {
-                return Err(Error::corrupt(format!("{key:?} was cut on its way")));
-            }
-            self.tag = Some(object.tag);
-            if bytes.is_empty() {
-                bytes = object.bytes;
-            } else {
-                bytes.extend_from_slice(&object.bytes);
-            }
+        if self.ahead.front().is_some_and(|ahead| ahead.part.start != self.at) {
+            self.ahead.clear();
         }
-        self.piece = (self.at, bytes);
+        self.fetch_ahead();
+        let (part, object) = match self.ahead.pop_front() {
+            Some(Ahead { part, thread }) => (part, thread.join().unwrap_or_else(panicked)),
+            None => {
+                let part = self.part(self.at);
+                (part.clone(), self.store.get(&self.key, Part::Range(part)))
+            }
+        };
+        // In the place of the one that is used now.
+        self.fetch_ahead();
+        let object = object?.ok_or_else(|| vanished(&self.key))?;
+        let is_same = self.tag.as_ref().is_none_or(|tag| *tag == object.tag);
+        if object.len != self.file.len || !is_same {
+            return Err(Error::corrupt(format!("{:?} changed while it was read", self.key)));
+        }
+        if object.bytes.len() as u64 != part.end - part.start {
+            return Err(Error::corrupt(format!("{:?} was cut on its way", self.key)));
+        }
+        self.tag = Some(object.tag);
+        self.piece = (part.start, object.bytes);
         Ok(())
+    }
+
+    /// Begins to fetch as many parts as may be under way.
+    fn fetch_ahead(&mut self) {
+        let Some(scope) = self.scope else { return };
+        let mut next = self.ahead.back().map_or(self.at, |last| last.part.end);
+        while self.ahead.len() < AHEAD && next < self.file.len {
+            let (store, key, part) = (self.store, self.key.clone(), self.part(next));
+            next = part.end;
+            let range = Part::Range(part.clone());
+            // A panic that nobody waits for would be the scope's.
+            let get = move || catch_unwind(AssertUnwindSafe(|| store.get(&key, range)));
+            let begun = Builder::new().spawn_scoped(scope, || get().unwrap_or_else(panicked));
+            let Ok(thread) = begun else { return };
+            self.ahead.push_back(Ahead { part, thread });
+        }
+    }
+
+    /// The part that begins at `at`.
+    fn part(&self, at: u64) -> Range<u64> {
+        let bytes = if self.scope.is_some() { LARGE } else { SMALL };
+        at..at.saturating_add(bytes).min(self.file.len)
     }
 }
 
-/// What the store answers to requests that are sent at the same time.
-fn at_once(
-    store: &dyn Store,
-    key: &str,
-    parts: &[Range<u64>],
-) -> Vec<Result<Option<Fetched>, Error>> {
-    std::thread::scope(|scope| {
-        let get = |part: &Range<u64>| {
-            let part = Part::Range(part.clone());
-            scope.spawn(move || store.get(key, part))
-        };
-        let threads: Vec<_> = parts.iter().map(get).collect();
-        let joined = threads.into_iter().map(|thread| {
-            let panicked = |_| Err(Error::new(ErrorKind::Lost, format!("{key:?}: a panic")));
-            thread.join().unwrap_or_else(panicked)
-        });
-        joined.collect()
-    })
+fn panicked(_: Box<dyn Any + Send>) -> Result<Option<Fetched>, Error> {
+    Err(Error::new(ErrorKind::Lost, "a panic of a store"))
 }
 
-impl Read for FileSource<'_> {
+impl Read for FileSource<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.fetched()?.read(buffer)?;
         self.at += read as u64;
@@ -145,7 +145,7 @@ impl Read for FileSource<'_> {
     }
 }
 
-impl Seek for FileSource<'_> {
+impl Seek for FileSource<'_, '_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let from = |base: u64, by: i64| base.checked_add_signed(by);
         let at = match to {

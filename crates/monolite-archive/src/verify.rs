@@ -1,5 +1,7 @@
 //! Owns the proof of an archive: that every file is what was written, and that they form a chain.
 
+use std::thread;
+
 use monolite_ltx::{TxidRange, verify as verify_file};
 
 use crate::catalog::Catalog;
@@ -9,7 +11,7 @@ use crate::layout::{Layout, Level};
 use crate::plan::Plan;
 use crate::record::{Epoch, Record};
 use crate::requests::leader;
-use crate::source::{FileSource, Pieces};
+use crate::source::FileSource;
 use crate::store::Store;
 
 /// What was found in an archive.
@@ -66,8 +68,10 @@ fn read(
     file: ArchivedFile,
     record: Option<&Record>,
 ) -> Result<u64> {
-    let source = FileSource::new(store, layout, file, Pieces::Large);
-    let verified = verify_file(source);
+    let verified = thread::scope(|scope| {
+        let source = FileSource::new(store, layout, file);
+        verify_file(source.reading_ahead(scope))
+    });
     let verified = verified.map_err(|error| Error::of_ltx(file.key(layout), error))?;
     file.must_have(&verified.header, layout)?;
     if file.level == Level::SLOTS && !file.txids.is_snapshot() {

@@ -2,14 +2,12 @@
 //! checksum of those.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::thread::Scope;
 
 use monolite_ltx::{Checksum, DatabaseChecksum, Header, PageSize, Pgno};
 
+use super::writer::Writer;
 use crate::error::{Error, Result};
-
-/// How many bytes are gathered for one write.
-const GATHERED: usize = 1 << 20;
 
 /// A database that is being written.
 pub(super) struct Database<'a> {
@@ -19,8 +17,7 @@ pub(super) struct Database<'a> {
     pages: Pages,
     /// What the sum must be, where one is kept.
     pub(super) expected: Option<Checksum>,
-    /// Pages that follow each other, and where they begin in the file.
-    gathered: (u64, Vec<u8>),
+    writer: Writer,
     pub(super) decoded: u64,
 }
 
@@ -55,39 +52,39 @@ pub(super) struct Unfinished {
     pub(super) decoded: u64,
 }
 
-impl Database<'_> {
+impl<'a> Database<'a> {
     /// As large as it will be, and empty, whatever an earlier plan has written: the lock page stays
     /// so.
-    pub(super) fn begin<'a>(file: &'a File, header: &Header) -> Result<Database<'a>> {
+    pub(super) fn begin(
+        scope: &'a Scope<'a, '_>,
+        file: &'a File,
+        header: &Header,
+    ) -> Result<Database<'a>> {
         let (page_size, commit) = (header.page_size, header.commit);
         let len = u64::from(commit) * u64::from(page_size.get());
         let emptied = file.set_len(0).and_then(|()| file.set_len(len));
         emptied.map_err(|error| Error::of_io("size the output", error))?;
-        Ok(Database {
-            file,
-            page_size,
-            commit,
-            pages: Pages::none(page_size, commit),
-            expected: None,
-            gathered: (0, Vec::new()),
-            decoded: 0,
-        })
+        let pages = Pages::none(page_size, commit);
+        let nothing = Unfinished { pages, expected: None, decoded: 0 };
+        Database::resume(scope, file, header, nothing)
     }
 
     /// One that goes on: its file has what `unfinished` says.
-    pub(super) fn resume<'a>(
+    pub(super) fn resume(
+        scope: &'a Scope<'a, '_>,
         file: &'a File,
         header: &Header,
         unfinished: Unfinished,
-    ) -> Database<'a> {
+    ) -> Result<Database<'a>> {
         let Unfinished { pages, expected, decoded } = unfinished;
-        let (page_size, commit, gathered) = (header.page_size, header.commit, (0, Vec::new()));
-        Database { file, page_size, commit, pages, expected, gathered, decoded }
+        let (page_size, commit) = (header.page_size, header.commit);
+        let writer = Writer::begin(scope, file)?;
+        Ok(Database { file, page_size, commit, pages, expected, writer, decoded })
     }
 
     /// What [`resume`](Database::resume) takes, once all of it is on disk.
     pub(super) fn unfinished(&mut self) -> Result<Unfinished> {
-        self.flush()?;
+        self.writer.settle()?;
         self.file.sync_data().map_err(|error| Error::of_io("sync the output", error))?;
         let (pages, expected, decoded) = (self.pages.clone(), self.expected, self.decoded);
         Ok(Unfinished { pages, expected, decoded })
@@ -115,26 +112,12 @@ impl Database<'_> {
         sum.toggle(pgno, page);
         self.pages.sum = sum.value();
         let offset = u64::from(pgno.get() - 1) * u64::from(self.page_size.get());
-        let end = self.gathered.0 + self.gathered.1.len() as u64;
-        if offset != end || self.gathered.1.len() >= GATHERED {
-            self.flush()?;
-            self.gathered.0 = offset;
-        }
-        self.gathered.1.extend_from_slice(page);
-        Ok(())
-    }
-
-    pub(super) fn flush(&mut self) -> Result<()> {
-        let (offset, bytes) = &mut self.gathered;
-        let written = self.file.write_all_at(bytes, *offset);
-        written.map_err(|error| Error::of_io("write the output", error))?;
-        bytes.clear();
-        Ok(())
+        self.writer.put(offset, page)
     }
 
     /// Sees that nothing lacks, and cuts off what is behind it.
     pub(super) fn finish(mut self) -> Result<()> {
-        self.flush()?;
+        self.writer.settle()?;
         if self.pages.missing > 0 {
             let message = format!("{} pages are in no file of the chain", self.pages.missing);
             return Err(Error::corrupt(message));

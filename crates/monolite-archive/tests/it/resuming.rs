@@ -1,5 +1,7 @@
 //! A restore that was stopped: the next one goes on, and what it makes is the same.
 
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,7 +19,7 @@ use crate::world::txid;
 
 const PAGES: u32 = 12_000;
 
-/// An archive of a snapshot of 47 MiB, which is read in three steps, and changes.
+/// An archive of a snapshot of 47 MiB, which is read in twelve parts, and changes.
 struct Archive {
     store: MemoryStore,
     layout: Layout,
@@ -195,7 +197,17 @@ fn restore_that_was_killed_at_any_request_is_gone_on_with() {
     let part = path("db.monolite-part".into());
     let image = |left: u64| {
         // Some requests come from several threads at once, before there is a part.
-        let _ = std::fs::copy(&part, path(format!("image-{}.monolite-part", u64::MAX - left)));
+        let Ok(file) = std::fs::File::open(&part) else { return };
+        // It is written meanwhile. The notes first: of what they speak the pages are there by then.
+        let (mut pages, mut notes) = (vec![0; archive.database.len()], Vec::new());
+        (&file).seek(SeekFrom::Start(pages.len() as u64)).unwrap();
+        (&file).read_to_end(&mut notes).unwrap();
+        if file.read_exact_at(&mut pages, 0).is_ok() {
+            let image = path(format!("image-{}.monolite-part", u64::MAX - left));
+            std::fs::write(&image, [pages, notes].concat()).unwrap();
+            let owners_alone = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&image, owners_alone).unwrap();
+        }
     };
     let store = Watched::new(&archive.store, u64::MAX, &image);
     archive.restore(&store, &path("db".into())).unwrap();
