@@ -84,8 +84,7 @@ impl<'a> Database<'a> {
 
     /// What [`resume`](Database::resume) takes, once all of it is on disk.
     pub(super) fn unfinished(&mut self) -> Result<Unfinished> {
-        self.writer.settle()?;
-        self.file.sync_data().map_err(|error| Error::of_io("sync the output", error))?;
+        self.writer.sync()?;
         let (pages, expected, decoded) = (self.pages.clone(), self.expected, self.decoded);
         Ok(Unfinished { pages, expected, decoded })
     }
@@ -117,7 +116,7 @@ impl<'a> Database<'a> {
 
     /// Sees that nothing lacks, and cuts off what is behind it.
     pub(super) fn finish(mut self) -> Result<()> {
-        self.writer.settle()?;
+        self.writer.sync()?;
         if self.pages.missing > 0 {
             let message = format!("{} pages are in no file of the chain", self.pages.missing);
             return Err(Error::corrupt(message));

@@ -1,18 +1,23 @@
-//! Owns the thread that writes the pages of a restore, while those that come next are decoded.
+//! Owns the threads that write the pages of a restore, and bring them to disk, while those that come
+//! next are decoded.
 //!
 //! # Algorithm
 //! Pages are gathered in batches of [`GATHERED`] bytes, each with where its runs of neighbours go.
-//! [`BATCHES`] go round between the two threads: one is filled, the others wait or are written.
+//! [`BATCHES`] go round between the decoder and the thread that writes: one is filled, the others
+//! wait or are written. After each [`SYNCED`] bytes the other thread is told to sync the file, so
+//! that little is left to be brought to disk at the end.
 //!
 //! # Invariants
-//! What [`settle`](Writer::settle) has said is written was written: of each batch it is told how it
-//! went, in their order, and after an error the writer is not asked again.
+//! What [`sync`](Writer::sync) has said is on disk is there: of each batch it is told how it went,
+//! and of each sync. The kernel tells an error of the disk once, to whoever syncs next, so nobody
+//! else may sync meanwhile; after [`sync`](Writer::sync) that thread has nothing to do until a page
+//! is put.
 
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::unix::fs::FileExt as _;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -23,6 +28,9 @@ const GATHERED: usize = 1 << 20;
 /// How many batches there are.
 const BATCHES: usize = 4;
 
+/// After how many bytes that were written the file is synced, unless it is being synced.
+const SYNCED: usize = 32 << 20;
+
 /// Writes pages to a file.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -30,8 +38,19 @@ pub(super) struct Writer {
     batch: Batch,
     batches: SyncSender<Batch>,
     written: Receiver<io::Result<Batch>>,
-    /// How many the thread has.
+    /// How many the thread has that writes.
     under_way: usize,
+    syncs: SyncSender<Asked>,
+    synced: Receiver<(Asked, io::Result<()>)>,
+}
+
+/// Who asked for a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The thread that writes, in passing.
+    Ahead,
+    /// The decoder, which waits for it.
+    Now,
 }
 
 /// Pages, and where they go.
@@ -49,18 +68,25 @@ impl Writer {
         scope: &'scope Scope<'scope, '_>,
         file: &'scope File,
     ) -> Result<Writer> {
-        let (batches, to_write) = sync_channel::<Batch>(BATCHES);
+        let (batches, to_write) = sync_channel(BATCHES);
         let (to_tell, written) = sync_channel(BATCHES);
-        let write = move || {
-            for batch in to_write {
-                if to_tell.send(batch.write(file)).is_err() {
+        let (syncs, to_sync) = sync_channel(1);
+        let (to_tell_sync, synced) = channel();
+        let ahead = syncs.clone();
+        let write = move || write(file, &to_write, &to_tell, &ahead);
+        let sync = move || {
+            for asked in to_sync {
+                if to_tell_sync.send((asked, file.sync_data())).is_err() {
                     return;
                 }
             }
         };
-        let begun = Builder::new().name("monolite-restore".into()).spawn_scoped(scope, write);
-        begun.map_err(|error| Error::of_io("begin a thread that writes", error))?;
-        Ok(Writer { batch: Batch::default(), batches, written, under_way: 0 })
+        let named = |name: &str| Builder::new().name(name.into());
+        let writes = named("restore-write").spawn_scoped(scope, write);
+        writes.map_err(|error| Error::of_io("begin a thread that writes", error))?;
+        let brings = named("restore-sync").spawn_scoped(scope, sync);
+        brings.map_err(|error| Error::of_io("begin a thread that syncs", error))?;
+        Ok(Writer { batch: Batch::default(), batches, written, under_way: 0, syncs, synced })
     }
 
     /// Takes a page that goes to byte `offset`.
@@ -72,13 +98,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until everything was written that was [`put`](Writer::put).
-    pub(super) fn settle(&mut self) -> Result<()> {
+    /// Waits until everything is on disk that was [`put`](Writer::put).
+    pub(super) fn sync(&mut self) -> Result<()> {
         self.hand_over()?;
         while self.under_way > 0 {
             self.take_back()?;
         }
-        Ok(())
+        self.syncs.send(Asked::Now).map_err(|_| gone())?;
+        loop {
+            let (asked, synced) = self.synced.recv().map_err(|_| gone())?;
+            synced.map_err(|error| Error::of_io("sync the output", error))?;
+            if asked == Asked::Now {
+                return Ok(());
+            }
+        }
     }
 
     /// Gives the batch to the thread, and takes another one to be filled.
@@ -98,6 +131,27 @@ impl Writer {
         let written = self.written.recv().map_err(|_| gone())?;
         self.under_way -= 1;
         written.map_err(|error| Error::of_io("write the output", error))
+    }
+}
+
+/// Writes batches until there will be none any more.
+fn write(
+    file: &File,
+    batches: &Receiver<Batch>,
+    written: &SyncSender<io::Result<Batch>>,
+    syncs: &SyncSender<Asked>,
+) {
+    let mut unsynced = 0;
+    for batch in batches {
+        unsynced += batch.bytes.len();
+        let is_written = batch.write(file);
+        // Before it is told: then it is before what is asked for after that.
+        if unsynced >= SYNCED && syncs.try_send(Asked::Ahead).is_ok() {
+            unsynced = 0;
+        }
+        if written.send(is_written).is_err() {
+            return;
+        }
     }
 }
 
@@ -124,7 +178,7 @@ impl Batch {
 }
 
 fn gone() -> Error {
-    Error::new(ErrorKind::Lost, "the thread that writes the output is gone")
+    Error::new(ErrorKind::Lost, "a thread that writes the output is gone")
 }
 
 #[cfg(test)]

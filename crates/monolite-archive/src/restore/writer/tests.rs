@@ -9,7 +9,7 @@ use super::{BATCHES, GATHERED, Writer};
 use crate::error::ErrorKind;
 
 #[test]
-fn each_page_is_where_it_belongs_once_it_is_settled() {
+fn each_page_is_where_it_belongs_once_it_is_synced() {
     const PAGE: usize = 4096;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("output");
@@ -28,25 +28,25 @@ fn each_page_is_where_it_belongs_once_it_is_settled() {
             writer.put(offset as u64, &content(number)).unwrap();
             expected[offset..][..PAGE].copy_from_slice(&content(number));
             if at % 1_500 == 0 {
-                writer.settle().unwrap();
+                writer.sync().unwrap();
                 let written = fs::read(&path).unwrap();
                 assert!(written == expected[..written.len()], "after {at} pages");
                 let rest = &expected[written.len()..];
                 assert!(rest.iter().all(|byte| *byte == 0), "after {at} pages");
             }
         }
-        writer.settle().unwrap();
+        writer.sync().unwrap();
     });
     assert!(fs::read(&path).unwrap() == expected);
 }
 
 #[test]
-fn an_error_of_the_disk_is_told_at_the_latest_when_it_is_settled() {
+fn an_error_of_the_disk_is_told_at_the_latest_when_it_is_synced() {
     let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
     thread::scope(|scope| {
         let mut writer = Writer::begin(scope, &file).unwrap();
         writer.put(0, &[1; 512]).unwrap();
-        let error = writer.settle().unwrap_err();
+        let error = writer.sync().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("write the output"), "{error}");
     });
