@@ -1,5 +1,5 @@
-//! Owns the threads that write the pages of a restore, and bring them to disk, while those that come
-//! next are decoded.
+//! Owns the threads that write the pages of a restore, and bring them to disk, while others are
+//! decoded.
 //!
 //! # Algorithm
 //! Pages are gathered in batches of [`GATHERED`] bytes, each with where its runs of neighbours go.
