@@ -28,11 +28,12 @@ pub(crate) fn alike(sql: &str) -> usize {
     }
     let defines = planning(sql) == Planning::Defines;
     let (mut by_sum, mut most) = (HashMap::<u8, BTreeSet<Vec<u8>>>::new(), 0);
-    for token in Scan::of(sql) {
-        let name = match token {
-            Token::Word(word) if !is_keyword(word) => word,
-            Token::Quoted(name) => name,
-            Token::Text(name) if defines => name,
+    let mut scan = Scan::of(sql);
+    while let Some(token) = scan.next() {
+        let mut name = match token {
+            Token::Word(word) if !is_keyword(word) => word.to_owned(),
+            Token::Quoted(name) => name.to_owned(),
+            Token::Text(name) if defines => name.to_owned(),
             Token::Semicolon => {
                 most = most.max(most_in_common(&by_sum));
                 by_sum.clear();
@@ -40,11 +41,24 @@ pub(crate) fn alike(sql: &str) -> usize {
             }
             _ => continue,
         };
-        let name = name.as_bytes().to_ascii_lowercase();
+        append_doubled(&mut name, &mut scan, sql);
+        let name = name.into_bytes().to_ascii_lowercase();
         let sum = name.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
         by_sum.entry(sum).or_default().insert(name);
     }
     most.max(most_in_common(&by_sum))
+}
+
+/// Appends to a `name` of `sql`, which `scan` has taken last, what stands there behind quotes that
+/// are doubled: one of them each time, and what is up to the next.
+fn append_doubled(name: &mut String, scan: &mut Scan<'_>, sql: &str) {
+    while let Some(quote @ ('"' | '`' | '\'')) = scan.rest.chars().next()
+        && sql[..sql.len() - scan.rest.len()].ends_with(quote)
+        && let Some(Token::Quoted(more) | Token::Text(more)) = scan.next()
+    {
+        name.push(quote);
+        name.push_str(more);
+    }
 }
 
 fn most_in_common(by_sum: &HashMap<u8, BTreeSet<Vec<u8>>>) -> usize {
@@ -77,6 +91,14 @@ mod tests {
         for quotes in ["\"", "'", "`"] {
             let quoted: Vec<_> = names.iter().map(|it| format!("{quotes}{it}{quotes}")).collect();
             assert!(alike(&table(&quoted)) >= common, "{quotes}");
+        }
+        for quote in ["\"", "'", "`"] {
+            let doubled = |name: &String| {
+                let (beginning, end) = name.split_at(194);
+                format!("{quote}{beginning}{quote}{quote}{end}{quote}")
+            };
+            let doubled: Vec<_> = names.iter().map(doubled).collect();
+            assert!(alike(&table(&doubled)) >= common, "{quote}{quote}");
         }
         assert!(alike(&table(&made_up(7, 200))) <= MAX_ALIKE);
         // One alone, however often.
