@@ -299,9 +299,11 @@ impl Prepared {
         signals: &Signals,
         mut prepare: impl FnMut() -> Result<R>,
     ) -> Result<R> {
-        names::refusal_of_join(sql).map_or(Ok(()), refused)?;
-        // What is left of one that could not be prepared.
+        // What is left of one that could not be prepared, or was although something in it could
+        // not: `PRAGMA table_list` goes on where a view is refused.
+        signals.take_denial();
         signals.take(Traits::ALTERS);
+        names::refusal_of_join(sql).map_or(Ok(()), refused)?;
         let mut prepare = |most| {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
             signals.counting(most, on_stack)

@@ -214,6 +214,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pragma_was_refused_is_not_told_of_the_next_statement() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path());
+        let columns = vec!["x + x + x + x + x + x"; 400].join(", ");
+        let view = format!("CREATE TABLE t(x); CREATE VIEW wide AS SELECT {columns} FROM t");
+        within(&connection, || connection.execute_batch(&view).unwrap());
+        let list = || {
+            connection.signals.start_statement();
+            let sql = "PRAGMA table_list";
+            connection.with_statement(sql, |it| it.raw_query().next().map(drop)).unwrap().unwrap();
+        };
+        within(&connection, || {
+            list();
+            assert!(connection.signals.take_denial().is_some(), "a view was not refused");
+            list();
+            drop(connection.prepare("SELECT 1").unwrap());
+            assert_eq!(connection.signals.take_denial(), None);
+        });
+    }
+
+    #[test]
     fn a_statement_that_is_found_again_has_its_passes() {
         let directory = tempfile::tempdir().unwrap();
         let connection = open(directory.path());
