@@ -246,7 +246,8 @@ pub(crate) fn refusal(action: &AuthAction<'_>, database: Option<&str>) -> Option
              other file as a Database of its own"
                 .into(),
         ),
-        AuthAction::Pragma { pragma_name, pragma_value } => pragma(pragma_name, *pragma_value),
+        AuthAction::Pragma { pragma_name, pragma_value } => pragma(pragma_name, *pragma_value)
+            .or_else(|| pragma_value.and_then(|_| pragma_of_temp(pragma_name, database))),
         AuthAction::Read { table_name, .. } if table_name.eq_ignore_ascii_case(OPTIMIZE_TABLE) => {
             Some(
                 "pragma_optimize is refused inside a transaction: it would change the statistics \
@@ -316,6 +317,17 @@ fn transaction(operation: TransactionOperation) -> String {
     )
 }
 
+/// What `PRAGMA temp.user_version` sets is in the temporary database of the connection.
+fn pragma_of_temp(name: &str, database: Option<&str>) -> Option<String> {
+    let is_temp = database.is_some_and(|database| database.eq_ignore_ascii_case("temp"));
+    (is_temp && is_one_of(CONTENT, name) && !is_one_of(&[OPTIMIZE], name)).then(|| {
+        format!(
+            "PRAGMA temp.{name} is refused: it would outlive the transaction on a shared \
+             connection; set that of the file, main.{name}"
+        )
+    })
+}
+
 fn pragma(name: &str, value: Option<&str>) -> Option<String> {
     let advice = |list: &[(&str, &'static str)]| {
         list.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, advice)| *advice)
@@ -375,6 +387,18 @@ mod tests {
         assert!(pragma_allowed("user_version", Some("7")));
         assert!(pragma_allowed("table_info", Some("account")));
         assert!(pragma_allowed("Integrity_Check", None));
+    }
+
+    #[test]
+    fn contents_of_the_temporary_database_are_not_changed() {
+        let refused = |pragma_name, pragma_value, database| {
+            refusal(&AuthAction::Pragma { pragma_name, pragma_value }, Some(database))
+        };
+        let text = refused("user_version", Some("7"), "temp").unwrap();
+        assert!(text.contains("main.user_version"), "{text}");
+        assert!(refused("Application_Id", Some("7"), "TEMP").is_some());
+        assert_eq!(refused("user_version", None, "temp"), None);
+        assert_eq!(refused("user_version", Some("7"), "main"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!   each time, and whoever has to act upon such a change is told of each; not even where it
 //!   changes nothing now (`DROP … IF EXISTS`) and so is one that only reads. Nor is one that
 //!   explains another: it is not run, and so SQLite does not notice that its plan is out of date.
-//!   Nor is `PRAGMA defer_foreign_keys`, which SQLite obeys when it prepares it.
+//!   Nor is a pragma, which SQLite prepares again whenever it runs once more, and while it does.
 //! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
@@ -184,7 +184,7 @@ impl Kept {
     /// [changes something](Kept::is_changing).
     fn may_stay(&self, may_write: bool) -> bool {
         let is_refused = !may_write && !self.statement.readonly();
-        !self.is_changing() && !self.is_explain && !is_refused
+        !self.is_changing() && !self.is_explain && !is_refused && self.verb != Verb::Pragma
     }
 
     /// Whether it changes how others are prepared.
@@ -299,9 +299,11 @@ impl Prepared {
         signals: &Signals,
         mut prepare: impl FnMut() -> Result<R>,
     ) -> Result<R> {
-        names::refusal_of_join(sql).map_or(Ok(()), refused)?;
-        // What is left of one that could not be prepared.
+        // What is left of one that could not be prepared, or was although something in it could
+        // not: `PRAGMA table_list` goes on where a view is refused.
+        signals.take_denial();
         signals.take(Traits::ALTERS);
+        names::refusal_of_join(sql).map_or(Ok(()), refused)?;
         let mut prepare = |most| {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
             signals.counting(most, on_stack)

@@ -8,7 +8,8 @@
 //!    the text, as `rusqlite` finds a statement by its text.
 //! 2. A statement that SQLite has prepared again since (the schema had changed) may have become
 //!    another one. It is not used, but prepared again. So is any behind a change of the schema in
-//!    the same closure, and those are forgotten at its end.
+//!    the same closure, and those are forgotten at its end. So is a pragma, which SQLite prepares
+//!    again whenever it runs once more.
 //! 3. When there are many entries, statements and entries are forgotten together, before a closure
 //!    begins: none is handed out then that would return to the others later. Within one closure
 //!    further statements are not remembered, and count as having as many passes as can be.
@@ -26,6 +27,7 @@ use rusqlite::{CachedStatement, Result, Statement, StatementStatus};
 
 use super::Connection;
 use crate::program::is_empty;
+use crate::verb::Verb;
 
 /// Statements that are remembered; four times as many as are kept.
 const REMEMBERED: usize = 4 * super::opening::STATEMENT_CACHE;
@@ -91,7 +93,8 @@ impl Connection {
             return Ok(statement);
         }
         let is_another = statement.get_status(StatementStatus::RePrepare) != 0;
-        if is_another || self.signals.has_new_schema() {
+        let is_pragma = Verb::of(sql) == Verb::Pragma;
+        if is_another || is_pragma || self.signals.has_new_schema() {
             statement.discard();
             statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
         }
@@ -192,6 +195,43 @@ mod tests {
         assert!(!is_light());
         within(&connection, || change(1));
         assert!(is_light());
+    }
+
+    #[test]
+    fn a_pragma_that_is_run_again_is_allowed_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path());
+        for sql in ["PRAGMA table_list", "-- all\nPragma main.table_list"] {
+            for _ in 0..3 {
+                within(&connection, || ask(&connection, sql));
+                within(&connection, || {
+                    connection.signals.start_statement();
+                    let ran = connection.with_statement(sql, |it| it.raw_query().next().map(drop));
+                    ran.unwrap().unwrap();
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_pragma_was_refused_is_not_told_of_the_next_statement() {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = open(directory.path());
+        let columns = vec!["x + x + x + x + x + x"; 400].join(", ");
+        let view = format!("CREATE TABLE t(x); CREATE VIEW wide AS SELECT {columns} FROM t");
+        within(&connection, || connection.execute_batch(&view).unwrap());
+        let list = || {
+            connection.signals.start_statement();
+            let sql = "PRAGMA table_list";
+            connection.with_statement(sql, |it| it.raw_query().next().map(drop)).unwrap().unwrap();
+        };
+        within(&connection, || {
+            list();
+            assert!(connection.signals.take_denial().is_some(), "a view was not refused");
+            list();
+            drop(connection.prepare("SELECT 1").unwrap());
+            assert_eq!(connection.signals.take_denial(), None);
+        });
     }
 
     #[test]

@@ -11,10 +11,13 @@
 //! # Algorithm
 //! The names with one sum are put in order. What each has in common with the one before it, all
 //! together, is the most that a further name can have in common with all of them, but for itself.
+//!
+//! A column of a `SELECT` that is given no name has its own text for one, comments and all. Nobody
+//! looks for those of the outermost `SELECT` of a query.
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Planning, Scan, Token, is_keyword, planning};
+use super::{Planning, Scan, Token, is_keyword, is_one_of, planning};
 
 /// The most characters by which the names in a text may be alike: 0.5 µs for each table around a
 /// name, with 0.35 µs that 500 columns of any name take.
@@ -27,31 +30,167 @@ pub(crate) fn alike(sql: &str) -> usize {
         return 0;
     }
     let defines = planning(sql) == Planning::Defines;
-    let (mut by_sum, mut most) = (HashMap::<u8, BTreeSet<Vec<u8>>>::new(), 0);
-    for token in Scan::of(sql) {
+    let (mut names, mut most) = (Names::default(), 0);
+    let (mut scan, mut lists) = (Scan::of(sql), Lists::new());
+    loop {
+        let start = sql.len() - scan.rest.len();
+        let Some(token) = scan.next() else { break };
+        let end = sql.len() - scan.rest.len();
+        if let Some(column) = lists.take(token, &sql[..end], start)
+            && (defines || lists.is_inner)
+        {
+            names.insert(column);
+        }
         let name = match token {
             Token::Word(word) if !is_keyword(word) => word,
             Token::Quoted(name) => name,
-            Token::Text(name) if defines => name,
+            Token::Text(name) if defines || lists.is_named() => name,
             Token::Semicolon => {
-                most = most.max(most_in_common(&by_sum));
-                by_sum.clear();
+                most = most.max(names.most_in_common());
+                names = Names::default();
                 continue;
             }
             _ => continue,
         };
-        let name = name.as_bytes().to_ascii_lowercase();
-        let sum = name.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
-        by_sum.entry(sum).or_default().insert(name);
+        let mut name = name.to_owned();
+        append_doubled(&mut name, &mut scan, sql);
+        names.insert(&name);
     }
-    most.max(most_in_common(&by_sum))
+    most.max(names.most_in_common())
 }
 
-fn most_in_common(by_sum: &HashMap<u8, BTreeSet<Vec<u8>>>) -> usize {
-    let of = |names: &BTreeSet<Vec<u8>>| -> usize {
-        names.iter().zip(names.iter().skip(1)).map(|(one, next)| in_common(one, next)).sum()
-    };
-    by_sum.values().map(of).max().unwrap_or(0)
+/// Names, by the sums of their characters.
+#[derive(Default)]
+struct Names {
+    by_sum: HashMap<u8, BTreeSet<Vec<u8>>>,
+}
+
+impl Names {
+    fn insert(&mut self, name: &str) {
+        let name = name.as_bytes().to_ascii_lowercase();
+        let sum = name.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+        self.by_sum.entry(sum).or_default().insert(name);
+    }
+
+    fn most_in_common(&self) -> usize {
+        let of = |names: &BTreeSet<Vec<u8>>| -> usize {
+            names.iter().zip(names.iter().skip(1)).map(|(one, next)| in_common(one, next)).sum()
+        };
+        self.by_sum.values().map(of).max().unwrap_or(0)
+    }
+}
+
+/// A column in the list of a `SELECT`, as far as it was read.
+#[derive(Clone, Copy, Default)]
+struct Column {
+    /// Where it begins, if it does.
+    start: Option<usize>,
+    /// Whether it is more than the name of a column, which is its name.
+    is_expression: bool,
+    /// Whether a name follows, or has followed.
+    is_named: bool,
+    /// Whether there was white space last.
+    is_behind_blank: bool,
+}
+
+/// The lists of columns of the `SELECT`s of a text.
+struct Lists {
+    /// The column that is being read in each parenthesis that is open, and outside of them.
+    open: Vec<Option<Column>>,
+    /// Whether the last column was in parentheses.
+    is_inner: bool,
+    /// Whether the last word was `DISTINCT`, behind which `FROM` ends no list.
+    is_distinct: bool,
+}
+
+impl Lists {
+    fn new() -> Lists {
+        Lists { open: vec![None], is_inner: false, is_distinct: false }
+    }
+
+    /// Whether what comes is, or may be, the name that is given to a column.
+    fn is_named(&self) -> bool {
+        self.open.last().is_some_and(|column| column.is_some_and(|it| it.is_named))
+    }
+
+    /// Goes on behind `token`, which begins at `start` and ends with `text`. Gives the text of the
+    /// column that has ended there, if it has no name.
+    fn take<'s>(&mut self, token: Token<'_>, text: &'s str, start: usize) -> Option<&'s str> {
+        let is = |known: &str| matches!(token, Token::Word(it) if it.eq_ignore_ascii_case(known));
+        let was_distinct = self.is_distinct;
+        self.is_distinct = is("distinct") || (was_distinct && token == Token::Blank);
+        self.is_inner = self.open.len() > 1;
+        let column = self.open.last_mut()?;
+        match token {
+            Token::Comma => {
+                let ended = column.take()?;
+                *column = Some(Column::default());
+                ended.name(&text[..start])
+            }
+            Token::Close => {
+                let ended = if self.is_inner { self.open.pop()? } else { column.take() };
+                ended?.name(&text[..start])
+            }
+            Token::Semicolon => {
+                let ended = column.take();
+                self.open = vec![None];
+                ended?.name(&text[..start])
+            }
+            Token::Word(_) if is("select") => {
+                *column = Some(Column::default());
+                None
+            }
+            Token::Word(_) if is("from") && !was_distinct => column.take()?.name(&text[..start]),
+            _ => {
+                if let Some(column) = column {
+                    column.take(token, text, start);
+                }
+                if token == Token::Open {
+                    self.open.push(None);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Column {
+    fn take(&mut self, token: Token<'_>, text: &str, start: usize) {
+        let is = |known| matches!(token, Token::Word(it) if is_one_of(known, it));
+        match token {
+            Token::Blank => {
+                self.is_behind_blank = true;
+                self.is_expression |= text[start..].starts_with(['-', '/']);
+                return;
+            }
+            Token::Word(_) if self.start.is_none() && is(&["distinct", "all"]) => return,
+            Token::Word(_) if is(&["as"]) => self.is_named = true,
+            Token::Word(_) | Token::Quoted(_) | Token::Dot => {
+                self.is_expression |= self.start.is_some() && self.is_behind_blank;
+            }
+            _ => self.is_expression = true,
+        }
+        self.is_behind_blank = false;
+        self.start = self.start.or(Some(start));
+    }
+
+    /// The name of one that ends with `text`, if that is its own text.
+    fn name(self, text: &str) -> Option<&str> {
+        let is_own = self.is_expression && !self.is_named;
+        self.start.filter(|_| is_own).map(|start| text[start..].trim_end())
+    }
+}
+
+/// Appends to a `name` of `sql`, which `scan` has taken last, what stands there behind quotes that
+/// are doubled: one of them each time, and what is up to the next.
+fn append_doubled(name: &mut String, scan: &mut Scan<'_>, sql: &str) {
+    while let Some(quote @ ('"' | '`' | '\'')) = scan.rest.chars().next()
+        && sql[..sql.len() - scan.rest.len()].ends_with(quote)
+        && let Some(Token::Quoted(more) | Token::Text(more)) = scan.next()
+    {
+        name.push(quote);
+        name.push_str(more);
+    }
 }
 
 fn in_common(one: &[u8], other: &[u8]) -> usize {
@@ -78,9 +217,49 @@ mod tests {
             let quoted: Vec<_> = names.iter().map(|it| format!("{quotes}{it}{quotes}")).collect();
             assert!(alike(&table(&quoted)) >= common, "{quotes}");
         }
+        for quote in ["\"", "'", "`"] {
+            let doubled = |name: &String| {
+                let (beginning, end) = name.split_at(194);
+                format!("{quote}{beginning}{quote}{quote}{end}{quote}")
+            };
+            let doubled: Vec<_> = names.iter().map(doubled).collect();
+            assert!(alike(&table(&doubled)) >= common, "{quote}{quote}");
+        }
         assert!(alike(&table(&made_up(7, 200))) <= MAX_ALIKE);
         // One alone, however often.
         assert_eq!(alike(&table(&vec!["p".repeat(1_000); 100])), 0);
+    }
+
+    #[test]
+    fn columns_without_names_have_their_texts() {
+        let (names, common) = (made_up(100, 200), 99 * 194);
+        let list = |form: &str| -> String {
+            let columns: Vec<_> = names.iter().map(|it| form.replace("{}", it)).collect();
+            columns.join(", ")
+        };
+        for form in
+            ["'{}'", "1 + '{}'", "1 /*{}*/", "NULL /*{}*/ ISNULL", "1 IS DISTINCT FROM '{}'"]
+        {
+            let columns = list(form);
+            assert!(
+                alike(&format!("CREATE VIEW v AS SELECT {columns} FROM t")) >= common,
+                "{form}"
+            );
+            let common_table = format!("WITH c AS (SELECT DISTINCT {columns}) SELECT 1 FROM c");
+            assert!(alike(&common_table) >= common, "{form}");
+            // Nobody looks for those.
+            assert_eq!(alike(&format!("SELECT {columns} FROM t, (SELECT 1)")), 0, "{form}");
+        }
+        let named = list("1 AS '{}'");
+        assert!(alike(&format!("SELECT * FROM (SELECT {named})")) >= common);
+        let digits = names.iter().map(|it| it.replace('p', "1")).collect::<Vec<_>>().join(",");
+        assert!(alike(&format!("CREATE VIEW v AS SELECT {digits} FROM t")) >= common);
+        // Neither these, which have other names, nor what is no column.
+        let others: Vec<_> = (0..100).map(|at| format!("'{}' AS c{at}", names[at])).collect();
+        assert!(alike(&format!("SELECT 1 FROM (SELECT {})", others.join(","))) <= MAX_ALIKE);
+        let values = list("'{}'");
+        assert_eq!(alike(&format!("SELECT 1 FROM (SELECT 1 FROM t WHERE a IN ({values}))")), 0);
+        assert_eq!(alike(&format!("SELECT coalesce({values}) FROM t")), 0);
     }
 
     #[test]
