@@ -169,6 +169,11 @@ impl Checkpoint {
     pub fn is_complete(&self) -> bool {
         self.copied_frames == self.wal_frames
     }
+
+    /// Whether another checkpoint was under way, so that nothing was done or looked at.
+    pub fn is_kept_out(&self) -> bool {
+        self.wal_frames == u32::MAX
+    }
 }
 
 /// A connection opened for one [`Role`].

@@ -4,12 +4,15 @@
 //! Asking the file itself (`F_GETLK`) would need a descriptor of the database, and closing any
 //! descriptor of it drops all POSIX locks this process holds on the file. So the kernel's list of
 //! locks is read instead (`/proc/locks`, Linux only) and matched by device and inode. Where a file
-//! system tells another device there than by `stat` (btrfs), nobody is named rather than the wrong
-//! one.
+//! system tells another device there than by `stat` (btrfs, one for all its subvolumes, which have
+//! the same inodes), nobody is named rather than the wrong one. Of our own locks it is known which
+//! files we have, so that device is looked for: the one that the list of mounts tells.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 /// Names the process that holds a POSIX lock on `path`, as `pid 123 (name)`, where the system
 /// tells.
@@ -30,8 +33,28 @@ pub fn lock_holder(path: &Path) -> Option<String> {
 /// closed.
 pub fn holds_lock(path: &Path) -> bool {
     let Ok(meta) = fs::metadata(path) else { return false };
-    let own = (std::process::id(), place_of(&meta));
+    let (device, inode) = place_of(&meta);
+    let own = (std::process::id(), (mounted_device(path).unwrap_or(device), inode));
     looks().any(|table| locks(&table).any(|lock| lock == own))
+}
+
+/// The device of the file system that is mounted where `path` is, by which the system lists its
+/// locks. `None` before Linux 5.8.
+fn mounted_device(path: &Path) -> Option<(u32, u32)> {
+    let seen = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let is_told = seen.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    device_in(&mounts, seen.stx_mnt_id).filter(|_| is_told)
+}
+
+/// The device of the mount `id` in lines such as `29 1 0:25 /sub /srv rw - btrfs /dev/vda rw`.
+fn device_in(mounts: &str, id: u64) -> Option<(u32, u32)> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let is_it = fields.next()?.parse() == Ok(id);
+        let (major, minor) = fields.nth(1).filter(|_| is_it)?.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    })
 }
 
 /// The system's table of locks, as often as it must be read; nothing where there is none.
@@ -89,6 +112,15 @@ mod tests {
     fn our_own_locks_and_other_files_name_nobody() {
         assert_eq!(holder_in(TABLE, (DEVICE, 5678), 1234), None);
         assert_eq!(holder_in(TABLE, (DEVICE, 1), 1), None);
+    }
+
+    #[test]
+    fn the_device_of_a_mount_is_found_by_its_number() {
+        let mounts = "29 1 254:0 / / rw,relatime - ext4 /dev/root rw\n\
+                      290 29 0:25 /sub /srv rw shared:5 - btrfs /dev/loop0 rw,subvol=/sub\n";
+        assert_eq!(device_in(mounts, 290), Some((0, 25)));
+        assert_eq!(device_in(mounts, 29), Some((254, 0)));
+        assert_eq!(device_in(mounts, 1), None);
     }
 
     #[test]

@@ -66,6 +66,22 @@ impl Mount {
         Ok(Mount { directory: point })
     }
 
+    /// An empty directory over another file system's, with what is written in `above`: a `stat` of
+    /// its files tells another device than the system's list of locks does.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, as without root.
+    pub fn layered(above: &Mount) -> Result<Mount> {
+        let directory = without_links()?;
+        let (upper, work) = (above.path().join("upper"), above.path().join("work"));
+        std::fs::create_dir(&upper)?;
+        std::fs::create_dir(&work)?;
+        let (lower, upper, work) = (directory.path().display(), upper.display(), work.display());
+        let option = format!("lowerdir={lower},upperdir={upper},workdir={work},xino=off");
+        mount(&["-t", "overlay", "-o", &option, "overlay"], directory.path())?;
+        Ok(Mount { directory })
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         self.directory.path()

@@ -668,7 +668,8 @@ impl<E> Database<E> {
     /// the WAL.
     ///
     /// # Errors
-    /// From the handle: `Storage` when the disk is full or fails, `Poisoned`, `Closed`.
+    /// From the handle: `Overloaded` when another checkpoint is under way for five seconds;
+    /// `Storage` when the disk is full or fails, `Poisoned`, `Closed`.
     pub fn checkpoint(&self) -> Job<Checkpointed> {
         let maintenance = self.handle.engine.maintenance().clone();
         self.jobs().start(move |job| maintenance.checkpoint(job))

@@ -18,6 +18,7 @@ use crate::call::member::{Alone, Around, Body, OwnLimit, Repeatable, Submission}
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
+use crate::clock::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::closed::Closed;
 use crate::jobs::JobContext;
@@ -34,6 +35,13 @@ const REWRITE_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// How often a table is checked again whose snapshot was revoked meanwhile.
 const ATTEMPTS: u32 = 3;
+
+/// How long another checkpoint that is under way is waited for: the engine's own copies while the
+/// writer goes on, and so may one of another process.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether that has ended.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// Runs `ANALYZE` on each table that has changed much since the last time, reading some 2,000 rows
 /// of each index: the masks 0x02, 0x10 and 0x10000 of
@@ -163,6 +171,15 @@ pub struct Vacuumed {
     pub pages: u64,
 }
 
+fn kept_out() -> Error {
+    let message = format!(
+        "nothing was copied: another checkpoint has been under way for {CHECKPOINT_PATIENCE:?}, \
+         this database's own or, with Sharing::Shared, that of another process; try again, and \
+         end a process that is stopped in one"
+    );
+    Error::new(ErrorKind::Overloaded, message)
+}
+
 /// What is needed of the engine.
 #[derive(Clone)]
 pub(crate) struct Maintenance {
@@ -175,11 +192,21 @@ pub(crate) struct Maintenance {
 impl Maintenance {
     /// Copies what the WAL has into the database file.
     pub(crate) fn checkpoint(&self, job: &JobContext) -> Result<Checkpointed> {
-        let checkpoints = Arc::clone(&self.checkpoints);
-        let finish = move |writer: &monolite_sqlite::Connection| checkpoints.finish(writer);
-        let done: Checkpoint = self.between.run(|| job.check(), finish)?;
-        let pages_left = done.wal_frames.saturating_sub(done.copied_frames).into();
-        Ok(Checkpointed { pages_left, restarts: done.is_complete() && !done.blocked })
+        let patience = Patience::of(CHECKPOINT_PATIENCE);
+        loop {
+            let checkpoints = Arc::clone(&self.checkpoints);
+            let finish = move |writer: &monolite_sqlite::Connection| checkpoints.finish(writer);
+            let done: Checkpoint = self.between.run(|| job.check(), finish)?;
+            if !done.is_kept_out() {
+                let pages_left = done.wal_frames.saturating_sub(done.copied_frames).into();
+                let restarts = done.is_complete() && !done.blocked;
+                return Ok(Checkpointed { pages_left, restarts });
+            }
+            if patience.left().is_zero() {
+                return Err(kept_out());
+            }
+            job.rest(RETRY);
+        }
     }
 
     /// Checks every table, each on a snapshot of its own.

@@ -4,6 +4,7 @@
 //! - A [`LowerFile`] is open from `new` to `close`, both called by `shim` alone; a `File` only ever
 //!   borrows one.
 //! - Nothing is written to another file than the one that was opened, and none is read for a WAL.
+//!   No lock of the wal-index is taken in another by the connection that has mapped it first.
 //! - No single write exceeds [`MAX_WRITE_BYTES`].
 
 use std::cell::RefCell;
@@ -41,6 +42,9 @@ pub struct LowerFile {
     path: Option<Box<Path>>,
     /// None where it cannot be known.
     descriptor: Option<Descriptor>,
+    /// Of the wal-index, which SQLite opens once in a process. Known to the connection that mapped
+    /// it first: the engine's writer.
+    shm: Option<Descriptor>,
     is_wal: bool,
 }
 
@@ -154,8 +158,8 @@ impl LowerFile {
         path: Option<&Path>,
     ) -> LowerFile {
         let path = path.map(Box::from);
-        let is_wal = false;
-        let mut lower = LowerFile { file, ties, file_lock, path, descriptor: None, is_wal };
+        let (descriptor, shm, is_wal) = (None, None, false);
+        let mut lower = LowerFile { file, ties, file_lock, path, descriptor, shm, is_wal };
         lower.descriptor = Descriptor::asked(|| _ = lower.size());
         lower
     }
@@ -197,6 +201,19 @@ impl LowerFile {
             FAULT.set(Some(FileFault { path, doing, errno, code }));
         }
         Err(IoError::WRITE)
+    }
+
+    /// Sees whether a lock of the wal-index would be one that others see.
+    fn check_shm(&self) -> Result {
+        let Some(Err(errno)) = self.shm.map(Descriptor::check) else { return Ok(()) };
+        if let Some(path) = &self.path {
+            let mut path = path.as_os_str().to_owned();
+            path.push("-shm");
+            let path = Path::new(&path).into();
+            let (doing, errno, code) = ("locking", errno.raw_os_error(), IoError::SHM_LOCK);
+            FAULT.set(Some(FileFault { path, doing, errno, code }));
+        }
+        Err(IoError::SHM_LOCK)
     }
 
     /// As [`check`]; remembers what the system has said, for [`take_file_fault`].
@@ -332,7 +349,13 @@ impl LowerFile {
     pub fn shm_map(&mut self, request: ShmRequest) -> Result<ShmRegion> {
         let ShmRequest { index, size, extend } = request;
         let mut address = ptr::null_mut();
-        let code = call!(self.xShmMap(index, size, extend, &raw mut address));
+        let mut code = ffi::SQLITE_OK;
+        let asked =
+            Descriptor::asked(|| code = call!(self.xShmMap(index, size, extend, &raw mut address)));
+        if code == ffi::SQLITE_OK && self.shm.is_none() {
+            // It asks for the size of the database file first, where nobody has the wal-index open.
+            self.shm = asked.filter(|_| asked != self.descriptor);
+        }
         match code & 0xff {
             ffi::SQLITE_OK | ffi::SQLITE_READONLY => Ok(ShmRegion { address, code }),
             _ => check(code).map(|()| unreachable!("the code is an error")),
@@ -344,6 +367,9 @@ impl LowerFile {
     /// # Errors
     /// `SQLITE_BUSY` when somebody else holds one, or the code of the failure.
     pub fn shm_lock(&mut self, lock: ShmLock) -> Result {
+        if lock.takes() {
+            self.check_shm()?;
+        }
         check(call!(self.xShmLock(lock.offset, lock.count, lock.flags)))
     }
 

@@ -97,6 +97,26 @@ fn a_file_that_is_mounted_twice_is_open_once() {
 }
 
 #[test]
+fn a_wal_that_was_deleted_is_copied_where_locks_are_listed_with_another_device() {
+    let mounted = Mount::small("16m").and_then(|above| Ok((Mount::layered(&above)?, above)));
+    let (mount, _above) = match mounted {
+        Ok(mounted) => mounted,
+        Err(error) => return say_skipped("a layered directory", &error.to_string()).unwrap(),
+    };
+    let path = mount.path().join("db");
+    let db = Database::open(&path).unwrap();
+    markers::create(&db).unwrap();
+    put(&db, 1).unwrap();
+    fs::remove_file(wal_beside(&path)).unwrap();
+    let told = put(&db, 2).unwrap_err().to_string();
+    assert!(told.contains("close copies what it holds into the database"), "{told}");
+    let told = db.close().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Poisoned);
+    assert!(told.to_string().contains("nothing acknowledged is lost"), "{told}");
+    assert!(markers::in_file(&path).unwrap().contains(&1));
+}
+
+#[test]
 fn a_file_that_was_renamed_is_open_under_both_names() {
     let (directory, path, db) = one_row(Options::new());
     let moved = directory.path().canonicalize().unwrap().join("moved");

@@ -1,6 +1,8 @@
 //! Other processes beside ours: welcome with `Sharing::Shared`, told to wait with `Exclusive`.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::{Connection, ErrorCode};
@@ -174,4 +176,50 @@ fn an_exclusive_file_stays_locked_although_its_own_process_closed_a_descriptor_o
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(markers::in_file(&path).unwrap(), [1, 2, 3].into());
+}
+
+/// Plain connections to the file at `path`: one that keeps others from writing, and one on a thread
+/// whose checkpoint waits for that, for two seconds at most.
+fn checkpointing(path: &Path) -> (Connection, JoinHandle<()>) {
+    let open = || {
+        let plain = Connection::open(path).unwrap();
+        plain.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+        plain
+    };
+    let (writing, other) = (open(), open());
+    writing.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let checkpoint = thread::spawn(move || {
+        other.busy_timeout(Duration::from_secs(2)).unwrap();
+        let answer = other.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+        answer.unwrap();
+    });
+    thread::sleep(Duration::from_millis(300));
+    (writing, checkpoint)
+}
+
+#[test]
+fn a_checkpoint_waits_for_that_of_another_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(v); INSERT INTO t VALUES (1)")).wait().unwrap();
+    let (_writing, theirs) = checkpointing(&path);
+    let done = db.checkpoint().wait().unwrap();
+    assert!(done.pages_left < 100, "{done:?}");
+    theirs.join().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn nothing_is_counted_as_recovered_while_another_program_makes_a_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let plain = Connection::open(&path).unwrap();
+    plain.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(v)").unwrap();
+    let (_writing, theirs) = checkpointing(&path);
+    let db = Options::new().sharing(Sharing::Shared).open(&path).unwrap();
+    assert!(!theirs.is_finished());
+    assert_eq!(db.stats().wal_frames_recovered, 0);
+    theirs.join().unwrap();
+    db.close().unwrap();
 }

@@ -10,7 +10,8 @@
 //! - It is locked when the database is locked already, so that no SQLite of this process has the
 //!   file open, whose locks would go when it is closed here; and before anything is read.
 //! - The file is removed only while the database is locked: a process that had it open already
-//!   would not share its locks with the next one.
+//!   would not share its locks with the next one. So it stays when another database has come to the
+//!   path: the file may be that one's, which others have open.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
+
+use crate::files::identity::Watched;
 
 /// The `-shm` file of a database, and the lock on it.
 #[derive(Debug)]
@@ -30,11 +33,26 @@ pub(crate) struct Hold {
 
 #[derive(Debug, Default)]
 struct State {
-    locked: Option<File>,
+    locked: Option<Locked>,
     /// Whether it was created for this.
     is_new: bool,
     /// Why it could not be locked the last time.
     failure: Option<io::Error>,
+}
+
+#[derive(Debug)]
+struct Locked {
+    /// Has the lock for as long as it is open.
+    _file: File,
+    there: Watched,
+    database: Watched,
+}
+
+impl Locked {
+    /// Whether the file and its database are where they were.
+    fn is_in_place(&self) -> bool {
+        self.there.check().and_then(|_| self.database.check()).is_ok()
+    }
 }
 
 impl Hold {
@@ -63,7 +81,7 @@ impl Hold {
             let locked = file.and_then(|(file, is_new)| {
                 state.is_new |= is_new;
                 fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-                Ok(file)
+                self.watched(file)
             });
             state.locked = Some(locked.map_err(|error| {
                 let kind = error.kind();
@@ -90,6 +108,13 @@ impl Hold {
         Ok((file, true))
     }
 
+    fn watched(&self, file: File) -> io::Result<Locked> {
+        let there = Watched::new("the -shm file", self.path.clone(), &file.metadata()?);
+        let meta = fs::metadata(&self.database)?;
+        let database = Watched::new("the database file", self.database.clone(), &meta);
+        Ok(Locked { _file: file, there, database })
+    }
+
     /// Why the file could not be locked, if it was that and nobody else has it locked.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         let failure = self.state().failure.take();
@@ -104,11 +129,57 @@ impl Hold {
         }
     }
 
-    /// Removes the file and lets go of it. The database must still be locked.
+    /// Removes the file, unless it or its database is no longer at its path, and lets go of it. The
+    /// database must still be locked.
     pub(crate) fn remove(&self) {
-        if let Some(_locked) = self.state().locked.take() {
+        if let Some(locked) = self.state().locked.take()
+            && locked.is_in_place()
+        {
             // A file that stays does no harm: SQLite initialises it at the next open.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locked(directory: &Path) -> Hold {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("a.db"), "ours").unwrap();
+        let hold = Hold::new(&directory.join("a.db"));
+        hold.lock().unwrap();
+        hold
+    }
+
+    #[test]
+    fn the_file_is_removed_when_it_is_let_go_of() {
+        let temporary = tempfile::tempdir().unwrap();
+        let hold = locked(&temporary.path().join("data"));
+        hold.remove();
+        assert!(!hold.path().exists());
+    }
+
+    #[test]
+    fn the_file_of_a_database_in_a_directory_that_took_the_place_stays() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().join("data");
+        let hold = locked(&directory);
+        fs::rename(&directory, temporary.path().join("away")).unwrap();
+        let theirs = locked(&directory);
+        hold.remove();
+        assert!(theirs.path().exists(), "others have it open");
+    }
+
+    #[test]
+    fn the_file_stays_when_another_database_took_the_place_of_ours() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().join("data");
+        let hold = locked(&directory);
+        fs::write(directory.join("b.db"), "another").unwrap();
+        fs::rename(directory.join("b.db"), directory.join("a.db")).unwrap();
+        hold.remove();
+        assert!(hold.path().exists(), "somebody may have opened it for the other");
     }
 }

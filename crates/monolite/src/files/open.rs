@@ -481,7 +481,12 @@ impl Opener {
     /// The write lock keeps other processes from writing meanwhile; when one has written just
     /// before, it has the WAL in use and there was nothing to recover.
     fn found(&self, writer: &Connection) -> Result<RecoveredWal> {
-        let accepted = writer.checkpoint(CheckpointMode::Passive)?.wal_frames;
+        let copied = writer.checkpoint(CheckpointMode::Passive)?;
+        if copied.is_kept_out() {
+            // By a process that has the WAL in use.
+            return Ok(RecoveredWal { frames: 0, discarded: 0 });
+        }
+        let accepted = copied.wal_frames;
         writer.begin_immediate()?;
         let leftover = File::open(wal_path(&self.path)).and_then(|wal| leftover(&wal, accepted));
         writer.rollback()?;

@@ -56,3 +56,20 @@ fn nothing_is_written_to_a_file_that_took_over_the_descriptor() {
         assert_eq!(fs::read(other).unwrap(), OTHERS, "{ending} {lower:?}");
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_is_locked_in_a_file_that_took_over_the_descriptor_of_the_wal_index() {
+    let rig = Rig::new(Lower::Unix);
+    let connection = rig.open_with_table();
+    insert(&connection, 3).unwrap();
+    let path = PathBuf::from(format!("{}-shm", rig.path().display()));
+    take_over(&rig, &path);
+    let refused = code_of(insert(&connection, 3));
+    assert_eq!(refused, ffi::SQLITE_IOERR_SHMLOCK, "others would not see the lock");
+    let fault = take_file_fault(refused).expect("it is known what failed");
+    assert_eq!(*fault.path, *path);
+    assert!(fault.to_string().contains("has closed its descriptor"), "{fault}");
+    let (again, _kept) = after_crash(&rig.path());
+    assert_eq!(count(&again), Ok(3));
+}

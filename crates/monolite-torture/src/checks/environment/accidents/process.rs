@@ -141,6 +141,19 @@ pub(super) const ROWS: &[Row] = &[
         ),
     },
     Row {
+        accident: "the same happens to the descriptor of the `-shm` file, `Sharing::Shared`",
+        when: &[When::Idle, When::Open],
+        fate: Fate::Detected,
+        says: "",
+        what: "no write of this process begins any more, as others would not see its locks: which \
+               file it is, is looked at before each. Writes and the close fail with `Storage`; \
+               everything acknowledged is in the files",
+        instead: "as above",
+        trial: Trial::Untried(
+            "tried by `nothing_is_locked_in_a_file_that_took_over_the_descriptor_of_the_wal_index`",
+        ),
+    },
+    Row {
         accident: "a closure panics, fails or overruns its time, at every step",
         when: &[When::Load],
         fate: Fate::Survived,
