@@ -14,7 +14,7 @@
 //!
 //! # Not here
 //! Lists in steady state: whoever writes an archive tells its catalog what is created and deleted,
-//! and lists once.
+//! and lists only before it deletes.
 
 use std::io;
 use std::thread::{self, Builder, ScopedJoinHandle};
