@@ -14,7 +14,7 @@
 //!
 //! # Not here
 //! Lists in steady state: whoever writes an archive tells its catalog what is created and deleted,
-//! and lists once.
+//! and lists only before it deletes.
 
 use std::io;
 use std::thread::{self, Builder, ScopedJoinHandle};
@@ -151,7 +151,7 @@ impl Catalog {
     pub(crate) fn has_fence(&self, txid: Txid) -> bool {
         let slots = self.level(Level::SLOTS);
         let found = slots.binary_search_by_key(&txid, |slot| slot.txids.min());
-        found.is_ok_and(|at| slots[at].len <= Slot::FENCE_LEN)
+        found.is_ok_and(|at| slots[at].len == Slot::FENCE_LEN)
     }
 
     /// How many files of `level` come before the first one that has not a time before `time`.
@@ -225,10 +225,11 @@ fn count_before(
 }
 
 /// Whether a slot is no fence, or one that is history. Of fences before all that are known nobody
-/// knows any more; they are old, and those that were garbage have been covered since.
+/// knows any more; they are old, and those that were garbage have been covered since. What is
+/// shorter was cut, and is told of by whoever reads it.
 fn counts(record: &Record, slot: &ArchivedFile) -> bool {
     let txid = slot.txids.min();
-    slot.len > Slot::FENCE_LEN
+    slot.len != Slot::FENCE_LEN
         || record.owner(txid).is_none()
         || record.fences.iter().any(|fence| fence.slot == txid)
 }

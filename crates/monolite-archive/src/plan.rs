@@ -98,7 +98,7 @@ impl Plan {
         }
         // A fence says the state below it again. It may have been set before that was a copy, and
         // say another size.
-        while plan.len() > 1 && plan.last().is_some_and(|file| file.len <= Slot::FENCE_LEN) {
+        while plan.len() > 1 && plan.last().is_some_and(|file| file.len == Slot::FENCE_LEN) {
             plan.pop();
         }
         Ok(Plan { files: plan, txid })

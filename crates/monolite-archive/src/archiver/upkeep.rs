@@ -5,8 +5,9 @@
 //! 1. Nothing is done before something was uploaded. The archive is listed once, and again behind
 //!    each copy of the database; from then on the uploads say which slots are new.
 //! 2. When a span of the first level is over, merge what was written before it ([`compact`]);
-//!    every day make a snapshot of files that are there; every hour plan what may go
-//!    ([`Retention`]).
+//!    every day make a snapshot of files that are there; every hour list again, and plan what may
+//!    go ([`Retention`]): a snapshot that somebody else has made since must go with what leads on
+//!    from it, or a restore to a later time would begin and end there.
 //! 3. Slots are deleted as the protocol says: the plan goes to the thread that uploads, which
 //!    renews the record and gives a [`Deletion`] back.
 //! 4. When everything is merged, rest until something is uploaded: an idle database makes no
@@ -201,6 +202,7 @@ impl Upkeep {
         }
         let hour = Level::new(3).and_then(|level| span_start(level, now));
         let Some(keep) = self.keep.filter(|_| self.planned < hour) else { return Ok(None) };
+        *catalog = Catalog::read(store, layout)?;
         let retention = Retention::new(store, layout, catalog, keep, now)?;
         retention.delete_files(store, layout)?;
         catalog.remove(&retention.files);

@@ -13,7 +13,7 @@ use monolite::archive::ArchiveStats;
 use monolite::{Database, Durability, ErrorKind, rusqlite};
 use monolite_archive::{
     Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Layout, Level, Reading, Target,
-    compact_level, restore, snapshot,
+    compact_level, restore, snapshot, verify,
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp};
 
@@ -191,6 +191,28 @@ fn copy_whose_answer_was_lost_is_not_uploaded_again() {
     db.close().unwrap();
     bench.is_the_same();
     assert_eq!(Catalog::read(&bench.store(), &LAYOUT()).unwrap().level(Level::SNAPSHOTS).len(), 2);
+}
+
+#[test]
+fn newest_slot_that_was_cut_is_no_shorter_history() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    for _ in 0..3 {
+        insert(&db, 2_000).unwrap();
+    }
+    db.close().unwrap();
+    let newest = Catalog::read(&bench.store(), &LAYOUT()).unwrap().newest().unwrap();
+    let path = bench.store().root().join(LAYOUT().slot(newest));
+    for len in [100, 2, 0] {
+        fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+        let output = bench.file().with_file_name("restored.db");
+        let restored = restore(&bench.store(), &LAYOUT(), Target::Latest, &output, Reading::Whole);
+        let error = restored.unwrap_err();
+        assert_eq!(error.kind(), monolite_archive::ErrorKind::Corrupt, "{error}");
+        let proof = verify(&bench.store(), &LAYOUT(), &mut |_| {}).unwrap();
+        assert_eq!(proof.problems.len(), 1, "{:?}", proof.problems);
+    }
 }
 
 #[test]

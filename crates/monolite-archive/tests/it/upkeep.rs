@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
     Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Keep, Layout, Level, Reading, Slot,
-    Target, leader, restore, verify,
+    Target, leader, restore, snapshot, verify,
 };
 use monolite_ltx::{Timestamp, Txid};
 use tempfile::TempDir;
@@ -251,6 +251,47 @@ fn what_is_older_than_its_snapshots_goes_with_them() {
     let sum = change(&db);
     db.close().unwrap();
     bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+/// What is merged beside the primary, which is not told: `monolite archive compact --snapshot`.
+#[test]
+fn a_snapshot_that_somebody_else_made_goes_with_what_leads_on_from_it() {
+    let bench = Bench::new();
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    let keep = Keep { slots: hours(1), snapshots: hours(48) };
+    let db = bench.open(bench.archive().keep(Some(keep)));
+    for _ in 0..3 {
+        change(&db);
+    }
+    bench.merge_first_level(db.stats().archive.unwrap().txid);
+    let stale = change(&db);
+    let newest = db.stats().archive.unwrap().txid;
+    let newest = Txid::new(newest).unwrap();
+    let (store, layout) = (bench.store(), Layout::directory());
+    let theirs = snapshot(&store, &layout, &mut bench.catalog(), newest).unwrap();
+    bench.pass(HOUR);
+    change(&db);
+    bench.pass(HOUR);
+    let time = Timestamp::from_millis(bench.millis.load(Ordering::Relaxed));
+    for _ in 0..20 {
+        bench.pass(12 * HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(60));
+    }
+    wait_until("old snapshots are gone", || {
+        bench.pass(HOUR);
+        change(&db);
+        let catalog = bench.catalog();
+        let mut snapshots = catalog.level(Level::SNAPSHOTS).iter();
+        snapshots.all(|it| it.txids.max() > newest || *it == theirs) && bench.groups() < 5
+    });
+    bench.pass(HOUR);
+    let sum = change(&db);
+    thread::sleep(Duration::from_millis(60));
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_ne!(bench.restored(Target::Before(time)), Some(stale), "a state of an hour before");
     assert_eq!(bench.restored(Target::Latest), Some(sum));
 }
 

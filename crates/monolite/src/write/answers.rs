@@ -86,7 +86,7 @@ impl Answers {
     /// Tells the members of `batch` their outcome: their own, if it `is_durable`. Those who wait
     /// for the archive, too, are told later, but for what has failed anyway.
     pub(crate) fn give(&self, batch: CommittedBatch, is_durable: bool) {
-        let members = batch.members.len() as u64;
+        self.note(&batch);
         let (mut waiting, mut given) = (Vec::new(), 0);
         for mut entry in batch.members {
             if is_durable && !entry.failed && entry.member.terms().awaits_archive {
@@ -102,20 +102,24 @@ impl Answers {
         if let Some(archived) = self.archived.as_ref().filter(|_| !waiting.is_empty()) {
             archived.wait(batch.position, waiting);
         }
-        self.unanswered.fetch_sub(given, Ordering::Relaxed);
-        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        // A batch without members may come late: the writer does not wait for it.
-        if members > 0 {
-            let here = (batch.number, batch.position);
-            let is_later = answered.0 < here.0 && answered.1 <= here.1;
-            debug_assert!(is_later, "{here:?} is answered behind {answered:?}");
-            *answered = here;
-        }
-        drop(answered);
-        self.fewer.notify_one();
+        self.give_later(given);
     }
 
-    /// So many members have been told that waited for the archive.
+    /// Notes that `batch` is the next one to be answered: before the last of its members is, since
+    /// from then on the writer may answer another batch itself.
+    fn note(&self, batch: &CommittedBatch) {
+        // A batch without members may come late: the writer does not wait for it.
+        if batch.members.is_empty() {
+            return;
+        }
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = (batch.number, batch.position);
+        let is_later = answered.0 < here.0 && answered.1 <= here.1;
+        debug_assert!(is_later, "{here:?} is answered behind {answered:?}");
+        *answered = here;
+    }
+
+    /// So many members have been told: at once, or once the archive had what they waited for.
     pub(crate) fn give_later(&self, members: usize) {
         self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
         drop(self.answered.lock().unwrap_or_else(PoisonError::into_inner));

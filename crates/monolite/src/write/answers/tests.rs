@@ -1,6 +1,7 @@
 //! Who is answered when, and with what.
 
 use std::sync::mpsc::channel;
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use super::*;
@@ -85,6 +86,30 @@ fn an_answer_out_of_order_is_a_defect() {
     answers.owe(2);
     answers.give(second, true);
     answers.give(first, true);
+}
+
+/// Answers the next batch, as the writer may once nobody is unanswered.
+struct Next(Arc<Answers>, Mutex<Option<CommittedBatch>>);
+
+impl Wake for Next {
+    fn wake(self: Arc<Self>) {
+        let next = self.1.lock().unwrap().take();
+        self.0.give(next.unwrap(), true);
+    }
+}
+
+#[test]
+fn the_next_batch_may_be_answered_as_soon_as_all_of_one_are() {
+    let (progress, answers) = answers(10);
+    let answers = Arc::new(answers);
+    let (first, callers) = batch(&progress, 1, 100);
+    let (second, later) = batch(&progress, 1, 200);
+    answers.owe(2);
+    let waker = Waker::from(Arc::new(Next(Arc::clone(&answers), Mutex::new(Some(second)))));
+    assert!(callers[0].poll(&mut Context::from_waker(&waker)).is_pending());
+    answers.give(first, true);
+    assert!(callers[0].is_delivered() && later[0].is_delivered());
+    assert_eq!(answers.unanswered(), 0);
 }
 
 #[test]
