@@ -143,10 +143,11 @@ impl fmt::Debug for Error {
 }
 
 impl StdError for Error {
+    /// What its own cause has come of: that one is in the text already.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.0.source {
-            Some(Source::Io(source)) => Some(source),
-            Some(Source::Ltx(source)) => Some(source),
+            Some(Source::Io(source)) => source.source(),
+            Some(Source::Ltx(source)) => source.source(),
             None => None,
         }
     }

@@ -412,7 +412,7 @@ pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
              (--txid asks for a state that stays), and removing it begins anew",
             part.display()
         )),
-        None => error,
+        None => error.context(format!("{} was not restored", output.display())),
     })?;
     show(&made, arguments.archive.json)
         .with_context(|| format!("{} was restored, and telling so failed", output.display()))

@@ -115,8 +115,9 @@ impl fmt::Debug for Error {
 }
 
 impl StdError for Error {
+    /// What its own cause has come of: that one is in the text already.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
+        self.0.source.as_ref().and_then(StdError::source)
     }
 }
 

@@ -399,6 +399,11 @@ fn client(service: Service, place: &Place<'_>) -> Result<Client> {
             client!(object_store::azure::MicrosoftAzureBuilder, with_container_name, place)
         }
         #[allow(unreachable_patterns, reason = "with all features there is no other")]
-        _ => Err(Error::invalid(format!("this was built without {service:?}"))),
+        _ => {
+            let feature = format!("{service:?}").to_lowercase();
+            Err(Error::invalid(format!(
+                "this was built without the feature {feature}; build with it"
+            )))
+        }
     }
 }

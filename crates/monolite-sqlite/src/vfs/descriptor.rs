@@ -5,7 +5,8 @@
 //! SQLite does not tell its descriptors. It asks for the size of a file by the descriptor, through
 //! a table of system calls that can be replaced (`xSetSystemCall`): the one put there notes which
 //! descriptor was asked for, and calls the one before. Which file that was when it was opened, by
-//! device and inode, is compared before it is used again.
+//! device and inode, is compared before it is used again, and that it does not append: what is
+//! written by such a descriptor goes to the end of the file, wherever it was meant for.
 //!
 //! # Not here
 //! What happens between the comparison and the call that follows is not noticed. What is read of a
@@ -18,7 +19,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
 use rusqlite::ffi::sqlite3_vfs;
-use rustix::fs::fstat;
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
 
 type Fstat = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
@@ -49,21 +50,24 @@ impl Descriptor {
     }
 
     /// # Errors
-    /// `EBADF` when the descriptor was closed, or leads to another file.
+    /// `EBADF` when the descriptor was closed, or leads to another file, or to the same one for
+    /// appending.
     pub(super) fn check(self) -> Result<(), Errno> {
-        match file_of(self.number) {
-            Ok(there) if there == (self.device, self.inode) => Ok(()),
-            Ok(_) => Err(Errno::BADF),
-            Err(error) => Err(error),
-        }
+        let is_it = file_of(self.number)? == (self.device, self.inode);
+        let appends = fcntl_getfl(borrowed(self.number))?.contains(OFlags::APPEND);
+        if is_it && !appends { Ok(()) } else { Err(Errno::BADF) }
     }
 }
 
 fn file_of(number: c_int) -> Result<(u64, u64), Errno> {
-    // SAFETY: the number is not negative, and is only asked about; a descriptor that was closed is
-    // an error.
-    let seen = fstat(unsafe { BorrowedFd::borrow_raw(number) })?;
+    let seen = fstat(borrowed(number))?;
     Ok((seen.st_dev, seen.st_ino))
+}
+
+/// The number is not negative.
+fn borrowed<'fd>(number: c_int) -> BorrowedFd<'fd> {
+    // SAFETY: it is only asked about; a descriptor that was closed is an error.
+    unsafe { BorrowedFd::borrow_raw(number) }
 }
 
 /// Has descriptors be noted, once; not where the VFS has no table of system calls.

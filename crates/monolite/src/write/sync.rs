@@ -20,6 +20,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -97,15 +98,24 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    /// Runs until the handover is closed and empty.
+    /// Runs until the handover is closed and empty. A defect, of an archive's, too, that panics
+    /// here poisons the database: those who are being answered get `CommitUnknown`, and all others
+    /// are answered as after any poisoning.
     pub(crate) fn run(&self) {
         while let Some(batches) = self.handover.take_all() {
-            let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
-            let end = batches.back().map_or(WalPosition::default(), |batch| batch.position);
-            let is_durable = self.sync_up_to(last);
-            self.tell_archive(end, is_durable);
-            batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));
+            let answered = catch_unwind(AssertUnwindSafe(|| self.answer(batches)));
+            if answered.is_err() {
+                self.poison("of a defect in the thread that syncs (it panicked)".into());
+            }
         }
+    }
+
+    fn answer(&self, batches: VecDeque<CommittedBatch>) {
+        let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
+        let end = batches.back().map_or(WalPosition::default(), |batch| batch.position);
+        let is_durable = self.sync_up_to(last);
+        self.tell_archive(end, is_durable);
+        batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));
     }
 
     /// Has `batch` synced and answered: on the calling thread, the writer's, if it `is_alone` and
@@ -150,10 +160,14 @@ impl Syncer {
             result
         };
         if let Err(error) = result {
-            self.progress.poison(format!("the WAL could not be synced ({error})"));
-            self.queue.close();
+            self.poison(format!("the WAL could not be synced ({error})"));
         }
         self.progress.check_poison()
+    }
+
+    fn poison(&self, reason: String) {
+        self.progress.poison(reason);
+        self.queue.close();
     }
 
     /// Looks at the files, unless that was done a moment ago.

@@ -14,7 +14,12 @@ const OTHERS: &[u8] = &[b'o'; 100_000];
 fn take_over(rig: &Rig, path: &Path) -> PathBuf {
     let other = rig.directory.path().join("other");
     fs::write(&other, OTHERS).unwrap();
-    let file = File::options().read(true).write(true).open(&other).unwrap();
+    lead(path, &File::options().read(true).write(true).open(&other).unwrap());
+    other
+}
+
+/// Has every descriptor of the file at `path` lead to `file`.
+fn lead(path: &Path, file: &File) {
     let of_path = |entry: std::io::Result<fs::DirEntry>| {
         let entry = entry.unwrap();
         let is_it = fs::read_link(entry.path()).is_ok_and(|target| target == path);
@@ -25,10 +30,9 @@ fn take_over(rig: &Rig, path: &Path) -> PathBuf {
     for number in numbers {
         // SAFETY: SQLite's own descriptor stays open, and its.
         let mut descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        dup2(&file, &mut descriptor).unwrap();
+        dup2(file, &mut descriptor).unwrap();
         forget(descriptor);
     }
-    other
 }
 
 #[test]
@@ -72,4 +76,24 @@ fn nothing_is_locked_in_a_file_that_took_over_the_descriptor_of_the_wal_index() 
     assert!(fault.to_string().contains("has closed its descriptor"), "{fault}");
     let (again, _kept) = after_crash(&rig.path());
     assert_eq!(count(&again), Ok(3));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_is_written_by_a_descriptor_of_the_same_file_that_appends() {
+    for (ending, lower) in [("", Lower::UnixExcl), ("", Lower::Unix), ("-wal", Lower::Unix)] {
+        let rig = Rig::new(lower);
+        let connection = rig.open_with_table();
+        insert(&connection, 3).unwrap();
+        let path = PathBuf::from(format!("{}{ending}", rig.path().display()));
+        let before = fs::read(&path).unwrap();
+        lead(&path, &File::options().read(true).append(true).open(&path).unwrap());
+        let written = insert(&connection, 3);
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let copied: rusqlite::Result<i64> = connection.query_row(checkpoint, [], |row| row.get(0));
+        assert!(written.is_err() || copied.ok() != Some(0), "{ending} {lower:?}");
+        let (again, _kept) = after_crash(&rig.path());
+        assert!(count(&again).unwrap() >= 3, "{ending} {lower:?}");
+        assert!(fs::read(&path).unwrap() == before, "{ending} {lower:?}");
+    }
 }

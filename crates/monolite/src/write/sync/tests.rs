@@ -162,3 +162,23 @@ fn the_thread_ends_when_everything_is_answered() {
     bench.syncer.handover.close();
     thread.join().unwrap();
 }
+
+/// A batch out of order is one.
+#[test]
+#[cfg(debug_assertions)]
+fn a_defect_poisons_the_database_and_all_are_answered() {
+    let bench = Bench::new(Durability::Synced);
+    let ((first, dropped), (second, early)) = (bench.committed(100), bench.committed(200));
+    let (third, late) = bench.committed(300);
+    let syncer = Arc::clone(&bench.syncer);
+    let thread = thread::spawn(move || syncer.run());
+    bench.syncer.finish(second, false);
+    assert_eq!(count_poisoned(early), 0);
+    bench.syncer.finish(first, false);
+    dropped.into_iter().for_each(|caller| drop(caller.wait().unwrap_for_caller()));
+    bench.syncer.finish(third, false);
+    assert_eq!(count_poisoned(late), 2);
+    assert!(bench.is_queue_closed());
+    bench.syncer.handover.close();
+    thread.join().unwrap();
+}
