@@ -16,6 +16,7 @@
 //! looks for those of the outermost `SELECT` of a query.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 
 use super::{Planning, Scan, Token, is_keyword, is_one_of, planning};
 
@@ -59,22 +60,32 @@ pub(crate) fn alike(sql: &str) -> usize {
     most.max(names.most_in_common())
 }
 
-/// Names, by the sums of their characters.
+/// Names, by the sums of their characters. Of each there is its beginning, with a number that tells
+/// it from others that begin so: the texts of columns within columns have many times the length of
+/// the whole.
 #[derive(Default)]
 struct Names {
-    by_sum: HashMap<u8, BTreeSet<Vec<u8>>>,
+    by_sum: HashMap<u8, BTreeSet<(Vec<u8>, u64)>>,
+    /// Makes the numbers. Nobody knows beforehand which.
+    numbers: RandomState,
+    /// The name that is looked at.
+    lower: Vec<u8>,
 }
 
 impl Names {
     fn insert(&mut self, name: &str) {
-        let name = name.as_bytes().to_ascii_lowercase();
-        let sum = name.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
-        self.by_sum.entry(sum).or_default().insert(name);
+        self.lower.clear();
+        self.lower.extend(name.bytes().map(|byte| byte.to_ascii_lowercase()));
+        let sum = self.lower.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+        let number = self.numbers.hash_one(&self.lower);
+        let beginning = &self.lower[..self.lower.len().min(MAX_ALIKE + 1)];
+        self.by_sum.entry(sum).or_default().insert((beginning.to_vec(), number));
     }
 
     fn most_in_common(&self) -> usize {
-        let of = |names: &BTreeSet<Vec<u8>>| -> usize {
-            names.iter().zip(names.iter().skip(1)).map(|(one, next)| in_common(one, next)).sum()
+        let of = |names: &BTreeSet<(Vec<u8>, u64)>| -> usize {
+            let next = names.iter().skip(1);
+            names.iter().zip(next).map(|((one, _), (next, _))| in_common(one, next)).sum()
         };
         self.by_sum.values().map(of).max().unwrap_or(0)
     }
@@ -260,6 +271,18 @@ mod tests {
         let values = list("'{}'");
         assert_eq!(alike(&format!("SELECT 1 FROM (SELECT 1 FROM t WHERE a IN ({values}))")), 0);
         assert_eq!(alike(&format!("SELECT coalesce({values}) FROM t")), 0);
+    }
+
+    #[test]
+    fn of_long_names_the_beginning_is_kept_and_each_counts() {
+        let mut names = Names::default();
+        let long = "p".repeat(1 << 20);
+        for end in ["09", "18", "27", "27"] {
+            names.insert(&format!("{long}{end}"));
+        }
+        let kept: usize = names.by_sum.values().flatten().map(|(kept, _)| kept.len()).sum();
+        assert_eq!(kept, 3 * (MAX_ALIKE + 1));
+        assert!(names.most_in_common() > MAX_ALIKE);
     }
 
     #[test]
