@@ -156,7 +156,16 @@ fn lacking(catalog: &Catalog, reached: Txid, target: Txid) -> Error {
     let passes = |file: &&ArchivedFile| {
         file.txids.min().get() - 1 <= reached.get() && file.txids.max() > target
     };
-    if let Some(file) = catalog.files().iter().find(passes) {
+    let ends = |file: &&ArchivedFile| file.txids.max() == target;
+    let merged = catalog.files().iter().filter(|file| !file.txids.is_snapshot()).find(passes);
+    if merged.is_none() && catalog.files().iter().any(|file| ends(&file)) {
+        let message = format!(
+            "TXID {target} is there, and nothing leads to it from {reached}: files were deleted; \
+             see `monolite archive verify`"
+        );
+        return Error::new(ErrorKind::Gap, message);
+    }
+    if let Some(file) = merged.or_else(|| catalog.files().iter().find(passes)) {
         let (from, to) = (reached, file.txids.max());
         let message = format!("TXID {target} is not kept by itself any more; {from} and {to} are");
         return Error::new(ErrorKind::NotFound, message);

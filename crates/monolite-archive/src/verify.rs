@@ -116,5 +116,8 @@ fn holes(catalog: &Catalog) -> Vec<Error> {
         files.push(**base);
         Plan::to(&Catalog::of(files), newest).err()
     };
-    snapshots.iter().filter_map(leads).collect()
+    let mut holes: Vec<Error> = snapshots.iter().filter_map(leads).collect();
+    // The same one of several snapshots.
+    holes.dedup_by_key(|hole| hole.to_string());
+    holes
 }

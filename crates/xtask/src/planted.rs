@@ -48,11 +48,11 @@ const BUGS: [Bug; 28] = [
         file: "crates/monolite/src/write/sync.rs",
         changes: &[
             (
-                "            let is_durable = self.sync_up_to(last);\n            \
-                 self.tell_archive(end, is_durable);\n            \
+                "        let is_durable = self.sync_up_to(last);\n        \
+                 self.tell_archive(end, is_durable);\n        \
                  batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));\n",
-                "            batches.into_iter().for_each(|it| self.answers.give(it, true));\n\
-                 let is_durable = self.sync_up_to(last);\n            \
+                "        batches.into_iter().for_each(|it| self.answers.give(it, true));\n\
+                 let is_durable = self.sync_up_to(last);\n        \
                  self.tell_archive(end, is_durable);\n",
             ),
             (

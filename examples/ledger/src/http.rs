@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use monolite::archive::ArchiveStats;
 use monolite::{Database, Stats, Summary};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -154,6 +155,18 @@ fn outline(stats: &Stats) -> Value {
         "batch_size": percentiles(&stats.batch_size),
         "commit_time_ns": percentiles(&stats.commit_time_ns),
         "sync_time_ns": percentiles(&stats.sync_time_ns),
+        "archive": stats.archive.as_ref().map(archived),
+    })
+}
+
+/// Where `lag_ms` grows, `last_error` says why.
+fn archived(archive: &ArchiveStats) -> Value {
+    json!({
+        "epoch": archive.epoch,
+        "txid": archive.txid,
+        "lag_ms": archive.lag_ms,
+        "is_restorable": archive.is_restorable,
+        "last_error": archive.last_error,
     })
 }
 

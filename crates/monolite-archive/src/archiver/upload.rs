@@ -751,8 +751,8 @@ fn of_another(record: &Record, position: &Position) -> Error {
     if record.lineage != position.lineage {
         return Error::invalid(format!(
             "it has the history of another database, {}: name another directory or prefix, or \
-             restore it and open the restored file; or if it is this file's, and the record beside \
-             it was lost, say with Archive::take_over that this file is what is to be archived",
+             restore it and open the restored file; or if it is this file's, as after a restore, \
+             say so by `monolite archive adopt URL --database FILE` or with Archive::take_over",
             record.lineage
         ));
     }
