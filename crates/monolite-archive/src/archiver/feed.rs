@@ -187,6 +187,12 @@ impl Feed {
         self.is_let_go
     }
 
+    /// Whether a copy that is under way should rest no more: what is committed meanwhile takes more
+    /// than half of the room that it may take, and beyond that the copy is made again.
+    pub(super) fn is_hurried(&self) -> bool {
+        self.staged_bytes() > self.limit / 2
+    }
+
     /// Bytes that are staged.
     pub(super) fn staged_bytes(&self) -> u64 {
         self.staged.iter().map(|file| file.to - file.from).sum()

@@ -416,7 +416,9 @@ impl Uploader<'_> {
             for pgno in (1..=pages).filter_map(Pgno::new) {
                 file.read_exact(&mut page).map_err(failed)?;
                 if pgno.get() % LOOK_PAGES == 0 {
-                    pacer.keep(self.shared.durable());
+                    if !self.shared.feed().is_hurried() {
+                        pacer.keep(self.shared.durable());
+                    }
                     if self.is_over() || !self.is_copying() {
                         return Err(Error::new(ErrorKind::Lost, "the copy is of no use any more"));
                     }
