@@ -158,12 +158,10 @@ fn lacking(catalog: &Catalog, reached: Txid, target: Txid) -> Error {
     };
     let ends = |file: &&ArchivedFile| file.txids.max() == target;
     let merged = catalog.files().iter().filter(|file| !file.txids.is_snapshot()).find(passes);
+    let gap =
+        || Error::new(ErrorKind::Gap, format!("nothing continues TXID {reached} towards {target}"));
     if merged.is_none() && catalog.files().iter().any(|file| ends(&file)) {
-        let message = format!(
-            "TXID {target} is there, and nothing leads to it from {reached}: files were deleted; \
-             see `monolite archive verify`"
-        );
-        return Error::new(ErrorKind::Gap, message);
+        return gap();
     }
     if let Some(file) = merged.or_else(|| catalog.files().iter().find(passes)) {
         let (from, to) = (reached, file.txids.max());
@@ -174,5 +172,5 @@ fn lacking(catalog: &Catalog, reached: Txid, target: Txid) -> Error {
         let message = format!("TXID {target} is not there yet; {}", reach(catalog));
         return Error::new(ErrorKind::NotFound, message);
     }
-    Error::new(ErrorKind::Gap, format!("nothing continues TXID {reached} towards {target}"))
+    gap()
 }
