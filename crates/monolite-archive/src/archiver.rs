@@ -32,6 +32,7 @@ mod gathering;
 mod group;
 mod leaving;
 mod position;
+mod refused;
 mod upkeep;
 mod upload;
 
@@ -77,8 +78,9 @@ const STAGED: u64 = 4 << 30;
 
 /// Nothing waits to be archived.
 const UP_TO_DATE: u64 = u64::MAX;
+
 /// How long it is waited, before the WAL begins anew, for an upload of what is in it: an archive
-/// that keeps up writes nothing of that on this disk.
+/// that keeps up writes nothing of that on this disk. The writer goes on meanwhile.
 const KEEPING_UP: Duration = Duration::from_millis(100);
 
 /// How often it is looked for that, and for the end of threads.

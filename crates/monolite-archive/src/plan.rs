@@ -13,12 +13,15 @@
 
 use std::cmp::Reverse;
 
+use monolite::archive::ArchiveToken;
 use monolite_ltx::{Timestamp, Txid};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::Layout;
+use crate::record::Record;
+use crate::requests::leader;
 use crate::slot::Slot;
 use crate::store::Store;
 
@@ -31,6 +34,8 @@ pub enum Target {
     Txid(Txid),
     /// The state just before this time: after the last TXID with an earlier one.
     Before(Timestamp),
+    /// The state that has everything which a token names, as [`Record::locate`] finds it.
+    Token(ArchiveToken),
 }
 
 /// Files that give a state, when applied in order.
@@ -45,7 +50,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) when there is no such state, or no longer exactly;
-    /// [`Gap`](ErrorKind::Gap); those of [`Catalog::newest_before`].
+    /// [`Gap`](ErrorKind::Gap); those of [`Catalog::newest_before`], and of [`Record::locate`] for a
+    /// token, which is [`Invalid`](ErrorKind::Invalid) where there is no leader record.
     pub fn new(
         catalog: &Catalog,
         target: Target,
@@ -55,6 +61,7 @@ impl Plan {
         let not_found = |what: &str| Error::new(ErrorKind::NotFound, what);
         let txid = match target {
             Target::Txid(txid) => txid,
+            Target::Token(token) => located(token, store, layout)?,
             Target::Latest => catalog.newest().ok_or_else(|| not_found("no files are there"))?,
             Target::Before(time) => {
                 let oldest = ends(catalog).map(|[oldest, _]| oldest.txids.max());
@@ -113,6 +120,13 @@ impl Plan {
     pub fn txid(&self) -> Txid {
         self.txid
     }
+}
+
+fn located(token: ArchiveToken, store: &dyn Store, layout: &Layout) -> Result<Txid> {
+    let record: Option<Record> = leader(store, layout)?;
+    let unknown =
+        || Error::invalid(format!("{token} says nothing here: there is no leader record"));
+    record.ok_or_else(unknown)?.locate(token)
 }
 
 /// The oldest state and the newest one that there are.

@@ -14,7 +14,7 @@
 //! | `address` | where clients find it, as it likes |
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
-//! | `fences` | `epoch`, `slot`, and `carried_to` where the one before was carried over |
+//! | `fences` | `epoch`, `slot`, and `carried_to`, once the epoch's primary knows it |
 //!
 //! # Invariants
 //! It changes by compare-and-swap alone. Each epoch has one holder. Fences are in the order of
@@ -24,6 +24,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use monolite::archive::ArchiveToken;
 use monolite_ltx::Txid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -124,8 +125,9 @@ pub struct Fence {
     /// The slot of its fence.
     #[serde(with = "txid")]
     pub slot: Txid,
-    /// Up to which TXID what the primary before had committed and not uploaded was carried over;
-    /// `None` where there was no such thing.
+    /// At which TXID at the latest all is in history that the primary before had committed and not
+    /// uploaded. One below `slot` says that it may be lost. `None` while that is not known, and for
+    /// an epoch that never served.
     #[serde(with = "some_txid", default, skip_serializing_if = "Option::is_none")]
     pub carried_to: Option<Txid>,
 }
@@ -223,6 +225,50 @@ impl Record {
         }
     }
 
+    /// The TXID whose state has everything that a token names. It may not be there yet.
+    ///
+    /// What was not archived when an epoch ended comes behind the fence of the next one, which says
+    /// up to where; and a fence of a claimant that gave up may have come between.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a token of another history, or of an epoch that the
+    /// record does not have (any more); [`NotFound`](ErrorKind::NotFound) when what it names may
+    /// be lost, or is not carried over yet.
+    pub fn locate(&self, token: ArchiveToken) -> Result<Txid> {
+        if token.lineage != self.lineage.bits() {
+            let is = self.lineage;
+            return Err(Error::invalid(format!("{token} is of another history; this is {is}")));
+        }
+        let of_epoch = |fence: &Fence| fence.epoch.0 == token.epoch;
+        let is_own = self.fences.iter().position(of_epoch);
+        let unknown = || Error::invalid(format!("{token} is of an epoch that is not known here"));
+        let mut own = is_own.ok_or_else(unknown)?;
+        let mut txid = token.txid;
+        let mut is_pending = false;
+        for (at, fence) in self.fences.iter().enumerate().skip(own + 1) {
+            if fence.epoch < self.fences[own].epoch {
+                txid = txid.saturating_add(u64::from(fence.slot.get() <= txid));
+                continue;
+            }
+            if !is_pending && txid < fence.slot.get() {
+                break;
+            }
+            match fence.carried_to {
+                Some(to) if to < fence.slot => return Err(may_be_lost(token, fence.epoch)),
+                Some(to) => (own, txid, is_pending) = (at, to.get(), false),
+                None => is_pending = true,
+            }
+        }
+        if is_pending {
+            let message = format!(
+                "what {token} names was not archived when its primary ended, and the next one has \
+                 not brought it yet; try again when that is open and has reached the archive"
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        Txid::new(txid).ok_or_else(|| Error::invalid(format!("{token} has no TXID")))
+    }
+
     /// Whether a record may have this address.
     pub(crate) fn check_address(address: &str) -> Result<()> {
         let (is, most) = (address.len(), Record::ADDRESS);
@@ -273,6 +319,14 @@ impl Record {
         }
         Ok(record)
     }
+}
+
+fn may_be_lost(token: ArchiveToken, epoch: Epoch) -> Error {
+    let message = format!(
+        "what {token} names was not archived when its primary ended, and epoch {epoch} took over \
+         without it: it is in that primary's file alone, if that is still there"
+    );
+    Error::new(ErrorKind::NotFound, message)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -397,7 +397,7 @@ pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
     }
     let target = match (arguments.timestamp, arguments.txid) {
         (Some(time), _) => Target::Before(time),
-        (_, Some(txid)) => Target::Txid(txid),
+        (_, Some(state)) => state,
         _ => Target::Latest,
     };
     let archive = Watched::open(&arguments.archive)?;

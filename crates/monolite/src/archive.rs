@@ -150,8 +150,9 @@ pub struct ArchiveStats {
 /// A moment of an archived history, see
 /// [`Database::archive_token`](crate::Database::archive_token).
 ///
-/// Of two tokens of one `lineage` that with the larger `txid` has all that the other has, unless
-/// another `epoch` began before that was archived: a later primary, or the next opening.
+/// Of two tokens of one `lineage` and `epoch` that with the larger `txid` has all that the other
+/// has. Of a later `epoch`, a later primary or the next opening, the leader record says where its
+/// predecessor's commits are.
 ///
 /// As text it is `lineage-epoch-txid` in hexadecimal digits, 32, 16 and 16 of them.
 ///

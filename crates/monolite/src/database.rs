@@ -381,13 +381,15 @@ impl<E> Database<E> {
         Read::new(self.handle.engine.reads(), limit, Answer::OnceArchived, body)
     }
 
-    /// A moment of the archived history that has every write acknowledged before this call, to be
-    /// given to whoever is to see them elsewhere. It is archived already when
+    /// A moment of the archived history that has every write acknowledged before this call, of
+    /// whatever kind: taken right behind a write it is that write's token, to be given to whoever
+    /// is to see it elsewhere. What it names is archived when
     /// [`Stats::archive`](crate::archive::ArchiveStats) has the same `epoch` and no smaller `txid`.
+    /// While more than 64 MiB wait for the archive it may name some that come later, too.
     ///
-    /// **A later `epoch` says nothing of it**: where the database was closed, or its process ended,
-    /// before it was archived, that begins with the same `txid` and without those writes, which
-    /// come right behind it. Take another token then.
+    /// Where the process ends before that, what it names comes behind the fence of the next
+    /// `epoch`. The leader record says where (`monolite_archive::Record::locate`), and
+    /// `monolite restore --txid` takes a token and finds it.
     ///
     /// # Errors
     /// `Invalid` when the database has no [archive](Options::archive); `Overloaded` while the

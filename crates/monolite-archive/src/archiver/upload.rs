@@ -16,7 +16,8 @@ use monolite_ltx::{
 use super::feed::Taken;
 use super::gathering::Gathering;
 use super::group::{About, encode};
-use super::position::{Place, Position};
+use super::position::Place;
+use super::refused::{another_history, behind, fenced, nothing_there, of_another};
 use super::{GROUP_BYTES, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{beginning, header as decoded};
@@ -55,6 +56,8 @@ struct Serving {
     txid: Txid,
     /// When it was made.
     time: Timestamp,
+    /// Whether the record does not say yet where exactly all is that an earlier process has left.
+    owes: bool,
     gathering: Gathering,
 }
 
@@ -188,11 +191,13 @@ impl Uploader<'_> {
             pages: header.commit,
             txid: fence,
             time: header.timestamp,
+            owes: !self.shared.archive.take_over && self.shared.feed().has_of_earlier(),
             gathering: Gathering::default(),
         };
-        let Some(()) = self.update(&mut serving, |primary| primary.serve(&host(), None))? else {
+        let carried = self.carried_to(fence);
+        if self.update(&mut serving, |primary| primary.serve(&host(), carried))?.is_none() {
             return Ok(Begun::Closed);
-        };
+        }
         self.stats(|stats| stats.txid = fence.get());
         if self.shared.feed().broken.is_some() {
             match self.copy(&mut serving, fence)? {
@@ -201,9 +206,36 @@ impl Uploader<'_> {
                 Copied::Closed => return Ok(Begun::Closed),
             }
         }
+        if self.settle(&mut serving)?.is_none() {
+            return Ok(Begun::Closed);
+        }
         self.stats(|stats| stats.is_restorable = true);
         self.tell(None);
         Ok(Begun::Serves(Box::new(serving)))
+    }
+
+    /// Where what earlier processes have left will be at the latest, for the record: below the
+    /// fence when this file is not known to have it. Not known before a copy that is due is there,
+    /// without which the state at the fence is an older one.
+    fn carried_to(&self, fence: Txid) -> Option<Txid> {
+        if self.shared.archive.take_over {
+            return Txid::new(fence.get() - 1);
+        }
+        let feed = self.shared.feed();
+        let ahead = if feed.has_of_earlier() { feed.groups_ahead(GROUP_BYTES) } else { 0 };
+        Txid::new(fence.get() + ahead).filter(|_| feed.broken.is_none())
+    }
+
+    /// Has the record say where all is that an earlier process has left, as soon as it is there.
+    /// `None` when the database is closed meanwhile.
+    fn settle(&self, serving: &mut Serving) -> Result<Option<()>> {
+        if !serving.owes || self.shared.feed().has_of_earlier() {
+            return Ok(Some(()));
+        }
+        let at = serving.txid;
+        let told = self.update(serving, |primary| primary.serve(&host(), Some(at)))?;
+        serving.owes = false;
+        Ok(told)
     }
 
     fn stats(&self, change: impl FnOnce(&mut monolite::archive::ArchiveStats)) {
@@ -504,6 +536,9 @@ impl Uploader<'_> {
             drop(feed);
             serving.gathering.filled(self.engine.waiting(), since.elapsed(), Instant::now());
             self.tell(taken.position());
+            if self.settle(serving)?.is_none() {
+                return Ok(Ended::Closing);
+            }
         }
         Ok(Ended::Closing)
     }
@@ -715,56 +750,4 @@ fn is_damage(error: &Error) -> bool {
     let io = error.io().map(std::io::Error::kind);
     error.kind() == ErrorKind::Corrupt
         || io.is_some_and(|io| matches!(io, InvalidData | NotFound | UnexpectedEof))
-}
-
-fn fenced() -> Error {
-    Error::new(ErrorKind::Fenced, "another primary has taken over")
-}
-
-fn another_history() -> Error {
-    Error::new(
-        ErrorKind::Fenced,
-        "another process has been its primary since, and what that has written is not in this \
-         file. Restore the archive to a new file and open that, or say with Archive::take_over \
-         that this file is what is to be archived",
-    )
-}
-
-fn behind() -> Error {
-    Error::new(
-        ErrorKind::Fenced,
-        "it has commits that this file does not have: the disk went back in time, or lost what it \
-         had said to be written. Restore the archive to a new file, or say with \
-         Archive::take_over that this file is what is to be archived",
-    )
-}
-
-fn nothing_there(position: &Position) -> Error {
-    let message = format!(
-        "there is no leader record, though this file was archived (epoch {}): if it is in a \
-         directory, see that the right one is mounted. If it is lost, or another is to begin, say \
-         with Archive::take_over that this file is what is to be archived",
-        position.epoch
-    );
-    Error::new(ErrorKind::Fenced, message)
-}
-
-fn of_another(record: &Record, position: &Position) -> Error {
-    if record.lineage != position.lineage {
-        return Error::invalid(format!(
-            "it has the history of another database, {}: name another directory or prefix, or \
-             restore it and open the restored file; or if it is this file's, as after a restore, \
-             say so by `monolite archive adopt URL --database FILE` or with Archive::take_over",
-            record.lineage
-        ));
-    }
-    let who = if record.address.is_empty() { "another process" } else { &record.address };
-    Error::new(
-        ErrorKind::Fenced,
-        format!(
-            "{who} is its primary (epoch {}), and not this file: close it there; or if it is gone, \
-             or this file is to be the primary in its place, say so with Archive::take_over",
-            record.epoch
-        ),
-    )
 }

@@ -100,8 +100,8 @@ impl Primary {
     }
 
     /// Serves from now on, at `address`; what was below the fence has been read. `carried_to` says
-    /// up to which TXID of its own the last primary's tail was carried over; `None` leaves what was
-    /// said before.
+    /// where what the last primary had not uploaded is in history at the latest
+    /// ([`Fence::carried_to`]); `None` leaves what was said before.
     ///
     /// # Errors
     /// [`Fenced`](ErrorKind::Fenced); [`Invalid`](ErrorKind::Invalid) while the record changes (an

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use monolite::archive::ArchiveToken;
 use monolite_ltx::Txid;
 
 use super::{Epoch, Fence, Holder, Lineage, Record, State};
@@ -45,6 +46,74 @@ fn owner_is_whose_fence_was_last() {
     let (one, four) = (Some(Epoch(1)), Some(Epoch(4)));
     assert_eq!(owners, [None, one, one, four, four]);
     assert!(record.lists(Epoch(4), txid(40)) && !record.lists(Epoch(4), txid(2)));
+}
+
+/// The record of a history whose terms begin at these slots, by epoch, slot and what is carried.
+fn history(fences: &[(u64, u64, Option<u64>)]) -> Record {
+    let fence = |&(epoch, slot, carried): &(u64, u64, Option<u64>)| Fence {
+        epoch: Epoch(epoch),
+        slot: txid(slot),
+        carried_to: carried.map(txid),
+    };
+    let mut record = record();
+    record.fences.clear();
+    record.add_fences(fences.iter().map(fence));
+    record
+}
+
+/// Where a token of an epoch is, or the kind of the error.
+fn located(record: &Record, epoch: u64, txid: u64) -> Result<u64, ErrorKind> {
+    let token = ArchiveToken { lineage: record.lineage.bits(), epoch, txid };
+    record.locate(token).map(Txid::get).map_err(|error| error.kind())
+}
+
+#[test]
+fn a_token_of_the_present_epoch_is_where_it_says() {
+    let record = history(&[(1, 2, Some(2)), (2, 10, Some(10))]);
+    assert_eq!(located(&record, 1, 9), Ok(9), "it was archived before the epoch ended");
+    assert_eq!(located(&record, 2, 11), Ok(11));
+    assert_eq!(located(&record, 2, 900), Ok(900), "it may come");
+    assert_eq!(located(&record, 3, 900), Err(ErrorKind::Invalid), "nobody had that epoch");
+    assert_eq!(located(&record, 2, u64::MAX), Ok(u64::MAX));
+    assert_eq!(located(&record, 2, 0), Err(ErrorKind::Invalid));
+    let token = ArchiveToken { lineage: 7, epoch: 2, txid: 11 };
+    assert_eq!(record.locate(token).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn what_was_not_archived_is_where_the_next_epochs_carried_it() {
+    let record = history(&[(1, 2, Some(2)), (2, 10, Some(13)), (5, 20, Some(20))]);
+    assert_eq!(located(&record, 1, 10), Ok(13));
+    assert_eq!(located(&record, 1, 15), Ok(13), "it was reckoned too high");
+    assert_eq!(located(&record, 2, 25), Ok(20), "nothing was left of it");
+    // The second epoch ended with a part of it, too.
+    let record = history(&[(1, 2, Some(2)), (2, 10, Some(13)), (3, 12, Some(14))]);
+    assert_eq!(located(&record, 1, 10), Ok(14));
+    // One in between never served.
+    let record = history(&[(1, 2, Some(2)), (2, 10, None), (3, 11, Some(12))]);
+    assert_eq!(located(&record, 1, 10), Ok(12));
+    assert_eq!(located(&record, 1, 9), Ok(9));
+    let record = history(&[(1, 2, Some(2)), (2, 10, None)]);
+    assert_eq!(located(&record, 1, 10), Err(ErrorKind::NotFound), "not yet");
+}
+
+#[test]
+fn what_a_take_over_left_behind_is_nowhere() {
+    let record = history(&[(1, 2, Some(2)), (2, 10, Some(9)), (3, 20, Some(20))]);
+    assert_eq!(located(&record, 1, 9), Ok(9));
+    assert_eq!(located(&record, 1, 10), Err(ErrorKind::NotFound));
+    assert_eq!(located(&record, 2, 20), Ok(20));
+    // Neither by one who never served, behind it or before it.
+    let record = history(&[(1, 2, Some(2)), (2, 10, None), (3, 11, Some(10)), (4, 12, Some(15))]);
+    assert_eq!(located(&record, 1, 10), Err(ErrorKind::NotFound));
+}
+
+#[test]
+fn a_fence_of_who_gave_up_moves_what_lies_behind_it() {
+    let record = history(&[(1, 2, Some(2)), (3, 10, Some(10)), (2, 12, None)]);
+    assert_eq!(located(&record, 3, 11), Ok(11));
+    assert_eq!(located(&record, 3, 12), Ok(13));
+    assert_eq!(located(&record, 1, 11), Ok(10), "of all that comes behind it the tail is first");
 }
 
 #[test]

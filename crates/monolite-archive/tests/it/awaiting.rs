@@ -1,6 +1,7 @@
 //! Who waits for the archive, and who does not: handles of either durability, reads, the limit of
 //! the lag, and the tokens by which a moment is named elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Reading, Target, restore,
+    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Part, Reading, Record, Store,
+    Target, restore,
 };
 use monolite_ltx::Txid;
 use tempfile::TempDir;
@@ -32,14 +34,34 @@ impl Bench {
         DirectoryStore::new(self.directory.path().join("archive"))
     }
 
-    fn options(&self) -> Options {
+    fn away(&self) -> impl Store + use<> {
         let is_away = Arc::clone(&self.is_away);
-        let decide = move |_: Call<'_>| {
+        FaultyStore::new(self.store(), move |_: Call<'_>| {
             if is_away.load(Ordering::Relaxed) { Fault::LostRequest } else { Fault::None }
-        };
-        let store = Arc::new(FaultyStore::new(self.store(), decide));
-        let archive = Archive::of(store, Layout::directory()).interval(self.interval);
-        Options::new().readers(1).archive(archive.close_time(Duration::ZERO))
+        })
+    }
+
+    fn archive(&self) -> Archive {
+        let archive = Archive::of(Arc::new(self.away()), Layout::directory());
+        archive.interval(self.interval).close_time(Duration::ZERO)
+    }
+
+    fn options(&self) -> Options {
+        Options::new().readers(1).archive(self.archive())
+    }
+
+    /// Some openings may keep next to nothing beside the database, so that a copy follows.
+    fn options_of(&self, opening: u32) -> Options {
+        if opening % 4 < 3 {
+            return self.options();
+        }
+        Options::new().readers(1).archive(self.archive().staged_limit_bytes(1))
+    }
+
+    fn record(&self) -> Record {
+        let key = Layout::directory().leader();
+        let text = self.store().get(&key, Part::Whole(Record::LIMIT)).unwrap().unwrap();
+        Record::decode(&text.bytes).unwrap()
     }
 
     fn open(&self, options: Options) -> Database {
@@ -268,13 +290,72 @@ fn a_token_names_what_has_everything_before_it() {
         assert!(restored >= Some(rows), "{token} has {restored:?} rows of {rows}");
     }
     db.close().unwrap();
-    // The next term has another epoch of the same history.
-    let before = last;
-    let db = bench.open(bench.options());
-    let token = db.archive_token().unwrap();
-    assert!(token.epoch > before.epoch && token.txid > before.txid);
     let none = Database::open(":memory:").unwrap();
     assert_eq!(none.archive_token().unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// What was not archived when a database was closed is found behind the fence of a later opening:
+/// of the next one, or of one after openings that brought a part of it, or none.
+#[test]
+fn a_token_outlives_the_opening_in_which_it_was_given() {
+    let bench = Bench::new(Duration::from_millis(1));
+    let mut tokens: Vec<(ArchiveToken, i64)> = Vec::new();
+    let mut rows = 0;
+    for opening in 0..25 {
+        bench.be_away(false);
+        let db = bench.open(bench.options_of(opening));
+        for round in 0..fastrand::i64(2..9) {
+            bench.be_away(fastrand::u8(..3) > 0);
+            insert(&db).unwrap();
+            rows += 1;
+            if let Ok(token) = db.archive_token() {
+                tokens.push((token, rows));
+            }
+            // The WAL begins anew, so there is something to be kept beside it.
+            if round % 2 == 1 {
+                db.checkpoint().wait().unwrap();
+            }
+        }
+        db.close().unwrap();
+    }
+    bench.be_away(false);
+    let db = bench.open(bench.options());
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let record = bench.record();
+    let epochs = tokens.iter().map(|(token, _)| token.epoch).collect::<BTreeSet<_>>().len();
+    assert!(epochs > 15, "there are tokens of {epochs} openings");
+    let mut carried = 0;
+    for (token, rows) in tokens {
+        let restored = bench.restored(Target::Token(token));
+        assert!(restored >= Some(rows), "{token} has {restored:?} rows of {rows}");
+        carried += usize::from(record.locate(token).unwrap().get() > token.txid);
+    }
+    assert!(carried > 5, "{carried} were carried over");
+    db.close().unwrap();
+}
+
+/// Another file that takes the archive over does not have what the last one had not archived.
+#[test]
+fn a_token_of_what_was_left_behind_is_an_error() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options().durability(Durability::Archived));
+    insert(&db).unwrap();
+    let archived = db.archive_token().unwrap();
+    let copy = bench.directory.path().join("copy");
+    db.backup(&copy).wait().unwrap();
+    bench.be_away(true);
+    insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
+    let lost = db.archive_token().unwrap();
+    db.close().unwrap();
+    bench.be_away(false);
+    let archive = Archive::of(Arc::new(bench.store()), Layout::directory()).take_over(true);
+    let db = Options::new().archive(archive).open(copy).unwrap();
+    insert(&db).unwrap();
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    assert_eq!(bench.restored(Target::Token(archived)), Some(1));
+    let error = bench.record().locate(lost).unwrap_err();
+    assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("took over without it"), "{error}");
     db.close().unwrap();
 }
 

@@ -238,11 +238,17 @@ impl Archives {
             let trial: Trial = Box::new(move |turn| burst_beside_copy(&place, turn, &took));
             entries.push(entry(line, name, BURST.0, trial));
         }
+        let place = self.place(ground, "copy-before", Some(0), Durability::Synced);
+        let place = Place { text: TEXT, ..place };
+        let trial: Trial = Box::new(move |turn| {
+            burst(&place, &Turn { length: took.get().unwrap_or(turn.length), ..*turn })
+        });
+        entries.push(entry("before", "monolite, copied before", BURST.0, trial));
         let section = section(
             "copy",
             "Bursts while the first copy of the database is made",
-            "How much the copy leaves to those who write, until it is in the archive; beside none \
-             they write for as long as the copy before took",
+            "How much the copy leaves to those who write, until it is in the archive; beside none, \
+             and with a copy that is there already, they write for as long as the copy before took",
             "threads",
             "transactions",
         );

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-use monolite_archive::{Error, ErrorKind};
+use monolite::archive::ArchiveToken;
+use monolite_archive::{Error, ErrorKind, Target};
 use monolite_ltx::{Timestamp, Txid};
 
 pub(super) const ARCHIVE_HELP: &str = "\
@@ -87,6 +88,16 @@ fn url(text: &str) -> Result<String, Error> {
     }
 }
 
+/// A TXID, or a token, which has three parts.
+fn state(text: &str) -> Result<Target, String> {
+    if text.contains('-') {
+        let token: Result<ArchiveToken, _> = text.parse();
+        return token.map(Target::Token).map_err(|error| error.to_string());
+    }
+    let txid: Result<Txid, _> = text.parse();
+    txid.map(Target::Txid).map_err(|error| error.to_string())
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Listed {
     #[command(flatten)]
@@ -145,9 +156,10 @@ pub(crate) struct Restore {
     #[arg(long, value_name = "TIME", group = "target")]
     pub(crate) timestamp: Option<Timestamp>,
 
-    /// As it was after this TXID: 16 hexadecimal digits, as in the names of files
-    #[arg(long, value_name = "TXID", group = "target")]
-    pub(crate) txid: Option<Txid>,
+    /// As it was after this TXID, 16 hexadecimal digits as in the names of files; or with all that
+    /// a token (of `Database::archive_token`, as LINEAGE-EPOCH-TXID) names
+    #[arg(long, value_name = "TXID", value_parser = state, group = "target")]
+    pub(crate) txid: Option<Target>,
 
     /// Do nothing, and succeed, when FILE exists
     #[arg(long)]

@@ -135,10 +135,13 @@ fn what_cannot_be_restored_is_named_and_leaves_nothing() {
     let before = names();
     let ends = "the oldest is 0000000000000001, the newest 0000000000000003";
     let times = "the oldest is of 2026-11-25T07:00:00.000Z, the newest of 2026-11-25T07:00:02.000Z";
+    let token = format!("{:032x}-{:016x}-{:016x}", 0, 1, 2);
     for (words, code, said) in [
         (&[here, "--txid", "0000000000000009"][..], 1, "0000000000000009 is not there yet"),
         (&[here, "--txid", "0000000000000009"], 1, ends),
         (&[here, "--txid", "9"], 2, "\"9\""),
+        (&[here, "--txid", "1-2"], 2, "\"1-2\" is no token of an archive"),
+        (&[here, "--txid", &token], 1, "there is no leader record"),
         (&[here, "--timestamp", "yesterday"], 2, "\"yesterday\""),
         (&[here, "--timestamp", "2020-01-01T00:00:00Z"], 1, "from before 2020-01-01"),
         (&[here, "--timestamp", "2020-01-01T00:00:00Z"], 1, times),

@@ -1,0 +1,62 @@
+//! Owns the errors of a file that is not, or no longer, its archive's primary.
+
+use super::position::Position;
+use crate::error::{Error, ErrorKind};
+use crate::record::Record;
+
+/// Somebody else has the epoch.
+pub(super) fn fenced() -> Error {
+    Error::new(ErrorKind::Fenced, "another primary has taken over")
+}
+
+/// What is archived is not of this file.
+pub(super) fn another_history() -> Error {
+    Error::new(
+        ErrorKind::Fenced,
+        "another process has been its primary since, and what that has written is not in this \
+         file. Restore the archive to a new file and open that, or say with Archive::take_over \
+         that this file is what is to be archived",
+    )
+}
+
+/// The file lacks what is archived.
+pub(super) fn behind() -> Error {
+    Error::new(
+        ErrorKind::Fenced,
+        "it has commits that this file does not have: the disk went back in time, or lost what it \
+         had said to be written. Restore the archive to a new file, or say with \
+         Archive::take_over that this file is what is to be archived",
+    )
+}
+
+/// The archive is gone, or another directory is in its place.
+pub(super) fn nothing_there(position: &Position) -> Error {
+    let message = format!(
+        "there is no leader record, though this file was archived (epoch {}): if it is in a \
+         directory, see that the right one is mounted. If it is lost, or another is to begin, say \
+         with Archive::take_over that this file is what is to be archived",
+        position.epoch
+    );
+    Error::new(ErrorKind::Fenced, message)
+}
+
+/// The record is somebody else's.
+pub(super) fn of_another(record: &Record, position: &Position) -> Error {
+    if record.lineage != position.lineage {
+        return Error::invalid(format!(
+            "it has the history of another database, {}: name another directory or prefix, or \
+             restore it and open the restored file; or if it is this file's, as after a restore, \
+             say so by `monolite archive adopt URL --database FILE` or with Archive::take_over",
+            record.lineage
+        ));
+    }
+    let who = if record.address.is_empty() { "another process" } else { &record.address };
+    Error::new(
+        ErrorKind::Fenced,
+        format!(
+            "{who} is its primary (epoch {}), and not this file: close it there; or if it is gone, \
+             or this file is to be the primary in its place, say so with Archive::take_over",
+            record.epoch
+        ),
+    )
+}
