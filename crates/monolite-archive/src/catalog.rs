@@ -6,7 +6,8 @@
 //! fences that the record lists by then.
 //!
 //! A fence that the record does not list is passed over: a claimant that gave up left it, perhaps
-//! where a slot had been compacted and deleted.
+//! where a slot had been compacted and deleted. Whether it is one, and not a slot that was cut to
+//! that length, is seen by reading it; there are few.
 //!
 //! Times rise with TXIDs from the first fence on that the record lists: claims and primaries see to
 //! that. Below it other programs wrote, as Litestream, whose times are those of a clock that may
@@ -19,7 +20,7 @@
 use std::io;
 use std::thread::{self, Builder, ScopedJoinHandle};
 
-use monolite_ltx::{Timestamp, Txid};
+use monolite_ltx::{Timestamp, Txid, verify};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{ArchivedFile, each_file};
@@ -27,7 +28,7 @@ use crate::layout::{Layout, Level};
 use crate::record::Record;
 use crate::requests::leader;
 use crate::slot::Slot;
-use crate::store::Store;
+use crate::store::{Part, Store};
 
 /// The most files of an archive that are listed: some hundred bytes each in memory.
 const FILES: usize = 4 << 20;
@@ -67,7 +68,9 @@ impl Catalog {
             if level == Level::SLOTS
                 && let Some(record) = leader(store, layout)?
             {
-                files.retain(|file| counts(&record, file));
+                for passed in files.extract_if(.., |file| !counts(&record, file)) {
+                    must_be_fence(store, layout, &passed)?;
+                }
                 rising_from = record.fences.first().map(|fence| fence.slot);
             }
         }
@@ -222,6 +225,16 @@ fn count_before(
         }
     }
     Ok(low)
+}
+
+/// # Errors
+/// [`Corrupt`](ErrorKind::Corrupt) when a slot that is as short as a fence is none.
+fn must_be_fence(store: &dyn Store, layout: &Layout, slot: &ArchivedFile) -> Result<()> {
+    let key = slot.key(layout);
+    let found = store.get(&key, Part::Whole(Slot::FENCE_LEN))?;
+    // Whoever deleted it since knew that it was covered.
+    let Some(found) = found else { return Ok(()) };
+    verify(&found.bytes[..]).map(drop).map_err(|error| Error::of_ltx(key, error))
 }
 
 /// Whether a slot is no fence, or one that is history. Of fences before all that are known nobody

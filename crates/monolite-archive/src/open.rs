@@ -60,7 +60,10 @@ fn bucket(url: &str, options: &[(String, String)]) -> Result<(Box<dyn Store>, La
 
 #[cfg(not(any(feature = "s3", feature = "gcs", feature = "azure")))]
 fn bucket(url: &str, _: &[(String, String)]) -> Result<(Box<dyn Store>, Layout)> {
-    let message = format!("{url:?} is a bucket, and this was built for directories alone");
+    let message = format!(
+        "{url:?} is a bucket, and this was built for directories alone; build it with the feature \
+         s3, gcs or azure"
+    );
     Err(Error::invalid(message))
 }
 

@@ -50,8 +50,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) when there is no such state, or no longer exactly;
-    /// [`Gap`](ErrorKind::Gap); those of [`Catalog::newest_before`], and of [`Record::locate`] for a
-    /// token, which is [`Invalid`](ErrorKind::Invalid) where there is no leader record.
+    /// [`Gap`](ErrorKind::Gap); those of [`Catalog::newest_before`]; and of [`Record::locate`] for
+    /// a token, which is [`Invalid`](ErrorKind::Invalid) where there is no leader record.
     pub fn new(
         catalog: &Catalog,
         target: Target,

@@ -470,8 +470,11 @@ fn show(made: &Made<'_>, as_json: bool) -> Result<()> {
 
 fn rehearse(archived: &Archived, scratch: &Path) -> Result<()> {
     let archive = Watched::open(archived)?;
-    let scratch = tempfile::Builder::new().prefix("monolite-drill-").tempdir_in(scratch);
-    let scratch = scratch.context("no scratch directory can be made")?;
+    let made = tempfile::Builder::new().prefix("monolite-drill-").tempdir_in(scratch);
+    let scratch = made.with_context(|| {
+        let scratch = scratch.display();
+        format!("no directory can be made in {scratch} to restore to; name another by --scratch")
+    })?;
     let file = scratch.path().join("restored.db");
     let mut made = make(&archive, &archived.url, Target::Latest, &file, None)?;
     archive.bar.begin("checking", None);

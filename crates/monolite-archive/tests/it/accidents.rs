@@ -12,8 +12,8 @@ use std::time::Duration;
 use monolite::archive::ArchiveStats;
 use monolite::{Database, Durability, ErrorKind, rusqlite};
 use monolite_archive::{
-    Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Layout, Level, Reading, Target,
-    compact_level, restore, snapshot, verify,
+    Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Layout, Level, Reading, Slot,
+    Target, compact_level, restore, snapshot, verify,
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp};
 
@@ -213,6 +213,21 @@ fn newest_slot_that_was_cut_is_no_shorter_history() {
         let proof = verify(&bench.store(), &LAYOUT(), &mut |_| {}).unwrap();
         assert_eq!(proof.problems.len(), 1, "{:?}", proof.problems);
     }
+}
+
+#[test]
+fn newest_slot_that_was_cut_to_the_length_of_a_fence_is_none() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 2_000).unwrap();
+    db.close().unwrap();
+    let newest = Catalog::read(&bench.store(), &LAYOUT()).unwrap().newest().unwrap();
+    let path = bench.store().root().join(LAYOUT().slot(newest));
+    fs::File::options().write(true).open(&path).unwrap().set_len(Slot::FENCE_LEN).unwrap();
+    let error = Catalog::read(&bench.store(), &LAYOUT()).unwrap_err();
+    assert_eq!(error.kind(), monolite_archive::ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(&LAYOUT().slot(newest)), "{error}");
 }
 
 #[test]
