@@ -23,8 +23,8 @@ use monolite_ltx::Timestamp;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    Attribute, AttributeValue, Attributes, Error as ClientError, GetOptions, GetRange, ObjectMeta,
-    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig, UpdateVersion,
+    Attribute, AttributeValue, Attributes, Error as ClientError, GetOptions, GetRange, GetResult,
+    ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig, UpdateVersion,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -186,13 +186,13 @@ impl BucketStore {
             if got.range.end - got.range.start > limit {
                 return Ok((meta, None));
             }
-            Ok((meta, Some(got.bytes().await?)))
+            Ok((meta, Some(body(got).await?)))
         });
         let Some((meta, bytes)) = found(answer)? else { return Ok(None) };
         let len = meta.size;
         let bytes = bytes.ok_or_else(|| Error::corrupt(format!("{key:?} has {len} bytes")))?;
         let tag = self.tag(meta.e_tag, meta.version)?;
-        Ok(Some(Fetched { bytes: bytes.to_vec(), len, tag }))
+        Ok(Some(Fetched { bytes, len, tag }))
     }
 }
 
@@ -285,6 +285,25 @@ impl Store for BucketStore {
     fn delete(&self, key: &str) -> Result<()> {
         found(self.wait(key, PATIENCE, self.client.delete(&path(key)?))).map(drop)
     }
+}
+
+/// The bytes of an answer, as many as it says: a proxy may have cut it and said so, and more are not
+/// taken into memory.
+async fn body(got: GetResult) -> object_store::Result<Vec<u8>> {
+    let must = got.range.end - got.range.start;
+    let mut bytes = Vec::with_capacity(usize::try_from(must).unwrap_or_default());
+    let mut pieces = got.into_stream();
+    while bytes.len() as u64 <= must
+        && let Some(piece) = pieces.next().await
+    {
+        bytes.extend_from_slice(&piece?);
+    }
+    if bytes.len() as u64 == must {
+        return Ok(bytes);
+    }
+    let than = if (bytes.len() as u64) < must { "fewer" } else { "more" };
+    let source = format!("{than} than the {must} bytes that the answer says it has").into();
+    Err(ClientError::Generic { store: "bucket", source })
 }
 
 /// How long is waited for the answer to a request that has so many bytes, or whose answer has.

@@ -23,6 +23,8 @@ mod originals;
 #[cfg(feature = "s3")]
 mod outages;
 mod programs;
+#[cfg(feature = "s3")]
+mod proxies;
 mod restoring;
 mod resuming;
 mod schedules;
