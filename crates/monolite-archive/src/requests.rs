@@ -20,6 +20,9 @@ const RESTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(10)
 /// primary has filled until that one has seen the claim, a slot at a time.
 const CLIMB: Duration = Duration::from_millis(1);
 
+/// How often a slot is looked at that is another one each time.
+const LOOKS: u32 = 10;
+
 /// Time, as a machine is run in it.
 pub trait Pace {
     /// The time of a clock that no one sets and that counts while the machine sleeps
@@ -162,7 +165,7 @@ fn newest_file(store: &dyn Store, layout: &Layout, level: Level) -> Result<Optio
 /// Looks into a slot: a fence takes one request, a group two.
 fn look(store: &dyn Store, layout: &Layout, txid: Txid) -> Result<Option<Found>> {
     let key = layout.slot(txid);
-    loop {
+    for _ in 0..LOOKS {
         let Some(end) = store.get(&key, Part::End(Slot::FENCE_LEN))? else { return Ok(None) };
         let found = if end.len <= Slot::FENCE_LEN {
             Found::read(&key, &end.bytes, &end.bytes, end.len)?
@@ -181,4 +184,9 @@ fn look(store: &dyn Store, layout: &Layout, txid: Txid) -> Result<Option<Found>>
         }
         return Ok(Some(found));
     }
+    let message = format!(
+        "{key:?} is another object each time it is read, by its tag: see that no cache and no \
+         replica is in front of the bucket"
+    );
+    Err(Error::new(ErrorKind::Lost, message))
 }

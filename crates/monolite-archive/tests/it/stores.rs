@@ -366,6 +366,30 @@ fn look_is_at_one_content_of_a_slot() {
     }
 }
 
+/// A cache in front of a bucket may give one object another tag each time.
+#[test]
+fn slot_that_is_another_one_at_each_request_is_given_up() {
+    let (inner, layout) = (MemoryStore::new(), Layout::directory());
+    let (slot, epoch) = (Txid::new(5).unwrap(), Epoch(1));
+    let body = group(1, epoch, slot).bytes().to_vec();
+    inner.create(&layout.slot(slot), &body, None).unwrap();
+    let (behind, mut reads) = (inner.clone(), 0);
+    let store = FaultyStore::new(inner, move |call| {
+        reads += 1;
+        assert!(reads < 1_000, "it is read for ever");
+        if let Call::Get(key) = call {
+            behind.overwrite(key, &body);
+        }
+        Fault::None
+    });
+    match carry_out(&store, &layout, &Request::Look(slot)) {
+        Reply::Failed(error) => {
+            assert!(error.is_transient() && error.to_string().contains("cache"), "{error}");
+        }
+        reply => panic!("{reply:?}"),
+    }
+}
+
 /// Time that passes when somebody waits, for an hour.
 struct Hour {
     now: Duration,
