@@ -257,12 +257,13 @@ fn whole(
         None => Decoder::new(source).map_err(failed)?,
     };
     input.must_fit(decoder.header(), database)?;
+    let before = database.decoded;
     while let Some(page) = decoder.next_page().map_err(failed)? {
         database.decoded += 1;
         if database.wants(page.pgno) {
             database.put(page.pgno, page.data)?;
         }
-        if progress.is_due(database.decoded)
+        if progress.is_due(database.decoded, database.decoded == before + 1)
             && let (Some(position), Some(tag)) = (decoder.position(), decoder.reader().tag())
         {
             progress.note(database, &Begun { position, tag: tag.clone() })?;

@@ -29,7 +29,7 @@ pub(crate) struct Stopped;
 
 impl std::fmt::Display for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("stopped; what the archive had is as it was")
+        f.write_str("stopped; the archive has all that it had")
     }
 }
 

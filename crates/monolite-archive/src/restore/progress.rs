@@ -40,7 +40,7 @@ const HEAD: usize = 32;
 /// How many bytes of JSON there are beside files, and for each file, at most: a key and a tag.
 const ROOM: [usize; 2] = [4096, 1024];
 
-/// At every so many pages it is asked what time it is.
+/// At every so many pages, and at the first one of each file, it is asked what time it is.
 const PAGES: u64 = 64;
 
 /// The JSON object of a note.
@@ -116,9 +116,10 @@ impl<'a> Progress<'a> {
         self.tags.push(tag);
     }
 
-    /// Whether it is time for a note, after so many pages.
-    pub(super) fn is_due(&self, pages: u64) -> bool {
-        pages.is_multiple_of(PAGES) && self.last.elapsed() >= self.every
+    /// Whether it is time for a note, after so many pages, of which the last one may be the first
+    /// of its file: of small files each takes a request.
+    pub(super) fn is_due(&self, pages: u64, is_first: bool) -> bool {
+        (is_first || pages.is_multiple_of(PAGES)) && self.last.elapsed() >= self.every
     }
 
     /// Notes how far it is. Nothing is noted that is longer than its place, as tags may be.

@@ -33,6 +33,7 @@ use super::{Fetched, Listed, Listing, Part, Store, Tag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, LevelKeys};
 
+mod redirect;
 mod upload;
 
 /// How long an answer is waited for, besides the time that its bytes take. What was not answered
@@ -277,6 +278,15 @@ impl Store for BucketStore {
         });
         let mut objects = listed?;
         let is_cut = objects.len() > LISTED;
+        let is_behind = |after: &Path| objects.iter().all(|it| it.key.as_str() > after.as_ref());
+        let is_sorted = objects.is_sorted_by(|one, other| one.key < other.key);
+        if (is_cut && !is_sorted) || !after.as_ref().is_none_or(is_behind) {
+            let message = format!(
+                "{prefix:?}: the store lists more than {LISTED} objects in no order, or again from \
+                 the beginning, so a list of them has no end; merge files, or use another store"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         objects.truncate(LISTED);
         objects.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(Listing { objects, is_cut })
@@ -287,8 +297,8 @@ impl Store for BucketStore {
     }
 }
 
-/// The bytes of an answer, as many as it says: a proxy may have cut it and said so, and more are not
-/// taken into memory.
+/// The bytes of an answer, as many as it says: a proxy may have cut it and said so, and more are
+/// not taken into memory.
 async fn body(got: GetResult) -> object_store::Result<Vec<u8>> {
     let must = got.range.end - got.range.start;
     let mut bytes = Vec::with_capacity(usize::try_from(must).unwrap_or_default());
@@ -390,6 +400,7 @@ macro_rules! client {
     ($builder:ty, $named:ident, $place:expr) => {{
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let mut builder = <$builder>::from_env().with_retry(retry).$named($place.bucket);
+        builder = builder.with_http_connector(redirect::Direct::default());
         if let Ok(key) = "timeout".parse() {
             builder = builder.with_config(key, CLIENT_PATIENCE);
         }

@@ -83,3 +83,49 @@ fn body_of_another_length_than_its_range_is_no_answer() {
         }
     }
 }
+
+/// A redirect to another place has the client ask that by a GET, whose answer is of whatever is
+/// there, and nothing was stored.
+#[test]
+fn answer_of_where_a_change_was_redirected_to_says_nothing() {
+    for status in ["301 Moved Permanently", "303 See Other", "307 Temporary Redirect"] {
+        let store = serve(move |asked| match asked.line.contains("elsewhere") {
+            true => answer("200 OK", "", 3, b"any"),
+            false => answer(status, "Location: /elsewhere\r\n", 0, b""),
+        });
+        let error = store.create("any/file", b"", None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        let is_followed = status.starts_with("303");
+        assert_eq!(error.to_string().contains("name the bucket's own endpoint"), is_followed);
+        assert_eq!(store.delete("any/file").unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(store.get("any/file", Part::Whole(3)).unwrap().unwrap().bytes, b"any");
+    }
+}
+
+fn listing(keys: impl Iterator<Item = u32>) -> Vec<u8> {
+    let object = |key| {
+        format!(
+            "<Contents><Key>any/{key:08}</Key><Size>1</Size><ETag>a</ETag>\
+             <LastModified>2026-11-26T10:00:00Z</LastModified></Contents>"
+        )
+    };
+    let objects: String = keys.map(object).collect();
+    let text = format!("<ListBucketResult>{objects}</ListBucketResult>");
+    answer("200 OK", "Content-Type: application/xml\r\n", text.len(), text.as_bytes())
+}
+
+/// A long list is read piece by piece, each from where the last has ended.
+#[test]
+fn list_that_does_not_begin_where_it_should_is_not_gone_on_with() {
+    let store = serve(|_| listing(0..10_500));
+    let first = store.list("any", None).unwrap();
+    assert!(first.is_cut && first.objects.len() == 10_000);
+    let after = &first.objects[9_999].key;
+    let error = store.list("any", Some(after)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let store = serve(|_| listing((0..10_500).rev()));
+    assert_eq!(store.list("any", None).unwrap_err().kind(), ErrorKind::Unsupported);
+    // One that is whole may have any order.
+    let store = serve(|_| listing((0..10).rev()));
+    assert_eq!(store.list("any", None).unwrap().objects.len(), 10);
+}

@@ -63,6 +63,11 @@ fn random_page(rng: &mut fastrand::Rng) -> Vec<u8> {
 
 impl Archive {
     fn new(seed: u64) -> Archive {
+        Archive::with(seed, 10, 41)
+    }
+
+    /// With so many slots that have each so-many-th page.
+    fn with(seed: u64, slots: u64, each: usize) -> Archive {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (store, layout) = (MemoryStore::new(), Layout::directory());
         let mut pages: Vec<(u32, Vec<u8>)> =
@@ -73,8 +78,8 @@ impl Archive {
         }
         let snapshot = layout.file(Level::SNAPSHOTS, TxidRange::single(Txid::FIRST));
         put(&store, &snapshot, TxidRange::single(Txid::FIRST), &pages, Some(sum.value()));
-        for at in 2..12 {
-            let numbers = (at as u32..PAGES).step_by(41);
+        for at in 2..2 + slots {
+            let numbers = (at as u32..PAGES).step_by(each);
             let changed: Vec<_> = numbers.map(|number| (number, random_page(&mut rng))).collect();
             for (number, page) in &changed {
                 pages[*number as usize - 1].1.clone_from(page);
@@ -231,6 +236,20 @@ fn stopped(archive: &Archive, output: &Path) -> std::path::PathBuf {
     let part = output.with_file_name("db.monolite-part");
     assert!(std::fs::metadata(&part).unwrap().len() > archive.database.len() as u64);
     part
+}
+
+/// Each of many small files takes a request, however few pages it has.
+#[test]
+fn restore_that_was_stopped_among_small_files_is_gone_on_with() {
+    let archive = Archive::with(8, 100, 12_000);
+    let scratch = scratch();
+    let output = scratch.path().join("restored.db");
+    let store = Watched::new(&archive.store, 40, &|_| {});
+    archive.restore(&store, &output).unwrap_err();
+    let part = scratch.path().join("restored.db.monolite-part");
+    assert!(part.exists(), "nothing is left to be gone on with");
+    archive.restore(&archive.store, &output).unwrap();
+    archive.must_be(&output);
 }
 
 #[test]

@@ -57,6 +57,10 @@ struct Taken<'a> {
     before: Option<Record>,
 }
 
+/// What a stop may leave.
+const HALF: &str = "stopped; it may be taken over or not, and a primary that was there may have \
+                    ended for it: the same command goes on";
+
 /// Carries out `monolite archive adopt`.
 pub(super) fn take(arguments: &Adopt) -> Result<()> {
     let archive = Watched::open(&arguments.archive)?;
@@ -72,10 +76,13 @@ pub(super) fn take(arguments: &Adopt) -> Result<()> {
             Some(ErrorKind::Fenced) if present == Present::Refuse => {
                 error.context("not taken over; with --take-over it is")
             }
+            _ if error.is::<Stopped>() => error.context(HALF),
             _ => error,
         })?;
     let Some(adopted) = adopted else {
-        ensure!(!archive.is_stopped(), Stopped);
+        if archive.is_stopped() {
+            return Err(anyhow::Error::from(Stopped).context(HALF));
+        }
         let error = pace.error.map_or_else(|| Stopped.into(), anyhow::Error::from);
         return Err(error.context("no answer for a minute; it may be taken over or not: try again"));
     };
