@@ -63,6 +63,7 @@
 // From above to below: what is done with an archive, who may do it, and what it consists of.
 mod archiver;
 mod compaction;
+mod comparison;
 mod open;
 mod probe;
 mod restore;

@@ -3,9 +3,11 @@
 //!
 //! # Algorithm
 //! 1. See who has it: the record must be released or not there, unless the operator says that the
-//!    primary is gone.
-//! 2. Take the next epoch, and set its fence: from here on nobody else fills a slot.
-//! 3. Release the record, which lists the fence: anybody with this history may be next.
+//!    primary is gone. A database that is to be next must be the newest state, page by page: what
+//!    it lacks would be undone.
+//! 2. Take the next epoch, and set its fence: from here on nobody else fills a slot. Whoever has
+//!    filled one since the database was compared has been faster.
+//! 3. Release the record, which lists the fence: whoever says `take_over` may be next.
 //! 4. Where a database is named that is to be next, write its position record: it is right behind
 //!    the fence, and a copy of it comes first.
 //!
@@ -20,8 +22,11 @@ use monolite_ltx::Txid;
 use super::position::{Position, directory_of};
 use super::{drawn, now};
 use crate::catalog::Catalog;
+use crate::comparison::difference;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::Layout;
+use crate::file::ArchivedFile;
+use crate::layout::{Layout, Level};
+use crate::plan::{Plan, Target};
 use crate::protocol::{Candidate, Claim, ClaimOutcome, Grounds, Primary, Unrecorded, Updated};
 use crate::record::{Holder, Lineage, Record, State};
 use crate::requests::{Pace, leader, run};
@@ -48,10 +53,11 @@ pub struct Adopted {
     pub before: Option<Record>,
 }
 
-/// Takes over an archive for the next primary. `database` is the file that it will have: opened
-/// with this archive, it is taken for the history's next state without further words, and a copy of
-/// it is uploaded first. Restore it from the archive before. Without one, who comes next says
-/// [`Archive::take_over`](crate::Archive::take_over).
+/// Takes over an archive for the next primary. `database` is the file that it will have, which was
+/// restored from the archive: opened with it, it is taken for the history's next state without
+/// further words, and a copy of it is uploaded first. It is compared with the newest state before,
+/// for which the archive is read as for a restore. Without one, who comes next says
+/// [`Archive::take_over`](crate::Archive::take_over), the file that was the primary's included.
 ///
 /// **Nobody else may write there any more**: a primary of ours is fenced, but Litestream is not.
 ///
@@ -61,7 +67,9 @@ pub struct Adopted {
 /// # Errors
 /// [`NotFound`](ErrorKind::NotFound) when there are no files; [`Fenced`](ErrorKind::Fenced) when
 /// there is a primary, or another one came in the same moment; [`Invalid`](ErrorKind::Invalid) when
-/// `database` is not there or was archived already, with nothing done; [`Io`](ErrorKind::Io) when
+/// `database` is not there, was archived already, or is not the newest state, with nothing done;
+/// those of [`Plan::new`], likewise; `Invalid` when somebody wrote while it was compared, with the
+/// archive taken over and released; [`Io`](ErrorKind::Io) when
 /// its position record cannot be written, with the archive taken over; those of the store that
 /// stay.
 ///
@@ -82,8 +90,13 @@ pub fn adopt(
     let catalog = Catalog::read(store, layout)?;
     let newest = catalog.files().iter().max_by_key(|file| file.txids.max());
     let newest = newest.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, "there are no files, and so nothing to take over")
+        let message = "there are no files, and so nothing to take over; is this the right address?";
+        Error::new(ErrorKind::NotFound, message)
     })?;
+    let compared = newest.txids.max();
+    if let Some(database) = &database {
+        must_be_newest(store, layout, &catalog, database)?;
+    }
     let newest = newest.header(store, layout)?;
     let drawn_lineage = Lineage::from_bits(drawn()?);
     let candidate = Candidate {
@@ -102,11 +115,16 @@ pub fn adopt(
         Some(Err(error)) => return Err(error),
     };
     let fence = claimed.fence();
-    let mut primary = Primary::new(*claimed)?;
+    let is_newest = match &database {
+        Some(_) => must_be_newest_still(&Catalog::read(store, layout)?, compared, fence),
+        None => Ok(()),
+    };
+    let mut primary = Primary::new(*claimed)?.as_archived();
     match run(&mut primary.release()?, store, layout, pace) {
         None => Ok(None),
         Some(updated) => match updated? {
             Updated::Done { record, .. } => {
+                is_newest?;
                 let adopted = Adopted { record: *record, fence, before };
                 database.map_or(Ok(()), |database| note(&database, &adopted))?;
                 Ok(Some(adopted))
@@ -145,6 +163,52 @@ fn must_be_new(database: &Path) -> Result<PathBuf> {
         return Err(Error::invalid(message));
     }
     Ok(path)
+}
+
+/// Whether a database is the newest state, and nothing is in a WAL beside it.
+fn must_be_newest(
+    store: &dyn Store,
+    layout: &Layout,
+    catalog: &Catalog,
+    database: &Path,
+) -> Result<()> {
+    let plan = Plan::new(catalog, Target::Latest, store, layout)?;
+    let mut wal = database.as_os_str().to_owned();
+    wal.push("-wal");
+    let has_wal = fs::metadata(wal).is_ok_and(|wal| wal.len() > 0);
+    let why = match difference(store, layout, &plan, database)? {
+        None if has_wal => "it has a -wal beside it".to_owned(),
+        None => return Ok(()),
+        Some(why) => why,
+    };
+    let message = format!(
+        "{} is not the archive's newest state, TXID {}: {why}. Restore that to a new file; or if \
+         this one is to go on as it is, and what it lacks to be undone, open it with \
+         Archive::take_over",
+        database.display(),
+        plan.txid()
+    );
+    Err(Error::invalid(message))
+}
+
+/// Whether nothing but fences has come since it was compared, up to our own.
+fn must_be_newest_still(catalog: &Catalog, compared: Txid, fence: Txid) -> Result<()> {
+    let is_newer = |file: &ArchivedFile| {
+        let last = file.txids.max();
+        let says_it_again = file.level == Level::SLOTS && catalog.has_fence(last);
+        last > compared && last < fence && !says_it_again
+    };
+    match catalog.files().iter().find(|file| is_newer(file)) {
+        Some(file) => {
+            let message = format!(
+                "another process has written TXID {} meanwhile, and is fenced now: restore the \
+                 newest state to a new file, and adopt it for that",
+                file.txids.max()
+            );
+            Err(Error::invalid(message))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Writes down that the database comes right behind the fence.

@@ -2,7 +2,7 @@
 
 use super::position::Position;
 use crate::error::{Error, ErrorKind};
-use crate::record::Record;
+use crate::record::{Record, State};
 
 /// Somebody else has the epoch.
 pub(super) fn fenced() -> Error {
@@ -49,6 +49,17 @@ pub(super) fn of_another(record: &Record, position: &Position) -> Error {
              say so by `monolite archive adopt URL --database FILE` or with Archive::take_over",
             record.lineage
         ));
+    }
+    if record.state == State::Released {
+        return Error::new(
+            ErrorKind::Fenced,
+            format!(
+                "it was taken over since (epoch {}), as by `monolite archive adopt`, and not for \
+                 this file: restore the archive to a new file and adopt it for that; or if this \
+                 file is to go on as it is, say so with Archive::take_over",
+                record.epoch
+            ),
+        );
     }
     let who = if record.address.is_empty() { "another process" } else { &record.address };
     Error::new(

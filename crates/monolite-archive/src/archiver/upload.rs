@@ -246,7 +246,8 @@ impl Uploader<'_> {
         leader(self.shared.archive.store.as_ref(), &self.shared.archive.layout)
     }
 
-    /// Who claims, if that may be: the file is the one that had the record.
+    /// Who claims, if that may be: the file is the one that had the record, or a copy of it from
+    /// after its release.
     fn candidate(&self, found: Option<&Record>) -> Result<Candidate> {
         let take_over = self.shared.archive.take_over;
         let path = &self.shared.database;
@@ -257,10 +258,9 @@ impl Uploader<'_> {
         let position = &mut feed.position;
         if let Some(record) = found.filter(|_| !take_over) {
             let is_ours = position.holders.contains(&record.holder)
-                && position.inode == file.ino()
-                && position.lineage == record.lineage;
-            let is_free = position.lineage == record.lineage && record.state == State::Released;
-            if !is_ours && !is_free {
+                && position.lineage == record.lineage
+                && (position.inode == file.ino() || record.state == State::Released);
+            if !is_ours {
                 return Err(of_another(record, position));
             }
         }

@@ -70,6 +70,13 @@ impl Primary {
         })
     }
 
+    /// The same of a primary that goes on with what is archived, and has nothing of what the last
+    /// one had not uploaded: the record says so of its fence.
+    pub fn as_archived(mut self) -> Primary {
+        self.fence.carried_to = Txid::new(self.fence.slot.get() - 1);
+        self
+    }
+
     /// The epoch.
     pub fn epoch(&self) -> Epoch {
         self.record.epoch

@@ -14,7 +14,10 @@
 //!    themselves, if that is older than a day by the clock of the file system. Whoever lives and
 //!    has stood still for so long finds its file gone, and tries again.
 //!
-//! 5. Before an object is created in a folder in which this process has created one by
+//! 5. The directory that was found first, by the number of its inode, must be there: what is not
+//!    there in another one's place, or in none, says nothing, and only a directory that nobody has
+//!    seen is made.
+//! 6. Before an object is created in a folder in which this process has created one by
 //!    [`Store::create`], the last of them must be there: a directory that was removed, replaced, or
 //!    is not mounted any more would take what comes next, and lack all that was before.
 //!
@@ -42,7 +45,7 @@ use std::io::{BufWriter, ErrorKind as IoErrorKind, Read as _, Seek as _, SeekFro
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use monolite_ltx::Timestamp;
@@ -80,6 +83,8 @@ pub struct DirectoryStore {
     /// The last object that was created in each folder, but for those of levels and snapshots,
     /// which others may delete.
     last: Arc<Mutex<HashMap<PathBuf, PathBuf>>>,
+    /// The inode of `root`, once it was there.
+    inode: Arc<OnceLock<u64>>,
     listed: usize,
     left: i64,
 }
@@ -91,6 +96,7 @@ impl DirectoryStore {
             root: root.into(),
             tidied: Arc::default(),
             last: Arc::default(),
+            inode: Arc::default(),
             listed: LISTED,
             left: LEFT,
         }
@@ -119,6 +125,42 @@ impl DirectoryStore {
             return Err(Error::invalid(format!("{key:?} can be no file below a directory")));
         }
         Ok(self.root.join(key))
+    }
+
+    /// Whether the directory is the one that was found first; false when none was ever found.
+    fn is_there(&self) -> Result<bool> {
+        let found = fs::metadata(&self.root).ok().filter(fs::Metadata::is_dir);
+        match (found.map(|found| found.ino()), self.inode.get()) {
+            (Some(found), None) => {
+                // Somebody else may have been first, and have found another one.
+                if *self.inode.get_or_init(|| found) == found { Ok(true) } else { self.is_there() }
+            }
+            (Some(found), Some(first)) if found == *first => Ok(true),
+            (None, None) => Ok(false),
+            _ => {
+                let doing = format!(
+                    "find the directory {} that was there before: bring it back, or mount it \
+                     again; if another one is to be in its place, open the database again",
+                    self.root.display()
+                );
+                Err(Error::of_io(doing, IoErrorKind::NotFound.into()))
+            }
+        }
+    }
+
+    /// Makes a folder below the directory, and the directory if nobody has ever seen it.
+    fn make(&self, folder: &Path) -> Result<()> {
+        if !self.is_there()? {
+            make_directories(&self.root)?;
+            self.is_there()?;
+        }
+        let below = folder.strip_prefix(&self.root).unwrap_or(folder);
+        let mut made = self.root.clone();
+        for part in below {
+            made.push(part);
+            make_directory(&made)?;
+        }
+        Ok(())
     }
 
     /// Whether what was created last in `folder` is there.
@@ -167,6 +209,7 @@ impl Store for DirectoryStore {
         write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
     ) -> Result<Tag> {
         let path = self.path(key)?;
+        self.make(parent(&path)?)?;
         let temporary = Temporary::write(&path, time, write)?;
         self.tidy(&temporary);
         let tag = file_tag(&temporary.file, &path)?;
@@ -179,7 +222,7 @@ impl Store for DirectoryStore {
     fn swap(&self, key: &str, body: &[u8], expected: &Tag) -> Result<Tag> {
         let path = self.path(key)?;
         let folder = parent(&path)?;
-        make_directories(folder)?;
+        self.make(folder)?;
         let _lock = lock(&folder.join(LOCK)).map_err(|error| not_locked(key, error))?;
         let is = self.get(key, Part::Whole(REPLACEABLE))?.map(|object| object.tag);
         if is.as_ref() != Some(expected) {
@@ -198,9 +241,10 @@ impl Store for DirectoryStore {
         let failed = |error| Error::of_io(format!("read {key:?}"), error);
         let mut file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) if is_absent(&error) => return self.is_there().map(|_| None),
             Err(error) => return Err(failed(error)),
         };
+        self.is_there()?;
         let len = file.metadata().map_err(failed)?.len();
         let range = part.of(len);
         let range = range.ok_or_else(|| Error::corrupt(format!("{key:?} has {len} bytes")))?;
@@ -220,10 +264,12 @@ impl Store for DirectoryStore {
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
             Err(error) if is_absent(&error) => {
+                self.is_there()?;
                 return Ok(Listing { objects: Vec::new(), is_cut: false });
             }
             Err(error) => return Err(failed(error)),
         };
+        self.is_there()?;
         // The first ones after `after`, the last of them on top, and one to see that more follow.
         let mut names = BinaryHeap::with_capacity(self.listed.min(1 << 10));
         for entry in entries {
@@ -286,7 +332,6 @@ impl Temporary {
         time: Option<Timestamp>,
         write: &mut dyn FnMut(&mut dyn Write) -> Result<()>,
     ) -> Result<Temporary> {
-        make_directories(parent(path)?)?;
         let temporary = Temporary::beside(path)?;
         let failed = |error| Error::of_io(format!("write {}", temporary.path.display()), error);
         let mut buffered = BufWriter::new(&temporary.file);
@@ -455,14 +500,17 @@ fn make_directories(directory: &Path) -> Result<()> {
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
     }
-    let above = parent(directory)?;
-    make_directories(above)?;
+    make_directories(parent(directory)?)?;
+    make_directory(directory)
+}
+
+/// Makes a directory in one that is there, unless it is there.
+fn make_directory(directory: &Path) -> Result<()> {
     match fs::create_dir(directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == IoErrorKind::AlreadyExists => {}
-        Err(error) => return Err(Error::of_io(format!("create {}", directory.display()), error)),
+        Ok(()) => sync_directory(parent(directory)?),
+        Err(error) if error.kind() == IoErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(Error::of_io(format!("create {}", directory.display()), error)),
     }
-    sync_directory(above)
 }
 
 /// Syncs a directory, so that the names in it last.

@@ -644,6 +644,61 @@ fn released_archive_is_adopted_and_its_file_goes_on_no_more() {
     assert!(again.fence > made.fence);
     bench.is_whole();
     assert_eq!(count(&bench.restored()), 0);
+    // It may have been started again, by whatever starts it when a machine comes back.
+    let stale = bench.open(Durability::Archived).map(drop).unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::Fenced, "{stale}");
+    assert!(stale.to_string().contains("Archive::take_over"), "{stale}");
+}
+
+#[test]
+fn only_the_newest_state_is_adopted() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 9_000).unwrap();
+    let older = bench.restored();
+    insert(&db, 100).unwrap();
+    db.close().unwrap();
+    let newest = bench.restored();
+    let record = leader(&bench.store(), &Layout::directory()).unwrap();
+    let other = bench.directory.path().join("other.db");
+    let mut bytes = fs::read(&newest).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&other, bytes).unwrap();
+    let text = bench.directory.path().join("text.db");
+    fs::write(&text, "this is no database").unwrap();
+    let is_refused = |file: &Path| {
+        let refused = adopted(&bench, Present::TakeOver, Some(file)).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+        assert!(refused.to_string().contains("is not the archive's newest state"), "{refused}");
+    };
+    [&older, &other, &text].iter().for_each(|file| is_refused(file));
+    let wal = newest.with_file_name(format!("{}-wal", newest.file_name().unwrap().display()));
+    fs::write(&wal, "frames").unwrap();
+    is_refused(&newest);
+    fs::remove_file(wal).unwrap();
+    assert_eq!(leader(&bench.store(), &Layout::directory()).unwrap(), record);
+    adopted(&bench, Present::Refuse, Some(&newest)).unwrap();
+}
+
+/// The old process is started again behind the takeover, by word, and has written when the restored
+/// file is to be next.
+#[test]
+fn file_that_was_restored_before_another_wrote_is_not_adopted() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    db.close().unwrap();
+    adopted(&bench, Present::TakeOver, None).unwrap();
+    let restored = bench.restored();
+    let options = Options::new().archive(bench.archive().take_over(true));
+    let db = options.durability(Durability::Archived).open(bench.file()).unwrap();
+    insert(&db, 100).unwrap();
+    db.close().unwrap();
+    let refused = adopted(&bench, Present::Refuse, Some(&restored)).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+    assert_eq!(count(&bench.restored()), 1, "what was acknowledged is there");
 }
 
 #[test]

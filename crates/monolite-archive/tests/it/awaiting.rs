@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Part, Reading, Record, Store,
-    Target, restore,
+    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Part, Present, Reading, Record,
+    Store, Target, adopt, restore,
 };
 use monolite_ltx::Txid;
 use tempfile::TempDir;
+
+use crate::archive::TestPace;
 
 /// A database whose archive is slow to be told of anything, and can be away.
 struct Bench {
@@ -332,6 +334,37 @@ fn a_token_outlives_the_opening_in_which_it_was_given() {
     }
     assert!(carried > 5, "{carried} were carried over");
     db.close().unwrap();
+}
+
+/// Nor does one that was restored, and adopted for the archive.
+#[test]
+fn a_token_of_what_was_not_archived_is_an_error_behind_an_adoption() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options().durability(Durability::Archived));
+    insert(&db).unwrap();
+    let archived = db.archive_token().unwrap();
+    bench.be_away(true);
+    insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
+    let lost = db.archive_token().unwrap();
+    db.close().unwrap();
+    bench.be_away(false);
+    let file = bench.directory.path().join("restored.db");
+    let (store, layout) = (bench.store(), Layout::directory());
+    restore(&store, &layout, Target::Latest, &file, Reading::Whole).unwrap();
+    let mut pace = TestPace::default();
+    adopt(&store, &layout, Present::TakeOver, Some(&file), &mut pace).unwrap().unwrap();
+    assert!(bench.record().locate(lost).is_err());
+    for _ in 0..2 {
+        let db = bench.options().open(&file).unwrap();
+        wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
+        insert(&db).unwrap();
+        db.read_archived(|_| Ok(())).wait().unwrap();
+        let error = bench.record().locate(lost).unwrap_err();
+        assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
+        assert_eq!(bench.restored(Target::Token(archived)), Some(1));
+        assert!(bench.restored(Target::Token(db.archive_token().unwrap())) >= Some(2));
+        db.close().unwrap();
+    }
 }
 
 /// Another file that takes the archive over does not have what the last one had not archived.

@@ -447,3 +447,36 @@ fn store_that_takes_no_writes_is_asked_less_and_less() {
     assert_eq!(hour.rests[..3], [50, 100, 200].map(Duration::from_millis));
     assert!((720..800).contains(&asked), "{asked}");
 }
+
+/// A directory that was moved away, or whose file system is not mounted any more: nothing is made
+/// in its place, and what is not there says nothing.
+#[test]
+fn directory_that_was_there_is_not_made_again() {
+    let scratch = scratch();
+    let (root, away) = (scratch.path().join("archive"), scratch.path().join("away"));
+    let store = DirectoryStore::new(&root);
+    assert_eq!(store.get("a/b", Part::Whole(9)).unwrap(), None, "there is none yet");
+    let tag = store.create("a/b", b"first", None).unwrap();
+    std::fs::rename(&root, &away).unwrap();
+    let says_nothing = || {
+        let errors = [
+            store.get("a/c", Part::Whole(9)).map(drop),
+            store.list("a", None).map(drop),
+            store.create("b/c", b"second", None).map(drop),
+            store.swap("a/b", b"second", &tag).map(drop),
+        ];
+        for error in errors {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        }
+    };
+    says_nothing();
+    assert!(!root.exists());
+    std::fs::create_dir_all(root.join("a")).unwrap();
+    std::fs::write(root.join("a/c"), "of another").unwrap();
+    says_nothing();
+    std::fs::remove_dir_all(&root).unwrap();
+    std::fs::rename(&away, &root).unwrap();
+    store.create("b/c", b"second", None).unwrap();
+    assert_eq!(store.list("a", None).unwrap().objects.len(), 1);
+}

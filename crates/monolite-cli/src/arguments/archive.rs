@@ -32,7 +32,8 @@ archives nothing more, and its writes end with `Fenced`. Then it is released to 
 Litestream cannot be fenced: stop it for good before.
 
 With --database the file, which was restored from the archive, is next: its program goes on with \
-it when it opens it, and uploads a copy first.";
+it when it opens it, and uploads a copy first. It is compared with the newest state before, page \
+by page, and refused if it is another one.";
 
 pub(super) const RESTORE_HELP: &str = "\
 Restore a database from an archive, as it is now or as it was.
