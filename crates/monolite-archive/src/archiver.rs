@@ -270,11 +270,13 @@ impl Archive {
         let wal = found.wal.as_ref();
         let place = wal.map(|(wal, end)| Place { salts: wal.salts(), end: *end });
         let follows = is_new || position.follows(&found.file, place);
+        let may_lack = !is_new && position.may_lack(&found.file, place);
         let mut feed = Feed::new(directory, position, self.staged_limit, self.refuses_gaps)?;
         if !follows {
+            feed.position.may_lack |= may_lack;
             feed.breaks("the file is not what it was when it was archived last".into());
         }
-        if let Some((wal, end)) = wal.filter(|_| feed.broken.is_none()) {
+        if let Some((wal, end)) = wal.filter(|_| follows) {
             feed.recovered(wal, *end)?;
         }
         let store = Arc::new(Leavable::new(Arc::clone(&self.store)));

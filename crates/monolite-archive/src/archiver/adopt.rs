@@ -119,7 +119,11 @@ pub fn adopt(
         Some(_) => must_be_newest_still(&Catalog::read(store, layout)?, compared, fence),
         None => Ok(()),
     };
-    let mut primary = Primary::new(*claimed)?.as_archived();
+    // Of a primary that has not released it something may be left that is not archived.
+    let is_next = |before: &Record| before.epoch.0 + 1 == claimed.epoch().0;
+    let has_all = before.as_ref().is_none_or(|it| it.state == State::Released && is_next(it));
+    let mut primary = Primary::new(*claimed)?;
+    primary.carries_to(if has_all { Some(fence) } else { Txid::new(fence.get() - 1) });
     match run(&mut primary.release()?, store, layout, pace) {
         None => Ok(None),
         Some(updated) => match updated? {

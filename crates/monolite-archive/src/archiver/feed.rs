@@ -268,6 +268,10 @@ impl Feed {
         if end == WAL_HEADER_BYTES {
             return Ok(());
         }
+        if self.broken.is_some() {
+            // The copy that is due has it.
+            return self.empties(Place { salts, end });
+        }
         self.staged.retain(|file| {
             let is_same = file.salts == salts;
             if is_same {
@@ -277,8 +281,12 @@ impl Feed {
         });
         let live = Live { number: 0, salts, from: WAL_HEADER_BYTES };
         self.stage(live, None, end, wal)?;
-        self.position.end_at(Place { salts, end });
-        self.position.settled = None;
+        self.empties(Place { salts, end })
+    }
+
+    fn empties(&mut self, place: Place) -> Result<()> {
+        self.position.end_at(place);
+        self.position.empties();
         self.write()
     }
 
@@ -383,6 +391,12 @@ impl Feed {
         if let Some(next) = next.filter(|next| self.recorded != Some(*next)) {
             self.position.current = Some(next);
             // Nothing of it is archived before it is recorded.
+            let recorded = self.record();
+            return if self.refuses_gaps { recorded } else { Ok(()) };
+        }
+        if next.is_none() {
+            self.position.empties();
+            // Without the record a crash before the next one looks as if another file were there.
             let recorded = self.record();
             return if self.refuses_gaps { recorded } else { Ok(()) };
         }

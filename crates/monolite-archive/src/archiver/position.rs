@@ -106,6 +106,10 @@ pub(super) struct Position {
     pub(super) base: Option<Place>,
     /// Whether the file no longer continues what is archived.
     pub(super) needs_copy: bool,
+    /// Whether it is not known that the file has what the epochs before had committed and not
+    /// archived, and no leader record says so yet.
+    #[serde(default)]
+    pub(super) may_lack: bool,
     /// Generations that are over, oldest first.
     pub(super) ends: Vec<Place>,
     /// The salts of the generation being written.
@@ -126,6 +130,7 @@ impl Position {
             fence: None,
             base: None,
             needs_copy: true,
+            may_lack: false,
             ends: Vec::new(),
             current: None,
             settled: None,
@@ -175,13 +180,29 @@ impl Position {
 
     /// Whether a file of this identity, with this WAL, is what comes right behind the chain.
     pub(super) fn follows(&self, file: &Metadata, wal: Option<Place>) -> bool {
-        let is_settled = self.settled == Some(Identity::of(file));
+        // A generation in which something was committed has a WAL.
+        let is_settled =
+            self.settled == Some(Identity::of(file)) && (self.current.is_none() || wal.is_some());
         let goes_on = |wal: Place| {
             let last = self.ends.last();
             self.current == Some(wal.salts)
                 || last.is_some_and(|it| it.salts == wal.salts && it.end <= wal.end)
         };
         is_settled || wal.is_some_and(goes_on)
+    }
+
+    /// Whether the file may lack what was committed: it is not what comes right behind the chain,
+    /// and not that of a crash either which came when its WAL was emptied, and before the file that
+    /// has everything then was noted.
+    pub(super) fn may_lack(&self, file: &Metadata, wal: Option<Place>) -> bool {
+        let is_emptied = self.current.is_none() && self.settled.is_none() && wal.is_none();
+        !self.follows(file, wal) && !(is_emptied && self.inode == file.ino())
+    }
+
+    /// The WAL is about to be emptied, with everything in the database file.
+    pub(super) fn empties(&mut self) {
+        self.current = None;
+        self.settled = None;
     }
 
     /// The chain goes on with this generation, of which that much is known.

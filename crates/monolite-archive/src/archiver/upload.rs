@@ -191,11 +191,16 @@ impl Uploader<'_> {
             pages: header.commit,
             txid: fence,
             time: header.timestamp,
-            owes: !self.shared.archive.take_over && self.shared.feed().has_of_earlier(),
+            owes: false,
             gathering: Gathering::default(),
         };
         let carried = self.carried_to(fence);
+        let is_lost = carried.is_some_and(|to| to < fence);
+        serving.owes = !is_lost && self.shared.feed().has_of_earlier();
         if self.update(&mut serving, |primary| primary.serve(&host(), carried))?.is_none() {
+            return Ok(Begun::Closed);
+        }
+        if is_lost && self.until_answered(|| self.has_said_what_is_lost())?.is_none() {
             return Ok(Begun::Closed);
         }
         self.stats(|stats| stats.txid = fence.get());
@@ -218,12 +223,19 @@ impl Uploader<'_> {
     /// fence when this file is not known to have it. Not known before a copy that is due is there,
     /// without which the state at the fence is an older one.
     fn carried_to(&self, fence: Txid) -> Option<Txid> {
-        if self.shared.archive.take_over {
+        let feed = self.shared.feed();
+        if feed.position.may_lack {
             return Txid::new(fence.get() - 1);
         }
-        let feed = self.shared.feed();
         let ahead = if feed.has_of_earlier() { feed.groups_ahead(GROUP_BYTES) } else { 0 };
         Txid::new(fence.get() + ahead).filter(|_| feed.broken.is_none())
+    }
+
+    /// The leader record says what may be lost: what is committed from now on is not.
+    fn has_said_what_is_lost(&self) -> Result<()> {
+        let mut feed = self.shared.feed();
+        feed.position.may_lack = false;
+        feed.record()
     }
 
     /// Has the record say where all is that an earlier process has left, as soon as it is there.
@@ -256,14 +268,17 @@ impl Uploader<'_> {
             file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
         let mut feed = self.shared.feed();
         let position = &mut feed.position;
-        if let Some(record) = found.filter(|_| !take_over) {
-            let is_ours = position.holders.contains(&record.holder)
+        let is_ours = found.is_some_and(|record| {
+            position.holders.contains(&record.holder)
                 && position.lineage == record.lineage
-                && (position.inode == file.ino() || record.state == State::Released);
+                && (position.inode == file.ino() || record.state == State::Released)
+        });
+        if let Some(record) = found.filter(|_| !take_over) {
             if !is_ours {
                 return Err(of_another(record, position));
             }
         }
+        position.may_lack |= take_over && !is_ours;
         if found.is_none() && position.fence.is_some() && !take_over {
             return Err(nothing_there(position));
         }
@@ -334,6 +349,7 @@ impl Uploader<'_> {
     fn decide(&self, below: Below, claimed: &Claimed) -> Result<()> {
         let mut feed = self.shared.feed();
         let take_over = self.shared.archive.take_over;
+        let has_all = matches!(below, Below::Ours(place) if feed.may_have_had(place));
         match below {
             Below::Another if !take_over => return Err(another_history()),
             Below::Ours(place) if !take_over && !feed.may_have_had(place) => return Err(behind()),
@@ -342,9 +358,13 @@ impl Uploader<'_> {
             Below::Ours(place) if feed.position.behind(place).is_some() => {
                 feed.breaks("what was kept beside the database is gone or damaged".into());
             }
-            _ if take_over => feed.breaks("the file is taken over as it is".into()),
+            _ if take_over => {
+                feed.position.may_lack = true;
+                feed.breaks("the file is taken over as it is".into());
+            }
             _ => return Err(behind()),
         }
+        feed.position.may_lack |= !has_all;
         if feed.broken.is_some() {
             feed.position.base = None;
         }

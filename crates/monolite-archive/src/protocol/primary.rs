@@ -70,13 +70,6 @@ impl Primary {
         })
     }
 
-    /// The same of a primary that goes on with what is archived, and has nothing of what the last
-    /// one had not uploaded: the record says so of its fence.
-    pub fn as_archived(mut self) -> Primary {
-        self.fence.carried_to = Txid::new(self.fence.slot.get() - 1);
-        self
-    }
-
     /// The epoch.
     pub fn epoch(&self) -> Epoch {
         self.record.epoch
@@ -126,6 +119,12 @@ impl Primary {
             self.fence.carried_to = before;
         }
         update
+    }
+
+    /// What the record says from its next change on, as with [`serve`](Primary::serve), of an epoch
+    /// that never serves.
+    pub(crate) fn carries_to(&mut self, carried_to: Option<Txid>) {
+        self.fence.carried_to = carried_to;
     }
 
     /// Shows life. To be done every third of the TTL, also before it serves when reading takes

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -388,6 +388,84 @@ fn a_token_of_what_was_left_behind_is_an_error() {
     assert_eq!(bench.restored(Target::Token(archived)), Some(1));
     let error = bench.record().locate(lost).unwrap_err();
     assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("took over without it"), "{error}");
+    db.close().unwrap();
+}
+
+/// A file that is not what it was, and one that was adopted, need not have what was not archived.
+#[test]
+fn a_token_of_what_another_file_in_its_place_lacks_is_an_error() {
+    let database = |bench: &Bench| bench.directory.path().join("db");
+    let copy = |bench: &Bench| bench.directory.path().join("copy");
+    // An older copy is written over the file; the WAL that a crash left is gone.
+    let over = |bench: &Bench| {
+        fs::copy(copy(bench), database(bench)).unwrap();
+    };
+    // What was archived is restored elsewhere, and adopted.
+    let adopted = |bench: &Bench| {
+        for beside in ["db-wal", "db-shm", "db"] {
+            let _ = fs::remove_file(bench.directory.path().join(beside));
+        }
+        fs::remove_dir_all(bench.directory.path().join("db-archive")).unwrap();
+        let (store, layout) = (bench.store(), Layout::directory());
+        restore(&store, &layout, Target::Latest, &database(bench), Reading::Whole).unwrap();
+        let path = database(bench);
+        let mut pace = TestPace::default();
+        adopt(&store, &layout, Present::TakeOver, Some(&path), &mut pace).unwrap().unwrap();
+    };
+    let ways: [&dyn Fn(&Bench); 2] = [&over, &adopted];
+    for replaces in ways {
+        let bench = Bench::new(NEVER);
+        let db = bench.open(bench.options().durability(Durability::Archived));
+        insert(&db).unwrap();
+        let archived = db.archive_token().unwrap();
+        db.backup(copy(&bench)).wait().unwrap();
+        bench.be_away(true);
+        insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
+        let lost = db.archive_token().unwrap();
+        db.close().unwrap();
+        replaces(&bench);
+        bench.be_away(false);
+        for _ in 0..2 {
+            let db = bench.open(bench.options());
+            insert(&db).unwrap();
+            db.read_archived(|_| Ok(())).wait().unwrap();
+            assert_eq!(bench.restored(Target::Token(archived)), Some(1));
+            let error = bench.record().locate(lost).unwrap_err();
+            assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
+            assert!(error.to_string().contains("took over without it"), "{error}");
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Nor does a file have it that has taken the archive over and ended before it served.
+#[test]
+fn a_token_of_what_was_left_behind_stays_an_error_when_a_takeover_has_ended_early() {
+    let bench = Bench::new(NEVER);
+    let db = bench.open(bench.options().durability(Durability::Archived));
+    let copy = bench.directory.path().join("copy");
+    db.backup(&copy).wait().unwrap();
+    bench.be_away(true);
+    insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
+    let lost = db.archive_token().unwrap();
+    db.close().unwrap();
+    let swaps = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&swaps);
+    let store = FaultyStore::new(bench.store(), move |call: Call<'_>| match call {
+        Call::Swap(_) if counted.fetch_add(1, Ordering::Relaxed) > 0 => Fault::LostRequest,
+        _ => Fault::None,
+    });
+    let archive = Archive::of(Arc::new(store), Layout::directory()).close_time(Duration::ZERO);
+    let archive = archive.take_over(true).opening_wait(Duration::ZERO);
+    let db = Options::new().archive(archive).open(&copy).unwrap();
+    wait_until("it would serve", || swaps.load(Ordering::Relaxed) > 1);
+    db.close().unwrap();
+    let archive = Archive::of(Arc::new(bench.store()), Layout::directory());
+    let db = Options::new().archive(archive).open(&copy).unwrap();
+    insert(&db).unwrap();
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    let error = bench.record().locate(lost).unwrap_err();
     assert!(error.to_string().contains("took over without it"), "{error}");
     db.close().unwrap();
 }
