@@ -274,6 +274,7 @@ impl Archive {
         let mut feed = Feed::new(directory, position, self.staged_limit, self.refuses_gaps)?;
         if !follows {
             feed.position.may_lack |= may_lack;
+            feed.position.leaves_current();
             feed.breaks("the file is not what it was when it was archived last".into());
         }
         if let Some((wal, end)) = wal.filter(|_| follows) {

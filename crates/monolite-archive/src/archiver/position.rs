@@ -212,6 +212,14 @@ impl Position {
         self.current = None;
     }
 
+    /// The generation being written is over, and nobody knows where it ended. Something of it may
+    /// be archived, which this file had.
+    pub(super) fn leaves_current(&mut self) {
+        if let Some(salts) = self.current {
+            self.end_at(Place { salts, end: WAL_HEADER_BYTES });
+        }
+    }
+
     /// Forgets generations before the one that is archived up to `place`.
     pub(super) fn forget_before(&mut self, place: Place) {
         if let Some(at) = self.ends.iter().position(|end| end.salts == place.salts) {

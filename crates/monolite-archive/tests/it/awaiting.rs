@@ -470,6 +470,25 @@ fn a_token_of_what_was_left_behind_stays_an_error_when_a_takeover_has_ended_earl
     db.close().unwrap();
 }
 
+/// A file that was written over is archived anew, also when an opening of it ends before that.
+#[test]
+fn a_file_that_is_another_one_is_still_ours_after_an_opening_without_the_store() {
+    let bench = Bench::new(NEVER);
+    let path = |name: &str| bench.directory.path().join(name);
+    let db = bench.open(bench.options().durability(Durability::Archived));
+    insert(&db).unwrap();
+    fs::copy(path("db"), path("then")).unwrap();
+    fs::copy(path("db-archive/position.json"), path("position")).unwrap();
+    bench.be_away(true);
+    db.close().unwrap();
+    fs::copy(path("then"), path("db")).unwrap();
+    fs::copy(path("position"), path("db-archive/position.json")).unwrap();
+    let archive = bench.archive().opening_wait(Duration::ZERO);
+    Options::new().archive(archive).open(path("db")).unwrap().close().unwrap();
+    bench.be_away(false);
+    bench.open(bench.options()).close().unwrap();
+}
+
 #[test]
 fn an_outcome_that_is_kept_is_told_again_when_it_is_archived() {
     let bench = Bench::new(NEVER);
