@@ -254,6 +254,8 @@ impl Feed {
 
     /// A copy of the whole database begins: what is committed from now on is kept.
     pub(super) fn copies(&mut self) {
+        // What was kept behind one that came to nothing is in this one.
+        self.staged.drain(..).for_each(|file| remove(&file.path));
         self.is_copying = true;
     }
 
