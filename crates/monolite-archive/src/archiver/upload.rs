@@ -26,7 +26,7 @@ use crate::protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary, Reply,
     Request, Unrecorded, Updated,
 };
-use crate::record::{Record, State};
+use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
 use crate::slot::Found;
 
@@ -165,7 +165,9 @@ impl Uploader<'_> {
         let Some(found) = self.until_answered(|| self.leader())? else { return Ok(Begun::Closed) };
         let candidate = self.until_answered(|| self.candidate(found.as_ref()))?;
         let Some(candidate) = candidate else { return Ok(Begun::Closed) };
+        let seen = found.map_or(Epoch(0), |record| record.epoch);
         let mut claim = Claim::new(candidate, Grounds::Known);
+        claim = claim.behind(seen);
         let claimed = match self.machine(&mut claim)? {
             None => return Ok(Begun::Closed),
             Some(ClaimOutcome::Taken(claimed)) => *claimed,

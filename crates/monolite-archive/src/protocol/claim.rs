@@ -4,7 +4,8 @@
 //! 1. Read the record. Where none is and there are no files at all, create it: epoch 1. Files of a
 //!    record that was lost may be adopted: it begins with the epoch after that of the newest file,
 //!    or every claim would find itself behind a larger one.
-//! 2. One of somebody else is left alone unless there are [`Grounds`].
+//! 2. One of somebody else is left alone unless there are [`Grounds`]; and so is one of a later
+//!    epoch than that of which they are known, as a store may be away for hours in between.
 //! 3. Swap it for one of the next epoch. Lost: back to 1.
 //! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
 //!    behind it. Where something is, look: of a smaller epoch it is history, climb over it; the
@@ -132,6 +133,8 @@ pub struct Claim {
     climbed: Vec<Fence>,
     /// The slot below the lowest fence that is to be listed.
     below: Option<Txid>,
+    /// The epoch behind which there must be none but ours, if that is known.
+    seen: Option<Epoch>,
 }
 
 #[derive(Clone, Debug)]
@@ -169,7 +172,13 @@ impl Claim {
     pub fn new(candidate: Candidate, grounds: Grounds) -> Claim {
         let (watched, climbed) = (None, Vec::new());
         let (state, began) = (State::ReadRecord, Duration::ZERO);
-        Claim { candidate, grounds, state, watched, began, climbed, below: None }
+        Claim { candidate, grounds, state, watched, began, climbed, below: None, seen: None }
+    }
+
+    /// The same, lost when somebody else has taken an epoch behind `seen`: what is known, and by
+    /// whom the record was held when that was found out, was of no later one.
+    pub fn behind(self, seen: Epoch) -> Claim {
+        Claim { seen: Some(seen), ..self }
     }
 
     fn request(&self) -> Request {
@@ -301,6 +310,10 @@ impl Claim {
         if record.lineage != self.candidate.lineage {
             let (is, must) = (record.lineage, self.candidate.lineage);
             return Err(Error::invalid(format!("the archive of {is}, not of {must}")));
+        }
+        let is_later = self.seen.is_some_and(|seen| record.epoch > seen);
+        if is_later && record.holder != self.candidate.holder {
+            return Ok(Some(lost()));
         }
         let is_free = record.state == RecordState::Released || self.grounds == Grounds::Known;
         if !is_free && let Some(until) = self.silent_at(record, now) {

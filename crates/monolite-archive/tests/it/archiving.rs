@@ -403,8 +403,11 @@ fn primary_that_fills_one_slot_behind_the_other_is_fenced_all_the_same() {
         assert_eq!(closed.unwrap_err().kind(), ErrorKind::Fenced);
         for client in clients {
             let kind = client.join().unwrap().kind();
-            // What comes while it is being closed.
-            assert!(matches!(kind, ErrorKind::Fenced | ErrorKind::Closed), "{kind:?}");
+            // What comes while it is being closed; and what meets the fence before the record lists
+            // it, as on a busy machine.
+            let is_told =
+                matches!(kind, ErrorKind::Fenced | ErrorKind::Closed | ErrorKind::CommitUnknown);
+            assert!(is_told, "{kind:?}");
         }
     });
 }

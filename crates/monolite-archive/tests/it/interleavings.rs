@@ -195,6 +195,23 @@ fn first_start_makes_the_record_and_its_fence_is_slot_2() {
     assert!(scene.look(4).unwrap() > Slot::FENCE_LEN);
 }
 
+/// Who sees that the record is its own, and reads it again hours later, has no grounds against
+/// whoever took it meanwhile.
+#[test]
+fn epoch_that_was_taken_since_it_was_looked_at_is_left_alone() {
+    let scene = Scene::new();
+    scene.primary(1);
+    let seen = scene.record().epoch;
+    let mut other = scene.primary(2);
+    let record = scene.record();
+    let outcome = scene.to_end(&mut Scene::claim(3).behind(seen), None).unwrap();
+    assert_eq!(outcome, ClaimOutcome::Lost);
+    assert_eq!(scene.record(), record);
+    scene.fill(&mut other, 2);
+    let own = scene.to_end(&mut Scene::claim(2).behind(seen), None).unwrap();
+    assert!(matches!(own, ClaimOutcome::Taken(_)), "its own one is no reason");
+}
+
 /// Row 1.
 #[test]
 fn holder_that_slept_through_a_takeover_and_retention_is_refused() {
