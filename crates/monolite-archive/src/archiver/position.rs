@@ -196,7 +196,7 @@ impl Position {
     /// has everything then was noted.
     pub(super) fn may_lack(&self, file: &Metadata, wal: Option<Place>) -> bool {
         let is_emptied = self.current.is_none() && self.settled.is_none() && wal.is_none();
-        !self.follows(file, wal) && !(is_emptied && self.inode == file.ino())
+        !(self.follows(file, wal) || is_emptied && self.inode == file.ino())
     }
 
     /// The WAL is about to be emptied, with everything in the database file.

@@ -275,10 +275,8 @@ impl Uploader<'_> {
                 && position.lineage == record.lineage
                 && (position.inode == file.ino() || record.state == State::Released)
         });
-        if let Some(record) = found.filter(|_| !take_over) {
-            if !is_ours {
-                return Err(of_another(record, position));
-            }
+        if let Some(record) = found.filter(|_| !take_over && !is_ours) {
+            return Err(of_another(record, position));
         }
         position.may_lack |= take_over && !is_ours;
         if found.is_none() && position.fence.is_some() && !take_over {
