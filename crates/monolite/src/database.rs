@@ -385,7 +385,7 @@ impl<E> Database<E> {
     /// whatever kind: taken right behind a write it is that write's token, to be given to whoever
     /// is to see it elsewhere. What it names is archived when
     /// [`Stats::archive`](crate::archive::ArchiveStats) has the same `epoch` and no smaller `txid`.
-    /// While more than 64 MiB wait for the archive it may name some that come later, too.
+    /// While more than 128 MiB wait for the archive it may name some that come later, too.
     ///
     /// Where the process ends before that, what it names comes behind the fence of the next
     /// `epoch`. The leader record says where (`monolite_archive::Record::locate`), and
