@@ -116,7 +116,8 @@ pub fn adopt(
     };
     let fence = claimed.fence();
     let is_newest = match &database {
-        Some(_) => must_be_newest_still(&Catalog::read(store, layout)?, compared, fence),
+        Some(_) => Catalog::read(store, layout)
+            .and_then(|catalog| must_be_newest_still(&catalog, compared, fence)),
         None => Ok(()),
     };
     // Of a primary that has not released it something may be left that is not archived.

@@ -263,3 +263,32 @@ pub(super) fn directory_of(path: &Path) -> PathBuf {
     name.push("-archive");
     PathBuf::from(name)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn file_without_the_wal_of_its_generation_does_not_follow() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let meta = file.as_file().metadata().unwrap();
+        let mut position = Position::new(Lineage::from_bits(1), &meta);
+        position.settled = Some(Identity::of(&meta));
+        let says = |position: &Position, wal| {
+            (position.follows(&meta, wal), position.may_lack(&meta, wal))
+        };
+        assert_eq!(says(&position, None), (true, false), "it is as it was settled");
+        // A generation was begun since; its WAL was removed.
+        position.current = Some([1, 2]);
+        assert_eq!(says(&position, None), (false, true));
+        let wal = Place { salts: [1, 2], end: 4_152 };
+        assert_eq!(says(&position, Some(wal)), (true, false));
+        // It was being emptied when the process died: the file has everything, if it is that one.
+        position.empties();
+        assert_eq!(says(&position, None), (false, false));
+        position.inode += 1;
+        assert_eq!(says(&position, None), (false, true));
+    }
+}

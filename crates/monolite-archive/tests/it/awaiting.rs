@@ -66,6 +66,27 @@ impl Bench {
         Record::decode(&text.bytes).unwrap()
     }
 
+    /// Writes a row that is archived, and one that is not; the tokens of both.
+    fn leaves_a_row(&self) -> (ArchiveToken, ArchiveToken) {
+        let db = self.open(self.options().durability(Durability::Archived));
+        insert(&db).unwrap();
+        let archived = db.archive_token().unwrap();
+        db.backup(self.directory.path().join("copy")).wait().unwrap();
+        self.be_away(true);
+        insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
+        let left = db.archive_token().unwrap();
+        db.close().unwrap();
+        self.be_away(false);
+        (archived, left)
+    }
+
+    /// Whether the record says of a token that it may be lost.
+    fn has_lost(&self, token: ArchiveToken) {
+        let error = self.record().locate(token).unwrap_err();
+        assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
+        assert!(error.to_string().contains("took over without it"), "{error}");
+    }
+
     fn open(&self, options: Options) -> Database {
         let db = options.open(self.directory.path().join("db")).unwrap();
         wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
@@ -340,27 +361,19 @@ fn a_token_outlives_the_opening_in_which_it_was_given() {
 #[test]
 fn a_token_of_what_was_not_archived_is_an_error_behind_an_adoption() {
     let bench = Bench::new(NEVER);
-    let db = bench.open(bench.options().durability(Durability::Archived));
-    insert(&db).unwrap();
-    let archived = db.archive_token().unwrap();
-    bench.be_away(true);
-    insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
-    let lost = db.archive_token().unwrap();
-    db.close().unwrap();
-    bench.be_away(false);
+    let (archived, lost) = bench.leaves_a_row();
     let file = bench.directory.path().join("restored.db");
     let (store, layout) = (bench.store(), Layout::directory());
     restore(&store, &layout, Target::Latest, &file, Reading::Whole).unwrap();
     let mut pace = TestPace::default();
     adopt(&store, &layout, Present::TakeOver, Some(&file), &mut pace).unwrap().unwrap();
-    assert!(bench.record().locate(lost).is_err());
+    bench.has_lost(lost);
     for _ in 0..2 {
         let db = bench.options().open(&file).unwrap();
         wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
         insert(&db).unwrap();
         db.read_archived(|_| Ok(())).wait().unwrap();
-        let error = bench.record().locate(lost).unwrap_err();
-        assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
+        bench.has_lost(lost);
         assert_eq!(bench.restored(Target::Token(archived)), Some(1));
         assert!(bench.restored(Target::Token(db.archive_token().unwrap())) >= Some(2));
         db.close().unwrap();
@@ -371,71 +384,31 @@ fn a_token_of_what_was_not_archived_is_an_error_behind_an_adoption() {
 #[test]
 fn a_token_of_what_was_left_behind_is_an_error() {
     let bench = Bench::new(NEVER);
-    let db = bench.open(bench.options().durability(Durability::Archived));
-    insert(&db).unwrap();
-    let archived = db.archive_token().unwrap();
-    let copy = bench.directory.path().join("copy");
-    db.backup(&copy).wait().unwrap();
-    bench.be_away(true);
-    insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
-    let lost = db.archive_token().unwrap();
-    db.close().unwrap();
-    bench.be_away(false);
+    let (archived, lost) = bench.leaves_a_row();
     let archive = Archive::of(Arc::new(bench.store()), Layout::directory()).take_over(true);
+    let copy = bench.directory.path().join("copy");
     let db = Options::new().archive(archive).open(copy).unwrap();
     insert(&db).unwrap();
     db.read_archived(|_| Ok(())).wait().unwrap();
     assert_eq!(bench.restored(Target::Token(archived)), Some(1));
-    let error = bench.record().locate(lost).unwrap_err();
-    assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
-    assert!(error.to_string().contains("took over without it"), "{error}");
+    bench.has_lost(lost);
     db.close().unwrap();
 }
 
-/// A file that is not what it was, and one that was adopted, need not have what was not archived.
+/// An older copy that is written over the file need not have what was not archived.
 #[test]
 fn a_token_of_what_another_file_in_its_place_lacks_is_an_error() {
-    let database = |bench: &Bench| bench.directory.path().join("db");
-    let copy = |bench: &Bench| bench.directory.path().join("copy");
-    // An older copy is written over the file; the WAL that a crash left is gone.
-    let over = |bench: &Bench| {
-        fs::copy(copy(bench), database(bench)).unwrap();
-    };
-    // What was archived is restored elsewhere, and adopted.
-    let adopted = |bench: &Bench| {
-        for beside in ["db-wal", "db-shm", "db"] {
-            let _ = fs::remove_file(bench.directory.path().join(beside));
-        }
-        fs::remove_dir_all(bench.directory.path().join("db-archive")).unwrap();
-        let (store, layout) = (bench.store(), Layout::directory());
-        restore(&store, &layout, Target::Latest, &database(bench), Reading::Whole).unwrap();
-        let path = database(bench);
-        let mut pace = TestPace::default();
-        adopt(&store, &layout, Present::TakeOver, Some(&path), &mut pace).unwrap().unwrap();
-    };
-    let ways: [&dyn Fn(&Bench); 2] = [&over, &adopted];
-    for replaces in ways {
-        let bench = Bench::new(NEVER);
-        let db = bench.open(bench.options().durability(Durability::Archived));
+    let bench = Bench::new(NEVER);
+    let (archived, lost) = bench.leaves_a_row();
+    let [copy, file] = ["copy", "db"].map(|name| bench.directory.path().join(name));
+    fs::copy(copy, file).unwrap();
+    for _ in 0..2 {
+        let db = bench.open(bench.options());
         insert(&db).unwrap();
-        let archived = db.archive_token().unwrap();
-        db.backup(copy(&bench)).wait().unwrap();
-        bench.be_away(true);
-        insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
-        let lost = db.archive_token().unwrap();
+        db.read_archived(|_| Ok(())).wait().unwrap();
+        assert_eq!(bench.restored(Target::Token(archived)), Some(1));
+        bench.has_lost(lost);
         db.close().unwrap();
-        replaces(&bench);
-        bench.be_away(false);
-        for _ in 0..2 {
-            let db = bench.open(bench.options());
-            insert(&db).unwrap();
-            db.read_archived(|_| Ok(())).wait().unwrap();
-            assert_eq!(bench.restored(Target::Token(archived)), Some(1));
-            let error = bench.record().locate(lost).unwrap_err();
-            assert_eq!(error.kind(), monolite_archive::ErrorKind::NotFound, "{error}");
-            assert!(error.to_string().contains("took over without it"), "{error}");
-            db.close().unwrap();
-        }
     }
 }
 
@@ -443,13 +416,8 @@ fn a_token_of_what_another_file_in_its_place_lacks_is_an_error() {
 #[test]
 fn a_token_of_what_was_left_behind_stays_an_error_when_a_takeover_has_ended_early() {
     let bench = Bench::new(NEVER);
-    let db = bench.open(bench.options().durability(Durability::Archived));
+    let (_, lost) = bench.leaves_a_row();
     let copy = bench.directory.path().join("copy");
-    db.backup(&copy).wait().unwrap();
-    bench.be_away(true);
-    insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
-    let lost = db.archive_token().unwrap();
-    db.close().unwrap();
     let swaps = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&swaps);
     let store = FaultyStore::new(bench.store(), move |call: Call<'_>| match call {
@@ -465,8 +433,7 @@ fn a_token_of_what_was_left_behind_stays_an_error_when_a_takeover_has_ended_earl
     let db = Options::new().archive(archive).open(&copy).unwrap();
     insert(&db).unwrap();
     db.read_archived(|_| Ok(())).wait().unwrap();
-    let error = bench.record().locate(lost).unwrap_err();
-    assert!(error.to_string().contains("took over without it"), "{error}");
+    bench.has_lost(lost);
     db.close().unwrap();
 }
 
