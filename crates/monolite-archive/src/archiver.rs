@@ -179,16 +179,18 @@ impl Archive {
     /// How many bytes of commits may be kept beside the database while the store is away and the
     /// WAL begins anew. Default: 4 GiB. When there are more, they are given up, and a copy of the
     /// whole database is uploaded when the store is there again: no moment in between can be
-    /// restored then; unless [`Archive::refuse_gaps`] says otherwise.
+    /// restored then; unless [`Archive::refuse_gaps`] says otherwise. What an opening finds in the
+    /// WAL is kept besides.
     #[must_use]
     pub fn staged_limit_bytes(mut self, bytes: u64) -> Archive {
         self.staged_limit = bytes;
         self
     }
 
-    /// Whether writes are refused with `Overloaded` when more would have to be kept beside the
-    /// database than [`Archive::staged_limit_bytes`], or the disk has no room for it. Default: no,
-    /// writes go on, and history gets a gap that a copy of the whole database closes.
+    /// Whether writes are refused with `Overloaded` when the WAL has no room left, and more would
+    /// have to be kept beside the database than [`Archive::staged_limit_bytes`], or the disk has no
+    /// room for it. Default: no, writes go on, and history gets a gap that a copy of the whole
+    /// database closes.
     #[must_use]
     pub fn refuse_gaps(mut self, refuses: bool) -> Archive {
         self.refuses_gaps = refuses;
@@ -465,6 +467,16 @@ impl Shared {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps for those who look why the WAL could not be kept, unless it is for want of room, of
+    /// which the store's error says more.
+    fn note_kept(&self, kept: Result<()>) -> Result<()> {
+        kept.inspect_err(|error| {
+            if error.kind() != ErrorKind::Busy {
+                self.note::<()>(Err(error.clone()));
+            }
+        })
+    }
+
     /// Keeps what went wrong for those who look; the value of what did not.
     fn note<T>(&self, result: Result<T>) -> Option<T> {
         match result {
@@ -573,14 +585,16 @@ impl Archiving for Running {
         shared.note(prepared);
     }
 
+    fn may_restart(&self, to: WalPosition) -> bool {
+        let shared = &self.shared;
+        let may = shared.engine_feed().may_restart(to, &|| shared.wal());
+        shared.note_kept(may).is_ok()
+    }
+
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String> {
         let shared = &self.shared;
         let captured = shared.engine_feed().capture(to, next, &|| shared.wal());
-        captured.map_err(|error| {
-            let message = error.to_string();
-            shared.note::<()>(Err(error));
-            message
-        })
+        shared.note_kept(captured).map_err(|error| error.to_string())
     }
 
     fn settled(&self) {

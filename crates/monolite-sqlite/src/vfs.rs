@@ -55,7 +55,7 @@ pub use changes::{Changes, CommitSequence};
 pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
 };
-pub use control::{LimitHit, WalControl, WalPosition};
+pub use control::{Anew, LimitHit, WalControl, WalPosition};
 pub use gather::{Gather, MAX_HELD_BYTES};
 pub use lower::{
     Deletion, FileFault, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest,

@@ -9,9 +9,9 @@
 //!    it is emptied.
 //! 2. [`Archiving::start`], when the database is open.
 //! 3. [`Archiving::durable`], behind each sync and before anybody is answered.
-//! 4. Before the WAL begins anew or is cut, [`Archiving::capture`]: what the archive has not read
-//!    by then would be gone. The writer waits for that, so there is [`Archiving::prepare`] before,
-//!    for which nobody waits.
+//! 4. Before the WAL begins anew or is cut, [`Archiving::may_restart`], and where it may,
+//!    [`Archiving::capture`]: what the archive has not read by then would be gone. The writer waits
+//!    for that, so there is [`Archiving::prepare`] before, for which nobody waits.
 //! 5. [`Archiving::settled`], when the WAL is empty and everything is in the database file.
 //! 6. [`Archiving::close`], before the last checkpoint.
 //!
@@ -100,14 +100,19 @@ pub trait Archiving: Send + Sync {
     /// The WAL is about to begin anew. It nearly always is a moment later.
     fn prepare(&self);
 
+    /// Whether the WAL may begin anew, or be cut, behind this position, which is that of its last
+    /// commit. Where it may not, commits are appended to it up to its limit, and refused with
+    /// `Overloaded` beyond. The writer waits.
+    fn may_restart(&self, to: WalPosition) -> bool;
+
     /// The WAL begins anew when this has returned: everything in it up to this position, which is
     /// that of its last commit, must have been read. `next` has the salts with which it begins;
     /// none when it is cut. The writer waits. What is in the WAL is in the database file, on the
     /// disk.
     ///
     /// # Errors
-    /// Why it was not kept, as a sentence. The WAL stays as it is then, and commits for which it
-    /// has no room fail with `Overloaded`.
+    /// Why it was not kept, as a sentence. The WAL stays as it is then, and the commit fails with
+    /// `Overloaded`.
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String>;
 
     /// The WAL is empty, and the database file is on the disk and has everything. Nobody writes to

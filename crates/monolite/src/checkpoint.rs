@@ -19,7 +19,8 @@
 //!    is given [`GRACE`], from three quarters on only [`SHORT`]; then its snapshot is revoked.
 //! 5. The writer starts no batch without room for one ([`Checkpoints::reserve`]): it waits,
 //!    finishing checkpoints and revoking the readers that prevent it, and refuses with `Overloaded`
-//!    when room does not come. The WAL's limit itself is kept by the VFS, which refuses a commit
+//!    when room does not come, at once when it is the archive that has no room for what the WAL
+//!    holds. The WAL's limit itself is kept by the VFS, which refuses a commit
 //!    that would cross it; the writer then has the WAL restart in the same way
 //!    ([`Room::restart_wal`]).
 //!
@@ -50,7 +51,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::{Pinned, SnapshotHolders};
 use crate::stats::Recorder;
-use crate::write::writer::Room;
+use crate::write::writer::{Room, not_captured};
 
 /// Size of the WAL at which it is copied, whatever the limit: recovery of it takes about a second,
 /// and a page that is written again and again is copied once for some hundred thousand
@@ -230,7 +231,10 @@ impl Checkpoints {
         let mut done = writer.checkpoint(CheckpointMode::Restart)?;
         // The tail is copied; the time that this took is not taken from the reads'.
         let copied = self.clock.now();
-        while done.blocked && self.clock.now() - copied < READER_GAP {
+        while done.blocked
+            && !self.is_archive_in_the_way(done)
+            && self.clock.now() - copied < READER_GAP
+        {
             let pinned = self.holders.release_idle(Duration::ZERO);
             if pinned.is_some_and(|pinned| pinned.oldest > SHORT) {
                 break;
@@ -239,6 +243,12 @@ impl Checkpoints {
             done = writer.checkpoint(CheckpointMode::Restart)?;
         }
         Ok(done)
+    }
+
+    /// Whether it is the archive, which lacks room for what the WAL holds, that keeps the WAL from
+    /// restarting. It is asked when everything is copied.
+    fn is_archive_in_the_way(&self, done: Checkpoint) -> bool {
+        done.blocked && done.is_complete() && self.wal.is_gate_shut()
     }
 
     /// Ends the snapshots that nobody is using, and that of an interactive transaction before its
@@ -282,6 +292,9 @@ impl Room for Checkpoints {
             let done = self.finish(writer)?;
             if done.is_complete() && !done.blocked {
                 return Ok(());
+            }
+            if self.is_archive_in_the_way(done) {
+                return Err(not_captured());
             }
             let now = self.clock.now();
             if done.is_complete() {

@@ -762,8 +762,9 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// `Poisoned` when a sync failed earlier, or the files were found deleted, cut or replaced;
-    /// `Storage` when the last checkpoint failed. What was acknowledged is in the WAL then, from
-    /// which the next open recovers it, unless the message says that the WAL itself was deleted or
+    /// `Storage` when the last checkpoint failed, `Overloaded` when an archive has not got what the
+    /// WAL holds and may keep no more. What was acknowledged is in the WAL then, from which the
+    /// next open recovers it, unless the message says that the WAL itself was deleted or
     /// cut; then the message says what was saved.
     /// `Invalid` inside of a closure of this database, or in a waker that the engine calls, for
     /// whose end it would wait: nothing is closed. (Dropping the last handle there is fine.)

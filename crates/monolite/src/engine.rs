@@ -526,8 +526,9 @@ impl Running {
         let result = match writer {
             Some(writer) if syncer_ended && readers_ended && others_ended => {
                 self.files.let_go();
-                let last = last_checkpoint(&writer, progress, &self.wal_file);
-                if let Some(archive) = self.archive.as_ref().filter(|_| last.is_ok()) {
+                let archive = self.archive.as_ref();
+                let last = last_checkpoint(&writer, progress, &self.wal_file, archive);
+                if let Some(archive) = archive.filter(|_| last.is_ok()) {
                     archive.archiving.settled();
                 }
                 last
@@ -554,7 +555,12 @@ fn closing_is_stuck() -> Error {
 }
 
 /// Moves the WAL into the database and closes the last connection, which removes the WAL.
-fn last_checkpoint(writer: &Writer, progress: &Progress, wal_file: &WalFile) -> Result<()> {
+fn last_checkpoint(
+    writer: &Writer,
+    progress: &Progress,
+    wal_file: &WalFile,
+    archive: Option<&ArchiveSide>,
+) -> Result<()> {
     let check = |seen: io::Result<()>| {
         if let Err(error) = seen {
             progress.poison(format!("the files are not what they were ({error})"));
@@ -576,8 +582,11 @@ fn last_checkpoint(writer: &Writer, progress: &Progress, wal_file: &WalFile) -> 
     // While nothing is lost: the WAL stays until its database is known to be there.
     connection.checkpoint(CheckpointMode::Passive)?;
     check(wal_file.check())?;
-    connection.checkpoint(CheckpointMode::Truncate)?;
+    let emptied = connection.checkpoint(CheckpointMode::Truncate)?;
     check(wal_file.check())?;
+    if let Some(archive) = archive.filter(|_| emptied.blocked) {
+        return Err(archive.keeps_wal());
+    }
     connection.remove_wal_on_close()?;
     Ok(())
 }

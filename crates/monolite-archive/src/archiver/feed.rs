@@ -264,11 +264,16 @@ impl Feed {
         self.is_copying
     }
 
-    /// The WAL of a crash is about to be emptied: it is the next part of history.
+    /// The WAL of a crash is about to be emptied: it is the next part of history. It is kept though
+    /// that may be more than the limit, which is how it is known what of it is archived; but not
+    /// where more than that was kept before.
     pub(super) fn recovered(&mut self, wal: &WalReader, end: u64) -> Result<()> {
         let salts = wal.salts();
         if end == WAL_HEADER_BYTES {
             return Ok(());
+        }
+        if !self.refuses_gaps && self.staged_bytes() > self.limit {
+            self.breaks(self.is_full().to_string());
         }
         if self.broken.is_some() {
             // The copy that is due has it.
@@ -360,6 +365,19 @@ impl Feed {
         self.record()
     }
 
+    /// Whether the WAL may begin anew behind `to`, its last commit: where gaps are refused, what it
+    /// holds has been staged then.
+    ///
+    /// # Errors
+    /// Why it may not: [`Busy`](ErrorKind::Busy) when there is no room left.
+    pub(super) fn may_restart(&mut self, to: WalPosition, wal: Wal<'_>) -> Result<()> {
+        if !self.refuses_gaps {
+            return Ok(());
+        }
+        let seen = self.see(to, wal).map_err(|error| Error::of_io("read the WAL", error))?;
+        seen.map_or(Ok(()), |live| self.stage_up_to(live, to.offset, wal))
+    }
+
     /// The WAL begins anew behind `to`, its last commit, with the salts of `next`.
     ///
     /// # Errors
@@ -370,6 +388,11 @@ impl Feed {
         next: Option<[u32; 2]>,
         wal: Wal<'_>,
     ) -> Result<()> {
+        let is_over = self.broken.is_none() && self.staged_bytes() > self.limit;
+        if self.refuses_gaps && next.is_some() && is_over {
+            // By what an opening has found: more openings must not add to it.
+            return Err(self.is_full());
+        }
         let seen = self.see(to, wal).map_err(|error| Error::of_io("read the WAL", error));
         let seen = match seen {
             Err(error) if self.refuses_gaps => return Err(error),
@@ -423,11 +446,11 @@ impl Feed {
             return Ok(());
         }
         if self.staged_bytes() + (to - live.from) > self.limit {
-            let why = format!("more than {} bytes wait to be archived", self.limit);
+            let full = self.is_full();
             if self.refuses_gaps && self.broken.is_none() {
-                return Err(Error::new(ErrorKind::Busy, why));
+                return Err(full);
             }
-            self.breaks(why);
+            self.breaks(full.to_string());
         }
         if self.broken.is_none() || self.is_copying {
             let reader = wal().map_err(|error| Error::of_io("read the WAL", error))?;
@@ -437,6 +460,11 @@ impl Feed {
         }
         self.live = Some(Live { from: to, ..live });
         Ok(())
+    }
+
+    fn is_full(&self) -> Error {
+        let why = format!("more than {} bytes wait to be archived", self.limit);
+        Error::new(ErrorKind::Busy, why)
     }
 
     fn stage(&mut self, live: Live, number: Option<u64>, to: u64, wal: &WalReader) -> Result<()> {

@@ -263,6 +263,107 @@ fn where_gaps_are_refused_writes_are_until_the_store_is_back() {
     assert_eq!(count(&bench.restored()), written + 1);
 }
 
+/// A database whose archive refuses gaps, and next to nothing beside itself; its store is away.
+fn open_where_gaps_are_refused(bench: &Bench) -> (Database, Arc<AtomicBool>) {
+    let (archive, is_away) = bench.archive_that_goes_away();
+    let archive = archive.staged_limit_bytes(1 << 20).refuse_gaps(true);
+    let archive = archive.close_time(Duration::ZERO).opening_wait(Duration::from_secs(1));
+    let db = bench.open_with(archive, Durability::Synced).unwrap();
+    (db, is_away)
+}
+
+fn refused(db: &Database) -> (i64, monolite::Error) {
+    let mut written = 0;
+    loop {
+        match insert(db, 100_000) {
+            Ok(_) => written += 1,
+            Err(error) => return (written, error),
+        }
+        assert!(written < 5_000, "it keeps more than it may");
+    }
+}
+
+#[test]
+fn where_gaps_are_refused_an_outage_has_the_room_of_the_wal_besides() {
+    let bench = Bench::new();
+    let (db, is_away) = open_where_gaps_are_refused(&bench);
+    create(&db);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..15 {
+        insert(&db, 100_000).unwrap();
+    }
+    // It has more than may be kept beside the database, so it stays as it is.
+    let checkpointed = db.checkpoint().wait().unwrap();
+    assert!(!checkpointed.restarts, "{checkpointed:?}");
+    assert_eq!(checkpointed.pages_left, 0);
+    let since = Instant::now();
+    let (written, error) = refused(&db);
+    assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+    assert!(error.to_string().contains("archived"), "{error}");
+    // Each is in the table and in the index, and an eighth of the WAL is for one batch.
+    assert!(written >= 15, "{written} are all that the WAL has room for");
+    assert!(since.elapsed() < Duration::from_secs(4), "nothing is waited for that does not come");
+    assert!(db.stats().archive.unwrap().staged_bytes <= 1 << 20);
+    is_away.store(false, Ordering::Relaxed);
+    wait_until("it goes on", || insert(&db, 10).is_ok());
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    db.close().unwrap();
+    bench.is_the_same();
+}
+
+#[test]
+fn a_close_beside_a_store_that_is_away_does_not_speak_of_a_full_disk() {
+    let bench = Bench::new();
+    let (db, is_away) = open_where_gaps_are_refused(&bench);
+    create(&db);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..15 {
+        insert(&db, 100_000).unwrap();
+    }
+    let error = db.close().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+    assert!(error.to_string().contains("the archive has not got all"), "{error}");
+    is_away.store(false, Ordering::Relaxed);
+    let (db, _) = open_where_gaps_are_refused(&bench);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    db.close().unwrap();
+    assert_eq!(count(&bench.restored()), 15);
+    bench.is_the_same();
+}
+
+/// Each opening empties the WAL that it finds, and may have to keep all of it.
+#[test]
+fn openings_beside_a_store_that_is_away_keep_one_wal_at_most_besides() {
+    let bench = Bench::new();
+    let (db, _) = open_where_gaps_are_refused(&bench);
+    create(&db);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    db.close().unwrap();
+    let mut written = 0;
+    for opening in 0..3 {
+        let (archive, is_away) = bench.archive_that_goes_away();
+        is_away.store(true, Ordering::Relaxed);
+        let archive = archive.staged_limit_bytes(1 << 20).refuse_gaps(true);
+        let archive = archive.close_time(Duration::ZERO).opening_wait(Duration::ZERO);
+        let db = bench.open_with(archive, Durability::Synced).unwrap();
+        let (more, error) = refused(&db);
+        assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
+        assert_eq!(more > 0, opening == 0, "{more} in opening {opening}");
+        written += more;
+        let staged = db.stats().archive.unwrap().staged_bytes;
+        assert!(staged <= (1 << 20) + (8 << 20), "{staged} bytes");
+        // Where nothing was written the WAL is empty.
+        assert_eq!(db.close().is_ok(), opening > 0);
+    }
+    let (db, _) = open_where_gaps_are_refused(&bench);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    db.close().unwrap();
+    assert_eq!(count(&bench.restored()), written);
+    bench.is_the_same();
+}
+
 #[test]
 fn a_second_file_and_a_stale_one_are_refused_and_may_take_over() {
     let bench = Bench::new();

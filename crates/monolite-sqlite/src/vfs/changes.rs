@@ -135,8 +135,9 @@ impl Changes {
     }
 }
 
-/// A database file that publishes the commits of its connection, and whose pages are read as a
-/// whole, so that the page cache sees each of them.
+/// A database file that publishes the commits of its connection, and asks the
+/// [gate](WalControl::set_gate) whether the WAL may begin anew. Its pages are read as a whole, so
+/// that the page cache sees each of them.
 #[derive(Debug)]
 pub(super) struct Published<F> {
     inner: F,
@@ -155,6 +156,9 @@ impl<F: File> File for Published<F> {
     fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
         if lock.releases_write_lock() && std::mem::take(&mut self.has_write_lock) {
             self.control.changes().publish();
+        }
+        if lock.has_wal_begin_anew() {
+            self.control.ask_gate()?;
         }
         let outcome = self.inner.shm_lock(lower, lock);
         self.has_write_lock |= outcome.is_ok() && lock.is_write_lock() && lock.takes();

@@ -21,7 +21,7 @@ pub enum LimitHit {
     NoRoomLeft,
     /// The WAL had restarted with this transaction, which is larger than the limit.
     TooLarge,
-    /// The [gate](WalControl::set_gate) did not let the WAL begin anew.
+    /// The [gate](WalControl::set_gate) was shut when the WAL began anew.
     GateShut,
 }
 
@@ -31,8 +31,20 @@ const NO_HIT: u8 = u8::MAX;
 /// too, and zeros are given back only when the WAL is cut.
 const ROOM_BYTES: u64 = 64 << 20;
 
-/// Whether what a WAL holds may be overwritten or cut off now.
-struct Gate(Box<dyn Fn(Option<[u32; 2]>) -> bool + Send + Sync>);
+/// What is about to become of what a WAL holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anew {
+    /// SQLite looks whether the WAL may begin anew. Where it may not, commits are appended to it,
+    /// as while a reader is in the way.
+    Asked,
+    /// It is overwritten by a generation with these salts.
+    Begins([u32; 2]),
+    /// It is cut off.
+    Cut,
+}
+
+/// Whether that may happen now.
+struct Gate(Box<dyn Fn(Anew) -> bool + Send + Sync>);
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,6 +82,8 @@ pub struct WalControl {
     /// Whether a growing WAL is made longer ahead of its commits.
     writes_ahead: Option<PathBuf>,
     gate: OnceLock<Gate>,
+    /// Whether it said no when it was [asked](Anew::Asked) last.
+    is_gate_shut: AtomicBool,
     committed: Mutex<WalPosition>,
     /// Whether a commit was written of which nothing was said yet.
     has_ended: AtomicBool,
@@ -96,23 +110,37 @@ impl WalControl {
             moments: Moments::default(),
             writes_ahead: None,
             gate: OnceLock::new(),
+            is_gate_shut: AtomicBool::new(false),
             committed: Mutex::default(),
             has_ended: AtomicBool::new(false),
         }
     }
 
     /// Has `gate` be asked before anything that the WAL holds is overwritten or cut off, on the
-    /// thread that is about to do it, with the salts of the generation that begins then, or with
-    /// none where the WAL is cut; when it says no, that fails with `SQLITE_FULL`, and the WAL stays
-    /// as it is. The first gate stays.
-    pub fn set_gate(&self, gate: impl Fn(Option<[u32; 2]>) -> bool + Send + Sync + 'static) {
+    /// thread that is about to do it: first whether it may ([`Anew::Asked`]), and then when it is;
+    /// that fails with `SQLITE_FULL` when it says no. The WAL stays as it is. The first gate stays.
+    pub fn set_gate(&self, gate: impl Fn(Anew) -> bool + Send + Sync + 'static) {
         // A second one has no effect, as documented.
         let _ = self.gate.set(Gate(Box::new(gate)));
     }
 
     /// # Errors
+    /// `SQLITE_BUSY` when the gate does not let the WAL begin anew.
+    pub(super) fn ask_gate(&self) -> Result {
+        let Some(Gate(gate)) = self.gate.get() else { return Ok(()) };
+        let is_shut = !gate(Anew::Asked);
+        self.is_gate_shut.store(is_shut, Relaxed);
+        if is_shut { Err(IoError::BUSY) } else { Ok(()) }
+    }
+
+    /// Whether the gate was shut when a connection last wanted the WAL to begin anew.
+    pub fn is_gate_shut(&self) -> bool {
+        self.is_gate_shut.load(Relaxed)
+    }
+
+    /// # Errors
     /// `SQLITE_FULL` when the gate is shut.
-    pub(super) fn pass_gate(&self, next: Option<[u32; 2]>) -> Result {
+    pub(super) fn pass_gate(&self, next: Anew) -> Result {
         let is_open = self.gate.get().is_none_or(|gate| (gate.0)(next));
         if is_open {
             return Ok(());

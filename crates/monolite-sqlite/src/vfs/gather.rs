@@ -48,7 +48,7 @@
 
 use std::sync::Arc;
 
-use super::{File, LimitHit, LowerFile, Result, SyncFlags, WalControl};
+use super::{Anew, File, LimitHit, LowerFile, Result, SyncFlags, WalControl};
 use crate::vfs::IoError;
 
 /// How much is held before it is flushed without a commit frame; also what a writer may keep in
@@ -218,7 +218,8 @@ impl<F: File> Gather<F> {
 
     fn write_wal_header(&mut self, lower: &mut LowerFile, data: &[u8]) -> Result {
         let salt = |at: usize| data.get(at..at + 4).map(big_endian);
-        self.control.pass_gate(salt(16).zip(salt(20)).map(<[u32; 2]>::from))?;
+        let salts = salt(16).zip(salt(20)).map(<[u32; 2]>::from);
+        self.control.pass_gate(salts.map_or(Anew::Cut, Anew::Begins))?;
         self.write_through(lower, data, 0)?;
         self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
         self.append_point = WAL_HEADER_BYTES;
@@ -341,7 +342,7 @@ impl<F: File> File for Gather<F> {
         self.forget_ended_transaction(lower);
         self.flush(lower)?;
         if size < self.control.wal_bytes() {
-            self.control.pass_gate(None)?;
+            self.control.pass_gate(Anew::Cut)?;
         }
         self.forget_recent(size);
         self.inner.truncate(lower, size)?;

@@ -516,6 +516,14 @@ impl ShmLock {
         self.offset == 0 && self.count == 1
     }
 
+    /// Whether this takes the locks without which SQLite has no WAL begin anew: the read marks from
+    /// the second one on, all together. It takes them so for nothing else (`walRestartLog`,
+    /// `walCheckpoint`).
+    pub fn has_wal_begin_anew(self) -> bool {
+        // The format fixes WAL_READ_LOCK(1) at 4, and WAL_NREADER at 5.
+        self.takes() && self.offset == 4 && self.count == 4
+    }
+
     /// Which READ lock a reader takes or releases with this; `None` for any other lock.
     pub fn shared_read_slot(self) -> Option<c_int> {
         // The format fixes WAL_READ_LOCK(0) at 3; a reader holds one of them, shared.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite_sqlite::vfs::WalPosition;
+use monolite_sqlite::vfs::{Anew, WalPosition};
 use monolite_sqlite::wal::WalReader;
 
 use super::Engine;
@@ -87,14 +87,28 @@ impl ArchiveSide {
         let (control, reading) = (Arc::downgrade(&opened.wal), Arc::downgrade(&archiving));
         opened.wal.set_gate(move |next| {
             let both = control.upgrade().zip(reading.upgrade());
-            both.is_some_and(|(control, reading)| {
-                reading.capture(control.committed(), next).is_ok()
+            both.is_some_and(|(control, reading)| match next {
+                Anew::Asked => reading.may_restart(control.committed()),
+                Anew::Begins(salts) => reading.capture(control.committed(), Some(salts)).is_ok(),
+                Anew::Cut => reading.capture(control.committed(), None).is_ok(),
             })
         });
         let wal = Arc::downgrade(&opened.wal);
         let archived = Archived::new(Arc::clone(progress), wal, Arc::downgrade(&archiving));
         let archived = Arc::new(archived);
         Some(ArchiveSide { archiving, archived })
+    }
+
+    /// Why the WAL stays beside a database that is closed.
+    pub(super) fn keeps_wal(&self) -> Error {
+        let reason = self.archiving.stats().last_error;
+        let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
+        let message = format!(
+            "the database is closed, and its WAL stays beside it: the archive has not got all of \
+             it{reason}, and no more may be kept in another place; what was committed is archived \
+             when the database is opened again"
+        );
+        Error::new(ErrorKind::Overloaded, message)
     }
 
     /// What reads wait for.

@@ -138,7 +138,8 @@ pub(crate) trait Room {
     /// Waits until the next commit can overwrite the WAL from its start.
     ///
     /// # Errors
-    /// `Overloaded` when readers prevent it for too long, even after their snapshots were revoked;
+    /// `Overloaded` when readers prevent it for too long, even after their snapshots were revoked,
+    /// or an archive does;
     /// those of a checkpoint, of which a failed sync poisons the database.
     fn restart_wal(&self, writer: &Connection) -> Result<()>;
 }
@@ -766,9 +767,11 @@ fn refuse(entries: &mut [Entry], error: &Error) {
     }
 }
 
-fn not_captured() -> Error {
-    let message = "the WAL has to begin anew, and what it holds is neither archived nor could be \
-                   kept beside the database: see Stats::archive for why; nothing was changed";
+/// What the WAL holds keeps it from beginning anew.
+pub(crate) fn not_captured() -> Error {
+    let message = "the WAL has to begin anew, and what it holds is neither archived nor may be \
+                   kept beside the database: see Stats::archive for why; nothing was changed. \
+                   Try again when the archive answers";
     Error::new(ErrorKind::Overloaded, message)
 }
 

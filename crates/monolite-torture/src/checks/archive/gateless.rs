@@ -45,6 +45,10 @@ impl Archiving for Without {
 
     fn prepare(&self) {}
 
+    fn may_restart(&self, _to: WalPosition) -> bool {
+        true
+    }
+
     fn capture(&self, _to: WalPosition, _next: Option<[u32; 2]>) -> Result<(), String> {
         Ok(())
     }
