@@ -103,7 +103,7 @@ impl Stopwatch {
 const FOREVER_SECONDS: u64 = 10_000_000_000;
 
 /// The real time that somebody is still ready to wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Patience(Instant);
 
 impl Patience {

@@ -73,6 +73,9 @@ struct Handle {
     time_limit: Option<Duration>,
 }
 
+/// A commit that fails may have waited for the archive as long as it was to.
+const NO_WAIT: Option<Duration> = Some(Duration::ZERO);
+
 impl Database {
     /// Opens the database at `path` with the default [`Options`], and creates it where there is
     /// none. `":memory:"` opens one for tests. Any other path is taken literally, see
@@ -150,11 +153,12 @@ impl<E> Database<E> {
 
     /// Another handle on the same database, each call of which may take no longer than `limit`: a
     /// write in the writer, a read, a statement of an interactive transaction, a transaction of
-    /// [`Database::vacuum`]. It replaces the
-    /// options [`Options::write_time_limit`] and [`Options::read_time_limit`] where it is less, and
-    /// where it is more they hold: they bound what others have to wait for. It is looked at as they
-    /// are, so what runs in SQLite ends within a fraction of a millisecond of it, and a closure
-    /// that does something else when it returns. The time in the queue does not count, nor does
+    /// [`Database::vacuum`]; and, apart from that, the wait of one that is on this disk for the
+    /// archive. It replaces the options [`Options::write_time_limit`],
+    /// [`Options::read_time_limit`] and [`Options::archive_time_limit`] where it is less, and where
+    /// it is more they hold: they bound what others have to wait for. It is looked at as they are,
+    /// so what runs in SQLite ends within a fraction of a millisecond of it, and a closure that
+    /// does something else when it returns. The time in the queue does not count, nor does
     /// what the writer does for the commit of an interactive transaction, or in its last attempt.
     ///
     /// ```
@@ -172,8 +176,12 @@ impl<E> Database<E> {
     #[must_use]
     pub fn within(&self, limit: Duration) -> Database<E> {
         let Handle { engine, writes, transactions, .. } = &*self.handle;
-        let transactions = Arc::new(transactions.within(limit));
-        let (engine, writes) = (Arc::clone(engine), Arc::clone(writes));
+        let wait = |_| engine.archive_wait(Durability::Archived, Some(limit));
+        let waits = writes.terms().archive_wait.and_then(wait);
+        let writes = Arc::new(writes.awaiting_archive(waits));
+        let transactions = transactions.within(limit);
+        let transactions = Transactions { writes: Arc::clone(&writes), ..transactions };
+        let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
         Database::of(Arc::new(Handle { engine, writes, transactions, time_limit: Some(limit) }))
     }
 
@@ -241,8 +249,8 @@ impl<E> Database<E> {
     pub fn with_durability(&self, durability: Durability) -> Result<Database<E>> {
         let Handle { engine, writes, transactions, time_limit } = &*self.handle;
         engine.check_durability(durability)?;
-        let awaits_archive = durability == Durability::Archived;
-        let writes = Arc::new(writes.awaiting_archive(awaits_archive));
+        let waits = engine.archive_wait(durability, *time_limit);
+        let writes = Arc::new(writes.awaiting_archive(waits));
         let transactions =
             Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
         let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
@@ -378,7 +386,7 @@ impl<E> Database<E> {
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
-        Read::new(self.handle.engine.reads(), limit, Answer::OnceArchived, body)
+        Read::new(self.handle.engine.reads(), limit, Answer::OnceArchived(limit), body)
     }
 
     /// A moment of the archived history that has every write acknowledged before this call, of
@@ -589,11 +597,11 @@ impl<E> Database<E> {
     {
         let key = self.key(key.into())?;
         let plain = self.with_error::<Error>();
-        let known = || {
+        let known = |wait| {
             let text = key.text.clone();
-            plain.read_as_written(move |tx| tx.outcome_of(&text))
+            plain.read_as_written(wait, move |tx| tx.outcome_of(&text))
         };
-        if let Some(outcome) = known().await? {
+        if let Some(outcome) = known(self.handle.time_limit).await? {
             return Ok(TransactedOnce::Before { outcome });
         }
         let body = move |tx| {
@@ -607,7 +615,7 @@ impl<E> Database<E> {
         match transact_with(attempts, body, CommittedOnce(key.clone())).await {
             Ok(transacted) => Ok(once_done(transacted)),
             // The first one may have been on its way.
-            Err(error) => match known().await {
+            Err(error) => match known(NO_WAIT).await {
                 Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),
                 Ok(None) | Err(_) => Err(error),
             },
@@ -630,15 +638,15 @@ impl<E> Database<E> {
     {
         let key = self.key(key.into())?;
         let plain = self.with_error::<Error>();
-        let known = || plain.read_as_written(|tx| tx.outcome_of(&key.text)).wait();
-        if let Some(outcome) = known()? {
+        let known = |wait| plain.read_as_written(wait, |tx| tx.outcome_of(&key.text)).wait();
+        if let Some(outcome) = known(self.handle.time_limit)? {
             return Ok(TransactedOnce::Before { outcome });
         }
         let body = move |tx: &Transaction| body(tx).map(|(value, outcome)| (value, outcome.into()));
         let attempts = Attempts::of::<F>(&self.handle.transactions);
         match transact_blocking_with(attempts, body, CommittedOnce(key.clone())) {
             Ok(transacted) => Ok(once_done(transacted)),
-            Err(error) => match known() {
+            Err(error) => match known(NO_WAIT) {
                 Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),
                 Ok(None) | Err(_) => Err(error),
             },
@@ -646,15 +654,15 @@ impl<E> Database<E> {
     }
 
     /// A read that returns only when what it may have seen is as durable as what this handle
-    /// writes.
-    fn read_as_written<T, F>(&self, body: F) -> Read<'_, F, T, E>
+    /// writes; it waits for the archive for `wait`, or as long as any.
+    fn read_as_written<T, F>(&self, wait: Option<Duration>, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<Error>,
     {
         let Handle { engine, writes, time_limit, .. } = &*self.handle;
-        let is_archived = writes.terms().awaits_archive;
-        let answer = if is_archived { Answer::OnceArchived } else { Answer::OnceDurable };
+        let is_archived = writes.terms().archive_wait.is_some();
+        let answer = if is_archived { Answer::OnceArchived(wait) } else { Answer::OnceDurable };
         Read::new(engine.reads(), *time_limit, answer, body)
     }
 

@@ -86,6 +86,7 @@ pub(crate) struct Engine {
     maintenance: Maintenance,
     archiving: Option<Arc<dyn Archiving>>,
     durability: Durability,
+    archive_time_limit: Duration,
     /// Runs until the end.
     _optimizer: Option<Job<()>>,
     life: Arc<Life>,
@@ -132,6 +133,7 @@ impl Parts {
             contention: Arc::clone(&self.transactions.contention),
             max_batch: options.max_batch,
             lag_limit: LagLimit::of(archive, options),
+            archived: archive.map(|archive| Arc::clone(&archive.archived)),
         }
     }
 
@@ -189,15 +191,14 @@ impl Bodies {
         watchdog: Arc<Watchdog>,
         archive: Option<&ArchiveSide>,
     ) -> Bodies {
-        let answers = Arc::clone(&syncer.answers);
         let mut others: Vec<(&'static str, Body<()>)> = vec![
             ("monolite-sync", Box::new(answering(database, move || syncer.run()))),
             ("monolite-checkpoint", Box::new(move || checkpointer.run())),
             ("monolite-watch", Box::new(answering(database, move || watchdog.run()))),
         ];
         if let Some(archived) = archive.map(|archive| Arc::clone(&archive.archived)) {
-            let run = move || archived.run(|members| answers.give_later(members));
-            others.push(("monolite-archived", Box::new(answering(database, run))));
+            others
+                .push(("monolite-archived", Box::new(answering(database, move || archived.run()))));
         }
         Bodies { write: Box::new(write), others }
     }
@@ -234,10 +235,9 @@ impl Engine {
         let database = DatabaseId::new();
         let progress = Arc::new(Progress::default());
         let recorder = Arc::new(Recorder::default());
-        let room = options.queue_capacity;
-        let queue = write_queue(database, room, opened.durability, &progress);
-        let archive = ArchiveSide::of(&opened, &progress);
-        let answers = answers(archive.as_ref(), room, &progress);
+        let queue = write_queue(database, options, &progress);
+        let archive = ArchiveSide::of(&opened, options, &progress);
+        let answers = answers(archive.as_ref(), options.queue_capacity, &progress);
         let backups = backups(&opened, &queue, options, &progress);
         let (count, opener) = (opened.readers.len(), opened.open_reader);
         let connections = (opened.readers, opener, opened.is_exclusive);
@@ -291,6 +291,7 @@ impl Engine {
             backups,
             archiving: opened.archiving,
             durability: opened.durability,
+            archive_time_limit: options.archive_time_limit,
             _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
             parts,
@@ -342,7 +343,7 @@ impl Engine {
             reads_on_kept_snapshot: kept,
             open_transactions: self.parts.transactions.open.load(Ordering::Relaxed) as u64,
             queue_depth: self.parts.queue.len() as u64,
-            unsynced_transactions: self.answers.unanswered(),
+            unsynced_transactions: self.answers.unsynced(),
             archive: self.archiving.as_ref().map(|archiving| archiving.stats()),
             wal_bytes: self.parts.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
@@ -598,12 +599,12 @@ fn optimizer(parts: &Parts, options: &Options) -> Option<Job<()>> {
 
 fn write_queue(
     database: DatabaseId,
-    room: usize,
-    durability: Durability,
+    options: &Options,
     progress: &Arc<Progress>,
 ) -> Arc<WriteQueue> {
-    let queue = WriteQueue::new(database, room, Arc::clone(progress));
-    Arc::new(queue.awaiting_archive(durability == Durability::Archived))
+    let queue = WriteQueue::new(database, options.queue_capacity, Arc::clone(progress));
+    let waits = options.durability == Durability::Archived;
+    Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit)))
 }
 
 fn backups(

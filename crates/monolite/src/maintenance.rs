@@ -330,7 +330,7 @@ fn submit<T: Send + 'static>(
         writes: &Arc<WriteQueue>,
     ) -> Write<T> {
         let caller = Completion::new();
-        let member = Submission::new(body, writes.terms(), Arc::clone(&caller));
+        let member = Submission::new(body, writes.terms().of_upkeep(), Arc::clone(&caller));
         let member = match limit {
             Some(limit) => member.within(OwnLimit::Call(limit)),
             None => member,
@@ -398,6 +398,6 @@ fn rewrite(writes: &Arc<WriteQueue>, limit: Option<Duration>) -> Write<u64> {
     let alone = Alone { limit, around: Around::Vacuum };
     let body = |tx: &Tx<'_>| Ok::<_, Error>(tx.free_pages()?.1);
     let caller = Completion::new();
-    let member = Submission::new(Repeatable(body), writes.terms(), Arc::clone(&caller));
+    let member = Submission::new(Repeatable(body), writes.terms().of_upkeep(), Arc::clone(&caller));
     Write::submit(Box::new(member.alone(alone)), caller, writes)
 }

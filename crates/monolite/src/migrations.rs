@@ -260,7 +260,7 @@ impl Migrations {
     /// One that is under way is applied; those after it are not.
     ///
     /// # Durability
-    /// As that of [`Database::write`].
+    /// As that of [`Database::write`]; it does not wait for an archive.
     pub fn up<E>(&self, db: &Database<E>) -> Job<Vec<String>> {
         let (all, writes) = (self.clone(), Arc::clone(db.writes()));
         db.jobs().start(move |job| {
@@ -298,7 +298,8 @@ impl Migrations {
             Ok(Ok(true))
         };
         let caller = Completion::new();
-        let member = Submission::new(Repeatable(body), writes.terms(), Arc::clone(&caller));
+        let member =
+            Submission::new(Repeatable(body), writes.terms().of_upkeep(), Arc::clone(&caller));
         Write::submit(Box::new(member.alone(alone)), caller, writes)
     }
 
@@ -310,7 +311,8 @@ impl Migrations {
             status.problems.first().map_or(Ok(()), |problem| Err(wrong(problem)))
         };
         let caller = Completion::new();
-        let member = Submission::new(Repeatable(body), writes.terms(), Arc::clone(&caller));
+        let member =
+            Submission::new(Repeatable(body), writes.terms().of_upkeep(), Arc::clone(&caller));
         Write::submit(Box::new(member), caller, writes)
     }
 

@@ -31,7 +31,8 @@ pub enum Durability {
     /// The write is committed: it survives `kill -9`; a power loss may lose the last moments.
     Buffered,
     /// The write is on disk, and in the [archive](Options::archive), too: it survives the machine.
-    /// Costs the time of one upload, which all share that wait meanwhile.
+    /// Costs the time of one upload, which all share that wait meanwhile, and
+    /// [`Options::archive_time_limit`] at most.
     Archived,
 }
 
@@ -125,6 +126,7 @@ pub struct Options {
     pub(crate) setup: Option<Additions>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) archive_lag_limit: Option<Duration>,
+    pub(crate) archive_time_limit: Duration,
 }
 
 /// Adds an application's functions to a connection.
@@ -184,6 +186,7 @@ impl Default for Options {
             setup: None,
             archive: None,
             archive_lag_limit: None,
+            archive_time_limit: Duration::from_secs(30),
         }
     }
 }
@@ -252,11 +255,12 @@ impl Options {
         self
     }
 
-    /// Most transactions waiting for the writer, and most that wait for their sync: 1 to
-    /// 10,000,000. Default: 16,384. When the queue is full,
-    /// [`Database::try_write`](crate::Database::try_write) refuses and
-    /// [`Database::write`](crate::Database::write) waits. A longer queue takes longer bursts and
-    /// makes waiting longer.
+    /// Most transactions waiting for the writer, most that wait for their sync, and most that wait
+    /// for the [archive](Options::archive): 1 to 10,000,000. Default: 16,384. When the queue is
+    /// full, [`Database::try_write`](crate::Database::try_write) refuses and
+    /// [`Database::write`](crate::Database::write) waits. Writes with [`Durability::Archived`]
+    /// beyond that number are `Overloaded` before they run: others do not wait for a store. A
+    /// longer queue takes longer bursts and makes waiting longer.
     #[must_use]
     pub fn queue_capacity(mut self, transactions: usize) -> Options {
         self.queue_capacity = transactions;
@@ -512,6 +516,18 @@ impl Options {
         self
     }
 
+    /// Longest time that a write with [`Durability::Archived`], when it is on this disk, waits for
+    /// the [archive](Options::archive), and a read for what it has seen
+    /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Default: 30 s,
+    /// in which a request that was lost is sent again. Then the write ends with
+    /// [`ErrorKind::CommitUnknown`], and the read with `Timeout`.
+    /// [`Database::within`](crate::Database::within) shortens it for single calls.
+    #[must_use]
+    pub fn archive_time_limit(mut self, limit: Duration) -> Options {
+        self.archive_time_limit = limit;
+        self
+    }
+
     /// Brings a clock of one's own, for tests (`docs/guides/testing.md`) and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
@@ -561,6 +577,7 @@ impl Options {
         within("transaction_snapshot_age", self.transaction_snapshot_age, MS, HOUR)?;
         within("transaction_max_statements", self.transaction_max_statements, 1, 1_000_000)?;
         within("transaction_max_bytes", self.transaction_max_bytes, 1 << 10, 64 << 30)?;
+        within("archive_time_limit", self.archive_time_limit, MS, 24 * HOUR)?;
         within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
         within("exclusive_time_limit", self.exclusive_time_limit, Duration::ZERO, HOUR)?;
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;

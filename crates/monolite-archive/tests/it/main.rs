@@ -7,6 +7,7 @@ mod accidents;
 mod archive;
 mod archiving;
 mod awaiting;
+mod away;
 #[cfg(feature = "s3")]
 mod buckets;
 mod catalogs;

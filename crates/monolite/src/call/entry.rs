@@ -1,6 +1,7 @@
 //! Owns a member in the writer's hands: what is known of its runs, and how it is to run again.
 
 use crate::call::member::Member;
+use crate::call::places::Place;
 use crate::error::Error;
 
 /// How a member is to run that has run before, or that wants a transaction to itself.
@@ -20,15 +21,19 @@ pub(crate) struct Entry {
     pub(crate) attempts: u32,
     pub(crate) failed: bool,
     pub(crate) again: Option<Again>,
+    /// Of one that is to wait for the archive.
+    pub(crate) place: Option<Place>,
 }
 
 impl Entry {
     pub(crate) fn new(member: Box<dyn Member>) -> Entry {
         let again = member.alone().map(|_| Again::Alone);
-        Entry { member, attempts: 0, failed: false, again }
+        Entry { member, attempts: 0, failed: false, again, place: None }
     }
 
     pub(crate) fn answer(self) {
+        // Before its caller can come again.
+        drop(self.place);
         self.member.answer();
     }
 

@@ -74,8 +74,16 @@ pub(crate) enum ForeignKeys {
 pub(crate) struct Terms {
     /// Who is answerable for it.
     pub(crate) principal: Principal,
-    /// Whether it is answered only when its commit is in the archive, too.
-    pub(crate) awaits_archive: bool,
+    /// How long its answer waits until its commit is in the archive, too; `None`: not at all.
+    pub(crate) archive_wait: Option<Duration>,
+}
+
+impl Terms {
+    /// Those of what keeps the database in order, such as a migration. It does not wait for the
+    /// archive: what is acknowledged behind it and is archived has it, too.
+    pub(crate) fn of_upkeep(self) -> Terms {
+        Terms { archive_wait: None, ..self }
+    }
 }
 
 /// A member of a batch, whatever its types.
@@ -200,7 +208,8 @@ where
     fn fetch(&self) {
         // Loads that nothing waits for, of all the cache lines that the fields may lie in.
         let is_limited = self.time_limit.is_some();
-        black_box((self.answered, self.outcome.is_none(), is_limited, self.terms.awaits_archive));
+        let waits = self.terms.archive_wait.is_some();
+        black_box((self.answered, self.outcome.is_none(), is_limited, waits));
     }
 
     fn run(&mut self, tx: &Tx<'_>) -> Ran {

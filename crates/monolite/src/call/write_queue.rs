@@ -4,6 +4,7 @@
 mod models;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::inside::DatabaseId;
 use crate::call::member::{Member, Terms};
@@ -50,9 +51,9 @@ impl WriteQueue {
         WriteQueue { terms, ..self.clone() }
     }
 
-    /// The same queue for those who wait for the archive, or who do not.
-    pub(crate) fn awaiting_archive(&self, awaits_archive: bool) -> WriteQueue {
-        let terms = Terms { awaits_archive, ..self.terms };
+    /// The same queue for those who wait so long for the archive, or who do not.
+    pub(crate) fn awaiting_archive(&self, archive_wait: Option<Duration>) -> WriteQueue {
+        let terms = Terms { archive_wait, ..self.terms };
         WriteQueue { terms, ..self.clone() }
     }
 

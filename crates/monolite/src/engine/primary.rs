@@ -66,9 +66,10 @@ impl Primary for OpenDatabase {
     }
 
     fn fenced(&self, reason: String, is_certain: bool) {
+        self.archived.note_unknown(!is_certain);
         self.progress.stop(ErrorKind::Fenced, reason);
         self.queue.close();
-        self.archived.stop(is_certain);
+        self.archived.look();
     }
 }
 
@@ -81,7 +82,11 @@ pub(super) struct ArchiveSide {
 
 impl ArchiveSide {
     /// Has the archive read what the WAL holds before that is overwritten or cut off.
-    pub(super) fn of(opened: &Opened, progress: &Arc<Progress>) -> Option<ArchiveSide> {
+    pub(super) fn of(
+        opened: &Opened,
+        options: &Options,
+        progress: &Arc<Progress>,
+    ) -> Option<ArchiveSide> {
         let archiving = Arc::clone(opened.archiving.as_ref()?);
         // The archive has the WAL in turn: neither may keep the other for good.
         let (control, reading) = (Arc::downgrade(&opened.wal), Arc::downgrade(&archiving));
@@ -94,8 +99,9 @@ impl ArchiveSide {
             })
         });
         let wal = Arc::downgrade(&opened.wal);
-        let archived = Archived::new(Arc::clone(progress), wal, Arc::downgrade(&archiving));
-        let archived = Arc::new(archived);
+        let bounds = (options.queue_capacity, options.archive_time_limit);
+        let reading = Arc::downgrade(&archiving);
+        let archived = Arc::new(Archived::new(bounds, Arc::clone(progress), wal, reading));
         Some(ArchiveSide { archiving, archived })
     }
 
@@ -114,7 +120,7 @@ impl ArchiveSide {
     /// What reads wait for.
     pub(super) fn wait(&self) -> WaitForArchive {
         let archived = Arc::clone(&self.archived);
-        Arc::new(move || archived.wait_for_all())
+        Arc::new(move |limit| archived.when_all(limit))
     }
 
     /// Has the archive begin with the open database.
@@ -154,6 +160,17 @@ impl Engine {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// How long the answer of a write that is to be so durable waits for the archive, if it does:
+    /// not longer than `limit` where the call has one.
+    pub(crate) fn archive_wait(
+        &self,
+        asked: Durability,
+        limit: Option<Duration>,
+    ) -> Option<Duration> {
+        let most = self.archive_time_limit;
+        (asked == Durability::Archived).then(|| limit.map_or(most, |limit| limit.min(most)))
     }
 
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! # Algorithm
 //! 1. Take what the queue holds; wait for it, for a bounded time while the WAL is to be copied or
-//!    cut.
+//!    cut. A member that is to wait for the archive gets a [place](crate::call::places), or is
+//!    refused.
 //! 2. Do what others have asked for while no transaction is open: the end of a checkpoint, a WAL
 //!    that restarts or gets shorter, the moment of a backup.
 //! 3. Run it as batches ([`Writer::step`]), and hand each to the sync thread.
@@ -20,6 +21,7 @@ use crate::call::between::BetweenBatches;
 use crate::call::entry::Entry;
 use crate::call::in_flight::{Held, InFlight};
 use crate::call::inside::{DatabaseId, Inside, Place};
+use crate::call::member::Member;
 use crate::call::queue::Taken;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
@@ -28,6 +30,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::transaction::Contention;
 use crate::write::answers::CommittedBatch;
+use crate::write::archived::Archived;
 use crate::write::sync::Syncer;
 use crate::write::writer::Writer;
 
@@ -53,6 +56,8 @@ pub(super) struct WriteLoop {
     pub(super) contention: Arc<Contention>,
     pub(super) max_batch: usize,
     pub(super) lag_limit: Option<LagLimit>,
+    /// Where members wait for the archive, if there is one.
+    pub(super) archived: Option<Arc<Archived>>,
 }
 
 impl WriteLoop {
@@ -65,7 +70,7 @@ impl WriteLoop {
             let patience = self.patience();
             let taken =
                 self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
-            batch.inbox.extend(members.drain(..).map(Entry::new));
+            batch.inbox.extend(members.drain(..).filter_map(|member| self.admit(member)));
             if self.checkpoints.is_finish_wanted() {
                 self.finish_checkpoint(&writer);
             } else if taken == Taken::TimedOut && self.checkpoints.wal_bytes() > 0 {
@@ -81,6 +86,24 @@ impl WriteLoop {
                 return Some(writer);
             }
         }
+    }
+
+    /// The member as the writer has it. One that is to wait for the archive, where it would get no
+    /// place, is refused.
+    fn admit(&self, member: Box<dyn Member>) -> Option<Entry> {
+        let mut entry = Entry::new(member);
+        if let Some(archived) = &self.archived
+            && entry.member.terms().archive_wait.is_some()
+        {
+            match archived.places.take() {
+                Ok(place) => entry.place = Some(place),
+                Err(error) => {
+                    entry.refuse(&error);
+                    return None;
+                }
+            }
+        }
+        Some(entry)
     }
 
     fn one_batch(&self, writer: &mut Writer, batch: &mut Held<'_>) {

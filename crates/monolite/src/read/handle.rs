@@ -4,10 +4,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::call::completion::Outcome;
+use crate::call::completion::Completion;
 use crate::call::inside::{DatabaseId, Place};
 use crate::call::work::Work;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,8 +23,8 @@ pub(crate) enum Answer {
     AtOnce,
     /// When everything it may have seen is on disk.
     OnceDurable,
-    /// When that is in the archive, too.
-    OnceArchived,
+    /// When that is in the archive, too, for which it waits so long, or as long as any.
+    OnceArchived(Option<Duration>),
 }
 
 /// What was asked for of one read.
@@ -35,15 +35,32 @@ struct Terms {
     time_limit: Option<Duration>,
 }
 
-/// Ends when everything that is committed is archived, or with the reason why it will not be.
-pub(crate) type WaitForArchive = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+/// What is delivered when everything that is committed is archived, or with the reason why it is
+/// not, after this time at the latest if it is less than the option.
+pub(crate) type WaitForArchive =
+    Arc<dyn Fn(Option<Duration>) -> Arc<Completion<(), Error>> + Send + Sync>;
+
+/// A read that has run, and what is to happen before it is told.
+struct Ran<T, E> {
+    result: Result<T, E>,
+    archived: Option<Arc<Completion<(), Error>>>,
+}
+
+impl<T, E: From<Error>> Ran<T, E> {
+    fn wait(self) -> Result<T, E> {
+        if let Some(archived) = self.archived {
+            archived.wait().unwrap_for_caller()?;
+        }
+        self.result
+    }
+}
 
 /// What a read needs of the engine.
 pub(crate) struct ReadSide {
     pub(crate) database: DatabaseId,
     pub(crate) readers: Arc<Readers>,
     pub(crate) progress: Arc<Progress>,
-    /// Blocks until all that a read may have seen is archived, if there is an archive.
+    /// Tells when all that a read may have seen is archived, if there is an archive.
     pub(crate) archived: Option<WaitForArchive>,
     /// For awaited reads.
     pub(crate) threads: Arc<ReadThreads>,
@@ -72,7 +89,9 @@ pub(crate) struct ReadSide {
 pub struct Read<'d, F, T, E = Error> {
     side: &'d Arc<ReadSide>,
     terms: Terms,
-    work: Work<F, T, E>,
+    work: Work<F, Ran<T, E>, E>,
+    /// While it waits for the archive: on no thread, as others have reads for those.
+    ran: Option<Ran<T, E>>,
 }
 
 // No field is ever pinned: a poll moves the closure out.
@@ -89,7 +108,7 @@ where
         answer: Answer,
         body: F,
     ) -> Read<'d, F, T, E> {
-        Read { side, terms: Terms { answer, time_limit }, work: Work::new(body) }
+        Read { side, terms: Terms { answer, time_limit }, work: Work::new(body), ran: None }
     }
 
     /// Runs the read on the calling thread and returns its result.
@@ -99,18 +118,19 @@ where
     /// # Errors
     /// The closure's own error; or, converted from [`Error`], the engine's: `Timeout` when the
     /// read, its closure's own time included, took longer than the option `read_time_limit`, or no
-    /// connection was free for as long; `Closed`; `Poisoned` (a durable read only; `Fenced`, too,
-    /// of one that waits for the archive); `Invalid` when reads of one thread are nested deeper
+    /// connection was free for as long; `Closed`; `Poisoned` (a durable read only); of one that
+    /// waits for the archive also `Fenced`, `Timeout` when that did not answer in time, and
+    /// `Overloaded` when too many wait; `Invalid` when reads of one thread are nested deeper
     /// than there are readers.
     ///
     /// # Panics
     /// With the closure's panic; and when the read was polled before.
     pub fn wait(mut self) -> Result<T, E> {
-        perform(self.side, self.terms, self.work.take("read"))
+        perform(self.side, self.terms, self.work.take("read"))?.wait()
     }
 }
 
-fn perform<T, E, F>(side: &ReadSide, terms: Terms, body: F) -> Result<T, E>
+fn perform<T, E, F>(side: &ReadSide, terms: Terms, body: F) -> Result<Ran<T, E>, E>
 where
     F: FnOnce(&Tx<'_>) -> Result<T, E>,
     E: From<Error>,
@@ -123,16 +143,21 @@ where
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
     let archived = match (answer, &side.archived) {
-        (Answer::OnceArchived, None) => return Err(Error::without_archive("read_archived").into()),
+        (Answer::OnceArchived(_), None) => {
+            return Err(Error::without_archive("read_archived").into());
+        }
         (_, archived) => archived,
     };
     let result = side.readers.run(time_limit, body);
-    match (answer, archived) {
-        (Answer::AtOnce, _) => {}
-        (Answer::OnceArchived, Some(wait)) => wait()?,
-        _ => side.progress.wait_durable(side.progress.exposed())?,
-    }
-    result
+    let archived = match (answer, archived) {
+        (Answer::AtOnce, _) => None,
+        (Answer::OnceArchived(limit), Some(wait)) => Some(wait(limit)),
+        _ => {
+            side.progress.wait_durable(side.progress.exposed())?;
+            None
+        }
+    };
+    Ok(Ran { result, archived })
 }
 
 impl<F, T, E> Future for Read<'_, F, T, E>
@@ -149,13 +174,21 @@ where
         // The reader threads may all be waiting for the writer, or for this one and its like.
         let is_inside = side.database.is_inside(Place::Write) || side.database.reads_around() > 0;
         if is_inside && let Some(body) = self.work.take_new() {
-            return Poll::Ready(perform(side, terms, body));
+            return Poll::Ready(perform(side, terms, body)?.wait());
         }
         let bind = |body| {
             let side = Arc::clone(side);
             move || perform(&side, terms, body)
         };
-        self.work.poll(&side.threads.queue, context, bind).map(Outcome::unwrap_for_caller)
+        if self.ran.is_none() {
+            let outcome = ready!(self.work.poll(&side.threads.queue, context, bind));
+            self.ran = Some(outcome.unwrap_for_caller()?);
+        }
+        if let Some(archived) = self.ran.as_ref().and_then(|ran| ran.archived.as_ref()) {
+            ready!(archived.poll(context)).unwrap_for_caller()?;
+        }
+        let ran = self.ran.take().expect("it has run");
+        Poll::Ready(ran.result)
     }
 }
 

@@ -6,11 +6,13 @@
 //!
 //! # Invariants
 //! - Batches are answered in the order of their numbers and of their places in the WAL.
-//! - No more members are unanswered than the queue may hold: the writer waits before it has more
+//! - No more members wait for the disk than the queue may hold: the writer waits before it has more
 //!   committed, so a slow disk bounds memory, too. Once the database is being closed it waits no
-//!   longer: none are added to those in the queue, and a store that is away would have it wait for
-//!   ever.
+//!   longer: none are added to those in the queue.
+//! - The writer never waits for the archive: a member that does has a [place] of its own.
 //! - Once the database is poisoned nobody is answered `Ok` whose batch is not durable.
+//!
+//! [place]: crate::call::places
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -60,9 +62,14 @@ impl Answers {
         }
     }
 
-    /// Members committed and not answered.
+    /// Members committed that wait for the disk.
     pub(crate) fn unanswered(&self) -> u64 {
         self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Those, and the members that wait for the archive.
+    pub(crate) fn unsynced(&self) -> u64 {
+        self.unanswered() + self.archived.as_ref().map_or(0, |it| it.members() as u64)
     }
 
     /// Counts the `members` of a batch, on the writer's thread; waits first while too many are
@@ -87,22 +94,26 @@ impl Answers {
     /// for the archive, too, are told later, but for what has failed anyway.
     pub(crate) fn give(&self, batch: CommittedBatch, is_durable: bool) {
         self.note(&batch);
-        let (mut waiting, mut given) = (Vec::new(), 0);
+        let (mut waiting, members) = (Vec::new(), batch.members.len());
         for mut entry in batch.members {
-            if is_durable && !entry.failed && entry.member.terms().awaits_archive {
-                waiting.push(entry);
+            if is_durable
+                && !entry.failed
+                && let Some(limit) = entry.member.terms().archive_wait
+            {
+                waiting.push((limit, entry));
                 continue;
             }
             if !is_durable && let Err(error) = self.progress.check_poison() {
                 entry.overrule(error);
             }
             entry.answer();
-            given += 1;
         }
         if let Some(archived) = self.archived.as_ref().filter(|_| !waiting.is_empty()) {
             archived.wait(batch.position, waiting);
         }
-        self.give_later(given);
+        self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
+        drop(self.answered.lock().unwrap_or_else(PoisonError::into_inner));
+        self.fewer.notify_one();
     }
 
     /// Notes that `batch` is the next one to be answered: before the last of its members is, since
@@ -117,13 +128,6 @@ impl Answers {
         let is_later = answered.0 < here.0 && answered.1 <= here.1;
         debug_assert!(is_later, "{here:?} is answered behind {answered:?}");
         *answered = here;
-    }
-
-    /// So many members have been told: at once, or once the archive had what they waited for.
-    pub(crate) fn give_later(&self, members: usize) {
-        self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
-        drop(self.answered.lock().unwrap_or_else(PoisonError::into_inner));
-        self.fewer.notify_one();
     }
 }
 

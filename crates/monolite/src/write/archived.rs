@@ -5,33 +5,41 @@
 //! # Invariants
 //! - Nobody is answered `Ok` before the archive has said that it has everything up to the end of
 //!   the member's batch.
+//! - Each of them has a [place](crate::call::places), so their number is bounded, and a time, after
+//!   which it is told that the archive has not answered.
 //! - Once acknowledgements have stopped, whoever waits gets the reason.
 //!
 //! # Threads and locks
-//! `monolite-archived` answers members; reads wait on their own threads. The lock is held for a few
-//! instructions, never for an answer.
+//! `monolite-archived` answers. The lock is held while those who wait are looked through, never for
+//! an answer.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use monolite_sqlite::vfs::{WalControl, WalPosition};
 
 use crate::archive::Archiving;
+use crate::call::completion::{Completion, Outcome};
 use crate::call::entry::Entry;
+use crate::call::places::{Place, Places};
+use crate::clock::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// How often a read looks whether acknowledgements have stopped, for a reason that nobody tells
-/// here.
+/// How long nobody looks at least whose time is over: those of some milliseconds are told together.
+const REST: Duration = Duration::from_millis(5);
+
+/// How often it is looked while somebody waits whether acknowledgements have stopped, for a reason
+/// that nobody tells here.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Those who wait for the archive.
 pub(crate) struct Archived {
     state: Mutex<State>,
     changed: Condvar,
-    /// For reads.
-    advanced: Condvar,
+    pub(crate) places: Places,
+    /// The longest wait.
+    limit: Duration,
     progress: Arc<Progress>,
     wal: Weak<WalControl>,
     /// It keeps what has this.
@@ -40,9 +48,9 @@ pub(crate) struct Archived {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(WalPosition, Vec<Entry>)>,
-    /// Reads that wait.
-    reads: usize,
+    waiting: Vec<Waiting>,
+    /// When they are looked through, if nothing happens before.
+    look: Option<Patience>,
     /// What the archive has, once it has what an earlier process had left.
     to: Option<WalPosition>,
     is_closed: bool,
@@ -50,33 +58,91 @@ struct State {
     is_unknown: bool,
 }
 
+/// One who waits.
+struct Waiting {
+    position: WalPosition,
+    until: Patience,
+    limit: Duration,
+    who: Who,
+}
+
+enum Who {
+    Member(Entry),
+    Read(Arc<Completion<(), Error>>, Place),
+}
+
+impl Who {
+    fn tell(self, verdict: Result<()>) {
+        match self {
+            Who::Member(mut entry) => {
+                if let Err(error) = verdict {
+                    entry.overrule(error);
+                }
+                entry.answer();
+            }
+            Who::Read(caller, place) => {
+                drop(place);
+                deliver(&caller, verdict);
+            }
+        }
+    }
+
+    fn closed(&self) -> Error {
+        match self {
+            Who::Member(_) => not_archived(),
+            Who::Read(..) => closed(),
+        }
+    }
+
+    fn late(&self, limit: Duration) -> Error {
+        match self {
+            Who::Member(_) => write_is_late(limit),
+            Who::Read(..) => read_is_late(limit),
+        }
+    }
+}
+
+fn deliver(caller: &Completion<(), Error>, verdict: Result<()>) {
+    caller.deliver(match verdict {
+        Ok(()) => Outcome::Returned(Ok(())),
+        Err(error) => Outcome::Refused(error),
+    });
+}
+
 impl State {
     fn has(&self, position: WalPosition) -> bool {
         self.to.is_some_and(|to| position <= to)
     }
 
-    /// Those whose commits are archived.
-    fn done(&mut self) -> Vec<Entry> {
-        let done = self.waiting.iter().take_while(|(at, _)| self.has(*at)).count();
-        self.waiting.drain(..done).flat_map(|(_, members)| members).collect()
-    }
-
-    /// What those are told who still wait when acknowledgements have stopped.
-    fn verdict(&self, stopped: Error) -> Error {
-        let is_unknown = self.is_unknown && stopped.kind() == ErrorKind::Fenced;
-        if is_unknown {
-            return Error::new(ErrorKind::CommitUnknown, stopped.to_string());
-        }
-        stopped
-    }
-
-    fn rest(&mut self) -> Vec<Entry> {
-        self.waiting.drain(..).flat_map(|(_, members)| members).collect()
+    /// Those who are to be told now, in the order in which they came, and what.
+    fn settle(&mut self, stopped: Option<&Error>) -> Vec<(Who, Result<()>)> {
+        let now = Patience::of(Duration::ZERO);
+        let (to, is_closed, is_unknown) = (self.to, self.is_closed, self.is_unknown);
+        let is_archived = |waiting: &Waiting| to.is_some_and(|to| waiting.position <= to);
+        let ends = |waiting: &mut Waiting| {
+            is_archived(waiting) || stopped.is_some() || is_closed || waiting.until <= now
+        };
+        let over = self.waiting.extract_if(.., ends);
+        let told = over.map(|waiting| {
+            let verdict = match stopped {
+                _ if is_archived(&waiting) => Ok(()),
+                Some(error) if is_unknown && error.kind() == ErrorKind::Fenced => {
+                    Err(Error::new(ErrorKind::CommitUnknown, error.to_string()))
+                }
+                Some(error) => Err(error.repeated()),
+                None if is_closed => Err(waiting.who.closed()),
+                None => Err(waiting.who.late(waiting.limit)),
+            };
+            (waiting.who, verdict)
+        });
+        told.collect()
     }
 }
 
 impl Archived {
+    /// For as many as `capacity`, each of which waits for `limit` at most.
     pub(crate) fn new(
+        (capacity, limit): (usize, Duration),
         progress: Arc<Progress>,
         wal: Weak<WalControl>,
         archiving: Weak<dyn Archiving>,
@@ -84,7 +150,8 @@ impl Archived {
         Archived {
             state: Mutex::default(),
             changed: Condvar::new(),
-            advanced: Condvar::new(),
+            places: Places::new(capacity),
+            limit,
             progress,
             wal,
             archiving,
@@ -95,55 +162,79 @@ impl Archived {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `members`, whose batch ends at `position` and is on this disk, wait. Batches come in
-    /// their order.
-    pub(crate) fn wait(&self, position: WalPosition, members: Vec<Entry>) {
-        self.state().waiting.push_back((position, members));
-        self.changed.notify_one();
-        self.hurry();
+    /// Has `members`, whose batch ends at `position` and is on this disk, wait, each for so long at
+    /// most. Batches come in their order.
+    pub(crate) fn wait(&self, position: WalPosition, members: Vec<(Duration, Entry)>) {
+        let members = members.into_iter().map(|(limit, entry)| (limit, Who::Member(entry)));
+        self.enter(self.state(), position, members);
     }
 
-    fn hurry(&self) {
+    fn enter(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        position: WalPosition,
+        them: impl IntoIterator<Item = (Duration, Who)>,
+    ) {
+        let mut is_due = state.has(position) || self.progress.is_poisoned();
+        for (limit, who) in them {
+            let until = Patience::of(limit);
+            is_due |= state.look.is_none_or(|look| until < look);
+            state.waiting.push(Waiting { position, until, limit, who });
+        }
+        drop(state);
+        if is_due {
+            self.changed.notify_one();
+        }
         if let Some(archiving) = self.archiving.upgrade() {
             archiving.awaited();
         }
     }
 
-    /// Blocks until everything is archived that anybody can have seen so far.
-    ///
-    /// # Errors
-    /// Why that will not happen.
-    pub(crate) fn wait_for_all(&self) -> Result<()> {
+    /// What is delivered when everything is archived that anybody can have seen so far, or the
+    /// reason why that is not so after `limit`, or the longest wait, if that is shorter.
+    pub(crate) fn when_all(&self, limit: Option<Duration>) -> Arc<Completion<(), Error>> {
+        let caller = Completion::new();
+        if let Err(error) = self.wait_for_all(limit, &caller) {
+            deliver(&caller, Err(error));
+        }
+        caller
+    }
+
+    fn wait_for_all(
+        &self,
+        limit: Option<Duration>,
+        caller: &Arc<Completion<(), Error>>,
+    ) -> Result<()> {
         self.progress.wait_durable(self.progress.exposed())?;
         // Whatever is durable was noted there before.
-        let position = self.wal.upgrade().map(|wal| wal.committed());
-        let Some(position) = position else { return Err(closed()) };
-        self.state().reads += 1;
-        self.hurry();
-        let mut state = self.state();
-        let verdict = loop {
-            if state.has(position) {
-                break Ok(());
-            }
-            if let Err(error) = self.progress.check_poison() {
-                break Err(error);
-            }
-            if state.is_closed {
-                break Err(closed());
-            }
-            let waited = self.advanced.wait_timeout(state, LOOK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        };
-        state.reads -= 1;
-        verdict
+        let position = self.wal.upgrade().map(|wal| wal.committed()).ok_or_else(closed)?;
+        let state = self.state();
+        if state.has(position) {
+            drop(state);
+            deliver(caller, Ok(()));
+            return Ok(());
+        }
+        self.progress.check_poison()?;
+        if state.is_closed {
+            return Err(closed());
+        }
+        let limit = limit.map_or(self.limit, |limit| limit.min(self.limit));
+        let who = Who::Read(Arc::clone(caller), self.places.take()?);
+        self.enter(state, position, [(limit, who)]);
+        Ok(())
     }
 
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.state();
         // What is archived is about to be answered.
-        let waiting = state.waiting.iter().filter(|(position, _)| !state.has(*position));
-        waiting.map(|(_, members)| members.len()).sum::<usize>() + state.reads
+        state.waiting.iter().filter(|waiting| !state.has(waiting.position)).count()
+    }
+
+    /// How many members wait.
+    pub(crate) fn members(&self) -> usize {
+        let is_member = |waiting: &&Waiting| matches!(waiting.who, Who::Member(_));
+        self.state().waiting.iter().filter(is_member).count()
     }
 
     /// The archive has everything up to `to`.
@@ -151,61 +242,53 @@ impl Archived {
         let mut state = self.state();
         state.to = state.to.max(Some(to));
         drop(state);
-        self.notify();
+        self.changed.notify_one();
     }
 
-    /// Acknowledgements have stopped. Whether it `is_certain` that what was not archived is not in
+    /// Acknowledgements are about to stop. Whether it `is_unknown` if what was not archived is in
     /// history.
-    pub(crate) fn stop(&self, is_certain: bool) {
-        self.state().is_unknown = !is_certain;
-        self.notify();
+    pub(crate) fn note_unknown(&self, is_unknown: bool) {
+        self.state().is_unknown = is_unknown;
+    }
+
+    /// Has those who wait be looked through, as acknowledgements have stopped.
+    pub(crate) fn look(&self) {
+        drop(self.state());
+        self.changed.notify_one();
     }
 
     /// Nobody waits any more: whoever does is told that it is not known.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
-        self.notify();
-    }
-
-    fn notify(&self) {
         self.changed.notify_one();
-        self.advanced.notify_all();
     }
 
-    /// Answers until it is closed, and says `told` how many each time.
-    pub(crate) fn run(&self, told: impl Fn(usize)) {
-        while let Some((members, verdict)) = self.next() {
-            let count = members.len();
-            for mut entry in members {
-                if let Err(error) = &verdict {
-                    entry.overrule(error.repeated());
-                }
-                entry.answer();
-            }
-            told(count);
+    /// Answers until it is closed.
+    pub(crate) fn run(&self) {
+        while let Some(told) = self.next() {
+            told.into_iter().for_each(|(who, verdict)| who.tell(verdict));
         }
     }
 
-    /// Those who are to be answered next, and with what if not with their own outcome.
-    fn next(&self) -> Option<(Vec<Entry>, Result<()>)> {
+    /// Those who are to be told next; `None` when it is closed, and nobody is left.
+    fn next(&self) -> Option<Vec<(Who, Result<()>)>> {
         let mut state = self.state();
         loop {
-            let done = state.done();
-            if !done.is_empty() {
-                return Some((done, Ok(())));
+            let told = state.settle(self.progress.check_poison().err().as_ref());
+            if !told.is_empty() {
+                return Some(told);
             }
-            let end = self.progress.check_poison().err().map(|error| state.verdict(error));
-            let end = end.or_else(|| state.is_closed.then(not_archived));
-            if let Some(error) = end {
-                let rest = state.rest();
-                if !rest.is_empty() {
-                    return Some((rest, Err(error)));
-                }
-                if state.is_closed {
-                    return None;
-                }
+            if state.is_closed {
+                return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.look = state.waiting.iter().map(|waiting| waiting.until).min();
+            state = match state.look {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(look) => {
+                    let waited = self.changed.wait_timeout(state, look.left().clamp(REST, LOOK));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 }
@@ -221,3 +304,23 @@ fn closed() -> Error {
                    it is open";
     Error::new(ErrorKind::Closed, message)
 }
+
+fn write_is_late(limit: Duration) -> Error {
+    let message = format!(
+        "the write is committed and on this disk, and was not archived within {limit:.1?} (option \
+         archive_time_limit, or Database::within); it is archived when the store answers again. \
+         Ask before you try again: read_archived waits for it, and an archive_token names it"
+    );
+    Error::new(ErrorKind::CommitUnknown, message)
+}
+
+fn read_is_late(limit: Duration) -> Error {
+    let message = format!(
+        "what was read was not archived within {limit:.1?} (option archive_time_limit, or \
+         Database::within); read it again when the store answers (Stats::archive)"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

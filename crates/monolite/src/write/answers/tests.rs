@@ -8,6 +8,7 @@ use super::*;
 use crate::call::completion::Completion;
 use crate::call::member::{Once, Submission, Terms};
 use crate::error::{Error, ErrorKind};
+use crate::write::archived::tests::{LONG, archived};
 
 /// Who waits for a member of a batch.
 pub(in crate::write) type Caller = Arc<Completion<(), Error>>;
@@ -18,10 +19,19 @@ pub(in crate::write) fn batch(
     members: usize,
     offset: u64,
 ) -> (CommittedBatch, Vec<Caller>) {
+    batch_of(progress, Terms::default(), members, offset)
+}
+
+fn batch_of(
+    progress: &Progress,
+    terms: Terms,
+    members: usize,
+    offset: u64,
+) -> (CommittedBatch, Vec<Caller>) {
     let callers: Vec<Caller> = (0..members).map(|_| Completion::new()).collect();
     let entry = |caller: &Caller| {
         let body = Once(Some(|_: &crate::tx::Tx<'_>| Ok::<_, Error>(())));
-        Entry::new(Box::new(Submission::new(body, Terms::default(), Arc::clone(caller))))
+        Entry::new(Box::new(Submission::new(body, terms, Arc::clone(caller))))
     };
     let members = callers.iter().map(entry).collect();
     let position = WalPosition { generation: 0, offset };
@@ -120,4 +130,18 @@ fn a_batch_that_has_come_to_nothing_may_be_late() {
     answers.owe(1);
     answers.give(second, true);
     answers.give(nothing, true);
+}
+
+#[test]
+fn members_that_wait_for_the_archive_keep_nobody_from_the_disk() {
+    let (progress, _wal, archived) = archived(10);
+    let answers = Answers::new(1, Arc::clone(&progress), Some(Arc::new(archived)));
+    let terms = Terms { archive_wait: Some(LONG), ..Terms::default() };
+    let (first, callers) = batch_of(&progress, terms, 3, 100);
+    answers.owe(3);
+    answers.give(first, true);
+    assert!(callers.iter().all(|caller| !caller.is_delivered()));
+    assert_eq!((answers.unanswered(), answers.unsynced()), (0, 3));
+    // The writer would wait here.
+    answers.owe(1);
 }

@@ -1,0 +1,126 @@
+//! Who is told what, and when, while the archive does not answer.
+
+use super::*;
+use crate::archive::{ArchiveStats, ArchiveToken, Primary, Refusal};
+use crate::call::member::{Once, Submission, Terms};
+
+/// An archive that never answers.
+struct Away;
+
+impl Archiving for Away {
+    fn start(&self, _: Arc<dyn Primary>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn durable(&self, _: WalPosition) {}
+
+    fn awaited(&self) {}
+
+    fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn token(&self) -> Option<ArchiveToken> {
+        None
+    }
+
+    fn prepare(&self) {}
+
+    fn may_restart(&self, _: WalPosition) -> bool {
+        true
+    }
+
+    fn capture(&self, _: WalPosition, _: Option<[u32; 2]>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn settled(&self) {}
+
+    fn close(&self) {}
+
+    fn stats(&self) -> ArchiveStats {
+        ArchiveStats::default()
+    }
+}
+
+pub(in crate::write) const LONG: Duration = Duration::from_secs(3_600);
+
+/// Of an archive that never answers, with so many places.
+pub(in crate::write) fn archived(capacity: usize) -> (Arc<Progress>, Arc<WalControl>, Archived) {
+    let (progress, wal) = (Arc::<Progress>::default(), Arc::<WalControl>::default());
+    let away: Weak<dyn Archiving> = Weak::<Away>::new();
+    let archived =
+        Archived::new((capacity, LONG), Arc::clone(&progress), Arc::downgrade(&wal), away);
+    (progress, wal, archived)
+}
+
+fn at(offset: u64) -> WalPosition {
+    WalPosition { generation: 0, offset }
+}
+
+/// A member that has run, with a place.
+fn member(archived: &Archived) -> (Entry, Arc<Completion<(), Error>>) {
+    let (caller, terms) = (Completion::new(), Terms::default());
+    let body = Once(Some(|_: &crate::tx::Tx<'_>| Ok::<_, Error>(())));
+    let mut entry = Entry::new(Box::new(Submission::new(body, terms, Arc::clone(&caller))));
+    entry.place = archived.places.take().ok();
+    (entry, caller)
+}
+
+fn verdict(caller: &Completion<(), Error>) -> ErrorKind {
+    caller.wait().unwrap_for_caller().unwrap_err().kind()
+}
+
+#[test]
+fn each_is_told_after_a_time_of_its_own_and_the_others_wait_on() {
+    let (_, _, archived) = archived(3);
+    let callers: Vec<_> = [LONG, Duration::ZERO, LONG]
+        .into_iter()
+        .zip(1..)
+        .map(|(limit, offset)| {
+            let (entry, caller) = member(&archived);
+            archived.wait(at(offset), vec![(limit, entry)]);
+            caller
+        })
+        .collect();
+    let told = archived.next().unwrap();
+    assert_eq!(told.len(), 1);
+    told.into_iter().for_each(|(who, verdict)| who.tell(verdict));
+    assert_eq!(verdict(&callers[1]), ErrorKind::CommitUnknown);
+    assert!(!callers[0].is_delivered() && !callers[2].is_delivered());
+    assert_eq!((archived.members(), archived.waiting()), (2, 2));
+    // Its place is another's.
+    assert!(archived.places.take().is_ok());
+    archived.note(at(1));
+    let told = archived.next().unwrap();
+    assert!(told.len() == 1 && told[0].1.is_ok());
+}
+
+#[test]
+fn a_read_that_gets_no_place_is_told_so_and_one_that_does_waits_for_its_time() {
+    let (_, wal, archived) = archived(1);
+    wal.note_committed();
+    let waits = archived.when_all(Some(Duration::ZERO));
+    assert!(!waits.is_delivered());
+    assert_eq!(verdict(&archived.when_all(None)), ErrorKind::Overloaded);
+    let told = archived.next().unwrap();
+    told.into_iter().for_each(|(who, verdict)| who.tell(verdict));
+    assert_eq!(verdict(&waits), ErrorKind::Timeout);
+    archived.note(at(1));
+    assert!(archived.when_all(None).wait().unwrap_for_caller().is_ok());
+}
+
+#[test]
+fn whoever_waits_is_told_when_it_is_closed_and_nobody_comes_behind() {
+    let (progress, _wal, archived) = archived(2);
+    let (entry, caller) = member(&archived);
+    archived.wait(at(1), vec![(LONG, entry)]);
+    let read = archived.when_all(None);
+    archived.close();
+    archived.run();
+    assert_eq!(verdict(&caller), ErrorKind::CommitUnknown);
+    assert_eq!(verdict(&read), ErrorKind::Closed);
+    assert_eq!(verdict(&archived.when_all(None)), ErrorKind::Closed);
+    progress.poison("of a test".into());
+    assert_eq!(verdict(&archived.when_all(None)), ErrorKind::Poisoned);
+}
