@@ -46,6 +46,7 @@ use std::time::Duration;
 
 use budget::MemoryLimit;
 use cached::CachedPasses;
+pub use keys::KeyTime;
 pub use maintenance::AutoVacuum;
 pub use migrations::{AppliedMigration, FailedStatement};
 use opening::Hooks;
@@ -209,6 +210,8 @@ pub struct Connection {
     /// Whether there was no WAL before it was opened.
     is_wal_new: bool,
     control: Option<Arc<WalControl>>,
+    /// By which its keys expire.
+    key_time: Arc<KeyTime>,
     keeps_pages: bool,
     /// The number of a commit that the open transaction sees, with all before it.
     sequence: Cell<CommitSequence>,
@@ -300,6 +303,7 @@ impl Connection {
             has_begun: Cell::new(false),
             has_marked_functions: Cell::new(false),
             control: settings.control.clone().filter(|_| role.only_reads()),
+            key_time: KeyTime::alone(|| Duration::ZERO),
             // They would count as memory that the last transaction has left behind.
             keeps_pages: !is_untrusted,
             sequence: Cell::new(CommitSequence::UNKNOWN),

@@ -48,8 +48,8 @@ mod weights;
 pub use added::Function;
 pub use additions::{ConnectionSetup, Setup};
 pub use connection::{
-    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, Role,
-    Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
+    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, KeyTime,
+    Role, Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
 };
 pub use dry_run::{DryRun, DryRuns, Form};
 pub use forks::forks;

@@ -71,7 +71,9 @@ pub(crate) enum Own {
     CloseFlush,
     FindNames,
     FindOwner,
+    FindTime,
     FindKey,
+    AdoptKeys,
     SweepKeys,
     StoreKey,
 }
@@ -102,18 +104,24 @@ impl Own {
                 "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 AND \
                  lower(substr(?1, 1, length(name) + 1)) = lower(name) || '_'"
             }
+            Own::FindTime => "SELECT outcome FROM monolite_idempotency WHERE key = ''",
             Own::FindKey => {
-                "SELECT outcome FROM monolite_idempotency WHERE key = ?1 AND expires > \
-                 unixepoch('now')"
+                "SELECT outcome FROM monolite_idempotency WHERE key = ?1 AND (expires > ?2 OR \
+                 expires < ?3)"
+            }
+            Own::AdoptKeys => {
+                "UPDATE monolite_idempotency SET expires = ?1 WHERE key IN (SELECT key FROM \
+                 monolite_idempotency WHERE expires < ?2 ORDER BY expires LIMIT ?3)"
             }
             Own::SweepKeys => {
                 "DELETE FROM monolite_idempotency WHERE key IN (SELECT key FROM \
-                 monolite_idempotency WHERE expires <= unixepoch('now') ORDER BY expires LIMIT ?1)"
+                 monolite_idempotency WHERE expires <= ?1 AND expires >= ?2 ORDER BY expires \
+                 LIMIT ?3)"
             }
             Own::StoreKey => {
-                "INSERT INTO monolite_idempotency(key, outcome, expires) VALUES (?1, ?2, \
-                 unixepoch('now') + ?3) ON CONFLICT(key) DO UPDATE SET outcome = excluded.outcome, \
-                 expires = excluded.expires"
+                "INSERT INTO monolite_idempotency(key, outcome, expires) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT(key) DO UPDATE SET outcome = excluded.outcome, expires = \
+                 excluded.expires"
             }
         }
     }

@@ -391,7 +391,9 @@ impl Options {
     }
 
     /// How long the key of [`Transaction::commit_once`](crate::Transaction::commit_once) and its
-    /// outcome are remembered: 1 s to 10 years. Default: 24 h.
+    /// outcome are remembered: 1 s to 10 years. Default: 24 h. This counts the time that the
+    /// engine's [`Clock`] sees pass while keys are used, also across openings, and never the wall
+    /// clock's. Time while no process has the database open does not count.
     #[must_use]
     pub fn idempotency_lifetime(mut self, time: Duration) -> Options {
         self.idempotency_lifetime = time;

@@ -277,8 +277,9 @@ impl Transaction {
     ///
     /// `key` is chosen by whoever may repeat the request: 1 to 1,024 bytes, different for each
     /// transaction. `outcome` is stored with it, in the transaction itself; both are forgotten
-    /// after the option `idempotency_lifetime`. They are kept in a table of the engine,
-    /// `monolite_idempotency`, which no statement of a user can read or change.
+    /// after the option `idempotency_lifetime`, which no jump of the wall clock shortens. They are
+    /// kept in a table of the engine, `monolite_idempotency`, which no statement of a user can read
+    /// or change.
     ///
     /// # Errors
     /// As [`Transaction::commit`]; `Invalid` for a key that is empty or too long.

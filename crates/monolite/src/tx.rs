@@ -12,6 +12,7 @@
 mod savepoint;
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use monolite_sqlite::{
     AppliedMigration, AutoVacuum, Connection, GivenRowids, Numbering, PageSet, Signals, Traits,
@@ -410,7 +411,7 @@ impl<'c> Tx<'c> {
         Ok(self.connection.find_key(key)?)
     }
 
-    /// Stores an idempotency key for so many seconds, and removes up to `swept` others that have
+    /// Stores an idempotency key for `lifetime`, and removes up to `swept` others that have
     /// expired.
     ///
     /// # Errors
@@ -419,12 +420,12 @@ impl<'c> Tx<'c> {
         &self,
         key: &str,
         outcome: &[u8],
-        seconds: i64,
+        lifetime: Duration,
         swept: i64,
     ) -> Result<()> {
         self.enter("storing an idempotency key")?;
         self.may_have_written.set(true);
-        Ok(self.connection.store_key(key, outcome, seconds, swept)?)
+        Ok(self.connection.store_key(key, outcome, lifetime, swept)?)
     }
 
     /// The migrations that were applied, by their numbers.

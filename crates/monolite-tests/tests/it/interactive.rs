@@ -5,6 +5,7 @@ mod anomalies;
 mod endings;
 mod ids;
 mod independent;
+mod keys;
 mod limits;
 mod outside;
 mod pages;

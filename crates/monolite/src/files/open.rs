@@ -30,8 +30,8 @@ use monolite_sqlite::vfs::{
 };
 use monolite_sqlite::wal::{Leftover, WalReader, leftover};
 use monolite_sqlite::{
-    CheckpointMode, Connection, DryRuns, Overdue, Role, Rowids, Settings, accept_untrusted,
-    initialize, lock_holder, sees_pages, test_overlay,
+    CheckpointMode, Connection, DryRuns, KeyTime, Overdue, Role, Rowids, Settings,
+    accept_untrusted, initialize, lock_holder, sees_pages, test_overlay,
 };
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use rustix::io::Errno;
@@ -267,6 +267,16 @@ fn dry_runs_of(opener: &Arc<Opener>) -> Option<Arc<DryRunner>> {
     Some(runner)
 }
 
+/// The time by which keys expire: the engine's own.
+fn key_time(options: &Options) -> Arc<KeyTime> {
+    let clock = Arc::clone(&options.clock);
+    let now = move || clock.now();
+    match options.sharing {
+        Sharing::Exclusive => KeyTime::alone(now),
+        Sharing::Shared => KeyTime::shared(now),
+    }
+}
+
 fn no_longer_open() -> Error {
     Error::new(ErrorKind::Closed, "the database is closed")
 }
@@ -337,6 +347,8 @@ struct Opener {
     rowids: Option<Arc<Rowids>>,
     /// What prepares large statements first, where SQL is not trusted.
     dry_runs: Option<Arc<DryRunner>>,
+    /// By which the keys of all connections expire.
+    key_time: Arc<KeyTime>,
     /// The files that the writer has open, once it has.
     files: OnceLock<Arc<WalFile>>,
 }
@@ -348,7 +360,9 @@ impl Opener {
         let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
         let rowids = options.ids_given_out_ahead.then(Arc::default);
         let dry_runs = options.untrusted.as_ref().map(|_| Arc::new(DryRunner::new()));
-        Opener { options, path, vfs, control, sync, rowids, dry_runs, files: OnceLock::new() }
+        let key_time = key_time(&options);
+        let files = OnceLock::new();
+        Opener { options, path, vfs, control, sync, rowids, dry_runs, key_time, files }
     }
 
     /// Has every other connection be one of these files.
@@ -386,8 +400,9 @@ impl Opener {
         let watched = Arc::clone(&deadline);
         let settings = self.settings(vfs, cache_kib, Arc::new(move |more| watched.is_past(more)));
         self.check_files()?;
-        let connection = open(&settings)?;
+        let mut connection = open(&settings)?;
         self.check_files()?;
+        connection.count_time_of_keys(Arc::clone(&self.key_time));
         Ok((connection, deadline))
     }
 

@@ -1,8 +1,9 @@
 //! Owns idempotency keys: a commit whose answer was lost can be repeated, and changes nothing the
 //! second time.
 //!
-//! Where they are kept is `monolite_sqlite`'s. Each commit with a key removes up to [`SWEPT`] that
-//! have expired, more than it adds, so there are never more than were committed within a lifetime.
+//! Where they are kept, and the time by which they expire, is `monolite_sqlite`'s. Each commit with
+//! a key removes up to [`SWEPT`] that have expired, more than it adds, so there are never more than
+//! were committed within a lifetime.
 
 use std::time::Duration;
 
@@ -119,18 +120,7 @@ impl Key {
     /// Those of SQLite.
     pub(crate) fn commit(key: Option<&Key>, tx: &Tx<'_>) -> Result<Committed> {
         let Some(key) = key else { return Ok(Committed::default()) };
-        key.store(tx)?;
+        tx.store_key(&key.text, &key.outcome, key.lifetime, SWEPT)?;
         Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
-    }
-
-    /// Stores the key in the open transaction.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    fn store(&self, tx: &Tx<'_>) -> Result<()> {
-        // What SQLite calls now began up to a second ago, and the lifetime may end within one.
-        let seconds = self.lifetime.as_secs().saturating_add(2);
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX / 2);
-        tx.store_key(&self.text, &self.outcome, seconds, SWEPT)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use monolite::{Database, Error, ErrorKind, Options, TransactedOnce, rusqlite};
+use monolite::{Database, Error, ErrorKind, Options, TransactedOnce};
 use monolite_testkit::clock::HandClock;
 
 use super::{ADD, BALANCE, SET, accounts, balance};
@@ -156,27 +156,6 @@ fn a_commit_with_a_key_happens_once_and_keeps_its_first_outcome() {
     assert_eq!((known("request 7"), known("request 8")), (Some(b"one".to_vec()), None));
     let refused = db.transaction().unwrap().commit_once("", "").wait();
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
-}
-
-#[test]
-fn a_key_expires() {
-    let (directory, db) = accounts(Options::new().idempotency_lifetime(Duration::from_secs(1)));
-    let once = || {
-        let tx = db.transaction().unwrap();
-        tx.execute(ADD, (1, 1)).wait().unwrap();
-        tx.commit_once("key", "").wait().unwrap().is_repeated
-    };
-    assert!(!once());
-    let start = std::time::Instant::now();
-    while once() {
-        assert!(start.elapsed() < crate::patience::PATIENCE, "the key never expired");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(balance(&db, 1), 102);
-    db.close().unwrap();
-    let plain = rusqlite::Connection::open(directory.path().join("db")).unwrap();
-    let kept = "SELECT count(*) FROM monolite_idempotency";
-    assert_eq!(plain.query_row(kept, (), |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
 #[test]
