@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use monolite::ErrorKind as Kind;
 use monolite::archive::{
@@ -56,6 +56,7 @@ use crate::layout::Layout;
 use crate::record::{Holder, Lineage};
 use crate::retention::Keep;
 use crate::store::Store;
+use crate::wall_clock;
 pub use adopt::{Adopted, Present, adopt};
 use feed::Feed;
 use leaving::Leavable;
@@ -163,7 +164,7 @@ impl Archive {
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
-            clock: Arc::new(now),
+            clock: Arc::new(wall_clock::now),
         }
     }
 
@@ -641,12 +642,6 @@ fn drawn() -> Result<u128> {
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| Error::of_io("draw a random number", error))?;
     Ok(u128::from_ne_bytes(bytes))
-}
-
-/// The time of day.
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 fn refusal(error: Error) -> Refusal {

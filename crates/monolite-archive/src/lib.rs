@@ -85,6 +85,7 @@ mod layout;
 mod record;
 mod slot;
 mod store;
+mod wall_clock;
 
 mod error;
 

@@ -11,6 +11,7 @@ mod modules;
 mod pages;
 mod shape;
 mod tree;
+mod wall_clock;
 mod words;
 mod workspace;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     findings.extend(shape::check(&tree));
     findings.extend(words::check(&tree));
+    findings.extend(wall_clock::check(&tree));
     findings.extend(crates::check(&tree, &workspace)?);
     findings.extend(modules::check(&tree));
     findings.extend(modules::unnamed(&tree));

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use monolite_ltx::Txid;
 
+use super::drawn;
 use super::position::{Position, directory_of};
-use super::{drawn, now};
 use crate::catalog::Catalog;
 use crate::comparison::difference;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +31,7 @@ use crate::protocol::{Candidate, Claim, ClaimOutcome, Grounds, Primary, Unrecord
 use crate::record::{Holder, Lineage, Record, State};
 use crate::requests::{Pace, leader, run};
 use crate::store::Store;
+use crate::wall_clock;
 
 /// What [`adopt`] does about a primary that has not released the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ pub fn adopt(
         ttl: super::upload::TTL,
         page_size: newest.page_size,
         commit: newest.commit.max(1),
-        time: now(),
+        time: wall_clock::now(),
         unrecorded: Unrecorded::Adopt,
     };
     let claimed = match run(&mut Claim::new(candidate, Grounds::Known), store, layout, pace) {

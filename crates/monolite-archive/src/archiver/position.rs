@@ -31,7 +31,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use monolite::archive::WAL_HEADER_BYTES;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::record::{Epoch, Holder, Lineage};
 use crate::store::sync_directory;
+use crate::wall_clock;
 
 const FORMAT: u32 = 1;
 const NAME: &str = "position.json";
@@ -79,7 +80,7 @@ impl Identity {
         loop {
             let meta = fs::metadata(path)?;
             let newest = meta.modified()?;
-            match SystemTime::now().duration_since(newest) {
+            match wall_clock::system_time().duration_since(newest) {
                 Ok(age) if age < TICK => std::thread::sleep(TICK - age),
                 // A clock that was set back says nothing; the times are what they are.
                 _ => return Ok(Identity::of(&meta)),
