@@ -1,6 +1,6 @@
 //! The checks: the table of them, a module for each, and what several of them use: `writing` is
 //! load from a process that is killed or cut off, `survivors` looks at what an image of a disk has
-//! left, `wrong` books what a file has lost.
+//! left, `wrong` books what a file has lost, `faketime` moves the wall clock of a process.
 
 use crate::check::Check;
 
@@ -19,6 +19,7 @@ mod overload;
 mod soak;
 mod sweeps;
 
+mod faketime;
 mod survivors;
 mod writing;
 mod wrong;

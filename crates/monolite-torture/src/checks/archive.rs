@@ -4,8 +4,9 @@
 //! # Algorithm
 //! An amount of N is N kills with the disk thrown away ([`kills`]), N/5 power cuts ([`cuts`]), and
 //! N/20 each of WALs that begin anew before a dead store ([`gates`]), of stores in bad weather
-//! ([`stores`]), and of primaries that are replaced ([`takeovers`]); and N/2 pairs of openings at
-//! once ([`openings`]). Each part has its own controls. Cases of a part run side by side.
+//! ([`stores`]), of primaries that are replaced ([`takeovers`]), and of databases whose wall clock
+//! jumps a hundred times ([`clocks`]); and N/2 pairs of openings at once ([`openings`]). Each part
+//! has its own controls. Cases of a part run side by side.
 //!
 //! # Not here
 //! The protocol by which one process at a time makes history is simulated in the tests of
@@ -13,6 +14,7 @@
 
 mod case;
 mod child;
+mod clocks;
 mod cuts;
 mod gateless;
 mod gates;
@@ -36,13 +38,13 @@ use case::Case;
 pub(super) static CHECK: Check = Check {
     name: "archive",
     about: "Lose the disk of a process with an archive N times, and a fifth as often by power \
-            cuts; take over, starve and delay its store",
+            cuts; take over, starve and delay its store; have its clock jump",
     unit: "lost disks, stores and primaries",
     amount: Amount::Number,
     modest: 60,
     total: |amount| PARTS.iter().map(|part| (part.share)(amount)).sum(),
     run,
-    roles: &[(child::ROLE, child::play)],
+    roles: &[(child::ROLE, child::play), (clocks::ROLE, clocks::play)],
 };
 
 /// Cases of one part that run side by side. A child waits for the disk most of its short life.
@@ -62,9 +64,10 @@ struct Part {
 }
 
 /// In the order in which they are run.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part { run: openings::run, share: |amount| PAIRS * rare(amount) },
     Part { run: kills::run, share: |amount| amount },
+    Part { run: clocks::run, share: rare },
     Part { run: takeovers::run, share: rare },
     Part { run: gates::run, share: rare },
     Part { run: stores::run, share: rare },

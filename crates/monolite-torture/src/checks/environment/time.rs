@@ -1,5 +1,5 @@
 //! Clocks that jump or stand still. The wall clock means nothing to the engine; its own clock
-//! decides about time limits and about nothing else.
+//! decides about time limits and about how long keys are kept.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,14 +15,7 @@ use monolite_testkit::child::{say, variable};
 use super::batch::as_one_batch;
 use super::load::under_load;
 use super::{Case, marks};
-
-/// Where Debian and Fedora put libfaketime's library for programs with threads.
-const LIBRARIES: [&str; 4] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib64/faketime/libfaketimeMT.so.1",
-    "/usr/lib/faketime/libfaketimeMT.so.1",
-];
+use crate::checks::faketime;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -42,6 +35,8 @@ pub(super) fn write_while_the_clock_jumps() -> Result<()> {
     let (file, clock): (PathBuf, PathBuf) = (variable("FILE")?, variable("CLOCK")?);
     let db = Options::new().write_time_limit(LIMIT).open(file)?;
     marks::create(&db)?;
+    db.write(|tx| tx.execute("CREATE TABLE payment(key TEXT)", ())).wait()?;
+    pay(&db, "first")?;
     let came = under_load(&db, 1, 0, 200, |load| {
         for shift in SHIFTS {
             let before = SystemTime::now();
@@ -55,10 +50,10 @@ pub(super) fn write_while_the_clock_jumps() -> Result<()> {
             let endless = db.write(|tx| tx.query_row(ENDLESS, (), |_| Ok(()))).wait();
             let kind = endless.err().map(|error| format!("{:?}", error.kind()));
             let took = start.elapsed().as_millis();
-            say(&format!(
-                "jump {jumped} {goes_on} {} {took}",
-                kind.as_deref().unwrap_or("succeeded")
-            ));
+            let kind = kind.as_deref().unwrap_or("succeeded");
+            let is_new = !pay(&db, shift)?;
+            let is_repeated = is_new && pay(&db, "first")?;
+            say(&format!("jump {jumped} {goes_on} {kind} {took} {is_repeated}"));
         }
         Ok(())
     })?;
@@ -68,25 +63,27 @@ pub(super) fn write_while_the_clock_jumps() -> Result<()> {
     Ok(())
 }
 
+/// Whether a payment under this key was made before; makes it otherwise.
+fn pay(db: &Database, key: &'static str) -> Result<bool> {
+    let done = db.transact_once_blocking(key, |tx| {
+        tx.execute("INSERT INTO payment VALUES (?1)", [key]).wait()?;
+        Ok::<_, Error>(((), key))
+    });
+    Ok(done?.is_repeated())
+}
+
 /// The wall clock jumps a day and more, both ways, under load.
 pub(super) fn wall_clock(case: &mut Case<'_>) -> Result<()> {
-    let Some(library) = LIBRARIES.iter().find(|path| fs::exists(path).unwrap_or(false)) else {
-        case.skip("libfaketime is not installed (package faketime)");
-        return Ok(());
-    };
     let (path, clock) = (case.directory().join("db"), case.directory().join("clock"));
     fs::write(&clock, "+0")?;
     let text = |path: &PathBuf| path.to_str().map(str::to_owned).context("the path is text");
     let (file, clock) = (text(&path)?, text(&clock)?);
-    let variables = [
-        ("FILE", file.as_str()),
-        ("CLOCK", clock.as_str()),
-        ("LD_PRELOAD", library),
-        ("FAKETIME_TIMESTAMP_FILE", clock.as_str()),
-        ("FAKETIME_NO_CACHE", "1"),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-        ("DONT_FAKE_MONOTONIC", "1"),
-    ];
+    let Some(theirs) = faketime::variables(&clock) else {
+        case.skip(faketime::MISSING);
+        return Ok(());
+    };
+    let ours = [("FILE", file.as_str()), ("CLOCK", clock.as_str())];
+    let variables: Vec<_> = ours.into_iter().chain(theirs).collect();
     let mut child = case.setting.program.spawn("environment clock", &variables)?;
     let (mut acknowledged, mut jumps) = (BTreeSet::new(), Vec::new());
     while let Some(line) = child.next_line() {
@@ -113,8 +110,13 @@ pub(super) fn wall_clock(case: &mut Case<'_>) -> Result<()> {
 /// How many seconds the clock jumped.
 fn judge_jump(case: &mut Case<'_>, jump: &str) -> Result<i64> {
     let words: Vec<&str> = jump.split(' ').collect();
-    let [seconds, goes_on, kind, took] = words[..] else { anyhow::bail!("jump {jump}") };
+    let [seconds, goes_on, kind, took, is_repeated] = words[..] else {
+        anyhow::bail!("jump {jump}")
+    };
     case.expect(goes_on == "true", || format!("after {seconds} s nothing was written"));
+    case.expect(is_repeated == "true", || {
+        format!("after {seconds} s a payment was made again, or a new one was not made")
+    });
     case.expect(kind == "Timeout", || format!("an endless statement: {kind}"));
     let took = Duration::from_millis(took.parse()?);
     // A little early: the limit runs from the end of the member before.

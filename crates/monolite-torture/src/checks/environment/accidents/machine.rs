@@ -14,7 +14,7 @@ use monolite_testkit::mounts::{Disk, FileSystem, Mount};
 use super::scene::actor::Actor;
 use super::scene::{Place, Scene};
 use super::{Fate, Row, Trial, When};
-use crate::checks::{cuts, flips, images, overload, sweeps};
+use crate::checks::{archive, cuts, flips, images, overload, sweeps};
 
 /// How long a disk stands still.
 const STILL: Duration = Duration::from_millis(300);
@@ -159,9 +159,21 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Load],
         fate: Fate::Survived,
         says: "",
-        what: "nothing depends on it but the time that SQL asks for",
+        what: "nothing depends on it but the time that SQL asks for: time limits and idempotency \
+               keys count time that passes",
         instead: "nothing",
         trial: Trial::Case("the wall clock jumps a day"),
+    },
+    Row {
+        accident: "the wall clock jumps with an archive, or is set after the start of a machine \
+                   that began in 1976",
+        when: &[When::Opening, When::Load, When::Closed],
+        fate: Fate::Survived,
+        says: "",
+        what: "nothing is done twice under a key, and each moment that was archived is restored; \
+               a moment that a user restores by its time is found by what the clock said then",
+        instead: "restore by TXID or token where the clock was wrong",
+        trial: Trial::Check(&archive::CHECK),
     },
     Row {
         accident: "the clock for time limits stands still, or jumps a day",
