@@ -35,9 +35,10 @@ use crate::tx::Tx;
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
 ///
-/// `E` is the type of the errors that closures return, [`Error`] if it is not said. An application
-/// with an error type of its own says so once, and needs no annotation in a closure:
-/// [`Database::with_error`].
+/// `E` is the type of the errors that closures return: [`Error`], until [`Database::with_error`]
+/// gives a handle for another one. Without that, a closure that returns `MyError` does not compile:
+/// ``expected `Error`, found `MyError` `` or `type annotations needed`. With it no closure needs an
+/// annotation.
 ///
 /// Dropping the last handle closes the database, see [`Database::close`].
 ///
@@ -276,7 +277,7 @@ impl<E> Database<E> {
     /// See [`Write::wait`].
     pub fn write<T, F>(&self, body: F) -> Write<T, E>
     where
-        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
@@ -292,7 +293,7 @@ impl<E> Database<E> {
     /// a new closure that does the same probably fits. (One given to `write` is run again instead.)
     pub fn write_once<T, F>(&self, body: F) -> Write<T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
@@ -306,7 +307,7 @@ impl<E> Database<E> {
     /// from the handle.
     pub fn try_write<T, F>(&self, body: F) -> Result<Write<T, E>>
     where
-        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
@@ -352,7 +353,7 @@ impl<E> Database<E> {
     /// See [`Read::wait`].
     pub fn read<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        F: FnOnce(&Tx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
@@ -366,7 +367,7 @@ impl<E> Database<E> {
     /// See [`Read::wait`].
     pub fn read_durable<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        F: FnOnce(&Tx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
@@ -382,7 +383,7 @@ impl<E> Database<E> {
     /// See [`Read::wait`]; `Invalid` when the database has no archive.
     pub fn read_archived<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        F: FnOnce(&Tx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
@@ -492,7 +493,7 @@ impl<E> Database<E> {
     pub async fn transact<T, F, Fut>(&self, body: F) -> Result<T, E>
     where
         F: FnMut(Transaction) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
+        Fut: Future<Output = Result<T, E>>, // errors of your own: `with_error`
         E: From<Error>,
     {
         transact(&self.handle.transactions, body).await
@@ -504,7 +505,7 @@ impl<E> Database<E> {
     /// As [`Database::transact`]; `Invalid` when called from inside of a write closure.
     pub fn transact_blocking<T, F>(&self, body: F) -> Result<T, E>
     where
-        F: FnMut(&Transaction) -> Result<T, E>,
+        F: FnMut(&Transaction) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         transact_blocking(&self.handle.transactions, body)
@@ -569,7 +570,8 @@ impl<E> Database<E> {
     ///
     /// When a transaction with `key` was committed before, `body` is not run, nothing is changed,
     /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its
-    /// value, the outcome to store; both are committed together. So it can be called again after
+    /// value, the outcome to store: bytes, a text, or any value by `to_outcome` (feature `serde`);
+    /// both are committed together. So it can be called again after
     /// [`ErrorKind::CommitUnknown`](crate::ErrorKind::CommitUnknown), or by a client that has lost
     /// its connection. The key is that of [`Transaction::commit_once`].
     ///
@@ -591,7 +593,7 @@ impl<E> Database<E> {
     ) -> Result<TransactedOnce<T>, E>
     where
         F: FnMut(Transaction) -> Fut,
-        Fut: Future<Output = Result<(T, O), E>>,
+        Fut: Future<Output = Result<(T, O), E>>, // errors of your own: `with_error`
         O: Into<Vec<u8>>,
         E: From<Error>,
     {
@@ -632,7 +634,7 @@ impl<E> Database<E> {
         mut body: F,
     ) -> Result<TransactedOnce<T>, E>
     where
-        F: FnMut(&Transaction) -> Result<(T, O), E>,
+        F: FnMut(&Transaction) -> Result<(T, O), E>, // errors of your own: `with_error`
         O: Into<Vec<u8>>,
         E: From<Error>,
     {

@@ -102,7 +102,7 @@ pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};
 pub use stats::{SlowTransaction, Stats, Summary};
 #[cfg(feature = "serde")]
-pub use structs::from_row;
+pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, TransactedOnce, Transaction};
 pub use tx::Tx;
 pub use untrusted::Untrusted;
@@ -174,6 +174,8 @@ mod guides {
     struct OtherLibraries;
     #[doc = include_str!("../../../docs/guides/deploying.md")]
     struct Deploying;
+    #[doc = include_str!("../../../docs/guides/errors.md")]
+    struct Errors;
     #[cfg(feature = "serde")]
     #[doc = include_str!("../../../docs/guides/moving.md")]
     struct Moving;

@@ -1,5 +1,5 @@
-//! Owns rows as structs and structs as parameters, by their `serde` implementations (feature
-//! `serde`): [`row`] the one, [`fields`] the other.
+//! Owns rows as structs, structs as parameters and outcomes of keys as values, by their `serde`
+//! implementations (feature `serde`): [`row`], [`fields`] and [`outcome`].
 //!
 //! # Format
 //! | in Rust | in a column |
@@ -14,6 +14,7 @@
 //! Nothing else is in a column: a sequence or a struct in a struct is an error (`Invalid`).
 
 mod fields;
+mod outcome;
 mod row;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use serde::{Serialize, de, ser};
 
 use crate::error::Result;
 use crate::parameters::Parameters;
+pub use outcome::{from_outcome, to_outcome};
 
 /// Makes a struct of a row, by the names of its columns; a tuple by their order; and anything else
 /// of the only column. It is a mapping for whatever takes one:

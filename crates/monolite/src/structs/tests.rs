@@ -97,3 +97,22 @@ fn what_cannot_be_in_a_column_is_no_parameter() {
     assert!(Parameters::from_struct(&5).is_err());
     assert!(Parameters::from_struct(&order()).unwrap().into_parameters().is_ok());
 }
+
+#[test]
+fn an_outcome_is_the_value_that_was_stored_or_an_error_that_names_its_type() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Receipt {
+        id: i64,
+        note: Option<String>,
+    }
+    let first = Receipt { id: 7, note: None };
+    let bytes = to_outcome(&first).unwrap();
+    assert_eq!(bytes, br#"{"id":7,"note":null}"#);
+    assert_eq!(from_outcome::<Receipt>(&bytes).unwrap(), first);
+    let wrong = from_outcome::<Receipt>(b"paid").unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Invalid);
+    assert!(wrong.to_string().contains("Receipt"), "{wrong}");
+    let unsayable = BTreeMap::from([((1, 2), 3)]);
+    let refused = to_outcome(&unsayable).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+}
