@@ -25,6 +25,7 @@ mod cached;
 mod deferral;
 mod dry_runs;
 mod figures;
+mod full_text;
 mod keys;
 mod maintenance;
 mod migrations;

@@ -108,6 +108,12 @@ impl Checked {
     /// Adds what is wrong with one table.
     fn look_at(&mut self, connection: &Connection, table: &str) -> Result<()> {
         let rows = connection.check_table(table, &mut self.problems);
+        let rows = match rows {
+            Ok(()) if self.problems.is_empty() => {
+                connection.check_full_text(table, &mut self.problems)
+            }
+            rows => rows,
+        };
         let is_of_index = |said: &&mut String| BAD_INDEX.iter().any(|it| said.starts_with(it));
         for said in self.problems.iter_mut().filter(is_of_index) {
             said.push_str(&rebuild(table));

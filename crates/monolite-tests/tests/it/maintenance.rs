@@ -223,6 +223,58 @@ fn an_index_that_does_not_fit_its_table_is_to_be_rebuilt() {
     }
 }
 
+#[test]
+fn an_index_whose_texts_are_in_another_table_is_compared_with_them() {
+    const SCHEMA: &str = "CREATE TABLE product(id INTEGER PRIMARY KEY, name, deleted);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+        INSERT INTO product SELECT i * 3, 'tea of number ' || i, iif(i % 9 = 0, 1, NULL) FROM n;
+        CREATE VIEW live AS SELECT id, name FROM product WHERE deleted IS NULL;";
+    let indexes = [
+        "name, content = product, content_rowid = id",
+        "name, deleted UNINDEXED, content='product', tokenize='porter', prefix='2 3'",
+        "name, content=product, detail=none, columnsize=0",
+        "name, content=live, content_rowid=id, detail=column",
+    ];
+    for (index, sharing) in indexes.into_iter().zip([
+        Sharing::Exclusive,
+        Sharing::Shared,
+        Sharing::Exclusive,
+        Sharing::Shared,
+    ]) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let db = Options::new().sharing(sharing).open(&path).unwrap();
+        let create = format!("{SCHEMA} CREATE VIRTUAL TABLE words USING fts5({index})");
+        db.write(move |tx| tx.execute_batch(&create)).wait().unwrap();
+        let rebuild = r#"INSERT INTO "words"("words") VALUES ('rebuild')"#;
+        let problems = || db.check().wait().unwrap().problems;
+        let agree = |problems: Vec<String>, is_sound: bool| {
+            assert_eq!(problems.is_empty(), is_sound, "{index}: {problems:?}");
+            assert!(is_sound || problems[0].ends_with(rebuild), "{index}: {problems:?}");
+        };
+        agree(problems(), false);
+        for change in [
+            "UPDATE product SET name = 'coffee' WHERE id = 3000",
+            "REPLACE INTO product(id, name) VALUES (600, 'white tea of number 200')",
+            "UPDATE product SET id = 4000 WHERE id = 3",
+            "DELETE FROM product WHERE id = 3000",
+        ] {
+            db.write(move |tx| tx.execute(rebuild, ())).wait().unwrap();
+            assert!(db.check().wait().unwrap().is_sound(), "{index}");
+            db.write(move |tx| tx.execute(change, ())).wait().unwrap();
+            agree(problems(), false);
+        }
+        db.close().unwrap();
+        let before = content(directory.path());
+        agree(checked(&path).unwrap().problems, false);
+        assert!(content(directory.path()) == before, "a file was changed, or made");
+        let db = Database::open(&path).unwrap();
+        db.write(move |tx| tx.execute(rebuild, ())).wait().unwrap();
+        db.close().unwrap();
+        assert!(checked(&path).unwrap().is_sound(), "{index}");
+    }
+}
+
 fn checked(path: &Path) -> monolite::Result<Checked> {
     Database::check_file(path).wait()
 }
