@@ -479,6 +479,7 @@ impl Connection {
         self.has_begun.set(true);
         self.signals.forget_additions();
         self.has_changed_schema.set(false);
+        self.signals.forget_wishes();
         self.open_facts.set(None);
         self.counts.start(self.raw());
         let verified = self.verify_schema().and_then(|()| self.mark_functions());
@@ -594,9 +595,11 @@ impl Connection {
     }
 
     /// Has SQL's `changes()`, `total_changes()` and `last_insert_rowid()` tell nothing of the
-    /// statements before, as on a connection that has changed nothing.
+    /// statements before, as on a connection that has changed nothing; what these have asked for is
+    /// forgotten, too. To be called when a transaction begins, each in a batch.
     #[inline]
     pub fn start_counts(&self) {
+        self.signals.forget_wishes();
         self.counts.start(self.raw());
     }
 

@@ -16,6 +16,7 @@ pub mod copy;
 mod counts;
 mod definitions;
 mod depth;
+mod drops;
 mod dry_run;
 mod fletcher;
 mod forks;

@@ -95,6 +95,18 @@ pub(crate) fn defers_foreign_keys(action: &AuthAction<'_>) -> bool {
     }
 }
 
+/// Whether `action` sets foreign keys on or off.
+pub(crate) fn sets_foreign_keys(action: &AuthAction<'_>) -> Option<bool> {
+    match action {
+        AuthAction::Pragma { pragma_name, pragma_value: Some(value) }
+            if is_one_of(&["foreign_keys"], pragma_name) =>
+        {
+            Some(is_on(value))
+        }
+        _ => None,
+    }
+}
+
 fn is_on(value: &str) -> bool {
     is_one_of(&["on", "1", "true", "yes"], value)
 }

@@ -204,7 +204,9 @@ pub struct Signals {
     light: Mutex<Option<Light>>,
     /// Whether the statements are those of a migration.
     is_migrating: AtomicBool,
-    /// The table that the statement of a migration drops, which was prepared last.
+    /// Whether the transaction has asked for foreign keys to be off, and was refused it.
+    wants_no_keys: AtomicBool,
+    /// The table that the statement drops which was prepared last.
     dropped: Mutex<Option<String>>,
     /// What the application has added to the connection.
     added: OnceLock<Added>,
@@ -363,7 +365,6 @@ impl Signals {
 
     /// The statements that are prepared are those of a migration until the switch is dropped.
     pub(crate) fn migrating(&self) -> Switch<'_> {
-        self.take_dropped();
         Switch::turn_on(&self.is_migrating)
     }
 
@@ -391,23 +392,29 @@ impl Signals {
             .then(|| untrusted::NOT_AGAIN.into())
     }
 
-    /// Takes the name of the table that the statement of a migration drops, which was prepared
-    /// last.
+    /// Takes the name of the table that the statement drops which was prepared last.
     pub(crate) fn take_dropped(&self) -> Option<String> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Takes note of what a statement of a migration drops, and says why `action` is refused in
-    /// one, where it has a reason of its own.
-    fn judge_in_migration(&self, action: &AuthAction<'_>) -> Option<String> {
-        if !self.is_migrating() {
-            return None;
-        }
+    /// Whether the transaction has asked for foreign keys to be off, and was refused it.
+    pub(crate) fn wants_no_keys(&self) -> bool {
+        self.wants_no_keys.load(Ordering::Relaxed)
+    }
+
+    /// A transaction begins, which has not asked for anything.
+    #[inline]
+    pub(crate) fn forget_wishes(&self) {
+        self.wants_no_keys.store(false, Ordering::Relaxed);
+    }
+
+    fn note_keys_and_drops(&self, action: &AuthAction<'_>) {
         if let AuthAction::DropTable { table_name } = action {
             let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
             *dropped = Some((*table_name).to_owned());
+        } else if let Some(is_on) = rules::sets_foreign_keys(action) {
+            self.wants_no_keys.store(!is_on, Ordering::Relaxed);
         }
-        rules::refusal_in_migration(action)
     }
 
     /// Takes the reason of the authorizer's last refusal.
@@ -670,6 +677,7 @@ impl Signals {
             return Authorization::Deny;
         }
         self.add(Traits::of(&context.action, context.database_name));
+        self.note_keys_and_drops(&context.action);
         let added = self.added.get();
         if let Some(added) = added {
             self.add_those_of_additions(added, &context.action);
@@ -695,7 +703,8 @@ impl Signals {
             refused.or_else(|| self.count(action)).or_else(|| self.refute_light(context))
         };
         let general = || {
-            let rule = self.judge_in_migration(&context.action);
+            let migration = self.is_migrating().then_some(&context.action);
+            let rule = migration.and_then(rules::refusal_in_migration);
             let rule = rule.or_else(|| rules::refusal(&context.action, context.database_name));
             let numbers = self.is_numbering();
             let rule = rule.or_else(|| names::refusal(&context.action, numbers));

@@ -32,6 +32,7 @@ use rusqlite::{Result, Statement, StatementStatus};
 use crate::counts::Counts;
 use crate::definitions;
 use crate::depth;
+use crate::drops;
 use crate::dry_run::Rehearsing;
 use crate::light::{Light, Weights};
 use crate::names;
@@ -311,6 +312,7 @@ impl Prepared {
         // not: `PRAGMA table_list` goes on where a view is refused.
         signals.take_denial();
         signals.take(Traits::ALTERS);
+        signals.take_dropped();
         names::refusal_of_join(sql).map_or(Ok(()), refused)?;
         let mut prepare = |most| {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
@@ -409,9 +411,13 @@ impl Prepared {
     /// Looks at what can be said of a statement only when it is prepared, before it runs.
     ///
     /// # Errors
-    /// `SQLITE_AUTH` when it is refused: where SQL is not trusted, an `ALTER TABLE` that would take
-    /// too long.
+    /// `SQLITE_AUTH` when it is refused: a `DROP TABLE` that would act on the rows of others, and
+    /// where SQL is not trusted, an `ALTER TABLE` that would take too long.
     fn refuse_prepared(&self, signals: &Signals) -> Result<()> {
+        if let Some(table) = signals.take_dropped() {
+            let refusal = || drops::refusal(self.connection(), &table, signals);
+            signals.as_engine(refusal)?.map_or(Ok(()), refused)?;
+        }
         let traits = signals.take(Traits::ALTERS);
         if traits.has(Traits::ALTERS) && signals.modules().is_some() {
             signals.as_engine(|| definitions::check_before_alter(self.connection()))?;

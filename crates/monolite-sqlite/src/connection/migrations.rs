@@ -7,9 +7,8 @@
 //! KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied INTEGER NOT NULL` (Unix seconds). The
 //! table is created by the first migration.
 //!
-//! # Invariants
-//! - With foreign keys on, no table is dropped that another one references: SQLite would delete its
-//!   rows first, and what `ON DELETE` says would be done to theirs, without a word.
+//! # Not here
+//! Which tables a migration may not drop: `drops`.
 
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator as _;
@@ -104,29 +103,7 @@ impl Connection {
                  the value itself, or quote it if it is text"
             ));
         }
-        let Some(table) = self.signals.take_dropped() else { return Ok(()) };
-        if !self.raw().db_config(FOREIGN_KEYS)? {
-            return Ok(());
-        }
-        let Some(child) = self.table_that_references(&table)? else { return Ok(()) };
-        refuse(format!(
-            "DROP TABLE {table} is refused: {child} references it, and SQLite would delete the \
-             rows of {table} first, and act on those of {child} (ON DELETE); to rebuild the table, \
-             begin the file with `-- monolite: foreign_keys=off`; to be rid of it, drop the tables \
-             that reference it first"
-        ))
-    }
-
-    /// Another table that references `table`.
-    fn table_that_references(&self, table: &str) -> Result<Option<String>> {
-        const FIND: &str = "SELECT child.name FROM main.sqlite_schema AS child, \
-             pragma_foreign_key_list(child.name, 'main') AS key \
-             WHERE child.type = 'table' AND key.\"table\" = ?1 COLLATE NOCASE \
-             AND child.name <> ?1 COLLATE NOCASE LIMIT 1";
-        self.signals.as_engine(|| {
-            let mut find = self.raw().prepare(FIND)?;
-            find.query_map([table], |row| row.get(0))?.next().transpose()
-        })
+        Ok(())
     }
 
     /// The foreign keys that reference a table which does not exist: their table, and that one.

@@ -3,6 +3,7 @@
 mod closures;
 mod deferral;
 mod handles;
+mod rebuilds;
 mod refusals;
 mod rollbacks;
 

@@ -1,0 +1,154 @@
+//! The rebuild of a table by a program that has asked for foreign keys to be off, and goes on
+//! although that was refused.
+
+use monolite::{Database, Error, ErrorKind, Options, Transaction, Tx};
+
+use crate::patience::as_one_batch;
+
+const OFF: &str = "PRAGMA foreign_keys = OFF";
+const DROP: &str = "DROP TABLE users";
+
+const SCHEMA: &str = "CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT);
+     CREATE TABLE posts(id INTEGER PRIMARY KEY, u REFERENCES users(id) ON DELETE CASCADE);
+     INSERT INTO users VALUES (1, 'a'), (2, 'b'); INSERT INTO posts VALUES (1, 1), (2, 2);";
+
+/// What tools send, one after another.
+const REBUILDS: [&[&str]; 3] = [
+    &[
+        "PRAGMA foreign_keys=OFF",
+        "CREATE TABLE `__new_users`(`id` integer PRIMARY KEY NOT NULL, `name` text NOT NULL)",
+        "INSERT INTO `__new_users`(\"id\", \"name\") SELECT \"id\", \"name\" FROM `users`",
+        "DROP TABLE `users`",
+        "ALTER TABLE `__new_users` RENAME TO `users`",
+        "PRAGMA foreign_keys=ON",
+    ],
+    &[
+        "PRAGMA defer_foreign_keys = ON",
+        OFF,
+        "CREATE TABLE \"ausers\"(\"id\" integer PRIMARY KEY, \"name\" text NOT NULL)",
+        "INSERT INTO \"ausers\"(\"id\", \"name\") SELECT \"id\", \"name\" FROM \"users\"",
+        "DROP TABLE \"users\"",
+        "CREATE TABLE \"users\"(\"id\" integer PRIMARY KEY, \"name\" text NOT NULL)",
+        "INSERT INTO \"users\" SELECT \"id\", \"name\" FROM \"ausers\"",
+        "DROP TABLE \"ausers\"",
+        "PRAGMA foreign_keys = 1",
+    ],
+    &[
+        "CREATE TABLE \"temporary\"(\"id\" INTEGER PRIMARY KEY, \"name\" TEXT NOT NULL)",
+        "INSERT INTO \"temporary\" SELECT id, name FROM users",
+        "PRAGMA foreign_keys = 0",
+        "drop table if exists main.Users",
+        "ALTER TABLE \"temporary\" RENAME TO \"users\"",
+        "PRAGMA foreign_keys = 1",
+    ],
+];
+
+fn database() -> (tempfile::TempDir, Database) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Options::new().transaction_connections(1).open(directory.path().join("db")).unwrap();
+    db.write(|tx| tx.execute_batch(SCHEMA)).wait().unwrap();
+    (directory, db)
+}
+
+fn rows(db: &Database) -> (i64, i64) {
+    let sql = "SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM posts)";
+    db.read(|tx| tx.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait().unwrap()
+}
+
+/// What the refusals were, of statements whose errors are looked over.
+fn assert_told(errors: &[String]) {
+    let told = |error: &&String| {
+        error.contains("posts references it") && error.contains("monolite::Migrations")
+    };
+    assert_eq!(errors.iter().filter(told).count(), 1, "{errors:?}");
+}
+
+/// A way to run a statement.
+type Run = fn(&Tx<'_>, &str) -> Result<(), Error>;
+
+const WAYS: [Run; 4] = [
+    |tx, sql| tx.execute(sql, ()).map(drop),
+    |tx, sql| tx.execute_batch(sql),
+    |tx, sql| Ok(tx.prepare(sql)?.execute(()).map(drop)?),
+    |tx, sql| Ok(tx.prepare_cached(sql)?.execute(()).map(drop)?),
+];
+
+#[test]
+fn a_rebuild_whose_errors_are_looked_over_in_a_write_loses_no_child() {
+    for (run, list) in WAYS.iter().flat_map(|run| REBUILDS.map(|list| (*run, list))) {
+        let (_directory, db) = database();
+        let all = move |tx: &Tx<'_>| {
+            let errors = list.iter().filter_map(|sql| run(tx, sql).err());
+            Ok::<_, Error>(errors.map(|error| error.to_string()).collect::<Vec<_>>())
+        };
+        assert_told(&db.write(all).wait().unwrap());
+        assert_eq!(rows(&db), (2, 2), "{list:?}");
+    }
+}
+
+#[test]
+fn a_rebuild_whose_errors_are_looked_over_in_a_transaction_loses_no_child() {
+    let looked_over = |tx: &Transaction, list: &[&str], between: &dyn Fn()| {
+        let run = |sql: &&str| {
+            between();
+            tx.execute(*sql, ()).wait().err().map(|error| error.to_string())
+        };
+        list.iter().filter_map(run).collect::<Vec<_>>()
+    };
+    for list in REBUILDS {
+        let (_directory, db) = database();
+        let tx = db.transaction().unwrap();
+        assert_told(&looked_over(&tx, list, &|| ()));
+        tx.commit().wait().unwrap();
+        assert_eq!(rows(&db), (2, 2), "{list:?}");
+        // Each statement on a connection that another transaction has had meanwhile.
+        let (_directory, db) = database();
+        let tx = db.transaction().unwrap();
+        let count = "SELECT count(*) FROM posts";
+        let other = || {
+            let other = db.transaction().unwrap();
+            other.query_row(count, (), |row| row.get::<_, i64>(0)).wait().unwrap();
+        };
+        assert_told(&looked_over(&tx, list, &other));
+        tx.commit().wait().unwrap();
+        assert_eq!(rows(&db), (2, 2), "{list:?}");
+        let (_directory, db) = database();
+        db.transact_blocking(|tx| {
+            assert_told(&looked_over(tx, list, &|| ()));
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+        assert_eq!(rows(&db), (2, 2), "{list:?}");
+    }
+}
+
+#[test]
+fn a_table_may_be_dropped_by_who_has_not_asked_for_foreign_keys_to_be_off() {
+    let asks = |tx: &Tx<'_>| Ok::<_, Error>(tx.execute_batch(OFF).unwrap_err().kind());
+    let (_directory, db) = database();
+    let undone = db.write(|tx| {
+        tx.execute_batch(DROP)?;
+        Err::<(), _>(Error::aborted("on purpose"))
+    });
+    assert_eq!(undone.wait().unwrap_err().kind(), ErrorKind::Aborted);
+    // A neighbour's wish, in the same batch and before.
+    let (asked, dropped) =
+        as_one_batch(&db, || (db.write(asks), db.write(|tx| tx.execute_batch(DROP))));
+    assert_eq!(asked.wait().unwrap(), ErrorKind::Invalid);
+    dropped.wait().unwrap();
+    // Behind both, as in plain SQLite they act again.
+    let (_directory, db) = database();
+    let both = db.write(move |tx| {
+        asks(tx)?;
+        tx.execute_batch("PRAGMA foreign_keys = ON").unwrap_err();
+        tx.execute_batch(DROP)
+    });
+    both.wait().unwrap();
+    // The tables that reference it may go first.
+    let (_directory, db) = database();
+    let both = db.write(move |tx| {
+        asks(tx)?;
+        tx.execute_batch("DROP TABLE posts; DROP TABLE users")
+    });
+    both.wait().unwrap();
+}
