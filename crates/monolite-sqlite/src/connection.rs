@@ -479,6 +479,7 @@ impl Connection {
         self.has_begun.set(true);
         self.signals.forget_additions();
         self.has_changed_schema.set(false);
+        self.signals.virtual_tables().begin();
         self.signals.forget_wishes();
         self.open_facts.set(None);
         self.counts.start(self.raw());

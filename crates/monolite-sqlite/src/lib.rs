@@ -43,6 +43,7 @@ mod untrusted;
 mod verb;
 mod version;
 pub mod vfs;
+mod virtual_tables;
 pub mod wal;
 mod weights;
 

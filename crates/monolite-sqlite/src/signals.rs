@@ -16,6 +16,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use crate::added::Added;
 use crate::light::Light;
 use crate::verb::Verb;
+use crate::virtual_tables::VirtualTables;
 use crate::{depth, names, rules, untrusted, weights};
 
 /// What the authorizer tells of a statement: a set of these.
@@ -48,6 +49,8 @@ impl Traits {
     const VOLATILE: Traits = Traits(2_048);
     /// It defers foreign keys: the statements behind it answer otherwise.
     pub(crate) const DEFERS: Traits = Traits(1_024);
+    /// It may use a virtual table.
+    pub(crate) const VIRTUAL: Traits = Traits(4_096);
     /// What has to be made good before the next statement is prepared.
     pub(crate) const UNSETTLED: Traits =
         Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
@@ -212,6 +215,7 @@ pub struct Signals {
     added: OnceLock<Added>,
     /// Whether a collation of the application panicked.
     panicked: AtomicBool,
+    virtual_tables: VirtualTables,
 }
 
 impl Signals {
@@ -270,6 +274,26 @@ impl Signals {
     /// Whether a collation of the application panicked since [`Signals::take_panicked`].
     pub fn has_panicked(&self) -> bool {
         self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// The virtual tables that statements can use.
+    pub(crate) fn virtual_tables(&self) -> &VirtualTables {
+        &self.virtual_tables
+    }
+
+    /// A statement may use a virtual table, whose module may keep what it likes in memory.
+    pub(crate) fn note_virtual_table(&self) {
+        self.virtual_tables.mark_used();
+        self.add(Traits::VIRTUAL | Traits::BEYOND_PAGES);
+    }
+
+    fn add_those_of_virtual_tables(&self, action: &AuthAction<'_>) {
+        if rules::changes_schema(action) {
+            self.virtual_tables.forget();
+        }
+        if self.virtual_tables.may_be_in(action) {
+            self.note_virtual_table();
+        }
     }
 
     fn add_those_of_additions(&self, added: &Added, action: &AuthAction<'_>) {
@@ -677,6 +701,7 @@ impl Signals {
             return Authorization::Deny;
         }
         self.add(Traits::of(&context.action, context.database_name));
+        self.add_those_of_virtual_tables(&context.action);
         self.note_keys_and_drops(&context.action);
         let added = self.added.get();
         if let Some(added) = added {

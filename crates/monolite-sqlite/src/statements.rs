@@ -156,6 +156,10 @@ impl Kept {
         signals.start_run();
         let running = signals.running(self.never_sorts == Some(true));
         let before = signals.take_all();
+        // Before it runs: it may not come back.
+        if self.traits.has(Traits::VIRTUAL) {
+            signals.virtual_tables().mark_used();
+        }
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
         drop(running);
         // SQLite prepares a statement again when the schema has changed.
@@ -314,6 +318,9 @@ impl Prepared {
         signals.take(Traits::ALTERS);
         signals.take_dropped();
         names::refusal_of_join(sql).map_or(Ok(()), refused)?;
+        if signals.virtual_tables().may_join(sql) {
+            signals.note_virtual_table();
+        }
         let mut prepare = |most| {
             let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
             signals.counting(most, on_stack)

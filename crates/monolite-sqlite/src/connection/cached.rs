@@ -88,6 +88,10 @@ impl Connection {
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>> {
         // As `rusqlite` finds it.
         let sql = sql.trim();
+        // The authorizer does not see one that is found.
+        if !self.signals.virtual_tables().are_none() {
+            self.signals.note_virtual_table();
+        }
         let mut statement = self.preparing(sql, || self.raw().prepare_cached(sql))?;
         if self.memory.is_none() || is_empty(&statement) {
             return Ok(statement);

@@ -174,7 +174,7 @@ impl Connection {
     /// Those of SQLite, and of the virtual tables.
     #[inline]
     pub fn flush_virtual_tables(&self) -> Result<()> {
-        if !self.may_have_virtual_tables() {
+        if !self.may_have_used_virtual_tables() {
             return Ok(());
         }
         self.counts.during_own_work(self.raw(), || {
@@ -218,7 +218,20 @@ impl Connection {
         if cookie.is_none() {
             self.prepared.forget_weights();
         }
-        if cookie.is_some() && self.kept_cookie.replace(cookie) != cookie {
+        let is_another = self.kept_cookie.replace(cookie) != cookie;
+        if cookie.is_some() && is_another {
+            self.prepared.forget_users();
+        }
+        let is_unsure = cookie.is_none() || is_another;
+        if is_unsure || self.signals.virtual_tables().is_forgotten() {
+            self.learn_virtual_tables();
+        }
+    }
+
+    fn learn_virtual_tables(&self) {
+        let learn = || self.signals.virtual_tables().learn(self.raw());
+        if self.signals.as_engine(learn) {
+            // What is known of them was told by other names.
             self.prepared.forget_users();
         }
     }
@@ -243,10 +256,11 @@ impl Connection {
         facts
     }
 
-    /// Whether there may be a virtual table in the schema of the open transaction.
+    /// Whether the open transaction may have used a virtual table: those that it has not used hold
+    /// nothing of it back, and have nothing of it in memory.
     #[inline]
-    pub(super) fn may_have_virtual_tables(&self) -> bool {
-        self.facts().has_virtual_tables
+    pub(super) fn may_have_used_virtual_tables(&self) -> bool {
+        self.signals.virtual_tables().is_used() && self.facts().has_virtual_tables
     }
 
     /// Whether something in the schema of the open transaction may call `changes()`: a trigger, or
@@ -295,7 +309,7 @@ impl Connection {
 
     /// Whether undoing what was done may leave something in memory.
     pub(super) fn may_leave_memory(&self) -> bool {
-        self.may_have_changed_schema() || self.may_have_virtual_tables()
+        self.may_have_changed_schema() || self.may_have_used_virtual_tables()
     }
 
     pub(super) fn may_write(&self) -> bool {

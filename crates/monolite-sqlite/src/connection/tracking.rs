@@ -13,10 +13,9 @@
 //!    change without it. Change counter, size and free list are no input of a query, but of
 //!    pragmas, so a transaction that uses a pragma cannot be tracked.
 //! 3. Other inputs than pages of the main database make a transaction untrackable: other schemas,
-//!    pragmas, functions that tell of the statements before. The authorizer notices them when a
-//!    statement is prepared (`beyond_pages`), and `statements` remembers it with the statement; a
-//!    schema with a virtual table, whose module may keep what it likes in memory, is untrackable as
-//!    a whole.
+//!    pragmas, functions that tell of the statements before, and virtual tables, whose modules may
+//!    keep what they like in memory. The authorizer notices them when a statement is prepared
+//!    (`beyond_pages`, `virtual_tables`), and `statements` remembers it with the statement.
 //!
 //! A page that is freed and used again for something else is no gap: whoever followed a reference
 //! to it has read the page with that reference, which has changed.
@@ -74,10 +73,7 @@ impl Connection {
             (pages?, self.cookie(&mut cache)?)
         };
         let is_beyond = !self.signals().take(Traits::BEYOND_PAGES).is_empty();
-        if is_beyond || self.facts_of_schema(cookie).ok()?.has_virtual_tables {
-            return None;
-        }
-        Some(PageSet::new(pages, cookie))
+        (!is_beyond).then(|| PageSet::new(pages, cookie))
     }
 
     /// Those of `pages`, which [`Connection::take_pages`] gave, that the open transaction may have

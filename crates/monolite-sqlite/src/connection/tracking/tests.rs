@@ -265,23 +265,59 @@ fn other_inputs_than_pages_make_a_transaction_untrackable() {
 }
 
 #[test]
-fn a_virtual_table_makes_every_transaction_untrackable() {
+fn a_transaction_that_uses_a_virtual_table_is_untrackable_and_no_other() {
     let rig = Rig::new();
     let writer = rig.filled(SCHEMA);
-    let reader = rig.open(Role::Reader);
-    let is_tracked = || {
-        reader.begin_read().unwrap();
-        assert!(reader.track_pages(LIMIT));
-        rows(&reader, "SELECT v FROM t WHERE id = 5");
-        let taken = reader.take_pages().is_some();
-        reader.rollback().unwrap();
-        taken
-    };
-    assert!(is_tracked());
     write(&writer, "CREATE VIRTUAL TABLE f USING fts5(body)");
-    assert!(!is_tracked());
-    write(&writer, "DROP TABLE f; CREATE VIEW v AS SELECT 1");
-    assert!(is_tracked());
+    let is_tracked = |sql: &str| is_tracked(&writer, sql);
+    for round in ["prepared now", "prepared before"] {
+        assert!(!is_tracked("SELECT rowid FROM f('a')"), "{round}");
+        assert!(!is_tracked("INSERT INTO f VALUES ('a')"), "{round}");
+        assert!(!is_tracked("SELECT t.v FROM t JOIN f ON f.rowid = t.id"), "{round}");
+        assert!(is_tracked("SELECT v FROM t WHERE id = 5"), "{round}");
+        assert!(is_tracked("SELECT count(*) FROM f_data"), "{round}");
+        assert!(is_tracked("UPDATE t SET v = 'x' WHERE id = 7"), "{round}");
+    }
+    // The same texts behind other definitions.
+    write(&writer, "CREATE TRIGGER g AFTER UPDATE ON t BEGIN INSERT INTO f VALUES (new.v); END");
+    assert!(!is_tracked("UPDATE t SET v = 'x' WHERE id = 7"));
+    write(&writer, "DROP TABLE f; DROP TRIGGER g; CREATE TABLE f(body)");
+    assert!(is_tracked("INSERT INTO f VALUES ('a')"));
+    assert!(is_tracked("UPDATE t SET v = 'x' WHERE id = 7"));
+    writer.begin_immediate().unwrap();
+    assert!(writer.track_pages(LIMIT));
+    let made = "DROP TABLE f; CREATE VIRTUAL TABLE f USING fts5(body)";
+    writer.execute_batch(made).unwrap();
+    writer.take_pages();
+    assert!(writer.track_pages(LIMIT));
+    rows(&writer, "INSERT INTO f VALUES ('a')");
+    assert_eq!(writer.take_pages(), None, "it was made in the same transaction");
+    writer.rollback().unwrap();
+    assert!(is_tracked("INSERT INTO f VALUES ('a')"));
+}
+
+#[test]
+fn a_transaction_beside_a_virtual_table_leaves_statements_as_they_are() {
+    let rig = Rig::new();
+    let writer = rig.filled(SCHEMA);
+    writer.begin_immediate().unwrap();
+    writer.execute_batch("CREATE VIRTUAL TABLE f USING fts5(body)").unwrap();
+    writer.settle_schema_at_end().unwrap();
+    writer.commit().unwrap();
+    let runs = |other: &str| {
+        let change = |statement: &mut rusqlite::Statement<'_>| {
+            statement.raw_execute().unwrap();
+            statement.get_status(rusqlite::StatementStatus::Run)
+        };
+        writer.begin_immediate().unwrap();
+        let runs = writer.with_statement("UPDATE t SET v = 'x' WHERE id = 7", change).unwrap();
+        rows(&writer, other);
+        writer.rollback().unwrap();
+        runs
+    };
+    assert_eq!([1, 2, 3], [(); 3].map(|()| runs("SELECT 1")));
+    runs("INSERT INTO f VALUES ('a')");
+    assert_eq!(runs("SELECT 1"), 1, "the schema is read again behind it");
 }
 
 /// A file that lets SQLite read long values past the page cache.

@@ -154,6 +154,94 @@ fn what_hangs_on_more_than_pages_is_done_again() {
     assert_eq!(ways(&db).0, 0);
 }
 
+const WORDS: &str = "
+    CREATE VIRTUAL TABLE word USING fts5(x);
+    CREATE VIEW apple AS SELECT rowid AS id FROM word WHERE word MATCH 'apple';
+    CREATE TRIGGER worded AFTER INSERT ON entry BEGIN
+        INSERT INTO word(rowid, x) VALUES (-new.id, new.text);
+    END;";
+
+#[test]
+fn reads_beside_full_text_search_are_not_done_again() {
+    let (_directory, db) = accounts(still());
+    write(&db, WORDS);
+    // What follows writes to the index of words, by a trigger, and is always done again.
+    reader(&db, ONE).commit().wait().unwrap();
+    assert_eq!(ways(&db), (1, 0));
+    let tx = reader(&db, ONE);
+    write(&db, "INSERT INTO word VALUES ('of others')");
+    tx.commit().wait().unwrap();
+    assert_eq!(ways(&db), (2, 0));
+    let tx = reader(&db, ONE);
+    write(&db, "UPDATE account SET balance = 5 WHERE id = 1");
+    assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn reads_of_full_text_search_are_done_again_by_whatever_way() {
+    let (_directory, db) = accounts(still());
+    write(&db, WORDS);
+    for (number, found) in [
+        "SELECT count(*) FROM word WHERE word MATCH 'apple'",
+        "SELECT count(*) FROM apple",
+        "SELECT balance FROM account WHERE id IN (SELECT id FROM apple)",
+        "SELECT a.balance FROM account a JOIN (SELECT rowid AS id FROM word) USING (id)",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let replayed = ways(&db).1;
+        reader(&db, found).commit().wait().unwrap();
+        assert_eq!(ways(&db), (0, replayed + 1), "{found}");
+        let tx = reader(&db, found);
+        let apple = "INSERT INTO word(rowid, x) VALUES (?1, 'an apple')";
+        db.write(move |tx| tx.execute(apple, [number as i64 + 1])).wait().unwrap();
+        assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict, "{found}");
+    }
+    assert_eq!(ways(&db).0, 0);
+}
+
+#[test]
+fn what_full_text_search_writes_in_the_same_batch_is_noticed_by_its_pages() {
+    let (_directory, db) = accounts(still());
+    write(&db, WORDS);
+    // The index itself is held back until the end of its member.
+    for shadow in ["SELECT id, hex(block) FROM word_data", "SELECT c0 FROM word_content"] {
+        reader(&db, shadow).commit().wait().unwrap();
+        let tx = reader(&db, shadow);
+        let (write, commit) = as_one_batch(&db, || {
+            let write = db.write(|tx| tx.execute("INSERT INTO word VALUES ('a pear')", ()));
+            (write, tx.commit())
+        });
+        write.wait().unwrap();
+        assert_eq!(commit.wait().unwrap_err().kind(), ErrorKind::Conflict, "{shadow}");
+    }
+    assert_eq!(ways(&db).0, 2);
+}
+
+#[test]
+fn a_statement_that_is_found_again_still_has_full_text_search_write_for_its_own_member() {
+    let (_directory, db) = accounts(still());
+    write(&db, WORDS);
+    let insert = "INSERT INTO word VALUES ('a plum')";
+    let cached = move |tx: &monolite::Tx<'_>| {
+        Ok::<_, monolite::Error>(tx.prepare_cached(insert)?.execute(())?)
+    };
+    let kept = move |tx: &monolite::Tx<'_>| tx.execute(insert, ());
+    db.write(cached).wait().unwrap();
+    db.write(kept).wait().unwrap();
+    for is_cached in [true, false] {
+        let shadow = "SELECT id, hex(block) FROM word_data";
+        let tx = reader(&db, shadow);
+        let (write, commit) = as_one_batch(&db, || {
+            let write = if is_cached { db.write(cached) } else { db.write(kept) };
+            (write, tx.commit())
+        });
+        write.wait().unwrap();
+        assert_eq!(commit.wait().unwrap_err().kind(), ErrorKind::Conflict, "{is_cached}");
+    }
+}
+
 #[test]
 fn a_shared_database_replays_everything_and_keeps_its_promises() {
     let (_directory, db) = accounts(still().sharing(Sharing::Shared));
