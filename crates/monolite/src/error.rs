@@ -71,6 +71,14 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// Whether an interactive transaction can go on after a statement that failed so: the error
+    /// tells about the data and the statement, which would fail so again, and SQLite has undone it.
+    pub(crate) fn leaves_transaction(self) -> bool {
+        matches!(self, ErrorKind::Constraint | ErrorKind::NoRows | ErrorKind::Invalid)
+    }
+}
+
 /// What went wrong: a kind to act upon, a sentence to read, and SQLite's own code and error.
 ///
 /// ```

@@ -31,7 +31,6 @@ use monolite_sqlite::{UserSavepoint, rusqlite};
 use rusqlite::Row;
 
 use crate::call::blocked::block_on;
-use crate::call::completion::Outcome;
 use crate::call::inside::Place;
 use crate::call::work::Work;
 use crate::call::write::Write;
@@ -155,7 +154,8 @@ impl Transaction {
     /// Runs a query that must return exactly one row, and maps it.
     ///
     /// # Errors
-    /// As [`Transaction::query_row`], and when there is more than one row.
+    /// As [`Transaction::query_row`], and `Invalid` when there is more than one row: after a change
+    /// (`RETURNING`) the transaction is over then.
     pub fn query_one<T, F>(
         &self,
         sql: &str,
@@ -327,7 +327,7 @@ impl Transaction {
             let (number, reader) = open.execute(request?, reader)?;
             finish(number, reader)
         };
-        Execution { open: &self.open, turn, work: Work::new(Box::new(body)) }
+        Execution { open: &self.open, turn, work: Work::new(Box::new(body)), is_awaited: false }
     }
 }
 
@@ -416,16 +416,19 @@ pub struct Execution<'t, T> {
     /// What has to happen before.
     turn: Option<BoxedWait>,
     work: Work<Body<T>, T, Error>,
+    /// Whether it was polled, and has not been answered yet.
+    is_awaited: bool,
 }
 
 impl<T> Execution<'_, T> {
     /// Runs the statement on the calling thread and returns its result.
     ///
     /// # Errors
-    /// `Constraint`, `Invalid` (wrong SQL or parameters, a statement that belongs to the engine, a
-    /// limit of the transaction): the statement has failed and the transaction can go on.
-    /// `Conflict`, `Timeout`, `Aborted`, `Storage`, `Corrupt`, `Closed`: the transaction is over
-    /// and rolled back. An error of the mapping closure comes back as it is, converted.
+    /// `Constraint`, `NoRows`, `Invalid` (wrong SQL or parameters, a statement that belongs to the
+    /// engine, a limit of the transaction): the transaction can go on, unless the message says that
+    /// it is rolled back. After every other kind it is over and rolled back: `Conflict`, `Timeout`,
+    /// `Aborted`, `Storage`, `Corrupt`, `Closed`. An error of the mapping closure comes back as it
+    /// is, converted; after a change (`RETURNING`) the transaction is over.
     ///
     /// # Panics
     /// With the mapping closure's panic, after which the transaction is over; and when the
@@ -435,7 +438,8 @@ impl<T> Execution<'_, T> {
         if let Some(turn) = self.turn.take() {
             block_on(turn);
         }
-        (self.work.take("statement"))(self.open)
+        let result = (self.work.take("statement"))(self.open);
+        result.inspect_err(|error| self.open.end_after(error))
     }
 
     /// # Errors
@@ -458,6 +462,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
         self.check_place()?;
         let open = self.open;
         open.engine().database.check_process()?;
+        self.is_awaited = true;
         if let Some(turn) = &mut self.turn {
             ready!(turn.as_mut().poll(context));
             self.turn = None;
@@ -466,13 +471,16 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
             let open = Arc::clone(open);
             move || body(&open)
         };
-        self.work.poll(open.awaited(), context, bind).map(Outcome::unwrap_for_caller)
+        let outcome = ready!(self.work.poll(open.awaited(), context, bind));
+        self.is_awaited = false;
+        Poll::Ready(outcome.unwrap_for_caller().inspect_err(|error| open.end_after(error)))
     }
 }
 
 impl<T> Drop for Execution<'_, T> {
     fn drop(&mut self) {
-        if self.work.leave(self.open.awaited()) {
+        self.work.leave(self.open.awaited());
+        if self.is_awaited {
             self.open.abandon();
         }
     }

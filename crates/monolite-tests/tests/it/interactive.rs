@@ -3,6 +3,7 @@
 
 mod anomalies;
 mod endings;
+mod errors;
 mod ids;
 mod independent;
 mod keys;

@@ -195,17 +195,15 @@ impl<F, T, E> Work<F, T, E> {
         outcome
     }
 
-    /// Gives the result up: a place before a full queue, or the work that is under way. Tells
-    /// whether it was handed over.
-    pub(crate) fn leave(&mut self, queue: &JobQueue) -> bool {
+    /// Gives the result up: a place before a full queue, or the work that is under way.
+    pub(crate) fn leave(&mut self, queue: &JobQueue) {
         let Stage::Sent { cancel, waits, .. } = std::mem::replace(&mut self.stage, Stage::Finished)
         else {
-            return false;
+            return;
         };
         if waits.and_then(|ticket| queue.withdraw(ticket)).is_none() {
             cancel.cancel();
         }
-        true
     }
 }
 

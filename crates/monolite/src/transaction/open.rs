@@ -24,11 +24,18 @@
 //! slot empty waits, for as long as a statement may take; a statement inside of another one's
 //! mapping closure, on the same thread, is refused.
 //!
+//! # Invariants
+//! - A transaction goes on after an error of a statement only if the application knows what the
+//!   statement did, and the commit does the same: [`ErrorKind::leaves_transaction`] has the kinds.
+//!   SQLite's own errors are steps, which the commit compares. What is refused here before it runs
+//!   is `Invalid`, did nothing, and hangs on nothing but the transaction itself. After every other
+//!   error, also where the statement never came here, [`Open::end_after`] ends the transaction.
+//!
 //! [`Pool`]: super::pool::Pool
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -43,7 +50,9 @@ use super::contention::{Contention, Visit};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
 use super::pool::{Held, Left, Pool, Start};
-use super::refusals::{abandoned, busy, inside_itself, rolled_back_in_closure};
+use super::refusals::{
+    abandoned, busy, inside_itself, open_for_too_long, rolled_back_in_closure, too_many_open,
+};
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, Place, Snapshot, State};
 use super::steps::{
@@ -102,9 +111,7 @@ pub(crate) struct Open {
     /// Among those with which it collides.
     visit: Arc<Visit>,
     slot: Mutex<Slot>,
-    put_back: Condvar,
-    /// What its handles have told.
-    notice: AtomicU8,
+    is_back: Condvar,
 }
 
 /// A conflict is looked for before the commit when the application has taken that long since the
@@ -114,16 +121,12 @@ const EARLY: Duration = Duration::from_millis(20);
 /// And that many times as long as the search takes.
 const WORTH: u32 = 8;
 
-/// Nothing.
-const NONE: u8 = 0;
-/// A statement's handle was dropped before the statement was done, or the transaction's own.
-const ABANDONED: u8 = 1;
-/// The closure that it was given to has rolled it back.
-const ROLLED_BACK: u8 = 2;
-
 /// Where the state is when nobody uses it.
 struct Slot {
     state: Option<Box<State>>,
+    /// Why nothing more may run, if a handle has told that. The state is ended for it as soon as it
+    /// is here.
+    told: Option<Ending>,
     /// Who has taken it.
     user: Option<ThreadId>,
     /// Threads that wait for it. (A signal is a system call, also when nobody does.)
@@ -157,9 +160,7 @@ impl Drop for Taken<'_> {
             self.open
                 .end(&mut state, &Error::aborted("a closure of an earlier statement panicked"));
         }
-        let mut slot = self.open.slot();
-        (slot.state, slot.user) = (Some(state), None);
-        self.open.signal(slot);
+        self.open.put_back(state);
     }
 }
 
@@ -194,11 +195,7 @@ impl Open {
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
-            let message = format!(
-                "{most} interactive transactions are open (option max_transactions); end some, or \
-                 raise the option"
-            );
-            return Err(Error::new(ErrorKind::Overloaded, message));
+            return Err(too_many_open(most));
         }
         let (turn, exclusive) = turn.unzip();
         engine.recorder.transactions_exclusive.add(u64::from(turn.is_some()));
@@ -209,9 +206,8 @@ impl Open {
             exclusive,
             began: engine.clock.now(),
             visit,
-            slot: Mutex::new(Slot { state, user: None, waiting: 0 }),
-            put_back: Condvar::new(),
-            notice: AtomicU8::new(NONE),
+            slot: Mutex::new(Slot { state, told: None, user: None, waiting: 0 }),
+            is_back: Condvar::new(),
         }))
     }
 
@@ -242,13 +238,16 @@ impl Open {
     ///
     /// # Errors
     /// `Invalid` inside of a closure of that other statement, or in a forked process; `Timeout`
-    /// when it goes on for too long.
+    /// when it goes on for too long. What a handle has told.
     fn take(&self) -> Result<Taken<'_>> {
         self.engine.database.check_process()?;
         let mut slot = self.slot();
         let limit = self.engine.limits.read_time_limit;
         let mut patience = None;
         loop {
+            if let Some(ending) = &slot.told {
+                return Err(ending.error());
+            }
             if let Some(state) = slot.state.take() {
                 slot.user = Some(thread::current().id());
                 return Ok(Taken { open: self, state: Some(state) });
@@ -261,7 +260,7 @@ impl Open {
                 return Err(busy(limit));
             }
             slot.waiting += 1;
-            let waited = self.put_back.wait_timeout(slot, left);
+            let waited = self.is_back.wait_timeout(slot, left);
             slot = waited.unwrap_or_else(PoisonError::into_inner).0;
             slot.waiting -= 1;
         }
@@ -272,25 +271,54 @@ impl Open {
         let is_awaited = slot.waiting > 0;
         drop(slot);
         if is_awaited {
-            self.put_back.notify_all();
+            self.is_back.notify_all();
+        }
+    }
+
+    /// Puts the state back, ended if a handle has told so meanwhile.
+    fn put_back(&self, mut state: Box<State>) {
+        let mut slot = self.slot();
+        if let Some(ending) = slot.told.clone()
+            && state.ending().is_none()
+        {
+            drop(slot);
+            self.end(&mut state, ending);
+            slot = self.slot();
+        }
+        (slot.state, slot.user) = (Some(state), None);
+        self.signal(slot);
+    }
+
+    /// Ends the transaction for `ending`, unless a handle has ended it before. When a statement of
+    /// it is still under way on another thread, its end does that.
+    fn tell(&self, ending: Ending) {
+        let mut slot = self.slot();
+        let ending = slot.told.get_or_insert(ending).clone();
+        let Some(mut state) = slot.state.take() else { return };
+        drop(slot);
+        self.end(&mut state, ending);
+        state.steps = Steps::default();
+        self.put_back(state);
+    }
+
+    /// Ends the transaction after `error` of a statement, unless it can go on: the application may
+    /// have taken the statement for done, or for not done, and what is committed be another thing.
+    pub(crate) fn end_after(&self, error: &Error) {
+        if !error.kind().leaves_transaction() {
+            self.tell(error.into());
         }
     }
 
     /// Nobody will know whether a statement was done, so nothing may follow it.
     pub(crate) fn abandon(&self) {
-        self.notice.fetch_max(ABANDONED, Ordering::Release);
-    }
-
-    fn is_abandoned(&self) -> bool {
-        self.notice.load(Ordering::Acquire) >= ABANDONED
+        self.tell((&abandoned()).into());
     }
 
     /// Why the transaction is over, if it is.
     pub(crate) fn over(&self) -> Option<ErrorKind> {
-        if self.is_abandoned() {
-            return Some(ErrorKind::Aborted);
-        }
-        self.slot().state.as_ref()?.ending().map(Ending::kind)
+        let slot = self.slot();
+        let ending = slot.told.as_ref().or_else(|| slot.state.as_ref()?.ending());
+        ending.map(Ending::kind)
     }
 
     /// The numbers that rows of the latest statement were given.
@@ -299,24 +327,15 @@ impl Open {
     }
 
     fn check(&self, state: &mut State) -> Result<()> {
-        if self.is_abandoned() {
-            // Also where its statement was ended for that, and has said so in its own words.
-            self.let_go(state.finish(&abandoned()));
-            self.visit.finish(End::Other);
-        }
         let limit = self.engine.limits.transaction_time_limit;
         if self.age() > limit {
-            let message = format!(
-                "the transaction has been open for longer than {limit:.1?} (option \
-                 transaction_time_limit)"
-            );
-            self.end(state, &Error::new(ErrorKind::Timeout, message));
+            self.end(state, &open_for_too_long(limit));
         }
         state.ending().map_or(Ok(()), |ending| Err(ending.error()))
     }
 
-    fn end(&self, state: &mut State, error: &Error) {
-        if let Some(left) = state.end(error) {
+    fn end(&self, state: &mut State, ending: impl Into<Ending>) {
+        if let Some(left) = state.end(ending) {
             self.let_go(left);
             self.visit.finish(End::Other);
         }
@@ -646,14 +665,8 @@ impl Open {
     /// Ends the transaction: hands what it did to the writer. With a key, nothing is done when the
     /// key was committed before.
     pub(crate) fn commit(&self, key: Option<Key>) -> Write<Committed> {
-        if self.notice.load(Ordering::Acquire) == ROLLED_BACK {
-            return answered(Err(rolled_back_in_closure()));
-        }
         if let Some(error) = key.as_ref().and_then(|key| key.check().err()) {
             return answered(Err(error));
-        }
-        if self.is_abandoned() {
-            return answered(Err(abandoned()));
         }
         let checked = self.take().and_then(|mut state| self.check(&mut state).map(|()| state));
         let mut state = match checked {
@@ -745,32 +758,24 @@ impl Open {
 
     /// As [`Open::roll_back`], on behalf of a closure whose result is still to come.
     pub(crate) fn roll_back_in_closure(&self) {
-        self.notice.fetch_max(ROLLED_BACK, Ordering::Release);
-        self.roll_back();
+        let ending = Ending::from(&rolled_back_in_closure());
+        self.slot().told = Some(ending.clone());
+        self.tell(ending);
     }
 
     /// Ends the transaction without a trace. When a statement of it is still under way on another
     /// thread, its end does that.
     pub(crate) fn roll_back(&self) {
-        let mut slot = self.slot();
-        let Some(mut state) = slot.state.take() else {
-            self.abandon();
-            return;
-        };
-        drop(slot);
-        self.end(&mut state, &Error::new(ErrorKind::Invalid, "it was rolled back before"));
-        state.steps = Steps::default();
-        let mut slot = self.slot();
-        slot.state = Some(state);
-        self.signal(slot);
+        // As a rule it was committed. In a forked process, what had it locked may be gone.
+        if self.engine.database.check_process().is_ok() && self.over().is_none() {
+            self.tell((&Error::new(ErrorKind::Invalid, "it was rolled back before")).into());
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.engine.database.check_process().is_ok() {
-            self.roll_back();
-        }
+        self.roll_back();
         self.engine.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -4,6 +4,21 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
+pub(super) fn too_many_open(most: usize) -> Error {
+    let message = format!(
+        "{most} interactive transactions are open (option max_transactions); end some, or raise \
+         the option"
+    );
+    Error::new(ErrorKind::Overloaded, message)
+}
+
+pub(super) fn open_for_too_long(limit: Duration) -> Error {
+    let message = format!(
+        "the transaction has been open for longer than {limit:.1?} (option transaction_time_limit)"
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
 pub(super) fn rolled_back_in_closure() -> Error {
     let message = "the closure rolled its transaction back and returned Ok, so nothing was \
                    committed; return an error from the closure to have it rolled back";

@@ -314,25 +314,14 @@ pub(crate) fn perform(
 ) -> Done {
     let surroundings = Surroundings::now();
     let mut observer = Observer::new(&request.action, Numbering::New);
-    let mut is_too_large = false;
     let show = &mut |observer: &mut Observer, row: &Row<'_>| {
         if observer.bytes > most_bytes {
-            is_too_large = true;
             return Err(too_much(most_bytes));
         }
         // The application's own work, and other databases', is none of the statement's.
         Surroundings::outside(|| reader.row(row))
     };
     let (number, is_answer) = surroundings.during(|| run(tx, &request, &mut observer, show));
-    // It has changed all that it changes, and its caller would take it for not done.
-    let is_done_unseen = is_too_large && observer.nature == Nature::Change;
-    let number = number.map_err(|error| match is_done_unseen {
-        true => {
-            error.context("the transaction is rolled back, as a change was not seen to its end")
-        }
-        false => error,
-    });
-    let is_answer = is_answer && !is_done_unseen;
     let (seen, nature, rowids) = (observer.seen(), observer.nature, observer.rowids);
     let step = is_answer.then_some(Step { request, surroundings, rowids, seen, nature });
     Done { number, step }
@@ -403,16 +392,22 @@ fn statement(
     let ran = tx.with_numbered_statement(sql, numbering, run);
     observer.rowids = tx.given_rowids();
     note(observer, &ran);
-    if tx.has_changed_since(before) {
+    let has_changed = tx.has_changed_since(before);
+    if has_changed {
         // Whatever SQLite has said of the statement.
         observer.nature = Nature::Change;
     }
     let is_answer = ran.as_ref().err().is_none_or(|error| is_answer(tx, error));
+    let is_of_sqlite = ran.as_ref().is_err_and(|error| error.extended_code().is_some());
     let result = match refused {
         Some(error) if ran.is_ok() => Err(error),
         _ => ran,
     };
-    (result, is_answer)
+    match result {
+        // It has changed all that it changes, and its caller would take it for not done.
+        Err(error) if has_changed && !is_of_sqlite => (Err(unseen(error)), false),
+        result => (result, is_answer),
+    }
 }
 
 /// Reads rows until there are none, or `show` has enough or fails; gives its error.
@@ -447,11 +442,7 @@ fn hangs_on_memory(said: &str) -> bool {
 /// Whether an error tells something about the data and the statement, so that it would come again
 /// while neither changes.
 fn is_answer(tx: &Tx<'_>, error: &Error) -> bool {
-    tx.is_open() && tells_of_data(error)
-}
-
-fn tells_of_data(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Constraint | ErrorKind::NoRows | ErrorKind::Invalid)
+    tx.is_open() && error.kind().leaves_transaction()
 }
 
 /// What the steps of a transaction are, taken together: on it hangs what need not be done again.
@@ -584,7 +575,7 @@ impl Steps {
             let is_same = match replay_step(tx, step) {
                 Ok(seen) => is_report || seen == step.seen,
                 // It has ended the transaction, which it had not.
-                Err(error) if tells_of_data(&error) => false,
+                Err(error) if error.kind().leaves_transaction() => false,
                 Err(error) => return Err(error),
             };
             if !is_same && validation == Validation::On {
@@ -625,6 +616,11 @@ fn volatile() -> Error {
                    statements again at commit; call it in the program and give the value as a \
                    parameter, or use Database::write";
     Error::new(ErrorKind::Invalid, message)
+}
+
+/// Of a change that was done, and whose caller could not see it to its end.
+fn unseen(error: Error) -> Error {
+    error.context("the transaction is rolled back, as a change was not seen to its end")
 }
 
 fn too_much(most_bytes: usize) -> Error {

@@ -351,6 +351,17 @@ impl<'d> Draft<'d> {
             _ => How::All,
         };
     }
+
+    /// As [`Draft::query_returns_rows`], of a change: an interactive transaction is over when its
+    /// rows could not be taken.
+    fn change_returns_rows(&mut self) {
+        self.query_returns_rows();
+        self.how = match self.how {
+            How::One => How::Row,
+            How::Part(_) => How::All,
+            how => how,
+        };
+    }
 }
 
 /// The source of a table under its own name.

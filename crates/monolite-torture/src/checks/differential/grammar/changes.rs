@@ -228,7 +228,7 @@ impl<'d> Draft<'d> {
                 });
             }
         }
-        self.query_returns_rows();
+        self.change_returns_rows();
     }
 
     fn update(&mut self, table: &Table) {

@@ -558,7 +558,7 @@ impl<'d> Draft<'d> {
         if self.one_in(2) {
             self.form("RETURNING of a choice");
             self.put(&format!(" RETURNING {key}"));
-            self.query_returns_rows();
+            self.change_returns_rows();
         }
     }
 
