@@ -20,6 +20,7 @@
 //! # Not here
 //! How it is opened: `opening`. What only overlays do: `overlay`.
 
+mod batches;
 mod budget;
 mod cached;
 mod deferral;
@@ -45,17 +46,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use batches::FailedStatement;
 use budget::MemoryLimit;
 use cached::CachedPasses;
 pub use keys::KeyTime;
 pub use maintenance::AutoVacuum;
-pub use migrations::{AppliedMigration, FailedStatement};
+pub use migrations::AppliedMigration;
 use opening::Hooks;
 use overlay::OverlayState;
 pub use overlay::{Unfit, test_overlay};
 use rusqlite::config::DbConfig;
-use rusqlite::fallible_iterator::FallibleIterator as _;
-use rusqlite::{Batch, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
+use rusqlite::{ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaFacts;
 
@@ -65,12 +66,10 @@ use crate::dry_run::{DryRuns, Rehearsing};
 use crate::like;
 use crate::look::{Look, Overdue};
 use crate::pcache::MainCache;
-use crate::program::most_passes;
 use crate::revoke::Revoker;
 use crate::rowids::{Giver, Rowids};
 use crate::signals::{Signals, Traits};
 use crate::statements::{Own, Prepared};
-use crate::text;
 use crate::untrusted::{self, Untrusted};
 use crate::vfs::{CommitSequence, WalControl};
 
@@ -353,44 +352,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs each statement of `sql` to its first row or its end.
-    ///
-    /// # Errors
-    /// Those of SQLite; the statements before the one that failed have been run.
-    pub fn execute_batch(&self, sql: &str) -> Result<()> {
-        if self.memory.is_none() {
-            return self.execute_all(sql);
-        }
-        // For a dry run, each has to be known by itself.
-        text::statements(sql).try_for_each(|statement| self.execute_first(statement))
-    }
-
-    fn execute_all(&self, sql: &str) -> Result<()> {
-        let mut batch = Batch::new(self.raw(), sql);
-        while let Some(statement) = self.preparing(sql, || batch.next())? {
-            self.execute_one(statement)?;
-        }
-        Ok(())
-    }
-
-    /// Runs `sql`, out of which there is one statement at most: behind it nothing is prepared,
-    /// which would be weighed as all of `sql` is, and on the schema that it has left.
-    fn execute_first(&self, sql: &str) -> Result<()> {
-        self.signals.start_statement();
-        let mut batch = Batch::new(self.raw(), sql);
-        let statement = self.preparing(sql, || batch.next())?;
-        statement.map_or(Ok(()), |statement| self.execute_one(statement))
-    }
-
-    fn execute_one(&self, mut statement: Statement<'_>) -> Result<()> {
-        let never_sorts = self.batched_never_sorts(&statement);
-        self.signals.start_run();
-        let running = self.signals.running(never_sorts);
-        self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
-        drop((statement, running));
-        Ok(())
-    }
-
     /// Has SQLite prepare a statement out of `sql`, by `prepare`, with as much stack as that can
     /// take and no more than there is.
     ///
@@ -398,21 +359,6 @@ impl Connection {
     /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
     pub fn preparing<R>(&self, sql: &str, prepare: impl FnMut() -> Result<R>) -> Result<R> {
         self.prepared.preparing(sql, &self.signals, prepare)
-    }
-
-    /// Takes note of what the program of `statement`, which was prepared last, does; whether it
-    /// never sorts.
-    fn batched_never_sorts(&self, statement: &Statement<'_>) -> bool {
-        // Of trusted SQL it is not asked, and its text not copied.
-        if self.signals.modules().is_none() {
-            return false;
-        }
-        let sql = statement.expanded_sql().unwrap_or_default();
-        let counted = self.signals.passes_of_statement();
-        let program = self.prepared.program(statement, &sql, &self.signals, &self.counts);
-        let most = || most_passes(statement, &sql, counted);
-        self.signals.note_passes(program.map_or_else(most, |program| program.passes));
-        program.is_some_and(|program| !program.may_sort)
     }
 
     /// The flags its hooks set.

@@ -79,14 +79,18 @@ impl ErrorKind {
     }
 }
 
-/// What went wrong: a kind to act upon, a sentence to read, and SQLite's own code and error.
+/// What went wrong: a kind to act upon, a sentence to read, the statement that failed, and SQLite's
+/// own code and error.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {
 /// # let db = monolite::Database::open(":memory:")?;
 /// let error = db.write(|tx| tx.execute("INSERT INTO missing VALUES (1)", ())).wait().unwrap_err();
 /// assert_eq!(error.kind(), monolite::ErrorKind::Invalid); // for the program
-/// assert_eq!(error.to_string(), "no such table: missing"); // for people
+/// assert_eq!(error.message(), "no such table: missing"); // for people
+/// assert_eq!(error.sql(), Some("INSERT INTO missing VALUES (1)"));
+/// let whole = "no such table: missing (in `INSERT INTO missing VALUES (1)`)";
+/// assert_eq!(error.to_string(), whole);
 /// assert_eq!(error.extended_code(), Some(1)); // SQLite's own
 /// # db.close()
 /// # }
@@ -99,12 +103,69 @@ struct Inner {
     extended_code: Option<i32>,
     source: Option<rusqlite::Error>,
     statement: Option<usize>,
+    sql: Option<Sql>,
+}
+
+/// The statement that failed.
+#[derive(Clone)]
+struct Sql {
+    text: Box<str>,
+    /// Where in it SQLite found what is wrong, in bytes.
+    offset: Option<usize>,
+}
+
+impl Sql {
+    /// The statement `text`; where it is wrong, `source` may tell.
+    fn new(text: &str, source: Option<&rusqlite::Error>) -> Sql {
+        let offset = source.and_then(|source| offset_in(text, source));
+        Sql { text: text.into(), offset }
+    }
+}
+
+/// Where in `text` something is wrong, if `source` tells. SQLite may have been given a longer piece
+/// or a shorter one, or another text that stands for it.
+fn offset_in(text: &str, source: &rusqlite::Error) -> Option<usize> {
+    let rusqlite::Error::SqlInputError { sql: given, offset, .. } = source else { return None };
+    let offset = usize::try_from(*offset).ok()?;
+    match text.find(given.as_str()) {
+        Some(before) => Some(before + offset),
+        None => offset.checked_sub(given.find(text)?),
+    }
+}
+
+/// Longest piece of a statement in a message, in characters.
+const SHOWN_SQL: usize = 200;
+
+/// A piece of `sql` for a message, on one line; one that has the byte `at`.
+pub(crate) fn excerpt(sql: &str, at: usize) -> String {
+    let mut from = at.saturating_sub(SHOWN_SQL / 2);
+    while !sql.is_char_boundary(from) {
+        from -= 1;
+    }
+    let mut words = String::with_capacity(SHOWN_SQL);
+    // No more than can be shown, which a long literal would be.
+    for word in sql[from..].split_ascii_whitespace().take(SHOWN_SQL) {
+        let space = if words.is_empty() { "" } else { " " };
+        words.extend(space.chars().chain(word.chars().take(SHOWN_SQL + 1)));
+    }
+    let before = if from > 0 { "…" } else { "" };
+    match words.char_indices().nth(SHOWN_SQL) {
+        Some((end, _)) => format!("{before}{}…", &words[..end]),
+        None => format!("{before}{words}"),
+    }
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into();
-        Error(Box::new(Inner { kind, message, extended_code: None, source: None, statement: None }))
+        Error(Box::new(Inner {
+            kind,
+            message,
+            extended_code: None,
+            source: None,
+            statement: None,
+            sql: None,
+        }))
     }
 
     /// An error for a closure that gives up: its transaction is rolled back, and its caller gets
@@ -121,6 +182,32 @@ impl Error {
     /// What the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// The sentence to read, without the statement that failed: of an error of SQLite, the same
+    /// for every statement that fails so.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The SQL of the statement that failed, if one did and its text is known; of a batch or a
+    /// migration, that statement alone. The error of a statement from
+    /// [`Tx::prepare`](crate::Tx::prepare) that was prepared does not tell. Parameters are not in
+    /// it, and what is written into the text is.
+    pub fn sql(&self) -> Option<&str> {
+        self.0.sql.as_ref().map(|sql| &*sql.text)
+    }
+
+    /// Where in [`Error::sql`] SQLite found what is wrong, in bytes; `None` where it does not say:
+    /// it does of syntax and of names of columns and functions.
+    pub fn sql_offset(&self) -> Option<usize> {
+        self.0.sql.as_ref()?.offset
+    }
+
+    /// Adds the statement that has failed.
+    pub(crate) fn in_statement(mut self, sql: &str) -> Error {
+        self.0.sql = Some(Sql::new(sql, self.0.source.as_ref()));
+        self
     }
 
     /// SQLite's extended result code (<https://sqlite.org/rescode.html>), where SQLite said so.
@@ -205,9 +292,8 @@ impl Error {
 
     /// The same verdict for one more caller.
     pub(crate) fn repeated(&self) -> Error {
-        let statement = self.0.statement;
-        let mut repeated = Error::new(self.kind(), self.to_string());
-        repeated.0.statement = statement;
+        let mut repeated = Error::new(self.kind(), self.message());
+        (repeated.0.statement, repeated.0.sql) = (self.0.statement, self.0.sql.clone());
         repeated
     }
 
@@ -262,7 +348,14 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.message)?;
+        match &self.0.sql {
+            Some(Sql { text, offset: Some(at) }) => {
+                write!(f, " (in `{}`, at byte {at})", excerpt(text, *at))
+            }
+            Some(Sql { text, offset: None }) => write!(f, " (in `{}`)", excerpt(text, 0)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -272,6 +365,7 @@ impl fmt::Debug for Error {
             .field("kind", &self.0.kind)
             .field("message", &self.0.message)
             .field("extended_code", &self.0.extended_code)
+            .field("sql", &self.sql())
             .field("source", &self.0.source)
             .finish()
     }
@@ -282,20 +376,9 @@ impl StdError for Error {}
 
 impl From<rusqlite::Error> for Error {
     fn from(source: rusqlite::Error) -> Error {
-        let extended_code = match &source {
-            rusqlite::Error::SqlInputError { error, .. } => Some(error.extended_code),
-            _ => source.sqlite_error().map(|e| e.extended_code),
-        };
+        let extended_code = extended_code_of(&source);
         if extended_code == Some(rusqlite::ffi::SQLITE_IOERR_DATA) {
-            let (kind, message) = (ErrorKind::Corrupt, damaged_page());
-            let source = Some(source);
-            return Error(Box::new(Inner {
-                kind,
-                message,
-                extended_code,
-                source,
-                statement: None,
-            }));
+            return of_sqlite(ErrorKind::Corrupt, damaged_page(), source);
         }
         let code = source.sqlite_error_code();
         // Without more, a statement that writes where only reads may be.
@@ -317,9 +400,24 @@ impl From<rusqlite::Error> for Error {
         } else {
             in_our_words(without_code(source.to_string()))
         };
-        let message = with_fault(message, extended_code);
-        let source = Some(source);
-        Error(Box::new(Inner { kind, message, extended_code, source, statement: None }))
+        of_sqlite(kind, with_fault(message, extended_code), source)
+    }
+}
+
+fn of_sqlite(kind: ErrorKind, message: String, source: rusqlite::Error) -> Error {
+    let extended_code = extended_code_of(&source);
+    let sql = match &source {
+        rusqlite::Error::SqlInputError { sql, .. } => Some(Sql::new(sql, Some(&source))),
+        _ => None,
+    };
+    let (source, statement) = (Some(source), None);
+    Error(Box::new(Inner { kind, message, extended_code, source, statement, sql }))
+}
+
+fn extended_code_of(source: &rusqlite::Error) -> Option<i32> {
+    match source {
+        rusqlite::Error::SqlInputError { error, .. } => Some(error.extended_code),
+        _ => source.sqlite_error().map(|error| error.extended_code),
     }
 }
 
@@ -480,6 +578,35 @@ fn what_sqlite_says_is_told_in_words_and_not_by_a_number() {
         assert!(said.to_string().starts_with(words), "{said}");
         assert_eq!(said.extended_code(), Some(code));
     }
+}
+
+#[test]
+fn a_piece_of_a_statement_is_on_one_line_and_has_the_place() {
+    assert_eq!(excerpt("SELECT 1\n   FROM t;", 9), "SELECT 1 FROM t;");
+    let (names, long) = ("column, ".repeat(100), "ä".repeat(1_000));
+    let sql = format!("SELECT {names}wrong, {names}");
+    let shown = excerpt(&sql, sql.find("wrong").unwrap());
+    assert!(shown.starts_with('…') && shown.ends_with('…') && shown.contains(", wrong, c"));
+    assert_eq!(shown.chars().count(), SHOWN_SQL + 2);
+    let shown = excerpt(&sql, 0);
+    assert!(shown.starts_with("SELECT column") && shown.ends_with('…'));
+    for at in [0, 1, 501, 999, 2_000] {
+        assert!(excerpt(&long, at).chars().count() <= SHOWN_SQL + 2);
+    }
+}
+
+#[test]
+fn the_place_is_that_in_the_text_that_the_caller_knows() {
+    let error = |given: &str| {
+        let error = rusqlite::ffi::Error::new(1);
+        let (msg, sql) = (String::new(), given.to_owned());
+        rusqlite::Error::SqlInputError { error, msg, sql, offset: 4 }
+    };
+    let place = |text: &str, given: &str| offset_in(text, &error(given));
+    assert_eq!(place("SELECT x", "SELECT x"), Some(4));
+    assert_eq!(place("  SELECT x ", "SELECT x"), Some(6), "it was trimmed");
+    assert_eq!(place("SELECT x", "; SELECT x;"), Some(2), "it is one of several");
+    assert_eq!(place("SELECT x", "SELECT y"), None, "another one stands for it");
 }
 
 /// Whether an option's value is in its range.

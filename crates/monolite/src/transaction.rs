@@ -324,8 +324,10 @@ impl Transaction {
     {
         let turn = request.as_ref().ok().and_then(|request| self.open.turn_for(request));
         let body = move |open: &Open| {
-            let (number, reader) = open.execute(request?, reader)?;
-            finish(number, reader)
+            let request = request?;
+            let text = Arc::clone(&request.text);
+            let (number, reader) = open.execute(request, reader)?;
+            finish(number, reader).map_err(|error| error.in_statement(&text))
         };
         Execution { open: &self.open, turn, work: Work::new(Box::new(body)), is_awaited: false }
     }
@@ -346,7 +348,8 @@ impl fmt::Debug for Transaction {
 }
 
 fn request(action: Action, text: &str, parameters: Result<Parameters>) -> Result<Request> {
-    Ok(Request { action, text: text.into(), parameters: parameters? })
+    let parameters = parameters.map_err(|error| error.in_statement(text))?;
+    Ok(Request { action, text: text.into(), parameters })
 }
 
 fn no_rows() -> Error {

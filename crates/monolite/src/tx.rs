@@ -127,7 +127,7 @@ impl<'c> Tx<'c> {
     /// `Timeout`, `Storage`, `Corrupt`.
     pub fn execute<P: Bind>(&self, sql: &str, params: P) -> Result<usize> {
         self.with_statement_and_traits(sql, |statement, traits| {
-            let run = || params.execute(statement).map_err(|error| self.explain(error));
+            let run = || params.execute(statement).map_err(|error| self.explain(sql, error));
             self.count_changes(traits, run)
         })
     }
@@ -166,7 +166,7 @@ impl<'c> Tx<'c> {
         if ran.is_err() {
             self.connection.note_failure();
         }
-        ran.map_err(|error| self.explain(error))
+        ran.map_err(|failed| self.explain(&failed.sql, failed.error))
     }
 
     /// Runs a query and maps its first row. The prepared statement is kept for the next time.
@@ -250,10 +250,10 @@ impl<'c> Tx<'c> {
         E: From<Error>,
     {
         self.with_statement(sql, |statement| {
-            let mut rows = params.query(statement).map_err(|error| self.explain(error))?;
-            match rows.next().map_err(|error| self.explain(error))? {
+            let mut rows = params.query(statement).map_err(|error| self.explain(sql, error))?;
+            match rows.next().map_err(|error| self.explain(sql, error))? {
                 Some(row) => f(row),
-                None => Err(E::from(NO_ROWS.into())),
+                None => Err(E::from(self.explain(sql, NO_ROWS))),
             }
         })
     }
@@ -264,7 +264,7 @@ impl<'c> Tx<'c> {
     /// `Invalid` for wrong SQL or a statement that belongs to the engine.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
         self.enter(sql)?;
-        let statement = self.connection.prepare(sql).map_err(|e| self.explain(e))?;
+        let statement = self.connection.prepare(sql).map_err(|e| self.explain(sql, e))?;
         self.note_handed_out(&statement, sql)?;
         Ok(statement)
     }
@@ -275,7 +275,7 @@ impl<'c> Tx<'c> {
     /// As [`Tx::prepare`].
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'c>> {
         self.enter(sql)?;
-        let prepare = || self.connection.prepare_cached(sql).map_err(|e| self.explain(e));
+        let prepare = || self.connection.prepare_cached(sql).map_err(|e| self.explain(sql, e));
         let mut statement = prepare()?;
         if statement.is_explain() != 0 {
             // It may be from before a change of the schema, which SQLite does not notice in it.
@@ -324,7 +324,7 @@ impl<'c> Tx<'c> {
             self.may_have_written.set(true);
         }
         let opened = self.connection.raw().blob_open("main", table, column, rowid, read_only);
-        opened.map_err(|error| self.explain(error))
+        opened.map_err(|error| self.explained(error))
     }
 
     fn run_statement<T>(
@@ -332,7 +332,9 @@ impl<'c> Tx<'c> {
         sql: &str,
         run: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        self.with_statement(sql, |statement| run(statement).map_err(|error| self.explain(error)))
+        self.with_statement(sql, |statement| {
+            run(statement).map_err(|error| self.explain(sql, error))
+        })
     }
 
     pub(crate) fn with_statement<T, E: From<Error>>(
@@ -382,7 +384,7 @@ impl<'c> Tx<'c> {
         if !matches!(ran, Ok(Ok(_))) {
             self.connection.note_failure();
         }
-        ran.map_err(|error| self.explain(error))?
+        ran.map_err(|error| self.explain(sql, error))?
     }
 
     /// Does `what` with the savepoint of an interactive transaction that is inside of `depth`
@@ -458,7 +460,7 @@ impl<'c> Tx<'c> {
         self.connection.run_migration(sql).map_err(|failed| {
             self.connection.note_failure();
             let place = format!("migration {name}:{}:{}", failed.line, failed.column);
-            self.explain(failed.error).context(place)
+            self.explain(&failed.sql, failed.error).context(place)
         })
     }
 
@@ -563,7 +565,7 @@ impl<'c> Tx<'c> {
         self.check_undone()?;
         self.settle()?;
         if let Some(reason) = self.connection.refusal_of_text(sql) {
-            return Err(Error::new(ErrorKind::Invalid, reason));
+            return Err(Error::new(ErrorKind::Invalid, reason).in_statement(sql));
         }
         self.connection.signals().start_statement();
         self.given.set(None);
@@ -586,8 +588,12 @@ impl<'c> Tx<'c> {
         if statement.readonly() { Ok(()) } else { Ok(self.connection.clear_changes_for(sql)?) }
     }
 
-    /// The error of a statement, with the reason where the engine has refused something.
-    pub(crate) fn explain(&self, error: rusqlite::Error) -> Error {
+    /// The error of the statement `sql`, with the reason where the engine has refused something.
+    pub(crate) fn explain(&self, sql: &str, error: rusqlite::Error) -> Error {
+        self.explained(error).in_statement(sql)
+    }
+
+    fn explained(&self, error: rusqlite::Error) -> Error {
         if self.connection.signals().has_panicked() {
             return collation_panicked();
         }

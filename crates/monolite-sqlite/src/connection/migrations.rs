@@ -11,14 +11,13 @@
 //! Which tables a migration may not drop: `drops`.
 
 use rusqlite::config::DbConfig;
-use rusqlite::fallible_iterator::FallibleIterator as _;
-use rusqlite::{Batch, Result, Row, ffi};
+use rusqlite::{Result, Row, ffi};
 
 use super::Connection;
+use super::batches::FailedStatement;
 use super::keys::is_missing;
 use crate::names;
 use crate::signals::Traits;
-use crate::verb::without_blanks;
 
 /// A migration that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,61 +32,16 @@ pub struct AppliedMigration {
     pub applied: i64,
 }
 
-/// A statement of a migration that failed, and where it is.
-#[derive(Debug)]
-pub struct FailedStatement {
-    /// The line in the migration's text, from 1 on.
-    pub line: usize,
-    /// The character in that line, from 1 on.
-    pub column: usize,
-    /// Why it failed.
-    pub error: rusqlite::Error,
-}
-
-impl FailedStatement {
-    fn new(sql: &str, offset: usize, error: rusqlite::Error) -> FailedStatement {
-        let before = sql.get(..offset).unwrap_or(sql);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        FailedStatement { line, column, error }
-    }
-}
-
 impl Connection {
     /// Runs the statements of a migration. A statement with a parameter is refused, and so is,
     /// while foreign keys are on, a `DROP TABLE` of a table that another one references.
     ///
     /// # Errors
-    /// Those of SQLite, with the place of the statement; `SQLITE_AUTH` for what is refused. The
-    /// statements before it have been run.
+    /// Those of SQLite, with the statement; `SQLITE_AUTH` for what is refused. The statements
+    /// before it have been run.
     pub fn run_migration(&self, sql: &str) -> Result<(), FailedStatement> {
-        let mut batch = Batch::new(self.raw(), sql);
-        // Where the statement begins that is next.
-        let mut next = 0;
-        loop {
-            let of_text = |offset, error| FailedStatement::new(sql, offset, error);
-            let first = |at: usize| sql.len() - without_blanks(&sql[at..]).len();
-            let mut prepare = || {
-                let _migrating = self.signals.migrating();
-                self.preparing(sql, || batch.next())
-            };
-            let mut statement = match prepare() {
-                Ok(Some(statement)) => statement,
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(of_text(place_of(&error, sql, first(next)), error)),
-            };
-            let at = first(next);
-            let text = statement.expanded_sql().unwrap_or_default();
-            next = sql[next..].find(&text).map_or(next, |found| next + found + text.len());
-            self.check_in_migration(&statement).map_err(|error| of_text(at, error))?;
-            let never_sorts = self.batched_never_sorts(&statement);
-            self.signals.start_run();
-            let running = self.signals.running(never_sorts);
-            let ran = self.prepared.deeply(|| statement.raw_query().next().map(|_| ()));
-            ran.map_err(|error| of_text(at, error))?;
-            drop((statement, running));
-            self.signals.start_statement();
-        }
+        let check = |statement: &rusqlite::Statement<'_>| self.check_in_migration(statement);
+        self.execute_each(sql, || self.signals.migrating(), check)
     }
 
     /// # Errors
@@ -200,17 +154,6 @@ impl Connection {
             let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
             check.query_map([most], row)?.collect()
         })
-    }
-}
-
-/// Where in `sql` SQLite found what `error` tells of; `otherwise` where it does not say.
-fn place_of(error: &rusqlite::Error, sql: &str, otherwise: usize) -> usize {
-    match error {
-        rusqlite::Error::SqlInputError { sql: rest, offset, .. } => {
-            let offset = usize::try_from(*offset).unwrap_or(0);
-            sql.len().saturating_sub(rest.len()) + offset
-        }
-        _ => otherwise,
     }
 }
 

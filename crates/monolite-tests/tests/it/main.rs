@@ -20,6 +20,7 @@ mod cancel;
 mod corners;
 mod costs;
 mod durability;
+mod errors;
 mod fairness;
 mod files;
 mod functions;

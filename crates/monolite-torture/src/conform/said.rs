@@ -68,7 +68,8 @@ pub(crate) struct Fault {
 
 impl From<&Error> for Fault {
     fn from(error: &Error) -> Fault {
-        Fault { kind: error.kind(), code: error.extended_code(), text: error.to_string() }
+        let text = error.message().to_owned();
+        Fault { kind: error.kind(), code: error.extended_code(), text }
     }
 }
 

@@ -95,13 +95,14 @@ impl<T: Send + 'static> RowStream<T> {
         let filled = Arc::clone(&buffer);
         let Query { sql, parameters, time_limit, .. } = query;
         let body = move |side: &ReadSide| {
-            let parameters = parameters?;
+            let parameters = parameters.map_err(|error| error.in_statement(&sql))?;
             side.readers.run(time_limit, |tx| {
                 tx.with_statement(&sql, |statement| {
-                    let rows = (&parameters).query(statement);
-                    let mut rows = rows.map_err(|error| tx.explain(error))?;
-                    while let Some(row) = rows.next().map_err(|error| tx.explain(error))? {
-                        filled.put(map(row)?, bytes_of(row)?, tx.signals())?;
+                    let told = |error| tx.explain(&sql, error);
+                    let mut rows = (&parameters).query(statement).map_err(told)?;
+                    while let Some(row) = rows.next().map_err(told)? {
+                        let (value, bytes) = (map(row).map_err(told)?, bytes_of(row));
+                        filled.put(value, bytes.map_err(told)?, tx.signals())?;
                     }
                     Ok(())
                 })

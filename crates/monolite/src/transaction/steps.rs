@@ -32,16 +32,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, excerpt};
 use crate::options::Validation;
 use crate::parameters::Parameters;
 use crate::tx::Tx;
 
 /// Bytes of a step beside its text and its parameters.
 const STEP_BYTES: usize = size_of::<Step>();
-
-/// Longest piece of a statement in a message.
-const SHOWN_SQL: usize = 200;
 
 /// What a step does.
 #[derive(Clone, Debug)]
@@ -374,17 +371,17 @@ fn statement(
     let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<i64> {
         observer.prepared(statement, traits);
         if traits.is_volatile() {
-            return Err(volatile());
+            return Err(volatile().in_statement(sql));
         }
-        parameters.bind(statement)?;
+        parameters.bind(statement).map_err(|error| tx.explain(sql, error))?;
         match action {
             Action::Change => {
-                let run = || statement.raw_execute().map_err(|error| tx.explain(error));
+                let run = || statement.raw_execute().map_err(|error| tx.explain(sql, error));
                 let changed = tx.count_changes(traits, run)?;
                 Ok(i64::try_from(changed).unwrap_or(i64::MAX))
             }
             _ => {
-                refused = read(tx, statement, observer, show)?;
+                refused = read(tx, (sql, statement), observer, show)?;
                 Ok(0)
             }
         }
@@ -413,17 +410,17 @@ fn statement(
 /// Reads rows until there are none, or `show` has enough or fails; gives its error.
 fn read(
     tx: &Tx<'_>,
-    statement: &mut Statement<'_>,
+    (sql, statement): (&str, &mut Statement<'_>),
     observer: &mut Observer,
     show: Show<'_>,
 ) -> Result<Option<Error>> {
     let mut rows = statement.raw_query();
-    while let Some(row) = rows.next().map_err(|error| tx.explain(error))? {
+    while let Some(row) = rows.next().map_err(|error| tx.explain(sql, error))? {
         observer.row(row)?;
         match show(observer, row) {
             Ok(More::Wanted) => {}
             Ok(More::Enough) => return Ok(None),
-            Err(error) => return Ok(Some(error)),
+            Err(error) => return Ok(Some(error.in_statement(sql))),
         }
     }
     observer.end();
@@ -602,7 +599,7 @@ fn replay_step(tx: &Tx<'_>, step: &Step) -> Result<Seen> {
 }
 
 fn conflict(number: usize, sql: &str) -> Error {
-    let shown: String = sql.chars().take(SHOWN_SQL).collect();
+    let shown = excerpt(sql, 0);
     let message = format!(
         "another transaction has changed what statement {number} of this one saw ({shown}); \
          nothing was changed, run the transaction again"

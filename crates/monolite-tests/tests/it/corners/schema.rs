@@ -418,7 +418,7 @@ fn a_table_that_was_renamed_meanwhile_is_missing_in_the_same_words() {
             let tx = db.transaction().unwrap();
             for _ in 0..2 {
                 let told = tx.execute(INSERT, ()).wait().unwrap_err();
-                assert_eq!(told.to_string(), "no such table: old");
+                assert_eq!(told.message(), "no such table: old");
             }
             ask(&tx, "SELECT count(*) FROM a");
             tx.commit().wait().unwrap();

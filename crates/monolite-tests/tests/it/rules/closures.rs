@@ -51,7 +51,8 @@ fn anyhow_carries_the_engines_error() {
     let error = failed.wait().unwrap_err();
     assert_eq!(error.to_string(), "the second insert");
     assert_eq!(error.downcast_ref::<Error>().unwrap().kind(), ErrorKind::Constraint);
-    let told = "the second insert: UNIQUE constraint failed: t.id";
+    let told = "the second insert: UNIQUE constraint failed: t.id (in `INSERT INTO t(id) VALUES \
+                (1)`)";
     assert_eq!(format!("{error:#}"), told, "once, and not again as the source of itself");
     let read = db.read(|tx| {
         anyhow::ensure!(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))? == 2, "not two");

@@ -40,7 +40,7 @@ impl Said {
             Some(SqliteFailure(code, Some(msg)) | SqlInputError { error: code, msg, .. }) => {
                 format!("{kind:?} {}: {msg}", code.extended_code)
             }
-            _ => format!("{kind:?}: {error}"),
+            _ => format!("{kind:?}: {}", error.message()),
         };
         Said { text, failed: Some(kind) }
     }

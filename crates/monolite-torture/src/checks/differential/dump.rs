@@ -79,7 +79,7 @@ fn content<'c>(prepare: &impl Fn(&str) -> Result<Statement<'c>, Error>, sql: &st
         }
         Ok(seen.said())
     };
-    let text = read().unwrap_or_else(|error: Error| error.to_string());
+    let text = read().unwrap_or_else(|error: Error| error.message().to_owned());
     if is_false_alarm(sql, &text) { SOUND.into() } else { text }
 }
 

@@ -1,0 +1,132 @@
+//! An error of SQL names its statement and the place in it, on every way to run one.
+
+use monolite::{Database, Error, ErrorKind, Migrations};
+
+const WRONG: &str = "SELECT nme FROM user";
+const PLACE: usize = 7;
+
+fn open() -> Database {
+    let db = Database::open(":memory:").unwrap();
+    let sql = "CREATE TABLE user(id INTEGER PRIMARY KEY, name TEXT UNIQUE, age INTEGER NOT NULL);
+               INSERT INTO user VALUES (1, 'ann', 7)";
+    db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
+    db
+}
+
+type Way = fn(&Database, &'static str) -> Result<(), Error>;
+
+/// Each runs one statement.
+const WAYS: [(&str, Way); 11] = [
+    ("write", |db, sql| db.write(move |tx| tx.execute(sql, ()).map(drop)).wait()),
+    ("write_once", |db, sql| {
+        db.write_once(move |tx| tx.query_map(sql, (), |_| Ok(()))).wait().map(drop)
+    }),
+    ("batch", |db, sql| db.write(move |tx| tx.execute_batch(sql)).wait()),
+    ("prepare", |db, sql| {
+        let ask = move |tx: &monolite::Tx<'_>| {
+            let mut statement = tx.prepare(sql)?;
+            statement.query_map((), |_| Ok(()))?.collect::<Result<(), _>>()?;
+            Ok(())
+        };
+        db.read(ask).wait()
+    }),
+    ("prepare_cached", |db, sql| db.read(move |tx| tx.prepare_cached(sql).map(drop)).wait()),
+    ("read", |db, sql| db.read(move |tx| tx.query_one(sql, (), |_| Ok(()))).wait()),
+    ("read, awaited", |db, sql| {
+        smol::block_on(db.read(move |tx| tx.query_row(sql, (), |_| Ok(()))))
+    }),
+    ("stream", |db, sql| db.read_stream(sql, (), |_| Ok(())).wait().collect()),
+    ("transaction", |db, sql| {
+        let tx = db.transaction()?;
+        let told = tx.execute(sql, ()).wait().map(drop);
+        let awaited = smol::block_on(tx.query_map(sql, (), |_| Ok(()))).map(drop);
+        assert_eq!(told.as_ref().err().map(Error::sql), awaited.as_ref().err().map(Error::sql));
+        told
+    }),
+    ("transaction, batch", |db, sql| db.transaction()?.execute_batch(sql).wait()),
+    ("transact", |db, sql| {
+        let run = |tx: &monolite::Transaction| tx.query_row(sql, (), |_| Ok(())).wait();
+        db.transact_blocking(run)
+    }),
+];
+
+#[test]
+fn an_error_has_its_statement_and_the_place_on_every_way() {
+    let db = open();
+    for (name, way) in WAYS {
+        // Twice, as the statement may be known the second time.
+        for _ in 0..2 {
+            let error = way(&db, WRONG).unwrap_err();
+            assert_eq!(error.message(), "no such column: nme", "{name}");
+            assert_eq!((error.sql(), error.sql_offset()), (Some(WRONG), Some(PLACE)), "{name}");
+            let shown = "no such column: nme (in `SELECT nme FROM user`, at byte 7)";
+            assert_eq!(error.to_string(), shown, "{name}");
+        }
+        let error = way(&db, "SELECT id FRM user").unwrap_err();
+        assert_eq!(error.sql_offset(), Some(14), "{name}: {error}");
+        // SQLite gives no place of what is missing, and what is refused has none.
+        let error = way(&db, "SELECT id FROM usr").unwrap_err();
+        let told = (error.sql(), error.sql_offset());
+        assert_eq!(told, (Some("SELECT id FROM usr"), None), "{name}");
+        let error = way(&db, "ATTACH 'other' AS other").unwrap_err();
+        let told = (error.sql(), error.sql_offset());
+        assert_eq!(told, (Some("ATTACH 'other' AS other"), None), "{name}");
+    }
+}
+
+#[test]
+fn an_error_of_a_statement_that_runs_has_it() {
+    let db = open();
+    let twice = "INSERT INTO user VALUES (2, 'ann', 8)";
+    for (name, way) in WAYS {
+        if name.starts_with("read") || name.starts_with("prepare") || name == "stream" {
+            continue;
+        }
+        let error = way(&db, twice).unwrap_err();
+        assert_eq!((error.kind(), error.sql()), (ErrorKind::Constraint, Some(twice)), "{name}");
+        assert!(error.is_unique_violation(), "{name}");
+        let shown = format!("UNIQUE constraint failed: user.name (in `{twice}`)");
+        assert_eq!(error.to_string(), shown, "{name}");
+    }
+    let none = "SELECT id FROM user WHERE id = 9";
+    for (name, way) in WAYS {
+        match way(&db, none) {
+            Err(error) if error.is_no_rows() => assert_eq!(error.sql(), Some(none), "{name}"),
+            Err(error) => assert!(error.message().starts_with("the statement returns rows")),
+            Ok(()) => {}
+        }
+    }
+}
+
+#[test]
+fn a_batch_tells_which_of_its_statements_has_failed() {
+    const INSERTS: &str = "-- six of them
+        INSERT INTO user VALUES (2, 'bob', 8);
+        INSERT INTO user VALUES (3, 'cem', 9);
+        CREATE TRIGGER old AFTER UPDATE ON user BEGIN SELECT 1; SELECT 2; END;
+        /* the age */ INSERT INTO user VALUES (4, 'dan', NULL);
+        INSERT INTO user VALUES (5, 'eva', 8);
+        INSERT INTO user VALUES (6, 'fay', 8)";
+    let db = open();
+    let failed = "INSERT INTO user VALUES (4, 'dan', NULL);";
+    for (name, way) in WAYS.iter().filter(|(name, _)| name.ends_with("batch")) {
+        let error = way(&db, INSERTS).unwrap_err();
+        assert_eq!((error.kind(), error.sql()), (ErrorKind::Constraint, Some(failed)), "{name}");
+        let error = way(&db, "DELETE FROM user; \n SELECT nme FROM user; SELECT 1").unwrap_err();
+        let told = (error.sql(), error.sql_offset());
+        assert_eq!(told, (Some("SELECT nme FROM user;"), Some(7)), "{name}");
+        let error = way(&db, "DELETE FROM user; COMMIT; SELECT 1").unwrap_err();
+        assert_eq!((error.sql(), error.sql_offset()), (Some("COMMIT;"), None), "{name}");
+    }
+}
+
+#[test]
+fn a_migration_tells_its_file_and_its_statement() {
+    let db = open();
+    let sql = "CREATE TABLE a(x);\n\nSELECT y FROM a;\nSELECT 1;";
+    let migrations = Migrations::new().with("0001_first.sql", sql).unwrap();
+    let error = migrations.up(&db).wait().unwrap_err();
+    assert!(error.message().contains("0001_first.sql:3:8: "), "{error}");
+    let told = (error.sql(), error.sql_offset());
+    assert_eq!(told, (Some("SELECT y FROM a;"), Some(7)), "{error}");
+}
