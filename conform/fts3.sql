@@ -74,6 +74,25 @@ INSERT INTO docs(docs) VALUES ('automerge=4');
 INSERT INTO docs(docs) VALUES ('nothing');
 CREATE VIRTUAL TABLE terms USING fts4aux(docs);
 SELECT term, col, documents, occurrences FROM terms WHERE col = '*' ORDER BY term;
+SELECT optimize(docs) FROM docs LIMIT 1;
+SELECT optimize(old) FROM old;
+-- feature: content that is the table itself, or is gone
+BEGIN;
+CREATE TABLE kept(a);
+CREATE VIRTUAL TABLE x USING fts4(content=x);
+INSERT INTO kept VALUES (1);
+COMMIT;
+CREATE TABLE gone(a, b);
+INSERT INTO gone VALUES ('some', 'words');
+CREATE VIRTUAL TABLE of_gone USING fts4(content="gone");
+SELECT * FROM of_gone;
+BEGIN;
+DROP TABLE gone;
+SELECT * FROM of_gone;
+CREATE TABLE gone(a, b);
+COMMIT;
+SELECT count(*) FROM of_gone;
+DROP TABLE of_gone;
 -- feature: shadow tables, renaming and dropping
 SELECT name FROM sqlite_schema WHERE name LIKE 'docs%' AND type = 'table' ORDER BY name;
 DELETE FROM docs_content;

@@ -119,6 +119,19 @@ PRAGMA nothing_of_the_kind;
 PRAGMA nothing_of_the_kind = 5;
 INSERT INTO p(id, b) VALUES (9, -1);
 SELECT count(*) FROM p;
+-- feature: a report takes no notice of a value
+BEGIN;
+INSERT INTO p(id, b) VALUES (10, -2);
+PRAGMA main.data_version = 1;
+PRAGMA page_count(5);
+PRAGMA freelist_count = 7;
+PRAGMA database_list(1);
+COMMIT;
+-- feature: defer_foreign_keys alone
+PRAGMA defer_foreign_keys = ON;
+PRAGMA defer_foreign_keys;
+SELECT count(*) FROM p;
+PRAGMA defer_foreign_keys;
 -- feature: pragmas as tables
 SELECT name FROM pragma_table_info('p') ORDER BY cid;
 SELECT name FROM pragma_table_info('p', 'main') WHERE pk;

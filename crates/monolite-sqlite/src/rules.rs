@@ -136,9 +136,9 @@ const CHECKS: &[&str] = &["integrity_check", "quick_check"];
 /// Whether `action` is a pragma that reports on the connection or the file.
 pub(crate) fn is_report(action: &AuthAction<'_>) -> bool {
     match action {
-        AuthAction::Pragma { pragma_name, pragma_value } => {
-            let asks = pragma_value.is_none() && is_one_of(REPORTS, pragma_name);
-            asks || is_one_of(CHECKS, pragma_name)
+        // One with a value that would be set is refused, and others take no notice of it.
+        AuthAction::Pragma { pragma_name, .. } => {
+            is_one_of(REPORTS, pragma_name) || is_one_of(CHECKS, pragma_name)
         }
         _ => false,
     }

@@ -389,7 +389,9 @@ fn statement(
     let ran = tx.with_numbered_statement(sql, numbering, run);
     observer.rowids = tx.given_rowids();
     note(observer, &ran);
-    let has_changed = tx.has_changed_since(before);
+    // What is explained has not run, though SQLite may have prepared a change of the schema.
+    let is_report = matches!(observer.nature, Nature::Report { .. });
+    let has_changed = !is_report && tx.has_changed_since(before);
     if has_changed {
         // Whatever SQLite has said of the statement.
         observer.nature = Nature::Change;

@@ -252,6 +252,8 @@ fn what_is_told_of_the_connection_is_no_conflict() {
         "SELECT last_insert_rowid()",
         "EXPLAIN QUERY PLAN SELECT * FROM a",
         "EXPLAIN UPDATE a SET v = 1",
+        "EXPLAIN CREATE TABLE q(x)",
+        "PRAGMA main.data_version = 1",
     ];
     for sql in asked {
         tx.query_map(sql, (), |_| Ok(())).wait().unwrap();
@@ -293,6 +295,35 @@ fn an_explained_change_counts_as_one_of_no_rows_at_commit_too() {
         write(&db, "CREATE INDEX IF NOT EXISTS on_v ON a(v)");
         tx.commit().wait().unwrap();
     }
+}
+
+#[test]
+fn an_explained_change_of_the_schema_is_not_compared() {
+    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    for sql in [
+        "EXPLAIN CREATE TABLE q(x)",
+        "EXPLAIN CREATE INDEX q ON a(v)",
+        "EXPLAIN CREATE VIEW q AS SELECT 1",
+        "EXPLAIN CREATE TRIGGER q AFTER INSERT ON a BEGIN SELECT 1; END",
+        "EXPLAIN DROP TABLE b",
+        "EXPLAIN ALTER TABLE a RENAME TO q",
+        "EXPLAIN ALTER TABLE a ADD COLUMN q",
+        "EXPLAIN ANALYZE",
+        "EXPLAIN REINDEX",
+    ] {
+        let tx = db.transaction().unwrap();
+        tx.query_map(sql, (), |_| Ok(())).wait().unwrap();
+        tx.commit().wait().unwrap();
+        for change in ["SELECT 1", "UPDATE a SET v = v"] {
+            let tx = db.transaction().unwrap();
+            tx.query_map(sql, (), |_| Ok(())).wait().unwrap();
+            tx.execute_batch(change).wait().unwrap();
+            write(&db, "CREATE TABLE more(x); DROP TABLE more");
+            tx.commit().wait().unwrap();
+        }
+    }
+    let exists = "SELECT count(*) FROM sqlite_schema WHERE name = 'q'";
+    assert_eq!(ask(&db.transaction().unwrap(), exists), 0);
 }
 
 #[test]

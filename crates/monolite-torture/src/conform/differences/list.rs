@@ -100,6 +100,21 @@ pub(crate) const LIST: &[Difference] = &[
         paths: Paths::All,
         sign: Sign::Refusal(is_of_shadow_table, &[" may not be "]),
     },
+    // Before the next one, whose words it has, too.
+    Difference {
+        id: "fts-optimize-function",
+        topic: Topic::Refused,
+        what: "the function `optimize()` of FTS3 and FTS4",
+        sqlite: "merges the index, and says whether there was anything to do",
+        monolite: "`Invalid`, code 23; a table without rows has nothing to call it for",
+        why: "it needs a savepoint of its own, and those belong to the engine",
+        instead: "the command: `INSERT INTO t(t) VALUES ('optimize')`",
+        paths: Paths::All,
+        sign: Sign::Refusal(
+            |it| it.has_word("OPTIMIZE"),
+            &["the function optimize() of FTS3 and FTS4 is refused", "authorization denied"],
+        ),
+    },
     Difference {
         id: "engine-names",
         topic: Topic::Refused,
@@ -173,8 +188,11 @@ pub(crate) const LIST: &[Difference] = &[
         id: "transaction-is-over",
         topic: Topic::Transactions,
         what: "statements after one that has ended an interactive transaction: `OR ROLLBACK`, \
-               `SQLITE_FULL`, which `AUTOINCREMENT` also says when the largest rowid is used, and \
-               `SQLITE_CORRUPT_VTAB`, by which FTS says that an index does not fit its content",
+               `SQLITE_FULL`, which `AUTOINCREMENT` also says when the largest rowid is used, \
+               `SQLITE_CORRUPT_VTAB`, by which FTS says that an index does not fit its content, \
+               `SQLITE_CORRUPT` of a view that SQLite cannot read back (`CREATE VIEW IF NOT \
+               EXISTS IF AS …`), and `SQLITE_LOCKED` of a virtual table that is its own content \
+               (`CREATE VIRTUAL TABLE x USING fts4(content=x)`)",
         sqlite: "goes on in the transaction, or outside of it after a rollback",
         monolite: "refuses them with the kind of the first error",
         why: "whether it would answer so again at commit does not follow from the data alone",
@@ -241,9 +259,12 @@ pub(crate) const LIST: &[Difference] = &[
         monolite: "reports the engine's settings (`journal_mode` is `wal`, `synchronous` is \
                    `NORMAL`, since the engine syncs itself), and other figures where the engine \
                    has written something of its own; `function_list` has functions of the \
-                   engine's beside those of SQLite's that they stand for, such as `changes`",
+                   engine's beside those of SQLite's that they stand for, such as `changes`. \
+                   `PRAGMA optimize` looks at the tables that the connection at hand has queried, \
+                   as in SQLite: queries on readers do not count",
         why: "the settings are what the engine is made of",
-        instead: "`monolite::Options` and `monolite::Stats`",
+        instead: "`monolite::Options` and `monolite::Stats`; `Options::optimize_every`, or `PRAGMA \
+                  optimize(0x10002)`, which looks at all tables",
         paths: Paths::All,
         sign: Sign::Answers(reports_settings),
     },
@@ -279,6 +300,36 @@ pub(crate) const LIST: &[Difference] = &[
         paths: Paths::All,
         sign: Sign::Answers(|it| {
             it.statement.verb() == "ALTER" && it.plain_failed("duplicate column name")
+        }),
+    },
+    Difference {
+        id: "deferral-alone",
+        topic: Topic::Connection,
+        what: "`PRAGMA defer_foreign_keys = ON` as a transaction of its own",
+        sqlite: "holds for the next transaction",
+        monolite: "ends with its own",
+        why: "the next transaction may be somebody else's",
+        instead: "say it in the transaction that needs it",
+        paths: Paths::All,
+        sign: Sign::Answers(|it| {
+            it.aspect == Aspect::Rows && it.statement.pragma() == Some("DEFER_FOREIGN_KEYS")
+        }),
+    },
+    Difference {
+        id: "fts-content-is-gone",
+        topic: Topic::Connection,
+        what: "the error for an FTS4 table whose `content` table was dropped",
+        sqlite: "`SQL logic error`, or `no such table: main.t` on a connection that has not used \
+                 it before; both have the code 1",
+        monolite: "either; an interactive transaction that was told the one and has changed \
+                   something may fail with `Conflict` or `Invalid` for the other",
+        why: "a transaction gets some connection, and shares it with others",
+        instead: "drop the FTS4 table, too",
+        paths: Paths::All,
+        sign: Sign::Answers(|it| {
+            it.same_code()
+                && it.plain_failed("SQL logic error")
+                && it.ours_failed(ErrorKind::Invalid, "no such table: main.")
         }),
     },
     Difference {
@@ -480,6 +531,7 @@ fn has_no_transaction_left(case: &Case<'_>) -> bool {
         || is_over(ErrorKind::Constraint)
         || is_over(ErrorKind::Storage)
         || is_over(ErrorKind::Corrupt)
+        || is_over(ErrorKind::Overloaded)
         // The script rolls back, which has been done.
         || (case.ours.fault.is_none() && case.plain_failed("no transaction is active"))
 }
