@@ -129,6 +129,12 @@ impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0.message)?;
         match &self.0.source {
+            Some(Source::Io(source)) if source.kind() == io::ErrorKind::PermissionDenied => {
+                write!(
+                    out,
+                    ": {source}; give it to the user who runs this, or run this as its owner"
+                )
+            }
             Some(Source::Io(source)) => write!(out, ": {source}"),
             Some(Source::Ltx(source)) => write!(out, ": {source}"),
             None => Ok(()),

@@ -87,6 +87,8 @@ mod slot;
 mod store;
 mod wall_clock;
 
+mod owner;
+
 mod error;
 
 pub use archiver::{Adopted, Archive, Present, adopt};

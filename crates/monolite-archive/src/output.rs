@@ -5,9 +5,10 @@
 //! 1. The content goes to a file beside the target, called as it with [`ENDING`] behind, which only
 //!    its owner may read. It is created, never opened, and locked (`flock`) for as long as it is
 //!    written.
-//! 2. At the end it is synced and gets the target's name by a link, which fails when there is such
-//!    a file; then the first name goes, and the directory is synced. A file system without links
-//!    has it renamed, right after a look.
+//! 2. At the end it is given to the owner of the directory, if root has made it. It is synced and
+//!    gets the target's name by a link, which fails when there is such a file; then the first name
+//!    goes, and the directory is synced. A file system without links has it renamed, right after a
+//!    look.
 //! 3. One that finds a file with that ending looks whether somebody has it locked. If nobody has,
 //!    whoever wrote it is gone, and it is taken over if it is one that a restore of this user has
 //!    left. Otherwise the name is removed. Only the name: a process that was killed between the
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
+use crate::owner::give_to_owner_of;
 use crate::store::sync_directory;
 
 /// What is behind the target's name as long as the file is not whole.
@@ -101,6 +103,7 @@ impl Output {
     /// As of [`create`](Output::create). Nothing is left then.
     pub(crate) fn publish(self) -> Result<()> {
         let (path, target) = (&self.path, &self.target);
+        give_to_owner_of(target.parent().unwrap_or(Path::new("")), &self.file);
         self.file.sync_all().map_err(failed("sync", path))?;
         must_be_free(target)?;
         match fs::hard_link(path, target) {

@@ -221,11 +221,13 @@ fn must_be_newest_still(catalog: &Catalog, compared: Txid, fence: Txid) -> Resul
 fn note(database: &Path, adopted: &Adopted) -> Result<()> {
     let file = fs::metadata(database);
     let file = file.map_err(|error| Error::of_io(format!("look at {database:?}"), error))?;
-    let mut position = Position::new(adopted.record.lineage, &file);
+    let (mut position, beside) =
+        (Position::new(adopted.record.lineage, &file), directory_of(database));
+    position.is_of(&file, &beside)?;
     position.holders.push(adopted.record.holder);
     position.epoch = adopted.record.epoch;
     position.fence = Some(adopted.fence.get());
-    position.write(&directory_of(database))
+    position.write(&beside)
 }
 
 fn lost() -> Error {

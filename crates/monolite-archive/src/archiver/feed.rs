@@ -29,6 +29,7 @@ use monolite::archive::{Frames, WAL_HEADER_BYTES, WalPosition, WalReader};
 
 use super::position::{Identity, Place, Position, make};
 use crate::error::{Error, ErrorKind, Result};
+use crate::owner::give_to_owner_of;
 use crate::store::sync_directory;
 
 const ENDING: &str = ".wal";
@@ -474,6 +475,7 @@ impl Feed {
         let path = self.directory.join(name);
         let copied = make(&self.directory)
             .and_then(|()| File::create_new(&path))
+            .inspect(|file| give_to_owner_of(&self.directory, file))
             .and_then(|file| wal.copy(from, to, &file).and_then(|()| file.sync_data()));
         let synced = copied
             .map_err(|error| Error::of_io(format!("write {}", path.display()), error))

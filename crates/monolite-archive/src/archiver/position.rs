@@ -27,8 +27,10 @@
 //! - A settled file has not changed in the 20 ms before its times were noted: a write in the same
 //!   tick of the file system's clock would leave them as they are.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,12 +39,16 @@ use monolite::archive::WAL_HEADER_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::owner::give_to_owner_of;
 use crate::record::{Epoch, Holder, Lineage};
 use crate::store::sync_directory;
 use crate::wall_clock;
 
 const FORMAT: u32 = 1;
 const NAME: &str = "position.json";
+
+/// What is behind the database's name in that of the directory.
+const ENDING: &str = "-archive";
 
 /// How old the last change of a file must be before its times tell whether it changes again.
 const TICK: Duration = Duration::from_millis(20);
@@ -89,6 +95,23 @@ impl Identity {
     }
 }
 
+/// What tells a directory from a copy of it, and from one that has its number later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Home {
+    inode: u64,
+    /// When it was made, in milliseconds, where the file system knows it.
+    made: Option<u64>,
+}
+
+impl Home {
+    fn of(directory: &Path) -> Option<Home> {
+        let meta = fs::metadata(directory).ok()?;
+        let since = meta.created().ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+        let made = since.and_then(|since| u64::try_from(since.as_millis()).ok());
+        Some(Home { inode: meta.ino(), made })
+    }
+}
+
 /// Where the history of a file is archived, and how far the file is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
@@ -99,6 +122,10 @@ pub(super) struct Position {
     pub(super) holders: Vec<Holder>,
     /// The inode of the file then: a copy of file and record has another.
     pub(super) inode: u64,
+    /// The directory of this record then: a copy of both has another, and where a file was put in
+    /// place of the database it is the same.
+    #[serde(default)]
+    home: Option<Home>,
     /// The last epoch in which something could be archived; 0 before the first.
     pub(super) epoch: Epoch,
     /// The slot of its fence, and the place in history that is archived below it; `None` where the
@@ -127,6 +154,7 @@ impl Position {
             lineage,
             holders: Vec::new(),
             inode: file.ino(),
+            home: None,
             epoch: Epoch(0),
             fence: None,
             base: None,
@@ -162,6 +190,20 @@ impl Position {
         Ok(Some(position))
     }
 
+    /// Whether another file was put in place of the one that it is of: neither that one, nor a copy
+    /// of both.
+    pub(super) fn is_of_another(&self, file: &Metadata, directory: &Path) -> bool {
+        self.inode != file.ino() && self.home.is_some() && self.home == Home::of(directory)
+    }
+
+    /// It is of this file from now on, and of this directory, which is made.
+    pub(super) fn is_of(&mut self, file: &Metadata, directory: &Path) -> Result<()> {
+        make(directory)
+            .map_err(|error| Error::of_io(format!("make {}", directory.display()), error))?;
+        (self.inode, self.home) = (file.ino(), Home::of(directory));
+        Ok(())
+    }
+
     /// Puts it into `directory`, which is made, in place of the one before.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
         self.try_write(directory).map_err(|error| {
@@ -174,6 +216,7 @@ impl Position {
         make(directory)?;
         let temporary = directory.join("position.json.new");
         let mut file = File::create(&temporary)?;
+        give_to_owner_of(directory, &file);
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_all()?;
         fs::rename(temporary, directory.join(NAME))
@@ -245,13 +288,14 @@ impl Position {
     }
 }
 
-/// Makes the directory beside a database, for its owner alone.
+/// Makes the directory beside a database, for the owner of the database alone.
 pub(super) fn make(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => {
             made?;
+            give_to_owner_of(&database_of(directory), &File::open(directory)?);
             let parent = directory.parent().unwrap_or(Path::new("/"));
             File::open(parent)?.sync_all()
         }
@@ -261,8 +305,14 @@ pub(super) fn make(directory: &Path) -> io::Result<()> {
 /// What is kept beside the database at `path`.
 pub(super) fn directory_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push("-archive");
+    name.push(ENDING);
     PathBuf::from(name)
+}
+
+/// The database beside which `directory` is.
+fn database_of(directory: &Path) -> PathBuf {
+    let name = directory.as_os_str().as_bytes();
+    PathBuf::from(OsStr::from_bytes(name.strip_suffix(ENDING.as_bytes()).unwrap_or(name)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Owns the errors of a file that is not, or no longer, its archive's primary.
 
+use std::path::Path;
+
 use super::position::Position;
 use crate::error::{Error, ErrorKind};
 use crate::record::{Record, State};
@@ -27,6 +29,17 @@ pub(super) fn behind() -> Error {
          had said to be written. Restore the archive to a new file, or say with \
          Archive::take_over that this file is what is to be archived",
     )
+}
+
+/// The file at `path` is not the one that was archived.
+pub(super) fn replaced(path: &Path) -> Error {
+    let message = format!(
+        "another file was put in place of {}, perhaps an older state: put the one back that was \
+         archived, or restore the archive to a new file; or if this file is to go on as it is, say \
+         so with Archive::take_over",
+        path.display()
+    );
+    Error::new(ErrorKind::Fenced, message)
 }
 
 /// The archive is gone, or another directory is in its place.

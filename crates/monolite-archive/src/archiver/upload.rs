@@ -16,8 +16,8 @@ use monolite_ltx::{
 use super::feed::Taken;
 use super::gathering::Gathering;
 use super::group::{About, encode};
-use super::position::Place;
-use super::refused::{another_history, behind, fenced, nothing_there, of_another};
+use super::position::{Place, directory_of};
+use super::refused::{another_history, behind, fenced, nothing_there, of_another, replaced};
 use super::{GROUP_BYTES, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{beginning, header as decoded};
@@ -270,11 +270,15 @@ impl Uploader<'_> {
             file.map_err(|error| Error::of_io(format!("look at {}", path.display()), error))?;
         let mut feed = self.shared.feed();
         let position = &mut feed.position;
-        let is_ours = found.is_some_and(|record| {
-            position.holders.contains(&record.holder)
-                && position.lineage == record.lineage
-                && (position.inode == file.ino() || record.state == State::Released)
+        let has_record = found.is_some_and(|record| {
+            position.holders.contains(&record.holder) && position.lineage == record.lineage
         });
+        let is_replaced = position.is_of_another(&file, &directory_of(path));
+        if has_record && is_replaced && !take_over {
+            return Err(replaced(path));
+        }
+        let is_released = found.is_some_and(|record| record.state == State::Released);
+        let is_ours = has_record && !is_replaced && (position.inode == file.ino() || is_released);
         if let Some(record) = found.filter(|_| !take_over && !is_ours) {
             return Err(of_another(record, position));
         }
@@ -288,7 +292,7 @@ impl Uploader<'_> {
         if !position.holders.contains(&self.shared.holder) {
             position.holders.push(self.shared.holder);
         }
-        position.inode = file.ino();
+        position.is_of(&file, &directory_of(path))?;
         let lineage = position.lineage;
         feed.record()?;
         drop(feed);

@@ -21,6 +21,9 @@
 //!    [`Store::create`], the last of them must be there: a directory that was removed, replaced, or
 //!    is not mounted any more would take what comes next, and lack all that was before.
 //!
+//! 7. What is created belongs to the owner of the directory and has its permissions
+//!    ([`give_as_in`]): a command that root runs once must not keep the program out that runs as another user.
+//!
 //! # Threads and locks
 //! The lock is `flock`. Linux has the server of an NFS version 4 hold it, as a lock of all bytes of
 //! the file, which excludes processes on all machines that mount it; in version 3 so it does unless
@@ -53,6 +56,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::{Fetched, Listed, Listing, Part, Store, Tag, in_memory};
 use crate::error::{Error, ErrorKind, Result};
+use crate::owner::{give_as_in, give_to_owner_of};
 
 /// The most bytes of an object that can be replaced, and whose tag is one of its content when it is
 /// read as a whole. The leader record is the only such object and smaller.
@@ -158,7 +162,11 @@ impl DirectoryStore {
         let mut made = self.root.clone();
         for part in below {
             made.push(part);
-            make_directory(&made)?;
+            if make_directory(&made)? == Made::New
+                && let Ok(new) = File::open(&made)
+            {
+                give_as_in(parent(&made)?, &new);
+            }
         }
         Ok(())
     }
@@ -353,7 +361,10 @@ impl Temporary {
             name.push(format!(".{}-{number}{TEMPORARY}", std::process::id()));
             let mut options = OpenOptions::new();
             match options.read(true).write(true).create_new(true).open(&name) {
-                Ok(file) => return Ok(Temporary { file, path: name.into(), is_renamed: false }),
+                Ok(file) => {
+                    give_as_in(parent(path)?, &file);
+                    return Ok(Temporary { file, path: name.into(), is_renamed: false });
+                }
                 // Left by a process of the same number, here or on another machine.
                 Err(error) if error.kind() == IoErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -462,6 +473,7 @@ fn not_linked(to: &Path, error: std::io::Error) -> Error {
 /// Waits for the lock of a file, which lasts as long as what is returned.
 fn lock(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    give_as_in(path.parent().unwrap_or(Path::new("")), &file);
     file.lock()?;
     Ok(file)
 }
@@ -501,14 +513,26 @@ fn make_directories(directory: &Path) -> Result<()> {
         return Ok(());
     }
     make_directories(parent(directory)?)?;
-    make_directory(directory)
+    if make_directory(directory)? == Made::New
+        && let Ok(new) = File::open(directory)
+    {
+        give_to_owner_of(parent(directory)?, &new);
+    }
+    Ok(())
+}
+
+/// Who has made a directory.
+#[derive(PartialEq, Eq)]
+enum Made {
+    New,
+    Before,
 }
 
 /// Makes a directory in one that is there, unless it is there.
-fn make_directory(directory: &Path) -> Result<()> {
+fn make_directory(directory: &Path) -> Result<Made> {
     match fs::create_dir(directory) {
-        Ok(()) => sync_directory(parent(directory)?),
-        Err(error) if error.kind() == IoErrorKind::AlreadyExists => Ok(()),
+        Ok(()) => sync_directory(parent(directory)?).map(|()| Made::New),
+        Err(error) if error.kind() == IoErrorKind::AlreadyExists => Ok(Made::Before),
         Err(error) => Err(Error::of_io(format!("create {}", directory.display()), error)),
     }
 }

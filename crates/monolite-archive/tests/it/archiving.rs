@@ -396,6 +396,42 @@ fn a_second_file_and_a_stale_one_are_refused_and_may_take_over() {
     bench.is_the_same();
 }
 
+/// As after a close that was not clean, and as the guide says.
+#[test]
+fn older_state_in_place_of_the_file_is_refused_after_a_clean_close() {
+    let bench = Bench::new();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    insert(&db, 10).unwrap();
+    let older = bench.directory.path().join("older.db");
+    db.backup(&older).wait().unwrap();
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    let newest = bench.directory.path().join("newest.db");
+    fs::rename(bench.file(), &newest).unwrap();
+    fs::rename(&older, bench.file()).unwrap();
+    let refused = bench.open(Durability::Archived).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+    assert!(refused.to_string().contains("Archive::take_over"), "{refused}");
+    assert_eq!(count(&bench.restored()), 2, "what was acknowledged is there");
+    // Both remedies help.
+    fs::rename(bench.file(), &older).unwrap();
+    fs::rename(&newest, bench.file()).unwrap();
+    bench.open(Durability::Archived).unwrap().close().unwrap();
+    fs::rename(&older, bench.file()).unwrap();
+    let db = bench.open_with(bench.archive().take_over(true), Durability::Archived).unwrap();
+    db.close().unwrap();
+    assert_eq!(count(&bench.restored()), 1);
+    bench.is_the_same();
+    // It is the one that is archived from now on, and so is a copy of file and directory.
+    bench.open(Durability::Archived).unwrap().close().unwrap();
+    let moved = bench.directory.path().join("moved");
+    fs::create_dir(&moved).unwrap();
+    copy_files(bench.file().parent().unwrap(), &moved);
+    let options = Options::new().archive(bench.archive()).durability(Durability::Archived);
+    options.open(moved.join("ledger.db")).unwrap().close().unwrap();
+}
+
 fn copy_files(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

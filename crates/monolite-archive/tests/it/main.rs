@@ -21,6 +21,7 @@ mod moments;
 #[cfg(feature = "s3")]
 mod network;
 mod originals;
+mod owners;
 #[cfg(feature = "s3")]
 mod outages;
 mod programs;
