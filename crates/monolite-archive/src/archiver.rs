@@ -27,6 +27,7 @@
 //! ([`leaving`]).
 
 mod adopt;
+mod failures;
 mod feed;
 mod gathering;
 mod group;
@@ -58,6 +59,7 @@ use crate::retention::Keep;
 use crate::store::Store;
 use crate::wall_clock;
 pub use adopt::{Adopted, Present, adopt};
+use failures::{Activity, Failures};
 use feed::Feed;
 use leaving::Leavable;
 use position::{Place, Position, directory_of};
@@ -297,6 +299,7 @@ impl Archive {
             control: Mutex::default(),
             changed: Condvar::new(),
             stats: Mutex::default(),
+            failures: Mutex::default(),
             began: Instant::now(),
             behind_since: AtomicU64::new(UP_TO_DATE),
             notices: Noticeboard::default(),
@@ -334,7 +337,9 @@ struct Shared {
     primary: OnceLock<Arc<dyn Primary>>,
     control: Mutex<Control>,
     changed: Condvar,
+    /// But for failures.
     stats: Mutex<ArchiveStats>,
+    failures: Mutex<Failures>,
     began: Instant,
     /// Since when the oldest has been waiting that is not archived, in milliseconds since it
     /// `began`; or [`UP_TO_DATE`].
@@ -393,7 +398,7 @@ impl Shared {
                  waited for; what is not archived is kept beside the database, and uploaded when \
                  it is opened again"
             );
-            self.note::<()>(Err(Error::new(ErrorKind::Lost, message)));
+            self.failed(Activity::Upload, &Error::new(ErrorKind::Lost, message));
         }
     }
 
@@ -401,7 +406,7 @@ impl Shared {
         let durable = self.durable();
         // A record that cannot be written is tried again before anything of it is taken.
         let advanced = feed.durable(durable, &|| self.wal());
-        self.note(advanced);
+        self.note(Activity::Position, advanced);
         self.look_back(feed);
     }
 
@@ -470,22 +475,46 @@ impl Shared {
 
     /// Keeps for those who look why the WAL could not be kept, unless it is for want of room, of
     /// which the store's error says more.
-    fn note_kept(&self, kept: Result<()>) -> Result<()> {
-        kept.inspect_err(|error| {
-            if error.kind() != ErrorKind::Busy {
-                self.note::<()>(Err(error.clone()));
-            }
-        })
+    fn not_kept(&self, error: &Error) {
+        if error.kind() != ErrorKind::Busy {
+            self.failed(Activity::Staging, error);
+        }
     }
 
-    /// Keeps what went wrong for those who look; the value of what did not.
-    fn note<T>(&self, result: Result<T>) -> Option<T> {
+    /// The newest state that is archived cannot be restored: a copy of the whole database is next,
+    /// and until it is there nothing is acknowledged as archived. What was seen before a copy that
+    /// is due or just came says nothing.
+    fn is_lost(&self, why: &Error) {
+        let mut feed = self.feed();
+        if feed.broken.is_none() && !feed.is_let_go() && !self.notices.is_unknown() {
+            feed.breaks(format!("the archive has lost files: {why}"));
+            self.stats().is_restorable = false;
+            self.changed.notify_one();
+        }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what went wrong for those who look, until this activity succeeds.
+    fn failed(&self, activity: Activity, error: &Error) {
+        self.failures().failed(activity, error);
+    }
+
+    fn succeeded(&self, activity: Activity) {
+        self.failures().succeeded(activity);
+    }
+
+    /// Takes note of what came of all of this activity; the value, if it has succeeded.
+    fn note<T>(&self, activity: Activity, result: Result<T>) -> Option<T> {
         match result {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                self.succeeded(activity);
+                Some(value)
+            }
             Err(error) => {
-                let mut stats = self.stats();
-                stats.failed_requests += 1;
-                stats.last_error = Some(error.to_string());
+                self.failed(activity, &error);
                 None
             }
         }
@@ -520,7 +549,7 @@ impl Running {
         let (shared, until) = (&self.shared, Instant::now() + KEEPING_UP);
         let to = shared.engine_feed().synced();
         while shared.engine_feed().lacks(to)
-            && shared.stats().last_error.is_none()
+            && !shared.failures().has(Activity::Upload)
             && shared.control().closing.is_none()
             && Instant::now() < until
         {
@@ -583,25 +612,30 @@ impl Archiving for Running {
         shared.changed.notify_one();
         self.keep_up();
         let prepared = shared.engine_feed().prepare(&|| shared.wal());
-        shared.note(prepared);
+        // Whether all is kept is seen when it must be.
+        let _ = prepared.map_err(|error| shared.failed(Activity::Staging, &error));
     }
 
     fn may_restart(&self, to: WalPosition) -> bool {
         let shared = &self.shared;
         let may = shared.engine_feed().may_restart(to, &|| shared.wal());
-        shared.note_kept(may).is_ok()
+        may.inspect_err(|error| shared.not_kept(error)).is_ok()
     }
 
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String> {
         let shared = &self.shared;
         let captured = shared.engine_feed().capture(to, next, &|| shared.wal());
-        shared.note_kept(captured).map_err(|error| error.to_string())
+        match &captured {
+            Ok(()) => shared.succeeded(Activity::Staging),
+            Err(error) => shared.not_kept(error),
+        }
+        captured.map_err(|error| error.to_string())
     }
 
     fn settled(&self) {
         let settled = self.shared.engine_feed().settled(&self.shared.database);
         // Without the record a copy of the whole database is made at the next start.
-        self.shared.note(settled);
+        self.shared.note(Activity::Position, settled);
     }
 
     fn close(&self) {
@@ -622,6 +656,10 @@ impl Archiving for Running {
 
     fn stats(&self) -> ArchiveStats {
         let mut stats = self.shared.stats().clone();
+        {
+            let failures = self.shared.failures();
+            (stats.failed_requests, stats.last_error) = (failures.count, failures.told());
+        }
         let feed = self.shared.engine_feed();
         stats.lag_ms = u64::try_from(self.shared.lag().as_millis()).unwrap_or(u64::MAX);
         stats.staged_bytes = feed.staged_bytes();

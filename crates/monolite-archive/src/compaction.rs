@@ -10,6 +10,9 @@
 //! of the files that begin at most one TXID after what is reached the one is taken that reaches
 //! furthest, and what reaches no further is passed over. What two files have both is equal.
 //!
+//! Where files are missing, a level goes on up to the hole; and then, if a later snapshot ends
+//! behind the hole, with what follows that. What lies in between leads to nothing any more.
+//!
 //! The copy of a whole database that a primary has put behind its fence may differ in any page from
 //! the state below: history has a gap there, and what was before must not be applied behind it. So
 //! files end before such a fence, and begin anew behind it ([`Gaps`]). No snapshot is made of the
@@ -81,8 +84,8 @@ pub fn compact(
 /// [`NotFound`](ErrorKind::NotFound) when a file is gone that `catalog` has: somebody else deletes,
 /// too; read it anew.
 /// [`Invalid`](ErrorKind::Invalid) for a level that is not made of the one below;
-/// [`Gap`](ErrorKind::Gap) when files do not follow each other; those of reading and of the store,
-/// after which the file may be there.
+/// [`Gap`](ErrorKind::Gap) when files do not follow each other, and no snapshot ends behind the
+/// hole; those of reading and of the store, after which the file may be there.
 pub fn compact_level(
     store: &dyn Store,
     layout: &Layout,
@@ -95,9 +98,14 @@ pub fn compact_level(
     })?;
     let newest = |level| catalog.level(level).iter().map(|file| file.txids.max()).max();
     // A level that begins needs nothing that a snapshot has.
-    let end = newest(level).or_else(|| newest(Level::SNAPSHOTS));
+    let mut end = newest(level).or_else(|| newest(Level::SNAPSHOTS));
     let gaps = Gaps::of(catalog);
-    let mut inputs = following(catalog.level(below), end)?;
+    let mut inputs = loop {
+        match following(catalog.level(below), end) {
+            (none, Some(behind)) if none.is_empty() => end = Some(closing(catalog, &behind)?),
+            (inputs, _) => break inputs,
+        }
+    };
     let gap = inputs.iter().skip(1).position(|file| gaps.are_before(file));
     inputs.truncate(gap.map_or(inputs.len(), |at| at + 1));
     let mut taken = Vec::new();
@@ -193,9 +201,12 @@ impl Gaps<'_> {
     }
 }
 
-/// The files of a level that lead on from `end`, or from the first of them; as many as are merged
-/// at a time.
-fn following(files: &[ArchivedFile], end: Option<Txid>) -> Result<Vec<ArchivedFile>> {
+/// The files of a level that lead on from `end`, or from the first of them, as many as are merged
+/// at a time; and the one behind a hole, if they end at one.
+fn following(
+    files: &[ArchivedFile],
+    end: Option<Txid>,
+) -> (Vec<ArchivedFile>, Option<ArchivedFile>) {
     let before_first = || files.first().map_or(0, |first| first.txids.min().get() - 1);
     let mut reached = end.map_or_else(before_first, Txid::get);
     let further = files.iter().filter(|file| end.is_none_or(|end| file.txids.max() > end));
@@ -209,14 +220,22 @@ fn following(files: &[ArchivedFile], end: Option<Txid>) -> Result<Vec<ArchivedFi
         reached = file.txids.max().get();
         following.push(*file);
     }
-    if following.len() < INPUTS
-        && let Some(file) = further.next()
-    {
-        let is = file.txids;
-        let message = format!("{is} does not begin right after TXID {reached:016x}");
-        return Err(Error::new(ErrorKind::Gap, message));
-    }
-    Ok(following)
+    let behind = (following.len() < INPUTS).then(|| further.next().copied()).flatten();
+    (following, behind)
+}
+
+/// Where the oldest snapshot ends that closes the hole before `behind`.
+fn closing(catalog: &Catalog, behind: &ArchivedFile) -> Result<Txid> {
+    let ends = catalog.level(Level::SNAPSHOTS).iter().map(|file| file.txids.max());
+    let closing = ends.filter(|end| end.get() >= behind.txids.min().get() - 1).min();
+    closing.ok_or_else(|| {
+        let message = format!(
+            "level {} lacks the files before {}, and no later snapshot is there: a database that \
+             is open with this archive uploads one when it finds that",
+            behind.level, behind.txids
+        );
+        Error::new(ErrorKind::Gap, message)
+    })
 }
 
 /// Writes one file of all `inputs`, which follow each other.

@@ -30,10 +30,11 @@ pub enum ErrorKind {
     Io,
     /// What is asked for is not in the archive, or no longer.
     NotFound,
-    /// The chain of files has a hole: what lies behind it cannot be restored from it. Take a new
-    /// snapshot, or another copy of the archive.
+    /// The chain of files has a hole: what lies behind it cannot be restored. A database that is
+    /// open with the archive uploads a whole copy when it finds that; or take another copy of the
+    /// archive.
     Gap,
-    /// Bytes in the archive are not what was written there. Take another copy.
+    /// Bytes in the archive are not what was written there. Likewise.
     Corrupt,
     /// The archive has a form that this crate does not know. Use newer software.
     Unsupported,

@@ -172,8 +172,11 @@ fn lacking(catalog: &Catalog, reached: Txid, target: Txid) -> Error {
     };
     let ends = |file: &&ArchivedFile| file.txids.max() == target;
     let merged = catalog.files().iter().filter(|file| !file.txids.is_snapshot()).find(passes);
-    let gap =
-        || Error::new(ErrorKind::Gap, format!("nothing continues TXID {reached} towards {target}"));
+    let gap = || {
+        let message =
+            format!("nothing continues TXID {reached}, which can be restored, towards {target}");
+        Error::new(ErrorKind::Gap, message)
+    };
     if merged.is_none() && catalog.files().iter().any(|file| ends(&file)) {
         return gap();
     }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use monolite_ltx::{TxidRange, verify as verify_file};
+use monolite_ltx::{TxidRange, Verified, verify as verify_ltx};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,6 +26,8 @@ pub struct Proof {
     pub pages: u64,
     /// What is wrong, in the order of levels and TXIDs; holes at the end.
     pub problems: Vec<Error>,
+    /// Whether the newest state can be restored all the same: what is wrong is in the past.
+    pub is_restorable: bool,
 }
 
 /// Reads every file of an archive and compares all its sums and its name, and of each slot the
@@ -44,6 +46,7 @@ pub fn verify(
     // After the slots: what was listed is behind fences that it lists.
     let record = leader(store, layout)?;
     let mut proof = Proof::default();
+    let mut sound = catalog.clone();
     for file in catalog.files() {
         each(file);
         match read(store, layout, *file, record.as_ref()) {
@@ -52,13 +55,19 @@ pub fn verify(
                 proof.bytes += file.len;
                 proof.pages += pages;
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) if error.kind() == ErrorKind::Corrupt => proof.problems.push(error),
-            Err(error) if error.kind() == ErrorKind::Unsupported => proof.problems.push(error),
-            Err(error) => return Err(error),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound => {}
+                ErrorKind::Corrupt | ErrorKind::Unsupported => {
+                    sound.remove(&[*file]);
+                    proof.problems.push(error);
+                }
+                _ => return Err(error),
+            },
         }
     }
     proof.problems.extend(holes(&catalog));
+    let newest = catalog.newest();
+    proof.is_restorable = newest.is_some_and(|newest| Plan::to(&sound, newest).is_ok());
     Ok(proof)
 }
 
@@ -68,16 +77,26 @@ fn read(
     file: ArchivedFile,
     record: Option<&Record>,
 ) -> Result<u64> {
-    let verified = thread::scope(|scope| {
-        let source = FileSource::new(store, layout, file);
-        verify_file(source.reading_ahead(scope))
-    });
-    let verified = verified.map_err(|error| Error::of_ltx(file.key(layout), error))?;
-    file.must_have(&verified.header, layout)?;
+    let verified = whole(store, layout, file)?;
     if file.level == Level::SLOTS && !file.txids.is_snapshot() {
         check_slot(layout, file, Epoch(verified.header.node_id), record)?;
     }
     Ok(u64::from(verified.pages))
+}
+
+/// Reads a file to its end and compares all its sums.
+pub(crate) fn verify_file(store: &dyn Store, layout: &Layout, file: ArchivedFile) -> Result<()> {
+    whole(store, layout, file).map(drop)
+}
+
+fn whole(store: &dyn Store, layout: &Layout, file: ArchivedFile) -> Result<Verified> {
+    let verified = thread::scope(|scope| {
+        let source = FileSource::new(store, layout, file);
+        verify_ltx(source.reading_ahead(scope))
+    });
+    let verified = verified.map_err(|error| Error::of_ltx(file.key(layout), error))?;
+    file.must_have(&verified.header, layout)?;
+    Ok(verified)
 }
 
 /// Whether a file of level 0 has one TXID, and the epoch that wrote it is the one that has it.

@@ -51,6 +51,10 @@ pub(crate) fn run(command: &arguments::Archive) -> Result<()> {
 /// network that is away ends no download of hours.
 const AWAY: Duration = Duration::from_secs(300);
 
+/// What helps an archive whose newest state cannot be restored.
+const REMEDY: &str = "Keep the archive, and open the database with it, or leave it open: within a \
+                      minute it finds that, and uploads a copy of itself";
+
 /// How long the first rest in between is, and the longest.
 const RESTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
@@ -208,6 +212,8 @@ struct Status<'a> {
     newest_time: String,
     /// The state after each TXID from here on can be restored, as far as files were not merged.
     oldest_snapshot_txid: Option<String>,
+    /// Why the newest state cannot be restored, if it cannot.
+    hole: Option<String>,
     /// None where no Monolite writes, as with Litestream.
     primary: Option<Record>,
 }
@@ -240,17 +246,23 @@ fn status(archived: &Archived) -> Result<()> {
     let time =
         archive.reading("reading", 0, || newest.header(&archive, &archive.layout))?.timestamp;
     let snapshots = catalog.files().iter().filter(|file| file.txids.is_snapshot());
+    let hole = Plan::new(&catalog, Target::Latest, &archive, &archive.layout).err();
     let status = Status {
         url: &archived.url,
         levels: Level::all().filter_map(of_level).collect(),
         newest_txid: newest.txids.max().to_string(),
         newest_time: time.to_string(),
         oldest_snapshot_txid: snapshots.map(|file| file.txids.max()).min().map(|it| it.to_string()),
+        hole: hole.map(|hole| hole.to_string()),
         primary: archive.reading("reading", 0, || leader(&archive, &archive.layout))?,
     };
+    show_status(archived, &status)
+}
+
+fn show_status(archived: &Archived, status: &Status<'_>) -> Result<()> {
     let mut out = stdout();
     if archived.json {
-        return json::print(&mut out, &status);
+        return json::print(&mut out, status);
     }
     writeln!(out, "level  files         bytes  from              to")?;
     for of in &status.levels {
@@ -261,6 +273,9 @@ fn status(archived: &Archived) -> Result<()> {
     match &status.oldest_snapshot_txid {
         Some(txid) => writeln!(out, "oldest snapshot {txid}")?,
         None => writeln!(out, "no snapshot: nothing can be restored")?,
+    }
+    if let Some(hole) = &status.hole {
+        writeln!(out, "hole: {hole}. {REMEDY}")?;
     }
     if let Some(Record { epoch, state, address, lineage, .. }) = &status.primary {
         let state = serde_json::to_string(state)?;
@@ -329,6 +344,8 @@ struct Verified<'a> {
     bytes: u64,
     pages: u64,
     problems: Vec<String>,
+    /// Whether the newest state can be restored.
+    restorable: bool,
     seconds: f64,
 }
 
@@ -343,10 +360,11 @@ fn prove(archived: &Archived) -> Result<()> {
         bytes: proof.bytes,
         pages: proof.pages,
         problems: proof.problems.iter().map(ToString::to_string).collect(),
+        restorable: proof.is_restorable,
         seconds: archive.seconds(),
     };
     let mut out = stdout();
-    let Verified { url, files, bytes, pages, problems, seconds } = &verified;
+    let Verified { url, files, bytes, pages, problems, restorable, seconds } = &verified;
     if archived.json {
         json::print(&mut out, &verified)?;
     } else {
@@ -360,11 +378,14 @@ fn prove(archived: &Archived) -> Result<()> {
         writeln!(out, "{url}: {files}, {bytes} bytes, {pages}, {problems}, {seconds}")?;
         out.flush()?;
     }
-    ensure!(
-        problems.is_empty(),
-        "{url} is damaged: keep it, and take a new snapshot or another copy"
-    );
-    Ok(())
+    if problems.is_empty() {
+        return Ok(());
+    }
+    ensure!(*restorable, "the newest state of {url} cannot be restored. {REMEDY}");
+    bail!(
+        "{url} has lost a part of its past. Its newest state can be restored, so nothing has to be \
+         done; this is told until the snapshots before it expire"
+    )
 }
 
 /// What `restore --json` and `drill --json` print.

@@ -141,14 +141,16 @@ pub struct ArchiveStats {
     /// Bytes that were kept beside the database because they had not been archived when the WAL
     /// began anew.
     pub staged_bytes: u64,
-    /// Whether something can be restored: not before the first copy of the whole database is there.
+    /// Whether the newest state that is archived can be restored: not before the first copy of the
+    /// whole database is there, and not from when files are found to be lost until another one is.
     pub is_restorable: bool,
     /// Why a copy of the whole database is due or under way, if one is. A close does not wait for
     /// it; the next opening makes it.
     pub copies_because: Option<String>,
     /// Requests of the store that have failed.
     pub failed_requests: u64,
-    /// What went wrong last, if that has not succeeded since.
+    /// What went wrong last in each activity (uploading, copying, merging, deleting and others), if
+    /// that has not succeeded since; several are separated by `; `.
     pub last_error: Option<String>,
 }
 

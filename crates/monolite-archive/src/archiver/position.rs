@@ -33,9 +33,10 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use monolite::archive::WAL_HEADER_BYTES;
+use monolite_ltx::WalSpan;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -60,6 +61,20 @@ pub(super) struct Place {
     pub(super) salts: [u32; 2],
     /// Where in it the commit ends, in bytes.
     pub(super) end: u64,
+}
+
+impl Place {
+    /// That of a slot; `None` where that was of an empty WAL.
+    pub(super) fn of_span(wal: WalSpan) -> Option<Place> {
+        let is_known = wal.salts != [0; 2];
+        is_known.then_some(Place { salts: wal.salts, end: wal.offset + wal.size })
+    }
+
+    /// How a copy of the database says it. Litestream, taking over, fails for ever on a place of 0.
+    pub(super) fn span(place: Option<Place>) -> WalSpan {
+        let place = place.unwrap_or(Place { salts: [0; 2], end: WAL_HEADER_BYTES });
+        WalSpan { offset: place.end, size: 0, salts: place.salts }
+    }
 }
 
 /// What a file system says of a file, and says otherwise of any that was written to since.

@@ -2,8 +2,9 @@
 //! what need not be kept deleted.
 //!
 //! # Algorithm
-//! 1. Nothing is done before something was uploaded. The archive is listed once, and again behind
-//!    each copy of the database; from then on the uploads say which slots are new.
+//! 1. The archive is listed when a term begins, and again behind each copy of the database; from
+//!    then on the uploads say which slots are new. A list must lead to the newest TXID: if a file
+//!    is missing, or found damaged, a copy of the whole database is next.
 //! 2. When a span of the first level is over, merge what was written before it ([`compact`]);
 //!    every day make a snapshot of files that are there; every hour list again, and plan what may
 //!    go ([`Retention`]): a snapshot that somebody else has made since must go with what leads on
@@ -20,18 +21,21 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use monolite_ltx::Timestamp;
+use monolite_ltx::{Timestamp, Txid};
 
 use super::Shared;
+use super::failures::Activity;
 use crate::catalog::Catalog;
 use crate::compaction::{compact, snapshot, snapshot_at, span_start};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
+use crate::plan::Plan;
 use crate::protocol::{Covered, Deletion};
 use crate::requests::{Pace, boottime, run as run_machine};
 use crate::retention::{Keep, Retention};
 use crate::store::{Fetched, Listing, Part, Store, Tag};
+use crate::verify::verify_file;
 
 /// How many new slots wait to be merged before they are forgotten and the archive is listed again:
 /// more than a day of one a second.
@@ -108,6 +112,11 @@ impl Noticeboard {
         self.state().asked.take()
     }
 
+    /// Whether something came since the archive was listed that a list must have.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.state().is_unknown
+    }
+
     pub(super) fn is_asked(&self) -> bool {
         self.state().asked.is_some()
     }
@@ -125,17 +134,14 @@ pub(super) fn run(shared: &Shared) {
     while shared.rest_until(Instant::now() + every) {
         let store = Stoppable { store: shared.archive.store.as_ref(), shared };
         let done = upkeep.turn(&store, &shared.archive.layout, &shared.notices, shared.now());
-        let deletion = match done {
-            Ok(slots) => slots,
-            Err(error) => {
-                // A close ends it, which is nobody's failure.
-                if !shared.is_ending() {
-                    shared.note::<()>(Err(error));
-                }
-                None
-            }
-        };
-        if let Some(slots) = deletion {
+        if shared.is_ending() {
+            // A close ends it, which is nobody's failure.
+            return;
+        }
+        if let Some(lost) = upkeep.lost.take() {
+            shared.is_lost(&lost);
+        }
+        if let Some(slots) = shared.note(Activity::Merging, done).flatten() {
             upkeep.delete(shared, &store, slots);
         }
     }
@@ -149,11 +155,24 @@ struct Upkeep {
     is_done: bool,
     /// When it was planned last what may go.
     planned: Option<Timestamp>,
+    /// Why the newest state cannot be restored, until that is told.
+    lost: Option<Error>,
+    /// Files that were needed and are damaged, and the error for which they were looked for last.
+    damaged: Vec<ArchivedFile>,
+    searched: Option<String>,
 }
 
 impl Upkeep {
     fn new(keep: Option<Keep>) -> Upkeep {
-        Upkeep { keep, catalog: None, is_done: true, planned: None }
+        Upkeep {
+            keep,
+            catalog: None,
+            is_done: true,
+            planned: None,
+            lost: None,
+            damaged: Vec::new(),
+            searched: None,
+        }
     }
 
     /// Does what is due at `now`. The result are slots to be deleted.
@@ -171,17 +190,24 @@ impl Upkeep {
         if is_unknown {
             self.catalog = None;
         }
-        if new.is_empty() && self.is_done {
+        if new.is_empty() && self.is_done && !is_unknown {
             return Ok(None);
         }
         self.is_done = false;
         let mut catalog = match self.catalog.take() {
             Some(catalog) => catalog,
-            None => Catalog::read(store, layout)?,
+            None => self.list(store, layout)?,
         };
         new.into_iter().for_each(|slot| catalog.insert(slot));
         // What fails half-way is listed again.
-        let slots = self.turn_with(store, layout, &mut catalog, now)?;
+        let done = self.turn_with(store, layout, &mut catalog, now);
+        if let Err(error) = &done
+            && error.is_about_content()
+            && self.searched.replace(error.to_string()) != Some(error.to_string())
+        {
+            self.find_damage(store, layout, &mut catalog)?;
+        }
+        let slots = done?;
         self.is_done = slots.is_none() && is_merged(&catalog);
         self.catalog = Some(catalog);
         Ok(slots)
@@ -202,12 +228,45 @@ impl Upkeep {
         }
         let hour = Level::new(3).and_then(|level| span_start(level, now));
         let Some(keep) = self.keep.filter(|_| self.planned < hour) else { return Ok(None) };
-        *catalog = Catalog::read(store, layout)?;
+        *catalog = self.list(store, layout)?;
         let retention = Retention::new(store, layout, catalog, keep, now)?;
         retention.delete_files(store, layout)?;
         catalog.remove(&retention.files);
         self.planned = Some(now);
         Ok(Some(retention.slots).filter(|slots| !slots.is_empty()))
+    }
+
+    /// Lists the archive, whose newest state must be there.
+    fn list(&mut self, store: &dyn Store, layout: &Layout) -> Result<Catalog> {
+        let mut catalog = Catalog::read(store, layout)?;
+        let newest = catalog.newest();
+        catalog.remove(&self.damaged);
+        newest.map_or(Ok(()), |newest| self.must_lead_to(&catalog, newest))?;
+        Ok(catalog)
+    }
+
+    fn must_lead_to(&mut self, catalog: &Catalog, newest: Txid) -> Result<()> {
+        let planned = Plan::to(catalog, newest).map(drop);
+        self.lost = planned.as_ref().err().cloned();
+        planned
+    }
+
+    /// Reads what the newest state consists of, as some file is not what was written.
+    fn find_damage(
+        &mut self,
+        store: &dyn Store,
+        layout: &Layout,
+        catalog: &mut Catalog,
+    ) -> Result<()> {
+        let Some(newest) = catalog.newest() else { return Ok(()) };
+        for file in Plan::to(catalog, newest)?.files() {
+            match verify_file(store, layout, *file) {
+                Err(error) if error.is_about_content() => self.damaged.push(*file),
+                read => read?,
+            }
+        }
+        catalog.remove(&self.damaged);
+        self.must_lead_to(catalog, newest)
     }
 
     /// Deletes slots, once the thread that uploads has said that they may go.
@@ -230,13 +289,10 @@ impl Upkeep {
         };
         let mut pace = Patience { shared };
         match run_machine(&mut deletion, store, &shared.archive.layout, &mut pace) {
-            Some(Ok(_)) => {
-                self.catalog.iter_mut().for_each(|catalog| catalog.remove(&files));
-            }
-            Some(Err(error)) => {
-                shared.note::<()>(Err(error));
-                self.catalog = None;
-            }
+            Some(deleted) => match shared.note(Activity::Deletion, deleted) {
+                Some(_) => self.catalog.iter_mut().for_each(|catalog| catalog.remove(&files)),
+                None => self.catalog = None,
+            },
             None => {}
         }
     }
@@ -340,7 +396,7 @@ impl Pace for Patience<'_> {
 
     fn failed(&mut self, error: &Error) {
         if !self.shared.is_ending() {
-            self.shared.note::<()>(Err(error.clone()));
+            self.shared.failed(Activity::Deletion, error);
         }
     }
 }

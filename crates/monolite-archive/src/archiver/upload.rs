@@ -1,41 +1,34 @@
 //! Owns the thread that makes the requests: it takes the epoch, and brings commits to the archive.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+mod copy;
+
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use monolite::archive::{Pacer, Primary as Engine, WAL_HEADER_BYTES, WalPosition};
-use monolite_ltx::{
-    BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange, WalSpan,
-};
+use monolite::archive::{Primary as Engine, WalPosition};
+use monolite_ltx::{PageSize, Timestamp, Txid};
 
-use super::feed::Taken;
+use self::copy::Copied;
+use super::failures::Activity;
 use super::gathering::Gathering;
 use super::group::{About, encode};
 use super::position::{Place, directory_of};
 use super::refused::{another_history, behind, fenced, nothing_there, of_another, replaced};
 use super::{GROUP_BYTES, Shared};
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::{beginning, header as decoded};
-use crate::layout::Level;
 use crate::protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Filled, Grounds, Machine, Primary, Reply,
     Request, Unrecorded, Updated,
 };
 use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
-use crate::slot::Found;
+use crate::slot::{Found, Slot};
 
 /// For how long the record is left alone by claimants that know nothing else. It is not renewed.
 pub(super) const TTL: Duration = Duration::from_secs(60);
-
-/// After how many pages of a copy it is seen whether a close waits for it, and rested while others
-/// write.
-const LOOK_PAGES: u32 = 1_024;
 
 /// How often it is looked for those who write again.
 const GATHER_LOOK: Duration = Duration::from_micros(200);
@@ -77,12 +70,11 @@ enum Begun {
     Closed,
 }
 
-/// What came of a copy of the whole database.
-enum Copied {
+/// What came of a slot.
+enum Put {
     Done,
-    /// Something behind it was missed, or its name has another's file. What was uploaded stays
-    /// under that name, so another copy goes behind another fence.
-    Again,
+    /// These pages make none.
+    Unfit(Error),
     Closed,
 }
 
@@ -100,6 +92,16 @@ struct Lost {
     error: Error,
     /// What is known of the commits that were to be archived.
     certainty: Certainty,
+}
+
+impl Lost {
+    /// Before anything was sent that somebody waits for.
+    fn at_first(error: Error) -> Lost {
+        match error.kind() {
+            ErrorKind::Fenced => Lost { error, certainty: Certainty::NotInHistory },
+            _ => error.into(),
+        }
+    }
 }
 
 impl From<Error> for Lost {
@@ -126,11 +128,8 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result
                 continue;
             }
             Ok(Begun::Closed) => break Ok(()),
-            Err(error) if error.kind() == ErrorKind::Fenced => {
-                break Err(Lost { error, certainty: Certainty::NotInHistory });
-            }
             // The next opening may go on where this ends.
-            Err(error) => break Err(error.into()),
+            Err(lost) => break Err(lost),
         };
         if !std::mem::replace(&mut is_told, true) {
             // Whoever waited may be gone.
@@ -148,7 +147,7 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result
     shared.ends();
     if let Err(Lost { error, certainty }) = ended {
         let reason = format!("the archive is not this database's any more: {error}");
-        shared.note::<()>(Err(error.clone()));
+        shared.failed(Activity::Upload, &error);
         if is_told || tell.send(Err(error)).is_err() {
             engine.fenced(reason, certainty == Certainty::NotInHistory);
         }
@@ -156,37 +155,64 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result
 }
 
 impl Uploader<'_> {
-    /// Takes an epoch, finds out what comes next in history, and has the record say that this is
-    /// the primary.
+    /// Takes an epoch, and brings a copy of the whole database if one is due.
     ///
     /// # Errors
     /// [`Fenced`](ErrorKind::Fenced) and others that stay.
-    fn begin(&self) -> Result<Begun> {
-        let Some(found) = self.until_answered(|| self.leader())? else { return Ok(Begun::Closed) };
-        let candidate = self.until_answered(|| self.candidate(found.as_ref()))?;
-        let Some(candidate) = candidate else { return Ok(Begun::Closed) };
+    fn begin(&self) -> Result<Begun, Lost> {
+        let Some(mut serving) = self.take_epoch().map_err(Lost::at_first)? else {
+            return Ok(Begun::Closed);
+        };
+        if self.shared.feed().broken.is_some() {
+            match self.copy(&mut serving)? {
+                Copied::Done => self.shared.succeeded(Activity::Copy),
+                Copied::Again => return Ok(Begun::Again),
+                Copied::Closed => return Ok(Begun::Closed),
+            }
+        }
+        if self.settle(&mut serving)?.is_none() {
+            return Ok(Begun::Closed);
+        }
+        self.shared.succeeded(Activity::Upload);
+        let feed = self.shared.feed();
+        if feed.broken.is_none() {
+            self.stats(|stats| stats.is_restorable = true);
+        }
+        drop(feed);
+        self.tell(None);
+        Ok(Begun::Serves(Box::new(serving)))
+    }
+
+    /// Takes an epoch, finds out what comes next in history, and has the record say that this is
+    /// the primary; `None` when the database is closed.
+    fn take_epoch(&self) -> Result<Option<Serving>> {
+        let Some(found) = self.until_answered(Activity::Upload, || self.leader())? else {
+            return Ok(None);
+        };
+        let candidate = || self.candidate(found.as_ref());
+        let Some(candidate) = self.until_answered(Activity::Upload, candidate)? else {
+            return Ok(None);
+        };
         let seen = found.map_or(Epoch(0), |record| record.epoch);
         let mut claim = Claim::new(candidate, Grounds::Known);
         claim = claim.behind(seen);
         let claimed = match self.machine(&mut claim)? {
-            None => return Ok(Begun::Closed),
+            None => return Ok(None),
             Some(ClaimOutcome::Taken(claimed)) => *claimed,
             Some(ClaimOutcome::Lost) => {
                 let message = "another process took the archive in the same moment";
                 return Err(Error::new(ErrorKind::Fenced, message));
             }
         };
-        let Some(below) = self.until_answered(|| self.archived_below(&claimed))? else {
-            return Ok(Begun::Closed);
-        };
+        let below = || self.archived_below(&claimed);
+        let Some(below) = self.until_answered(Activity::Upload, below)? else { return Ok(None) };
         self.stats(|stats| stats.epoch = claimed.epoch().0);
         self.shared.notices.begun();
         let fence = claimed.fence();
-        let Some(()) = self.until_answered(|| self.decide(below, &claimed))? else {
-            return Ok(Begun::Closed);
-        };
-        let fenced = self.until_answered(|| self.look(fence))?;
-        let Some(fenced) = fenced else { return Ok(Begun::Closed) };
+        let decide = || self.decide(below, &claimed);
+        let Some(()) = self.until_answered(Activity::Upload, decide)? else { return Ok(None) };
+        let fenced = self.until_answered(Activity::Upload, || self.look(fence))?;
+        let Some(fenced) = fenced else { return Ok(None) };
         let header = fenced.ok_or_else(|| Error::corrupt("our own fence is gone"))?.header;
         let mut serving = Serving {
             primary: Primary::new(claimed)?,
@@ -200,25 +226,14 @@ impl Uploader<'_> {
         let is_lost = carried.is_some_and(|to| to < fence);
         serving.owes = !is_lost && self.shared.feed().has_of_earlier();
         if self.update(&mut serving, |primary| primary.serve(&host(), carried))?.is_none() {
-            return Ok(Begun::Closed);
+            return Ok(None);
         }
-        if is_lost && self.until_answered(|| self.has_said_what_is_lost())?.is_none() {
-            return Ok(Begun::Closed);
+        let has_said = || self.has_said_what_is_lost();
+        if is_lost && self.until_answered(Activity::Upload, has_said)?.is_none() {
+            return Ok(None);
         }
         self.stats(|stats| stats.txid = fence.get());
-        if self.shared.feed().broken.is_some() {
-            match self.copy(&mut serving, fence)? {
-                Copied::Done => self.shared.notices.copied(),
-                Copied::Again => return Ok(Begun::Again),
-                Copied::Closed => return Ok(Begun::Closed),
-            }
-        }
-        if self.settle(&mut serving)?.is_none() {
-            return Ok(Begun::Closed);
-        }
-        self.stats(|stats| stats.is_restorable = true);
-        self.tell(None);
-        Ok(Begun::Serves(Box::new(serving)))
+        Ok(Some(serving))
     }
 
     /// Where what earlier processes have left will be at the latest, for the record: below the
@@ -327,11 +342,8 @@ impl Uploader<'_> {
             match self.look(txid)? {
                 Some(found) if found.is_fence() => below -= 1,
                 Some(found) if found.epoch() == epoch => {
-                    let end = |wal: WalSpan| Place { salts: wal.salts, end: wal.offset + wal.size };
-                    return Ok(found
-                        .header
-                        .wal
-                        .map_or(Below::Another, |it| Below::Ours(Some(end(it)))));
+                    let ours = |wal| Below::Ours(Place::of_span(wal));
+                    return Ok(found.header.wal.map_or(Below::Another, ours));
                 }
                 _ => return Ok(Below::Another),
             }
@@ -378,130 +390,6 @@ impl Uploader<'_> {
         feed.record()
     }
 
-    /// Brings a copy of the whole database, as the state right behind the fence.
-    fn copy(&self, serving: &mut Serving, fence: Txid) -> Result<Copied> {
-        let scratch = self.shared.copy_path();
-        let copied = self.copy_to(serving, fence, &scratch);
-        self.shared.remove_copy(&scratch);
-        copied
-    }
-
-    fn copy_to(&self, serving: &mut Serving, fence: Txid, scratch: &Path) -> Result<Copied> {
-        let shared = self.shared;
-        let since = Instant::now();
-        let Some(at) = self.copy_beside(scratch)? else { return Ok(Copied::Closed) };
-        let place = shared.feed().place_of(at, &|| shared.wal());
-        let Some(place) = shared.note(place) else { return Ok(Copied::Again) };
-        let header =
-            self.until_answered(|| self.header_of_copy(scratch, serving.time, fence, place))?;
-        let Some(header) = header else { return Ok(Copied::Closed) };
-        match self.until_answered(|| self.bring(scratch, header))? {
-            None => return Ok(Copied::Closed),
-            Some(false) => return Ok(Copied::Again),
-            Some(true) => {}
-        }
-        let mut feed = shared.feed();
-        if !feed.copied(at, place, since) {
-            return Ok(Copied::Again);
-        }
-        feed.position.base = place;
-        drop(feed);
-        let Some(()) = self.until_answered(|| shared.feed().record())? else {
-            return Ok(Copied::Closed);
-        };
-        (serving.pages, serving.time) = (header.commit, header.timestamp);
-        shared.look_back(&shared.feed());
-        self.tell(Some(at));
-        Ok(Copied::Done)
-    }
-
-    /// Copies the database to a file on this disk; `None` when it is closed.
-    fn copy_beside(&self, scratch: &Path) -> Result<Option<WalPosition>> {
-        while !self.is_over() {
-            self.shared.remove_copy(scratch);
-            self.shared.feed().copies();
-            match self.engine.copy(scratch) {
-                Ok(at) => return Ok(Some(at)),
-                Err(error) if error.kind() == monolite::ErrorKind::Closed => return Ok(None),
-                Err(error) => self.shared.note::<()>(Err(Error::invalid(error.to_string()))),
-            };
-            if !self.rest(REST) {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
-    fn header_of_copy(
-        &self,
-        scratch: &Path,
-        before: Timestamp,
-        fence: Txid,
-        place: Option<Place>,
-    ) -> Result<Header> {
-        let (page_bytes, _) = self.size()?;
-        let wrong = |error| Error::of_ltx("the copy of the database", error);
-        let bytes = fs::metadata(scratch).map_err(|error| not_read(scratch, error))?.len();
-        let place = place.unwrap_or(Place { salts: [0; 2], end: WAL_HEADER_BYTES });
-        Ok(Header {
-            page_size: PageSize::new(page_bytes).map_err(wrong)?,
-            commit: u32::try_from(bytes / u64::from(page_bytes)).unwrap_or(0),
-            txids: TxidRange::new(Txid::FIRST, fence).map_err(wrong)?,
-            timestamp: self.later(before),
-            base: BaseChecksum::Untracked,
-            wal: Some(WalSpan { offset: place.end, size: 0, salts: place.salts }),
-            node_id: 0,
-        })
-    }
-
-    /// Uploads the copy; false when it cannot be what continues history: something behind it was
-    /// missed meanwhile, or there is another file of its name.
-    fn bring(&self, scratch: &Path, header: Header) -> Result<bool> {
-        let failed = |error| not_read(scratch, error);
-        let wrong = |error| Error::of_ltx("the copy of the database", error);
-        let (page_size, pages) = (header.page_size, header.commit);
-        let archive = &self.shared.archive;
-        let key = archive.layout.file(Level::SNAPSHOTS, header.txids);
-        let bytes = u64::from(pages) * page_size.bytes() as u64;
-        let made = archive.store.create_from(&key, bytes, Some(header.timestamp), &mut |output| {
-            let mut file =
-                std::io::BufReader::with_capacity(1 << 20, File::open(scratch).map_err(failed)?);
-            let mut encoder = Encoder::new(output, header).map_err(wrong)?;
-            let mut page = vec![0; page_size.bytes()];
-            let mut pacer = Pacer::new(self.shared.durable());
-            for pgno in (1..=pages).filter_map(Pgno::new) {
-                file.read_exact(&mut page).map_err(failed)?;
-                if pgno.get() % LOOK_PAGES == 0 {
-                    if !self.shared.feed().is_hurried() {
-                        pacer.keep(self.shared.durable());
-                    }
-                    if self.is_over() || !self.is_copying() {
-                        return Err(Error::new(ErrorKind::Lost, "the copy is of no use any more"));
-                    }
-                }
-                if pgno != page_size.lock_page() {
-                    encoder.page(pgno, &page).map_err(wrong)?;
-                }
-            }
-            encoder.finish(None).map(drop).map_err(wrong)
-        });
-        match made {
-            Ok(_) => Ok(true),
-            Err(_) if !self.is_copying() || !scratch.exists() => Ok(false),
-            // An answer was lost; or somebody has merged files up to the fence.
-            Err(error) if error.kind() == ErrorKind::Exists => {
-                let found = beginning(archive.store.as_ref(), &key)?;
-                let found = found.map(|found| decoded(&key, &found.bytes)).transpose()?;
-                Ok(found == Some(header))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn is_copying(&self) -> bool {
-        self.shared.feed().is_copying()
-    }
-
     /// The time of day, but behind `time` in any case.
     fn later(&self, time: Timestamp) -> Timestamp {
         let now = self.shared.now().millis();
@@ -539,25 +427,30 @@ impl Uploader<'_> {
                 }
                 Err(error) => {
                     drop(feed);
-                    shared.note::<()>(Err(error));
+                    shared.failed(Activity::Upload, &error);
                     self.rest(REST);
                     continue;
                 }
             };
             drop(feed);
-            match self.fill(serving, &taken)? {
-                Some(true) => {}
-                Some(false) => return Ok(Ended::Broken),
-                None => return Ok(Ended::Closing),
+            match self.fill(serving, &|about| encode(&taken.frames, about))? {
+                Put::Done => {}
+                Put::Unfit(why) => {
+                    shared.feed().breaks(why.to_string());
+                    return Ok(Ended::Broken);
+                }
+                Put::Closed => return Ok(Ended::Closing),
             }
             let mut feed = shared.feed();
             feed.archived(taken.place(), since);
             shared.look_back(&feed);
-            self.stats(|stats| {
-                stats.txid = serving.txid.get();
-                stats.last_error = None;
-            });
+            self.stats(|stats| stats.txid = serving.txid.get());
+            if feed.broken.is_some() && !shared.stats().is_restorable {
+                // It lies behind a hole: those who wait are answered when the copy is there.
+                return Ok(Ended::Broken);
+            }
             drop(feed);
+            shared.succeeded(Activity::Upload);
             serving.gathering.filled(self.engine.waiting(), since.elapsed(), Instant::now());
             self.tell(taken.position());
             if self.settle(serving)?.is_none() {
@@ -576,7 +469,9 @@ impl Uploader<'_> {
 
     /// Whether the record names no later epoch; one that cannot be read now says nothing.
     fn must_have_record(&self, serving: &Serving) -> Result<(), Lost> {
-        let record = self.shared.note(self.leader()).flatten();
+        let record = self.leader();
+        let record = record.map_err(|error| self.shared.failed(Activity::Upload, &error));
+        let record = record.ok().flatten();
         if record.is_some_and(|record| record.epoch > serving.primary.epoch()) {
             // Nothing that is not answered yet was sent.
             return Err(Lost { error: fenced(), certainty: Certainty::NotInHistory });
@@ -594,8 +489,12 @@ impl Uploader<'_> {
         serving.gathering.ended(have_come());
     }
 
-    /// Fills the next slot, or one behind it: `Some(false)` when these commits make none.
-    fn fill(&self, serving: &mut Serving, taken: &Taken) -> Result<Option<bool>, Lost> {
+    /// Fills the next slot, or one behind it, with what `encode` makes for it.
+    fn fill(
+        &self,
+        serving: &mut Serving,
+        encode: &dyn Fn(About) -> Result<Slot>,
+    ) -> Result<Put, Lost> {
         loop {
             let about = About {
                 epoch: serving.primary.epoch(),
@@ -603,28 +502,25 @@ impl Uploader<'_> {
                 time: self.later(serving.time),
                 pages_before: serving.pages,
             };
-            let slot = match encode(&taken.frames, about) {
+            let slot = match encode(about) {
                 Ok(slot) => slot,
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    self.shared.feed().breaks(error.to_string());
-                    return Ok(Some(false));
-                }
+                Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Put::Unfit(error)),
                 Err(error) => return Err(error.into()),
             };
-            let file = slot.file();
+            let (file, pages) = (slot.file(), slot.header().commit);
             let mut fill = serving.primary.fill(slot)?;
-            let Some(filled) = self.machine(&mut fill)? else { return Ok(None) };
+            let Some(filled) = self.machine(&mut fill)? else { return Ok(Put::Closed) };
             serving.primary.filled(&filled);
             match filled {
                 Filled::Done => {
-                    (serving.time, serving.pages) = (about.time, taken.frames.commit());
+                    (serving.time, serving.pages) = (about.time, pages);
                     serving.txid = about.txid;
                     self.shared.notices.filled(file);
-                    return Ok(Some(true));
+                    return Ok(Put::Done);
                 }
                 Filled::Fence(_) => {
                     if self.update(serving, Primary::renew)?.is_none() {
-                        return Ok(None);
+                        return Ok(Put::Closed);
                     }
                 }
                 Filled::Fenced(certainty) => return Err(Lost { error: fenced(), certainty }),
@@ -654,7 +550,7 @@ impl Uploader<'_> {
             return;
         }
         let released = self.update(serving, Primary::release);
-        self.shared.note(released);
+        let _ = released.map_err(|error| self.shared.failed(Activity::Upload, &error));
     }
 
     /// Runs a machine until it ends; one that ends with an error that stays is tried again after a
@@ -666,7 +562,7 @@ impl Uploader<'_> {
             match run_machine(machine, archive.store.as_ref(), &archive.layout, &mut pace) {
                 None => return Ok(None),
                 Some(Err(error)) if error.kind() == ErrorKind::Denied => {
-                    self.shared.note::<()>(Err(error));
+                    self.shared.failed(Activity::Upload, &error);
                     if !self.rest(REST) {
                         return Ok(None);
                     }
@@ -677,11 +573,15 @@ impl Uploader<'_> {
     }
 
     /// Asks until there is an answer; `None` when the database is closed.
-    fn until_answered<T>(&self, ask: impl Fn() -> Result<T>) -> Result<Option<T>> {
+    fn until_answered<T>(
+        &self,
+        activity: Activity,
+        ask: impl Fn() -> Result<T>,
+    ) -> Result<Option<T>> {
         loop {
             match ask() {
                 Err(error) if error.is_transient() || error.kind() == ErrorKind::Denied => {
-                    self.shared.note::<()>(Err(error));
+                    self.shared.failed(activity, &error);
                     if !self.rest(REST) {
                         return Ok(None);
                     }
@@ -753,12 +653,8 @@ impl Pace for Waiting<'_, '_> {
     }
 
     fn failed(&mut self, error: &Error) {
-        self.0.shared.note::<()>(Err(error.clone()));
+        self.0.shared.failed(Activity::Upload, error);
     }
-}
-
-fn not_read(scratch: &Path, error: std::io::Error) -> Error {
-    Error::of_io(format!("read {}", scratch.display()), error)
 }
 
 /// Who this is, for operators who look at the record.

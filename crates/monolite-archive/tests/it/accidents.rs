@@ -305,11 +305,10 @@ fn copy_is_not_restored_to_a_time_before_it_was_made() {
     let db = bench.open(Durability::Archived).unwrap();
     let catalog = Catalog::read(&bench.store(), &LAYOUT()).unwrap();
     db.close().unwrap();
-    let header = |level| {
-        let file: &monolite_archive::ArchivedFile = catalog.level(level).last().unwrap();
-        file.header(&bench.store(), &LAYOUT()).unwrap()
-    };
-    let (fence, copy) = (header(Level::SLOTS), header(Level::SNAPSHOTS));
+    let header = |file: &monolite_archive::ArchivedFile| file.header(&bench.store(), &LAYOUT());
+    let mut fences = catalog.level(Level::SLOTS).iter().filter(|it| it.len == Slot::FENCE_LEN);
+    let fence = header(fences.next_back().unwrap()).unwrap();
+    let copy = header(catalog.level(Level::SNAPSHOTS).last().unwrap()).unwrap();
     assert_eq!(fence.txids.max(), copy.txids.max());
     assert!(fence.timestamp < copy.timestamp);
     let restored_to = |millis| {

@@ -12,6 +12,7 @@ mod away;
 mod buckets;
 mod catalogs;
 mod controls;
+mod gaps;
 #[cfg(feature = "s3")]
 mod gateway;
 mod interleavings;
@@ -21,9 +22,9 @@ mod moments;
 #[cfg(feature = "s3")]
 mod network;
 mod originals;
-mod owners;
 #[cfg(feature = "s3")]
 mod outages;
+mod owners;
 mod programs;
 #[cfg(feature = "s3")]
 mod proxies;

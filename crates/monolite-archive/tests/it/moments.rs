@@ -66,6 +66,11 @@ fn live(site: &Site, path: &Path, txids: u64, story: &mut Story) -> Moments {
                     other.execute_batch(&story.told()).unwrap();
                 }
                 db = open(site, path, &clock);
+                // If there is a copy behind the fence, its state is that of the fence.
+                let copy = site.catalog().level(Level::SNAPSHOTS).last().unwrap().txids.max();
+                if copy.get() + 1 == txid(&db) {
+                    moments.insert(copy.get(), story.digest());
+                }
             }
             1..8 => clock.jump(&mut story.rng),
             _ => story.step(&db),

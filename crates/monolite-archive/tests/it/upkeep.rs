@@ -26,8 +26,9 @@ struct Bench {
     /// One request in so many fails; 0 for none.
     failing: Arc<AtomicU64>,
     requests: Arc<AtomicU64>,
-    /// Whether no slot arrives.
+    /// Whether no slot arrives, and no file of a level.
     without_slots: Arc<AtomicBool>,
+    without_levels: Arc<AtomicBool>,
     /// Whether snapshots have to wait.
     holds_snapshots: Arc<AtomicBool>,
 }
@@ -40,6 +41,7 @@ impl Bench {
             failing: Arc::default(),
             requests: Arc::default(),
             without_slots: Arc::default(),
+            without_levels: Arc::default(),
             holds_snapshots: Arc::default(),
         }
     }
@@ -55,12 +57,17 @@ impl Bench {
     fn archive(&self) -> Archive {
         let (failing, requests) = (Arc::clone(&self.failing), Arc::clone(&self.requests));
         let without_slots = Arc::clone(&self.without_slots);
+        let without_levels = Arc::clone(&self.without_levels);
         let holds_snapshots = Arc::clone(&self.holds_snapshots);
         let decide = move |call: Call<'_>| {
             requests.fetch_add(1, Ordering::Relaxed);
             let is_slot = matches!(call, Call::Create(key) if key.starts_with("ltx/0/"));
             if is_slot && without_slots.load(Ordering::Relaxed) {
                 return Fault::LostRequest;
+            }
+            let is_of_level = matches!(call, Call::Create(key) if key.starts_with("ltx/1/"));
+            if is_of_level && without_levels.load(Ordering::Relaxed) {
+                return Fault::Busy;
             }
             if matches!(call, Call::Create(key) if key.starts_with("ltx/9/")) {
                 while holds_snapshots.load(Ordering::Relaxed) {
@@ -405,4 +412,100 @@ fn nothing_is_merged_across_a_copy_that_comes_after_the_archive_was_listed() {
     }
     db.close().unwrap();
     assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+#[test]
+fn uploads_do_not_hide_that_merging_fails() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive());
+    let last_error = || db.stats().archive.unwrap().last_error;
+    bench.without_levels.store(true, Ordering::Relaxed);
+    change(&db);
+    bench.pass(30_000);
+    wait_until("merging fails", || last_error().is_some());
+    for _ in 0..50 {
+        change(&db);
+        let told = last_error().unwrap_or_default();
+        assert!(told.starts_with("merging files: "), "{told:?} after an upload");
+    }
+    bench.without_levels.store(false, Ordering::Relaxed);
+    wait_until("merging succeeds", || last_error().is_none());
+    db.close().unwrap();
+}
+
+/// What another program does to a slot.
+fn lose_a_slot(harm: impl Fn(&std::path::Path)) {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive());
+    let synced = db.with_durability(Durability::Synced).unwrap();
+    let stats = || db.stats().archive.unwrap();
+    for _ in 0..3 {
+        change(&db);
+    }
+    // A level that has begun goes on behind the hole.
+    bench.merge_first_level(stats().txid);
+    let sums: Vec<_> = (0..8).map(|_| (change(&db), stats().txid)).collect();
+    assert!(stats().is_restorable && stats().last_error.is_none(), "{:?}", stats());
+    let (before, lost) = (sums[3], Txid::new(sums[4].1).unwrap());
+    harm(&bench.store().root().join(Layout::directory().slot(lost)));
+    bench.holds_snapshots.store(true, Ordering::Relaxed);
+    bench.pass(30_000);
+    wait_until("it is noticed", || !stats().is_restorable);
+    assert!(stats().copies_because.unwrap().contains("lost files"), "{:?}", stats());
+    assert!(stats().last_error.unwrap().contains("merging files"), "{:?}", stats());
+    assert!(db.archive_token().is_err(), "nothing is archived before the copy is there");
+    change(&synced);
+    let proof = || verify(&bench.store(), &Layout::directory(), &mut |_| {}).unwrap();
+    assert!(!proof().is_restorable && !proof().problems.is_empty());
+    bench.holds_snapshots.store(false, Ordering::Relaxed);
+    wait_until("the copy is there", || stats().is_restorable && stats().copies_because.is_none());
+    wait_until("nothing fails", || stats().last_error.is_none());
+    let sum = change(&db);
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+    bench.merge_first_level(stats().txid);
+    wait_until("nothing fails", || stats().last_error.is_none());
+    let copies = bench.count(9);
+    // The next one knows of nothing, and finds nothing that it has to mend.
+    db.close().unwrap();
+    let db = bench.open(bench.archive());
+    let sum = change(&db);
+    bench.merge_first_level(db.stats().archive.unwrap().txid);
+    db.close().unwrap();
+    assert_eq!((bench.restored(Target::Latest), bench.count(9)), (Some(sum), copies));
+    assert_eq!(bench.restored(Target::Txid(Txid::new(before.1).unwrap())), Some(before.0));
+    // What was lost stays lost, which is told as long as something leads there.
+    assert!(proof().is_restorable && !proof().problems.is_empty());
+}
+
+#[test]
+fn hole_is_told_until_a_copy_closes_it() {
+    lose_a_slot(|slot| fs::remove_file(slot).unwrap());
+}
+
+#[test]
+fn damaged_slot_is_told_until_a_copy_closes_the_hole() {
+    lose_a_slot(|slot| {
+        let mut bytes = fs::read(slot).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(slot, bytes).unwrap();
+    });
+}
+
+/// The primary of before has not found it, and this one has nothing to upload.
+#[test]
+fn hole_of_before_is_found_by_the_next_opening() {
+    let bench = Bench::new();
+    let archive = || bench.archive().upkeep_every(Duration::from_secs(3_600));
+    let db = bench.open(archive());
+    let lost = (0..4).map(|_| (change(&db), db.stats().archive.unwrap().txid)).nth(2).unwrap();
+    let sum = change(&db);
+    db.close().unwrap();
+    let slot = Layout::directory().slot(Txid::new(lost.1).unwrap());
+    fs::remove_file(bench.store().root().join(slot)).unwrap();
+    assert_eq!(bench.restored(Target::Latest), None);
+    let options = Options::new().readers(1).archive(bench.archive());
+    let db = options.open(bench.file()).unwrap();
+    wait_until("it can be restored", || bench.restored(Target::Latest) == Some(sum));
+    db.close().unwrap();
 }

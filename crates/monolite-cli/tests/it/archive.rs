@@ -165,6 +165,7 @@ fn an_archive_is_shown_and_verified_and_its_damage_is_found() {
     assert_eq!(status["newest_txid"], "0000000000000003");
     assert_eq!(status["newest_time"], "2026-11-25T07:00:02.000Z");
     assert_eq!(status["oldest_snapshot_txid"], "0000000000000001");
+    assert!(status["hole"].is_null());
     assert_eq!(status["levels"].as_array().map(Vec::len), Some(2));
     let shown = monolite(&["archive", "status", here]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("newest TXID 0000000000000003"));
@@ -189,9 +190,14 @@ fn an_archive_is_shown_and_verified_and_its_damage_is_found() {
         assert_eq!(verified.status.code(), Some(1));
         let said = String::from_utf8_lossy(&verified.stdout).into_owned();
         assert!(said.contains("problem  ") && said.contains(named), "{said}");
+        assert!(complaint(&verified).contains("open the database with it"), "{verified:?}");
         assert!(!monolite(&["archive", "drill", here, "--scratch", here]).status.success());
         let _ = fs::remove_file(&second);
     }
+    assert!(json(&monolite(&["archive", "status", here, "--json"]))["hole"].is_string());
+    let said = monolite(&["archive", "status", here]).stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("hole: ") && said.contains("open the database with it"), "{said}");
 }
 
 #[test]

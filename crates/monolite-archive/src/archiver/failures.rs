@@ -1,0 +1,89 @@
+//! Owns the last failure of each activity, which is told until that activity succeeds: an upload
+//! that goes well says nothing about merging, and must not hide that it fails.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::error::Error;
+
+/// What an archive does, as far as it fails and succeeds by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Activity {
+    /// Claims, slots, and changes of the leader record.
+    Upload,
+    /// Copies of the whole database.
+    Copy,
+    /// Merged files, snapshots, and the deletion of those that expire.
+    Merging,
+    /// The deletion of slots.
+    Deletion,
+    /// The position record beside the database.
+    Position,
+    /// Commits that are kept beside the database.
+    Staging,
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Activity::Upload => "uploading",
+            Activity::Copy => "copying the database",
+            Activity::Merging => "merging files",
+            Activity::Deletion => "deleting slots",
+            Activity::Position => "recording the position",
+            Activity::Staging => "keeping commits beside the database",
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    last: BTreeMap<Activity, String>,
+    /// How many there were.
+    pub(super) count: u64,
+}
+
+impl Failures {
+    pub(super) fn failed(&mut self, activity: Activity, error: &Error) {
+        self.count += 1;
+        self.last.insert(activity, error.to_string());
+    }
+
+    pub(super) fn succeeded(&mut self, activity: Activity) {
+        self.last.remove(&activity);
+    }
+
+    /// Whether this failed last.
+    pub(super) fn has(&self, activity: Activity) -> bool {
+        self.last.contains_key(&activity)
+    }
+
+    /// All that failed last, each with its activity.
+    pub(super) fn told(&self) -> Option<String> {
+        let each = self.last.iter().map(|(activity, error)| format!("{activity}: {error}"));
+        let all: Vec<String> = each.collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn failure_is_told_until_its_own_activity_succeeds() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.told(), None);
+        failures.failed(Activity::Merging, &Error::new(ErrorKind::Gap, "a hole"));
+        failures.failed(Activity::Upload, &Error::new(ErrorKind::Lost, "away"));
+        let told = failures.told().unwrap_or_default();
+        assert!(told.starts_with("uploading: ") && told.contains("; merging files: "), "{told}");
+        failures.succeeded(Activity::Upload);
+        assert!(failures.has(Activity::Merging) && !failures.has(Activity::Upload));
+        assert!(failures.told().is_some_and(|told| told.contains("a hole")));
+        failures.succeeded(Activity::Merging);
+        assert_eq!((failures.told(), failures.count), (None, 2));
+    }
+}

@@ -1,0 +1,255 @@
+//! Who follows an archive slot by slot, as Litestream does, has the database behind each kind of
+//! gap: another program wrote to it, too much waited, another file took over.
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use monolite::rusqlite::{Connection, OpenFlags};
+use monolite::{Database, Durability};
+use monolite_archive::{Layout, Level, Reading, Slot, Store as _, Target, restore};
+use monolite_ltx::{Decoder, Pgno, Txid};
+
+use crate::archiving::{Bench, create, insert};
+use crate::programs::{Running, Site, programs, wait_for};
+
+const SUMS: &str = "SELECT count(*) || ' ' || total(length(v)) || ' ' || max(hex(v)) FROM t";
+
+/// What tells a sound database from others.
+fn content(path: &Path) -> Option<String> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let uri = format!("file:{}?immutable=1", path.display());
+    let db = Connection::open_with_flags(uri, flags).ok()?;
+    let sound: String = db.query_row("PRAGMA integrity_check", (), |row| row.get(0)).ok()?;
+    (sound == "ok").then_some(())?;
+    db.query_row(SUMS, (), |row| row.get(0)).ok()
+}
+
+/// A database with a history, which is open.
+fn begun(bench: &Bench) -> Database {
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    for _ in 0..20 {
+        insert(&db, 2_000).unwrap();
+    }
+    db
+}
+
+fn reopened(bench: &Bench, archive: monolite_archive::Archive) -> Database {
+    let db = bench.open_with(archive, Durability::Archived).unwrap();
+    wait_for("the copy is there", 60, || db.stats().archive.unwrap().copies_because.is_none());
+    // What comes next changes some pages, and leaves others.
+    let sql = "UPDATE t SET v = randomblob(1000) WHERE id % 7 = 1";
+    db.write(move |tx| tx.execute(sql, ())).wait().unwrap();
+    insert(&db, 100).unwrap();
+    db
+}
+
+/// Each kind of gap, one after the other; `check` is told of the file that is archived then.
+fn gaps(bench: &Bench, check: impl Fn(&str, &Path)) {
+    begun(bench).close().unwrap();
+    check("before", &bench.file());
+    let other = Connection::open(bench.file()).unwrap();
+    other.execute_batch("UPDATE t SET v = randomblob(1500) WHERE id % 2 = 0").unwrap();
+    other.close().unwrap();
+    reopened(bench, bench.archive()).close().unwrap();
+    check("another program wrote", &bench.file());
+
+    let (archive, is_away) = bench.archive_that_goes_away();
+    let db = bench.open_with(archive.staged_limit_bytes(1 << 20), Durability::Synced).unwrap();
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..700 {
+        insert(&db, 20_000).unwrap();
+    }
+    assert!(db.stats().archive.unwrap().copies_because.is_some());
+    is_away.store(false, Ordering::Relaxed);
+    wait_for("the copy is there", 60, || db.stats().archive.unwrap().copies_because.is_none());
+    db.close().unwrap();
+    check("too much waited", &bench.file());
+
+    let _ = std::fs::remove_file(bench.file());
+    std::fs::remove_dir_all(bench.file().with_file_name("ledger.db-archive")).unwrap();
+    let other = Connection::open(bench.file()).unwrap();
+    let sql = "CREATE TABLE u(v); INSERT INTO u VALUES (randomblob(50000));
+               CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); CREATE INDEX i ON t(v);
+               INSERT INTO t(v) VALUES (randomblob(3000)), (randomblob(3000)), (randomblob(3))";
+    other.execute_batch(sql).unwrap();
+    other.close().unwrap();
+    reopened(bench, bench.archive().take_over(true)).close().unwrap();
+    check("another file took over", &bench.file());
+}
+
+/// The file that a follower has, who has restored once and looks at slots alone from then on.
+struct Follower {
+    path: PathBuf,
+    reached: Txid,
+}
+
+impl Follower {
+    fn begin(bench: &Bench) -> Follower {
+        let path = bench.directory.path().join("follower.db");
+        let (store, layout) = (bench.store(), Layout::directory());
+        let made = restore(&store, &layout, Target::Latest, &path, Reading::Whole).unwrap();
+        Follower { path, reached: made.txid }
+    }
+
+    fn follow(&mut self, bench: &Bench) {
+        let (store, layout) = (bench.store(), Layout::directory());
+        let mut database = std::fs::read(&self.path).unwrap();
+        loop {
+            let next = self.reached.next().unwrap();
+            let part = monolite_archive::Part::Whole(u64::MAX);
+            let Some(slot) = store.get(&layout.slot(next), part).unwrap() else { break };
+            let mut decoder = Decoder::new(&slot.bytes[..]).unwrap();
+            let (bytes, pages) = (decoder.header().page_size.bytes(), decoder.header().commit);
+            database.resize(bytes * pages as usize, 0);
+            while let Some(page) = decoder.next_page().unwrap() {
+                let at = (page.pgno.get() as usize - 1) * bytes;
+                database[at..at + bytes].copy_from_slice(page.data);
+            }
+            self.reached = next;
+        }
+        std::fs::write(&self.path, database).unwrap();
+    }
+}
+
+#[test]
+fn who_follows_slot_by_slot_has_the_database_behind_each_gap() {
+    let bench = Bench::new();
+    let follower = std::cell::RefCell::new(None);
+    gaps(&bench, |kind, file| {
+        let mut follower = follower.borrow_mut();
+        let follower = follower.get_or_insert_with(|| Follower::begin(&bench));
+        follower.follow(&bench);
+        let (has, must) = (content(&follower.path), content(file));
+        assert!(must.is_some() && has == must, "{kind}: {has:?} instead of {must:?}");
+        bench.is_the_same();
+    });
+}
+
+/// The slot behind a copy has all pages, whatever was in the WAL, and the next opening goes on
+/// behind it.
+#[test]
+fn slot_that_has_the_whole_database_is_gone_on_from() {
+    let bench = Bench::new();
+    begun(&bench).close().unwrap();
+    let other = Connection::open(bench.file()).unwrap();
+    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
+    other.close().unwrap();
+    bench.open(Durability::Archived).unwrap().close().unwrap();
+    let (store, layout) = (bench.store(), Layout::directory());
+    let catalog = || monolite_archive::Catalog::read(&store, &layout).unwrap();
+    let newest = *catalog().level(Level::SLOTS).last().unwrap();
+    assert!(newest.len > Slot::FENCE_LEN);
+    let copy = *catalog().level(Level::SNAPSHOTS).last().unwrap();
+    assert_eq!(copy.txids.max().next(), Some(newest.txids.max()));
+    let bytes = std::fs::read(store.root().join(layout.slot(newest.txids.max()))).unwrap();
+    let mut decoder = Decoder::new(&bytes[..]).unwrap();
+    let mut pages = 0;
+    while let Some(page) = decoder.next_page().unwrap() {
+        pages += 1;
+        assert_eq!(Some(page.pgno), Pgno::new(pages));
+    }
+    assert_eq!(pages, decoder.header().commit);
+    for _ in 0..3 {
+        let db = bench.open(Durability::Archived).unwrap();
+        insert(&db, 10).unwrap();
+        db.close().unwrap();
+        bench.is_the_same();
+    }
+    assert_eq!(catalog().level(Level::SNAPSHOTS).len(), 2, "no other copy was due");
+}
+
+/// A first copy is followed by nobody.
+#[test]
+fn first_copy_fills_no_slot() {
+    let bench = Bench::new();
+    bench.open(Durability::Archived).unwrap().close().unwrap();
+    let catalog = monolite_archive::Catalog::read(&bench.store(), &Layout::directory()).unwrap();
+    assert_eq!(catalog.level(Level::SLOTS).len(), 1, "its fence");
+}
+
+#[test]
+fn litestream_follows_across_each_gap() {
+    let test = "litestream_follows_across_each_gap";
+    let Some([litestream]) = programs(test, ["litestream"]) else { return };
+    let bench = Bench::new();
+    let site = Site::directory(bench.store().root());
+    let follower = bench.directory.path().join("follower.db");
+    let following = std::cell::OnceCell::new();
+    gaps(&bench, |kind, file| {
+        following.get_or_init(|| {
+            let mut follow = site.litestream(&litestream);
+            follow.args(["restore", "-f", "-follow-interval", "50ms", "-o"]);
+            Running::start(follow.arg(&follower).arg(&site.theirs))
+        });
+        let must = content(file);
+        assert!(must.is_some(), "{kind}");
+        wait_for(&format!("it has all: {kind}"), 60, || {
+            follower.exists() && content(&follower) == must
+        });
+    });
+}
+
+/// A connection of the `sqlite3` program through Litestream's VFS, which stays open.
+struct Held(Child, Lines<BufReader<ChildStdout>>);
+
+impl Held {
+    fn open(extension: &Path, site: &Site) -> Held {
+        let mut shell = Command::new("sqlite3");
+        shell.env("LITESTREAM_REPLICA_URL", &site.theirs).env("LITESTREAM_LOG_LEVEL", "ERROR");
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = shell.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut held = Held(child, output);
+        held.say(&format!(".load {}\n.open file:held.db?vfs=litestream\n", extension.display()));
+        held
+    }
+
+    fn say(&mut self, text: &str) {
+        self.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// What [`SUMS`] gives now, if all is sound.
+    fn content(&mut self) -> Option<String> {
+        // SQLite keeps pages where the change counter is the same, as of another file: not ours.
+        self.say(&format!(
+            "PRAGMA cache_size = 0;\nPRAGMA integrity_check;\n{SUMS};\n.print end\n"
+        ));
+        let mut lines = Vec::new();
+        for line in self.1.by_ref().map_while(Result::ok) {
+            if line == "end" {
+                break;
+            }
+            lines.push(line);
+        }
+        match &lines[..] {
+            [sound, sums] if sound == "ok" => Some(sums.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn litestreams_vfs_that_is_held_open_sees_the_database_behind_each_gap() {
+    let test = "litestreams_vfs_that_is_held_open_sees_the_database_behind_each_gap";
+    let Some([extension, _]) = programs(test, ["litestream-vfs.so", "sqlite3"]) else { return };
+    let bench = Bench::new();
+    let site = Site::directory(bench.store().root());
+    let held = std::cell::RefCell::new(None);
+    gaps(&bench, |kind, file| {
+        let mut held = held.borrow_mut();
+        let held = held.get_or_insert_with(|| Held::open(&extension, &site));
+        let must = content(file);
+        assert!(must.is_some(), "{kind}");
+        wait_for(&format!("it has all: {kind}"), 60, || held.content() == must);
+    });
+}
