@@ -4,10 +4,13 @@ mod constraint;
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::fs::File;
+use std::io;
 
 use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::{take_file_fault, take_page_fault};
 use rusqlite::ErrorCode;
+use rustix::io::Errno;
 
 pub use constraint::{Constraint, ConstraintKind};
 
@@ -400,7 +403,11 @@ impl From<rusqlite::Error> for Error {
         } else {
             in_our_words(without_code(source.to_string()))
         };
-        of_sqlite(kind, with_fault(message, extended_code), source)
+        let message = match code {
+            Some(ErrorCode::CannotOpen) => without_descriptors(message),
+            _ => with_fault(message, extended_code),
+        };
+        of_sqlite(kind, message, source)
     }
 }
 
@@ -429,6 +436,31 @@ fn with_fault(said: String, extended_code: Option<i32>) -> String {
     match extended_code.filter(is_of_files).and_then(take_file_fault) {
         Some(fault) => format!("{said}: {fault}"),
         None => said,
+    }
+}
+
+/// What SQLite says of a file that it cannot open, of which it does not tell the reason, with that
+/// if it is the one that is met with any file: there are no descriptors left.
+fn without_descriptors(said: String) -> String {
+    let error = File::open("/dev/null").err();
+    let remedy = error.as_ref().map_or("", remedy_of);
+    match error.filter(|_| !remedy.is_empty()) {
+        Some(error) => format!("{said}: {error}{remedy}"),
+        None => said,
+    }
+}
+
+/// What to do about an error of the system, to be added to it, where that is not said elsewhere.
+pub(crate) fn remedy_of(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            "; this process has no descriptors left: raise its limit (ulimit -n, LimitNOFILE= of \
+             systemd), or open fewer files and connections at once"
+        }
+        Some(Errno::NFILE) => {
+            "; this machine has no descriptors left: raise its limit (sysctl fs.file-max)"
+        }
+        _ => "",
     }
 }
 
@@ -502,8 +534,8 @@ fn in_our_words(said: String) -> String {
         return format!("{said}; the value is NULL: read it as an Option");
     }
     if said.starts_with("cannot VACUUM") {
-        return "VACUUM is refused: it rewrites the whole file outside of every transaction; run it \
-                with plain SQLite while the database is not open here"
+        return "VACUUM is refused: it rewrites the whole file outside of every transaction; use \
+                Database::vacuum, which does that while reads go on"
             .into();
     }
     said
