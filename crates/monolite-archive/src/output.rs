@@ -2,7 +2,7 @@
 //! and never over another file.
 //!
 //! # Algorithm
-//! 1. The content goes to a file beside the target, called as it with [`ENDING`] behind, which only
+//! 1. The content goes to a file beside the target, called as it with [`PART`] behind, which only
 //!    its owner may read. It is created, never opened, and locked (`flock`) for as long as it is
 //!    written.
 //! 2. At the end it is given to the owner of the directory, if root has made it. It is synced and
@@ -21,20 +21,17 @@
 //! - No file but a leftover is removed or written, and none is opened that has another name, too:
 //!   it could be a database of this process, whose locks would go when it is closed again.
 
-use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind as IoErrorKind;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use monolite::archive::names::{self, PART, with_ending};
 use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
 use crate::owner::give_to_owner_of;
 use crate::store::sync_directory;
-
-/// What is behind the target's name as long as the file is not whole.
-const ENDING: &str = ".monolite-part";
 
 /// How often another one may be in between when the file is made.
 const TRIES: u32 = 10;
@@ -54,11 +51,11 @@ impl Output {
     /// A file beside `target`: empty, or as another one has left it.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) when `target` is there, or a `-wal`, `-shm` or
-    /// `-journal` beside it, or another one is being written to it; [`Io`](crate::ErrorKind::Io).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a name that is not free or that no database can
+    /// have, or when another one is being written to it; [`Io`](crate::ErrorKind::Io).
     pub(crate) fn create(target: &Path) -> Result<Output> {
         must_be_free(target)?;
-        let path = with_ending(target, ENDING);
+        let path = with_ending(target, PART);
         for _ in 0..TRIES {
             let mut new = File::options();
             match new.read(true).write(true).create_new(true).mode(0o600).open(&path) {
@@ -108,7 +105,9 @@ impl Output {
         must_be_free(target)?;
         match fs::hard_link(path, target) {
             Ok(()) => fs::remove_file(path).map_err(failed("remove", path))?,
-            Err(error) if error.kind() == IoErrorKind::AlreadyExists => return Err(exists(target)),
+            Err(error) if error.kind() == IoErrorKind::AlreadyExists => {
+                return Err(Error::invalid(names::exists(target).to_string()));
+            }
             Err(error) if has_no_links(&error) => {
                 fs::rename(path, target).map_err(failed("rename to", target))?;
             }
@@ -133,7 +132,7 @@ impl Drop for Output {
 /// What a restore to `output` that was stopped, or goes on, has beside it; `None` when there is
 /// nothing.
 pub fn unfinished(output: &Path) -> Option<PathBuf> {
-    let path = with_ending(output, ENDING);
+    let path = with_ending(output, PART);
     path.symlink_metadata().is_ok().then_some(path)
 }
 
@@ -205,30 +204,14 @@ fn take_leftover(path: &Path, target: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Sees whether `target` is free, and nothing is beside it that SQLite would take for a part of it.
+/// Sees whether a database may be restored to `target`.
 fn must_be_free(target: &Path) -> Result<()> {
-    for ending in ["", "-wal", "-shm", "-journal"] {
-        let path = with_ending(target, ending);
-        if path.symlink_metadata().is_ok() {
-            return Err(exists(&path));
-        }
-    }
-    Ok(())
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    name.into()
+    names::check_target(target).map_err(|refused| Error::invalid(refused.to_string()))
 }
 
 /// What Linux says of a link where there are none, is that it is not permitted.
 fn has_no_links(error: &std::io::Error) -> bool {
     matches!(error.kind(), IoErrorKind::PermissionDenied | IoErrorKind::Unsupported)
-}
-
-fn exists(path: &Path) -> Error {
-    Error::invalid(format!("{} is there; restore to another name", path.display()))
 }
 
 fn under_way(target: &Path) -> Error {

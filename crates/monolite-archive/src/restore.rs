@@ -84,7 +84,9 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`Invalid`](ErrorKind::Invalid) when `output` is there, or a `-wal`, `-shm` or `-journal` beside
-/// it, which would be applied to it, or another restore to it is under way; those of [`Plan::new`];
+/// it, which would be applied to it; when its name belongs to another database (it ends so itself,
+/// or with `-archive` or `.monolite-part`); when another restore to it is under way; those of
+/// [`Plan::new`];
 /// [`Corrupt`](ErrorKind::Corrupt); [`Io`](ErrorKind::Io); those of the store. Nothing is left but
 /// after an error of the store.
 ///

@@ -82,6 +82,18 @@ impl Mount {
         Ok(Mount { directory })
     }
 
+    /// `directory` once more, by way of a program (`bindfs` of the package of that name).
+    ///
+    /// # Errors
+    /// When it cannot be mounted, as without the program.
+    pub fn by_fuse(directory: &Path) -> Result<Mount> {
+        let point = without_links()?;
+        let output = Command::new("bindfs").arg(directory).arg(point.path()).output();
+        let output = output.context("bindfs")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(Mount { directory: point })
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         self.directory.path()

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use monolite::archive::WAL_HEADER_BYTES;
+use monolite::archive::names::{ARCHIVE, with_ending};
 use monolite_ltx::WalSpan;
 use serde::{Deserialize, Serialize};
 
@@ -319,15 +320,13 @@ pub(super) fn make(directory: &Path) -> io::Result<()> {
 
 /// What is kept beside the database at `path`.
 pub(super) fn directory_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ENDING);
-    PathBuf::from(name)
+    with_ending(path, ARCHIVE)
 }
 
 /// The database beside which `directory` is.
 fn database_of(directory: &Path) -> PathBuf {
     let name = directory.as_os_str().as_bytes();
-    PathBuf::from(OsStr::from_bytes(name.strip_suffix(ENDING.as_bytes()).unwrap_or(name)))
+    PathBuf::from(OsStr::from_bytes(name.strip_suffix(ARCHIVE.as_bytes()).unwrap_or(name)))
 }
 
 #[cfg(test)]

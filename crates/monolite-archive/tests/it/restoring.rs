@@ -436,6 +436,21 @@ fn output_that_is_there_or_has_a_wal_is_refused() {
 }
 
 #[test]
+fn name_that_belongs_to_another_database_is_refused_for_a_restore() {
+    let mut archive = Archive::new(MemoryStore::new(), 6, false);
+    archive.live(3);
+    for ending in ["-wal", "-shm", "-journal", "-archive", ".monolite-part"] {
+        let directory = scratch();
+        let output = directory.path().join(format!("out.db{ending}"));
+        let (store, layout) = (&archive.store, &archive.layout);
+        let refused = restore(store, layout, Target::Latest, &output, Reading::Whole).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{ending}");
+        assert!(refused.to_string().contains("the database \"out.db\""), "{refused}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn restore_touches_no_file_but_its_own() {
     let mut archive = Archive::new(MemoryStore::new(), 6, false);
     archive.live(3);

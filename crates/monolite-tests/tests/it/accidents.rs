@@ -97,6 +97,29 @@ fn a_file_that_is_mounted_twice_is_open_once() {
 }
 
 #[test]
+fn a_database_behind_fuse_is_refused() {
+    for sharing in [Sharing::Exclusive, Sharing::Shared] {
+        let (directory, path, db) = one_row(Options::new().sharing(sharing));
+        let fuse = match Mount::by_fuse(directory.path()) {
+            Ok(fuse) => fuse,
+            Err(error) => return say_skipped("a FUSE mount", &error.to_string()).unwrap(),
+        };
+        for name in ["db", "new"] {
+            let error = Options::new().sharing(sharing).open(fuse.path().join(name)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("it is on FUSE"), "{error}");
+        }
+        // What only reads or writes a file whole may be there.
+        let backup = fuse.path().join("backup");
+        db.backup(&backup).wait().unwrap();
+        assert_eq!(markers::in_file(&directory.path().join("backup")).unwrap(), [1].into());
+        put(&db, 2).unwrap();
+        db.close().unwrap();
+        assert_eq!(markers::in_file(&path).unwrap(), [1, 2].into());
+    }
+}
+
+#[test]
 fn a_wal_that_was_deleted_is_copied_where_locks_are_listed_with_another_device() {
     let mounted = Mount::small("16m").and_then(|above| Ok((Mount::layered(&above)?, above)));
     let (mount, _above) = match mounted {

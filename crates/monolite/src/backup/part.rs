@@ -2,7 +2,7 @@
 //! never over another file.
 //!
 //! # Algorithm
-//! 1. The content goes to a file beside the target, called as it with [`ENDING`] behind. It is
+//! 1. The content goes to a file beside the target, called as it with [`PART`] behind. It is
 //!    locked (`flock`) for as long as it is written. The run of pages at its beginning stays in
 //!    memory: until the end the file begins with zeros, and SQLite takes it for no database.
 //! 2. At the end that run is written, the file is synced, and gets the target's name in a step that
@@ -17,7 +17,6 @@
 //! - No file but a leftover of this module's is removed, and none is opened that has another name,
 //!   too: it could be a database of this process, whose locks would go when it is closed again.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -29,14 +28,9 @@ use monolite_sqlite::vfs::Images;
 use rustix::fs::{CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, fallocate, flock};
 use rustix::io::Errno;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::files::identity::{canonical, with_ending};
-
-/// What is behind the target's name as long as the backup is not whole.
-const ENDING: &str = ".monolite-part";
-
-/// What a file system lets a name have (255 bytes), less [`ENDING`].
-const MAX_NAME_BYTES: usize = 255 - ENDING.len();
+use crate::error::{Error, ErrorKind, Result, remedy_of};
+use crate::files::identity::canonical;
+use crate::files::names::{PART, check_target, exists, with_ending};
 
 /// How often another one may be in between when the file is made.
 const TRIES: u32 = 10;
@@ -65,9 +59,8 @@ impl Part {
     /// takes.
     pub(super) fn create(target: &Path, mode: u32) -> Result<Part> {
         let target = canonical(target)?;
-        check_length(&target)?;
-        check_free(&target)?;
-        let path = with_ending(&target, ENDING);
+        check_target(&target)?;
+        let path = with_ending(&target, PART);
         for _ in 0..TRIES {
             let mut new = File::options();
             let new = new.read(true).write(true).create_new(true).mode(mode & 0o666);
@@ -119,7 +112,7 @@ impl Part {
 
     /// Gives the file the target's name, on disk.
     pub(super) fn publish(mut self) -> Result<()> {
-        check_free(&self.target)?;
+        check_target(&self.target)?;
         let (from, to) = (&self.path, &self.target);
         let renamed = rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
         let named = match renamed {
@@ -237,47 +230,6 @@ fn remove_leftover(path: &Path, target: &Path) -> Result<()> {
     }
 }
 
-/// Sees whether the file that becomes `target` can have a name.
-fn check_length(target: &Path) -> Result<()> {
-    let length = target.file_name().map_or(0, OsStr::len);
-    if length <= MAX_NAME_BYTES {
-        return Ok(());
-    }
-    let message = format!(
-        "{target:?} cannot be a backup: its name has {length} bytes, and with the ending that it \
-         has until it is whole ({ENDING}) a name has at most 255; {MAX_NAME_BYTES} are left"
-    );
-    Err(Error::new(ErrorKind::Invalid, message))
-}
-
-/// Sees whether `target` is free, and nothing is beside it that SQLite would take for a part of it.
-fn check_free(target: &Path) -> Result<()> {
-    if fs::symlink_metadata(target).is_ok() {
-        return Err(exists(target));
-    }
-    for ending in ["-wal", "-journal", "-shm"] {
-        let file = with_ending(target, ending);
-        if fs::symlink_metadata(&file).is_ok() {
-            let message = format!(
-                "{} exists, which SQLite would take for a part of the backup {} and play back into \
-                 it; move it away, or choose another name",
-                file.display(),
-                target.display()
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-    }
-    Ok(())
-}
-
-fn exists(target: &Path) -> Error {
-    let message = format!(
-        "{} exists, and a backup overwrites nothing; move it away, or choose another name",
-        target.display()
-    );
-    Error::new(ErrorKind::Invalid, message)
-}
-
 fn under_way(target: &Path) -> Error {
     let message = format!(
         "another backup to {} is under way; wait for it, or choose another name",
@@ -287,6 +239,7 @@ fn under_way(target: &Path) -> Error {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Error {
-    let message = format!("{}: {error}; nothing is left of the backup", path.display());
+    let (path, remedy) = (path.display(), remedy_of(error));
+    let message = format!("{path}: {error}{remedy}; nothing is left of the backup");
     Error::new(ErrorKind::Storage, message)
 }

@@ -25,7 +25,8 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::clock::{Deadline, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::identity::{WAL_WITHOUT_FRAMES, canonical, check_wal, io_error, with_ending};
+use crate::files::identity::{WAL_WITHOUT_FRAMES, canonical, check_wal, io_error};
+use crate::files::names::with_ending;
 use crate::files::registry::Registration;
 use crate::options::Options;
 

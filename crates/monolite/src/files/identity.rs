@@ -6,22 +6,19 @@
 //! inode; they are looked at without opening the file, since closing it again would drop SQLite's
 //! locks.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use monolite_sqlite::lock_holder;
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statfs, statx};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, remedy_of};
+use crate::files::names::{COMPANIONS, check, unusable, with_ending};
 
 /// Permissions of a new database, less those that the process's mask takes: SQLite's own.
 const NEW_FILE_MODE: u32 = 0o644;
-
-/// What a file system lets a name have (255 bytes), less `-journal`.
-const MAX_NAME_BYTES: usize = 247;
 
 /// What SQLite's unix VFS lets a path have (`MAX_PATHNAME`, 512), less `-journal`.
 const MAX_PATH_BYTES: usize = 504;
@@ -116,9 +113,9 @@ impl Watched {
 /// # Errors
 /// `Invalid` for what can be no database, or would have another WAL under another name.
 pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
-    check_name(path, path)?;
+    check(path)?;
     let known = canonical_at_any_length(path)?;
-    check_name(path, &known)?;
+    check(&known)?;
     check_companions(path, &known)?;
     let length = known.as_os_str().len();
     if length > MAX_PATH_BYTES {
@@ -128,9 +125,6 @@ pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
     }
     Ok(known)
 }
-
-/// What SQLite appends to the name of a database for the files that it keeps beside it.
-const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Sees whether what is where SQLite keeps its files is one that it can open: it waits for the
 /// other end of a pipe, and says of a directory or a link to nothing only that it cannot be opened.
@@ -191,35 +185,6 @@ fn check_companions(path: &Path, known: &Path) -> Result<()> {
         return Err(Error::new(ErrorKind::Storage, message));
     }
     Ok(())
-}
-
-/// The name of the file beside `path` that ends so.
-pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
-/// Sees whether the files beside the one that is known as `known` can have names, too, and whether
-/// it has that of such a file.
-fn check_name(path: &Path, known: &Path) -> Result<()> {
-    let name = known.as_os_str().as_encoded_bytes();
-    if let Some(ending) = COMPANIONS.iter().find(|ending| name.ends_with(ending.as_bytes())) {
-        let reason = format!(
-            "SQLite takes a file whose name ends with {ending} for a part of the database that is \
-             called so without it, and deletes it; choose another name"
-        );
-        return Err(unusable(path, &reason));
-    }
-    let length = known.file_name().map_or(0, OsStr::len);
-    if length <= MAX_NAME_BYTES {
-        return Ok(());
-    }
-    let reason = format!(
-        "its name has {length} bytes, and with the ending of a file beside it (-journal) a name \
-         has at most 255; {MAX_NAME_BYTES} are left"
-    );
-    Err(unusable(path, &reason))
 }
 
 fn canonical_at_any_length(path: &Path) -> Result<PathBuf> {
@@ -332,6 +297,44 @@ const LINKED: &str = "it has hard links, and each name would have its own WAL; r
 const MOUNTED: &str = "the file itself is a mount point (as docker -v FILE:FILE makes it), so its \
                        WAL would not be beside that of its other name; mount its directory";
 
+/// Sees whether locks and memory of the file at `path`, or of one that is to be made there, are
+/// shared by all who can open it: the file system is this machine's own.
+///
+/// # Errors
+/// `Invalid` when it is known as another one.
+pub(crate) fn check_file_system(path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    // What cannot be asked is found out by the opening.
+    let Ok(seen) = statfs(directory) else { return Ok(()) };
+    // The type is a number of 32 bits, which some platforms extend by its sign.
+    let known = SHARED_FILE_SYSTEMS.iter().find(|(number, _)| *number == seen.f_type as u32);
+    let Some((_, name)) = known else { return Ok(()) };
+    let reason = format!(
+        "it is on {name}, where a process on another side of the mount has locks of its own, and \
+         both would write; put it on a disk of this machine (in a container: in a volume)"
+    );
+    Err(unusable(path, &reason))
+}
+
+/// The numbers by which `statfs` tells file systems that are another machine's or program's, see
+/// `statfs(2)` and `linux/magic.h`. Virtiofs says that it is FUSE.
+const SHARED_FILE_SYSTEMS: [(u32, &str); 14] = [
+    (0x6573_5546, "FUSE or virtiofs"),
+    (0x0102_1997, "9p"),
+    (0x0000_6969, "NFS"),
+    (0xff53_4d42, "SMB"),
+    (0xfe53_4d42, "SMB"),
+    (0x0000_517b, "SMB"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x786f_4256, "a folder shared by VirtualBox"),
+    (0xbacb_acbc, "a folder shared by VMware"),
+    (0x0000_564c, "NCP"),
+];
+
 /// Whether the file at `path` is mounted there alone, where the kernel tells (Linux 5.8).
 fn is_mounted(path: &Path) -> bool {
     let looked = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
@@ -341,13 +344,8 @@ fn is_mounted(path: &Path) -> bool {
     })
 }
 
-fn unusable(path: &Path, reason: &str) -> Error {
-    let message = format!("{path:?} cannot be a database: {reason}");
-    Error::new(ErrorKind::Invalid, message)
-}
-
 /// The error of a system call for the database at `path`.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
-    let message = format!("{} cannot be opened: {error}", path.display());
+    let message = format!("{} cannot be opened: {error}{}", path.display(), remedy_of(error));
     Error::new(ErrorKind::Storage, message)
 }

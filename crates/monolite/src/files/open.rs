@@ -3,7 +3,8 @@
 //!
 //! # Algorithm
 //! 1. Make the path absolute and canonical (SQLite would read `file:…` as a URI, and two names of
-//!    one file would have two WALs); refuse a second opening in this process and hard links.
+//!    one file would have two WALs); refuse a second opening in this process, hard links, and file
+//!    systems on which others have locks of their own.
 //! 2. Open the writer, waiting for another process to let go of the file if that was asked for. If
 //!    nobody else may use the database, the `-shm` file is locked as soon as it is, and before
 //!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
@@ -42,7 +43,8 @@ use crate::clock::{self, Deadline, Patience};
 use crate::dry_runs::DryRunner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
-use crate::files::identity::{canonical, check_wal, io_error, with_ending};
+use crate::files::identity::{canonical, check_file_system, check_wal, io_error};
+use crate::files::names::with_ending;
 use crate::files::registry::Registration;
 use crate::files::wal::{WalFile, sync_directory, wal_path};
 use crate::options::{Durability, Options, Sharing};
@@ -133,6 +135,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         Some(directory) => directory.path().join("memory.db"),
         None => canonical(path)?,
     };
+    check_file_system(&path)?;
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
     let mut registration = Registration::new(&path)?;
@@ -236,6 +239,7 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
     fs::metadata(path).map_err(|error| io_error(path, &error))?;
     let path = canonical(path)?;
+    check_file_system(&path)?;
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
     let _registration = Registration::new(&path)?;

@@ -51,6 +51,29 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_name_that_belongs_to_another_database_is_refused_for_a_copy_and_a_database() {
+    let (directory, path, _) = places();
+    let db = Database::open(&path).unwrap();
+    create(&db);
+    for ending in ["-wal", "-shm", "-journal", "-archive", ".monolite-part"] {
+        let target = directory.path().join(format!("other.db{ending}"));
+        refused(&db, &target, ErrorKind::Invalid, "the database \"other.db\"");
+        let opened = Database::open(&target).unwrap_err();
+        assert_eq!(opened.kind(), ErrorKind::Invalid, "{opened}");
+    }
+    assert_eq!(others(directory.path()), [] as [&str; 0]);
+}
+
+#[test]
+fn a_database_that_was_called_like_an_archive_is_opened() {
+    let (directory, path, _) = places();
+    Database::open(&path).unwrap().close().unwrap();
+    let old = directory.path().join("sales-archive");
+    fs::rename(&path, &old).unwrap();
+    Database::open(&old).unwrap().close().unwrap();
+}
+
+#[test]
 fn a_name_is_as_long_as_its_first_one_allows() {
     let (directory, path, _) = places();
     let db = Database::open(&path).unwrap();

@@ -194,7 +194,19 @@ pub(super) const ROWS: &[Row] = &[
         trial: Trial::Check(&overload::CHECK),
     },
     Row {
-        accident: "the file is on a network file system (NFS, SMB), used from two machines",
+        accident: "the file is on a file system of another machine or program (NFS, SMB, FUSE, \
+                   virtiofs, 9p, Ceph, AFS, a folder shared by VirtualBox or VMware)",
+        when: &[When::Opening],
+        fate: Fate::Refused,
+        says: "",
+        what: "opening is refused with `Invalid`: locks of two machines, or of both sides of a \
+               mount, may not know of each other, and the WAL needs memory that both share",
+        instead: "put it on a disk of this machine (in a container: a volume); one process opens \
+                  it, and serves the others",
+        trial: Trial::Untried("tried by `a_database_behind_fuse_is_refused`"),
+    },
+    Row {
+        accident: "the file is on one that is not known as such, and opened on both of its sides",
         when: &[When::Open],
         fate: Fate::Unseen,
         says: "",
