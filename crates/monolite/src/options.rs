@@ -163,7 +163,7 @@ impl Default for Options {
             queue_capacity: 16_384,
             write_time_limit: Duration::from_secs(5),
             read_time_limit: Duration::from_secs(60),
-            stream_stall_limit: Duration::from_secs(5),
+            stream_stall_limit: Duration::from_secs(30),
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
             max_transactions: 10_000,
@@ -289,9 +289,11 @@ impl Options {
     }
 
     /// Longest time that a stream ([`Database::read_stream`](crate::Database::read_stream)) waits
-    /// for a consumer that takes no rows: 1 ms to 1 h. Default: 5 s. Then it is ended with
-    /// `Timeout`, and its connection goes to the next one. A longer time suits slow consumers; as
-    /// many of them as there are readers keep all other streams waiting for as long.
+    /// for a consumer that takes no rows: 1 ms to 1 h. Default: 30 s. Then it is ended with
+    /// `Timeout`, and its connection goes to the next one. A socket takes no rows while its buffer
+    /// is full, and then a third of that at once: 1.3 MB of the 4 MiB that Linux gives it by
+    /// default, for which a client at 100 kB/s needs 14 s. As many consumers as there are readers
+    /// that take none keep all other streams waiting for as long.
     #[must_use]
     pub fn stream_stall_limit(mut self, time: Duration) -> Options {
         self.stream_stall_limit = time;
@@ -606,4 +608,12 @@ impl Options {
             _ => Ok(()),
         }
     }
+}
+
+#[test]
+fn a_steady_client_at_100_kb_a_second_keeps_its_stream_by_default() {
+    // How large the buffer of a socket gets by default, of which a third is given back at once.
+    const TCP_WMEM: u64 = 4 << 20;
+    let pause = Duration::from_secs(TCP_WMEM / 3 / 100_000);
+    assert!(Options::new().stream_stall_limit > 2 * pause);
 }
