@@ -146,6 +146,8 @@ const PROGRESS_INTERVAL: c_int = 1_000;
 /// Which checkpoint to run, see <https://sqlite.org/c3ref/wal_checkpoint_v2.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointMode {
+    /// Copies nothing, and tells how far that is.
+    Look,
     /// Copies what no reader still needs, waits for nobody.
     Passive,
     /// Copies everything and makes sure that the next commit restarts the WAL.
@@ -595,6 +597,7 @@ impl Connection {
     pub fn checkpoint(&self, mode: CheckpointMode) -> Result<Checkpoint> {
         self.refuse_to_overlay("a checkpoint")?;
         let mode = match mode {
+            CheckpointMode::Look => ffi::SQLITE_CHECKPOINT_NOOP,
             CheckpointMode::Passive => ffi::SQLITE_CHECKPOINT_PASSIVE,
             CheckpointMode::Restart => ffi::SQLITE_CHECKPOINT_RESTART,
             CheckpointMode::Truncate => ffi::SQLITE_CHECKPOINT_TRUNCATE,

@@ -2,16 +2,16 @@
 //! what of it is in the database file.
 //!
 //! # Algorithm
-//! 1. [`Start::take`], while nobody commits: a passive checkpoint, then a snapshot, then another
-//!    one. When the last is complete, the database file has the content of the snapshot. Otherwise
-//!    some frame was not copied when the snapshot was taken, so that the snapshot is a reader of
-//!    the WAL, which cannot restart before it ends, and the content is that of the file with the
-//!    newest of all frames so far for each page. (A reader that has nothing to read in the WAL
-//!    keeps checkpoints from writing the file, and does not keep the WAL. Then the last one is
-//!    complete.)
-//! 2. [`Start::moment`] takes the pages that the WAL has. As long as the snapshot is there, a
-//!    checkpoint writes no page of the file that the WAL does not have up to the snapshot, so all
-//!    others are in the file as they were.
+//! 1. [`Start::take`], while nobody commits: a snapshot, then a look at how far the WAL is copied.
+//!    When all of it is, the database file has the content of the snapshot. Otherwise some frame
+//!    was not copied when the snapshot was taken, so that the snapshot is a reader of the WAL, which
+//!    cannot restart before it ends, and the content is that of the file with the newest of all
+//!    frames so far for each page. (A reader that has nothing to read in the WAL keeps checkpoints
+//!    from writing the file, and does not keep the WAL. Then all of it was copied.) Nothing is
+//!    written, so that a copy to another disk can be made of a disk that is full.
+//! 2. [`Start::moment`] takes the pages that the WAL has, with checksums where the file has them.
+//!    As long as the snapshot is there, a checkpoint writes no page of the file that the WAL does
+//!    not have up to the snapshot, so all others are in the file as they were.
 //! 3. From then on either the snapshot stays, or the moment is guarded ([`vfs::Guarded`]) before
 //!    it ends.
 //!
@@ -39,6 +39,10 @@ use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 use crate::{CheckpointMode, Connection};
 
 const HEADER_BYTES: usize = 100;
+
+/// Where the header says how many bytes are reserved in each page.
+const RESERVED_AT: usize = 20;
+
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// What the file format versions say of a database with a rollback journal.
@@ -52,31 +56,26 @@ pub struct Start {
 }
 
 impl Start {
-    /// Takes a snapshot on `reader`, which has none, while nobody commits, nor can; `checkpointer`
-    /// is a connection without a transaction. None when a checkpoint is under way elsewhere: then
-    /// `reader` has no snapshot, and it may be tried again when that is over.
+    /// Takes a snapshot on `reader`, which has none, while nobody commits, nor can; `other` is a
+    /// connection without a transaction.
     ///
     /// # Errors
-    /// Those of SQLite; `reader` has no snapshot then. After a failed sync the content of the files
-    /// is in doubt.
-    pub fn take(reader: &Connection, checkpointer: &Connection) -> Result<Option<Start>> {
-        let before = checkpointer.checkpoint(CheckpointMode::Passive)?;
+    /// Those of SQLite; `reader` has no snapshot then.
+    pub fn take(reader: &Connection, other: &Connection) -> Result<Start> {
+        let before = other.checkpoint(CheckpointMode::Look);
         #[cfg(test)]
         tests::meanwhile();
         reader.begin_read()?;
-        let done = match breaks(Rule::AskAgainBehindTheSnapshot) {
-            false => checkpointer.checkpoint(CheckpointMode::Passive),
-            true => Ok(before),
+        let seen = match breaks(Rule::AskAgainBehindTheSnapshot) {
+            false => other.checkpoint(CheckpointMode::Look),
+            true => before,
         };
-        if !matches!(&done, Ok(done) if !done.blocked) {
-            reader.rollback()?;
+        match seen {
+            Ok(seen) if seen.is_kept_out() => reader.rollback().and(Err(IoError::BUSY.into())),
+            Ok(seen) if seen.is_complete() => Ok(Start { frames: 0 }),
+            Ok(seen) => Ok(Start { frames: seen.wal_frames }),
+            Err(error) => reader.rollback().and(Err(error)),
         }
-        let done = done?;
-        if done.blocked {
-            return Ok(None);
-        }
-        let frames = if done.is_complete() { 0 } else { done.wal_frames };
-        Ok(Some(Start { frames }))
     }
 
     /// The moment of the snapshot, which `reader` still has. `images` makes the place for a
@@ -101,12 +100,16 @@ impl Start {
         let images = images(page_bytes as u64 * u64::from(pages)).map_err(Fault::Save)?;
         let moment = Moment::new(page_bytes, pages, is_verified, images);
         let Some(wal) = wal else { return Ok(moment) };
+        let has_checksums = wal.has_checksums(connection)?;
         let mut page = vec![0; page_bytes];
         for (pgno, at) in wal.newest {
             if !goes_on(&moment) {
                 break;
             }
             read_wal_at(connection, &mut page, at)?;
+            if has_checksums {
+                stamp(&mut page);
+            }
             if !breaks(Rule::TakeWhatTheWalHas) {
                 moment.take(pgno, &page)?;
             }
@@ -154,6 +157,19 @@ struct WalPages {
 }
 
 impl WalPages {
+    /// Whether pages have a checksum in the file. In the WAL they have none.
+    fn has_checksums(
+        &self,
+        connection: &rusqlite::Connection,
+    ) -> std::result::Result<bool, IoError> {
+        let mut first = vec![0; self.page_bytes];
+        match self.newest.get(&1) {
+            Some(at) => read_wal_at(connection, &mut first, *at)?,
+            None => read_database_at(connection, &mut first, 0)?,
+        }
+        Ok(first[RESERVED_AT] == RESERVED_BYTES)
+    }
+
     /// Of the first `frames` frames, of which the last is that of a commit; nothing when there are
     /// none.
     fn read(
@@ -197,12 +213,21 @@ pub fn leave_wal_mode(beginning: &mut [u8]) {
     let Some(page) = page_bytes_in(beginning).and_then(|bytes| beginning.get_mut(..bytes)) else {
         return;
     };
-    let reserved = usize::from(RESERVED_BYTES);
-    let sums = |page: &[u8]| Sums::default().over(&page[..page.len() - reserved], Order::Little);
-    let has_checksum = page[20] == RESERVED_BYTES && page.ends_with(&sums(page).to_page());
+    let has_checksum = page[RESERVED_AT] == RESERVED_BYTES && page.ends_with(&sums_of(page));
     (page[18], page[19]) = (ROLLBACK_JOURNAL, ROLLBACK_JOURNAL);
     if has_checksum {
-        let (sums, end) = (sums(page).to_page(), page.len());
-        page[end - reserved..].copy_from_slice(&sums);
+        stamp(page);
     }
+}
+
+/// Gives a page its checksum.
+fn stamp(page: &mut [u8]) {
+    let (sums, end) = (sums_of(page), page.len());
+    page[end - sums.len()..].copy_from_slice(&sums);
+}
+
+/// The checksum of a page that reserves bytes for one.
+fn sums_of(page: &[u8]) -> [u8; RESERVED_BYTES as usize] {
+    let end = page.len() - usize::from(RESERVED_BYTES);
+    Sums::default().over(&page[..end], Order::Little).to_page()
 }

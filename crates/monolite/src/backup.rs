@@ -3,7 +3,8 @@
 //!
 //! # Algorithm
 //! 1. Make the file, reserve its space, and copy what is in the WAL into the database
-//!    (a checkpoint, in the background), so that little is left for the next steps.
+//!    (a checkpoint, in the background), so that little is left for the next steps. Where the disk
+//!    is full, all of it is left.
 //! 2. **The moment.** On the writer's thread, between two batches, a snapshot is taken, and it is
 //!    found out what of it is in the WAL ([`Start::take`]).
 //! 3. Those pages are written to the backup. Then the moment is guarded: a checkpoint that is about
@@ -32,17 +33,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use monolite_sqlite::CheckpointMode;
 use monolite_sqlite::copy::Start;
-use monolite_sqlite::rusqlite;
+use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl, WalPosition};
 use part::{HeaderOf, Part};
 use pins::{Pin, Pins};
 
 use crate::call::between::BetweenBatches;
-use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::JobContext;
 use crate::pacer::Pacer;
@@ -52,9 +51,6 @@ use crate::read::readers::{OpenReader, Reader};
 /// What is written before the disk is asked to have it: less is left for the sync at the end, and
 /// the sync upon which writes are acknowledged never waits behind more than this.
 const SLICE_BYTES: u64 = 4 << 20;
-
-/// How long a checkpoint that is under way is waited for before the next look.
-const RETRY: Duration = Duration::from_millis(5);
 
 /// How often a copy whose snapshot was revoked begins again.
 const ATTEMPTS: u32 = 4;
@@ -106,11 +102,8 @@ impl Source {
     /// Makes a backup at `target`.
     pub(crate) fn back_up(&self, target: &Path, job: &JobContext) -> Result<Backup> {
         let context = |error: Error| error.context(format!("no backup to {}", target.display()));
-        self.try_to(target, job).map_err(context)
-    }
-
-    fn try_to(&self, target: &Path, job: &JobContext) -> Result<Backup> {
-        self.copy_at(target, HeaderOf::Backup, job).map(|(backup, _)| backup)
+        let copied = self.copy_at(target, HeaderOf::Backup, job);
+        copied.map(|(backup, _)| backup).map_err(context)
     }
 
     /// Makes a backup at `target`, and tells where in the WAL its moment is.
@@ -125,7 +118,7 @@ impl Source {
         for _ in 0..ATTEMPTS {
             job.check()?;
             let (pin, start, (number, position)) = self.begin(job)?;
-            match self.copy(&part, pin, start, job)? {
+            match self.copy(&part, &pin, start, job)? {
                 Copied::Whole(backup) => {
                     part.complete(header)?;
                     self.progress.wait_durable(number)?;
@@ -145,34 +138,27 @@ impl Source {
     /// Takes the moment: a snapshot, where its content is, and the last batch that it has, with the
     /// place of the last commit.
     fn begin(&self, job: &JobContext) -> Result<(Pin, Start, (BatchNumber, WalPosition))> {
-        let goes_on = || job.check();
         let Reader { connection: first, .. } = (self.open_reader)()?;
-        self.noticing(first.checkpoint(CheckpointMode::Passive))?;
-        let mut readers = (first, (self.open_reader)()?);
-        loop {
-            let (progress, pins) = (Arc::clone(&self.progress), Arc::clone(&self.pins));
-            let wal = Arc::clone(&self.wal);
-            let (back, found) = self.between.run(goes_on, move |writer| {
+        match self.noticing(first.checkpoint(CheckpointMode::Passive)) {
+            // It only leaves less to do: the backup may be on another disk.
+            Err(error) if error.extended_code() == Some(ffi::SQLITE_FULL) => {}
+            copied => _ = copied?,
+        }
+        let reader = (self.open_reader)()?;
+        let (progress, pins) = (Arc::clone(&self.progress), Arc::clone(&self.pins));
+        let wal = Arc::clone(&self.wal);
+        self.between.run(
+            || job.check(),
+            move |writer| {
                 progress.check_poison()?;
-                let (checkpointer, reader) = readers;
                 // Other processes do not commit meanwhile either.
                 writer.begin_immediate()?;
-                let start = Start::take(&reader.connection, &checkpointer);
+                let start = Start::take(&reader.connection, &first);
                 writer.rollback()?;
-                let number = (progress.exposed(), wal.committed());
-                Ok(match start? {
-                    Some(start) => (None, Some((pins.note(reader), start, number))),
-                    None => (Some((checkpointer, reader)), None),
-                })
-            })?;
-            match (back, found) {
-                (_, Some(found)) => return Ok(found),
-                (Some(back), None) => readers = back,
-                (None, None) => unreachable!("there is one of the two"),
-            }
-            job.check()?;
-            clock::rest(RETRY);
-        }
+                let (start, number) = (start?, (progress.exposed(), wal.committed()));
+                Ok((pins.note(reader), start, number))
+            },
+        )
     }
 
     /// Stops all acknowledgements when a sync has failed.
@@ -186,7 +172,25 @@ impl Source {
         result
     }
 
-    fn copy(&self, part: &Part, pin: Pin, start: Start, job: &JobContext) -> Result<Copied> {
+    /// Copies the pages of a moment. What is read when its snapshot was revoked is of another one,
+    /// or gone, and an error may tell so before the revocation is noticed.
+    fn copy(&self, part: &Part, pin: &Pin, start: Start, job: &JobContext) -> Result<Copied> {
+        let copied = self.copy_pages(part, pin, start, job);
+        match copied {
+            Ok(Some(backup)) if pin.holds() => Ok(Copied::Whole(backup)),
+            Err(error) if pin.holds() => Err(error),
+            _ => job.check().map(|()| Copied::Overtaken),
+        }
+    }
+
+    /// As [`Source::copy`]; none as soon as the snapshot is known to be revoked.
+    fn copy_pages(
+        &self,
+        part: &Part,
+        pin: &Pin,
+        start: Start,
+        job: &JobContext,
+    ) -> Result<Option<Backup>> {
         let goes_on = |moment: &Moment| {
             job.tell(moment.taken().into(), moment.pages().into());
             job.goes_on() && pin.holds()
@@ -195,13 +199,10 @@ impl Source {
         let moment =
             start.moment(connection, self.is_verified, |bytes| part.images(bytes), goes_on);
         job.check()?;
-        if !pin.holds() {
-            return Ok(Copied::Overtaken);
-        }
         let moment = Arc::new(moment.map_err(of_fault)?);
         let guarded = self.is_exclusive.then(|| Guarded::new(&self.wal, &moment));
         if !pin.holds() {
-            return Ok(Copied::Overtaken);
+            return Ok(None);
         }
         if self.is_exclusive {
             pin.release();
@@ -225,10 +226,7 @@ impl Source {
         }
         drop(guarded);
         moment.check().map_err(of_fault)?;
-        if !self.is_exclusive && !pin.holds() {
-            return Ok(Copied::Overtaken);
-        }
-        Ok(Copied::Whole(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
+        Ok(Some(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
     }
 }
 

@@ -49,9 +49,6 @@ use crate::wall_clock;
 const FORMAT: u32 = 1;
 const NAME: &str = "position.json";
 
-/// What is behind the database's name in that of the directory.
-const ENDING: &str = "-archive";
-
 /// How old the last change of a file must be before its times tell whether it changes again.
 const TICK: Duration = Duration::from_millis(20);
 

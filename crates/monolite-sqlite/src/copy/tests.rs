@@ -176,7 +176,7 @@ fn is_right(seed: u64, reserved_bytes: u8) -> bool {
         life.step();
     }
     let (reader, checkpointer) = (rig.reader(), rig.reader());
-    let start = Start::take(&reader, &checkpointer).unwrap().expect("no checkpoint is under way");
+    let start = Start::take(&reader, &checkpointer).unwrap();
     let expected = content(reader.raw()).unwrap();
     // Until here nobody commits.
     let is_early = BROKEN_MOMENT.get() == Some(MomentRule::GuardBeforeTheSnapshotEnds);
@@ -265,7 +265,7 @@ fn is_right_when_the_wal_is_copied_meanwhile() -> bool {
         assert!(elsewhere.checkpoint(CheckpointMode::Passive).unwrap().is_complete());
     })));
     let (reader, checkpointer) = (rig.reader(), rig.reader());
-    let start = Start::take(&reader, &checkpointer).unwrap().unwrap();
+    let start = Start::take(&reader, &checkpointer).unwrap();
     let expected = content(reader.raw()).unwrap();
     // The snapshot needs nothing of the WAL, and so does not keep it.
     rig.write("UPDATE t SET v = v + 100");
@@ -299,7 +299,7 @@ fn a_damaged_page_is_no_part_of_an_image() {
     std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
     let (reader, checkpointer) = (rig.reader(), rig.reader());
     let moment = || {
-        let start = Start::take(&reader, &checkpointer).unwrap().unwrap();
+        let start = Start::take(&reader, &checkpointer).unwrap();
         let images = |_| -> io::Result<Box<dyn Images>> { Ok(Box::new(InMemory::default())) };
         let moment = Arc::new(start.moment(&reader, true, images, |_| true).unwrap());
         let guarded = Guarded::new(&rig.control, &moment);

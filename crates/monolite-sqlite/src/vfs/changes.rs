@@ -184,7 +184,10 @@ impl<F: File> File for Published<F> {
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
         self.control.moments().before_write(&mut self.inner, lower, (size, u64::MAX));
         self.control.note_database_cut(size);
-        self.inner.truncate(lower, size)
+        let cut = self.inner.truncate(lower, size);
+        // A commit may have set space aside meanwhile.
+        self.control.note_database_cut(size);
+        cut
     }
 
     fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {

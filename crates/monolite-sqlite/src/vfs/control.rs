@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use super::Changes;
 use super::moment::Moments;
 use super::recent::RecentFrames;
-use super::{IoError, Result};
+use super::{IoError, LowerFile, Result};
 
 /// Why the limit refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,9 @@ pub enum LimitHit {
     TooLarge,
     /// The [gate](WalControl::set_gate) was shut when the WAL began anew.
     GateShut,
+    /// It was no limit: the disk has no room for a longer WAL. The transaction may fit where
+    /// earlier commits are, when the WAL restarts.
+    DiskFull,
 }
 
 const NO_HIT: u8 = u8::MAX;
@@ -30,6 +33,10 @@ const NO_HIT: u8 = u8::MAX;
 /// How much a file system must have free for zeros to be written ahead: a checkpoint needs room,
 /// too, and zeros are given back only when the WAL is cut.
 const ROOM_BYTES: u64 = 64 << 20;
+
+/// How much more than a database needs is set aside for it at least and at most, so that it is not
+/// asked for with each commit; in between it is an eighth of the database.
+const AHEAD_BYTES: [u64; 2] = [64 << 10, 4 << 20];
 
 /// What is about to become of what a WAL holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +83,8 @@ pub struct WalControl {
     generation: AtomicU64,
     wal_bytes_max: AtomicU64,
     database_bytes: AtomicU64,
+    /// Up to where space is set aside for the database file.
+    set_aside: AtomicU64,
     changes: Changes,
     recent: Option<RecentFrames>,
     moments: Moments,
@@ -105,6 +114,7 @@ impl WalControl {
             generation: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
             database_bytes: AtomicU64::new(0),
+            set_aside: AtomicU64::new(0),
             changes: Changes::default(),
             recent: None,
             moments: Moments::default(),
@@ -152,7 +162,8 @@ impl WalControl {
     /// Has a WAL file that grows by small commits be filled with zeros ahead of them, within its
     /// limit: a sync that makes no file longer is cheaper, by half on some file systems. Not while
     /// the file system of `directory` is nearly full, nor beyond the size that this process may
-    /// give a file.
+    /// give a file. Space for the database is set aside with the commit that makes it larger, so
+    /// that a checkpoint never lacks any, and the WAL can restart on a full disk.
     #[must_use]
     pub fn writing_ahead(self, directory: &Path) -> WalControl {
         WalControl { writes_ahead: Some(directory.to_owned()), ..self }
@@ -179,7 +190,7 @@ impl WalControl {
     /// Tells an `SQLITE_FULL` of the limit from one of the disk.
     pub fn take_limit_hit(&self) -> Option<LimitHit> {
         let hit = self.limit_hit.swap(NO_HIT, Relaxed);
-        [LimitHit::NoRoomLeft, LimitHit::TooLarge, LimitHit::GateShut]
+        [LimitHit::NoRoomLeft, LimitHit::TooLarge, LimitHit::GateShut, LimitHit::DiskFull]
             .into_iter()
             .find(|kind| *kind as u8 == hit)
     }
@@ -251,7 +262,27 @@ impl WalControl {
     pub(super) fn writes_ahead(&self, end: u64) -> bool {
         let Some(directory) = &self.writes_ahead else { return false };
         let room = statvfs(directory).map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize));
-        room >= ROOM_BYTES && getrlimit(Resource::Fsize).current.is_none_or(|limit| end <= limit)
+        room >= ROOM_BYTES && may_be_so_long(end)
+    }
+
+    /// Sets space aside for a database of so many bytes, which a commit in the WAL of `lower` is
+    /// about to make of it.
+    ///
+    /// # Errors
+    /// [`IoError::FULL`] when the disk has none.
+    pub(super) fn set_aside(&self, lower: &LowerFile, bytes: u64) -> Result {
+        let from = self.set_aside.load(SeqCst).max(self.database_bytes());
+        let [least, most] = AHEAD_BYTES;
+        let to = bytes + (bytes / 8).clamp(least, most);
+        if self.writes_ahead.is_none() || bytes <= from || !may_be_so_long(to) {
+            return Ok(());
+        }
+        let to = match lower.set_aside_for_database(from, to) {
+            Ok(()) => to,
+            Err(_) => lower.set_aside_for_database(from, bytes).map(|()| bytes)?,
+        };
+        self.set_aside.store(to, SeqCst);
+        Ok(())
     }
 
     pub(super) fn note_limit_hit(&self, hit: LimitHit) {
@@ -284,6 +315,8 @@ impl WalControl {
 
     pub(super) fn note_database_cut(&self, size: u64) {
         self.database_bytes.fetch_min(size, SeqCst);
+        // What was set aside behind it goes with it.
+        self.set_aside.fetch_min(size, SeqCst);
     }
 
     pub(super) fn note_file_end(&self, end: u64) {
@@ -291,6 +324,11 @@ impl WalControl {
             self.wal_bytes_max.fetch_max(end, Relaxed);
         }
     }
+}
+
+/// Whether this process may give a file that size.
+fn may_be_so_long(end: u64) -> bool {
+    getrlimit(Resource::Fsize).current.is_none_or(|limit| end <= limit)
 }
 
 #[test]

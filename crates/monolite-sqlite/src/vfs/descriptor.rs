@@ -19,7 +19,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
 use rusqlite::ffi::sqlite3_vfs;
-use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fstat};
 use rustix::io::Errno;
 
 type Fstat = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
@@ -57,6 +57,17 @@ impl Descriptor {
         let appends = fcntl_getfl(borrowed(self.number))?.contains(OFlags::APPEND);
         if is_it && !appends { Ok(()) } else { Err(Errno::BADF) }
     }
+
+    /// Sets aside what is between two bytes of the file.
+    ///
+    /// # Errors
+    /// `NOSPC` or `DQUOT` when there is no room; what the file system says that cannot do this;
+    /// those of [`Descriptor::check`].
+    pub(super) fn set_aside(self, from: u64, to: u64) -> Result<(), Errno> {
+        self.check()?;
+        let length = to.saturating_sub(from);
+        fallocate(borrowed(self.number), FallocateFlags::KEEP_SIZE, from, length)
+    }
 }
 
 fn file_of(number: c_int) -> Result<(u64, u64), Errno> {
@@ -66,7 +77,8 @@ fn file_of(number: c_int) -> Result<(u64, u64), Errno> {
 
 /// The number is not negative.
 fn borrowed<'fd>(number: c_int) -> BorrowedFd<'fd> {
-    // SAFETY: it is only asked about; a descriptor that was closed is an error.
+    // SAFETY: it is only asked about, or has space set aside that changes no content; a descriptor
+    // that was closed is an error.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 

@@ -24,7 +24,10 @@
 //!    where [`WalControl::writing_ahead`] has asked for it. The commits that follow overwrite them,
 //!    and syncing those changes nothing but data: no size, no map of the file's blocks. Zeros are
 //!    no frame, so a recovery that meets them is at the end of the WAL.
-//! 9. Before the WAL begins anew, and before commits in it are cut off, the gate is asked
+//! 9. Before a commit that makes the database larger is flushed, space is set aside for the file
+//!    ([`WalControl::writing_ahead`]), so that a checkpoint lacks none. A WAL that cannot get longer
+//!    is told of as one that has met its limit: the writer then has it restart.
+//! 10. Before the WAL begins anew, and before commits in it are cut off, the gate is asked
 //!    ([`WalControl::set_gate`]).
 //!
 //! # Invariants
@@ -88,6 +91,8 @@ pub struct Gather<F> {
     page_bytes: Option<u64>,
     /// Where the page of a commit frame is awaited.
     commit_page_at: Option<u64>,
+    /// How many pages the database has behind that commit.
+    commit_pages: u32,
     /// The pages of the frames since the last commit; those of frames that were written again, or
     /// rolled back with a savepoint, among them.
     changed: Vec<u32>,
@@ -120,6 +125,7 @@ impl<F: File> Gather<F> {
             releases: None,
             page_bytes: None,
             commit_page_at: None,
+            commit_pages: 0,
             changed: Vec::new(),
             #[cfg(test)]
             broken: None,
@@ -165,6 +171,7 @@ impl<F: File> Gather<F> {
         let mut held = std::mem::take(&mut self.held);
         self.forget_recent(self.held_at);
         let written = self.inner.write(lower, &held, self.held_at);
+        self.note_full(written);
         if written.is_ok() && held.len() <= MAX_SMALL_BYTES {
             self.write_ahead(lower, self.held_at + held.len() as u64, size);
         }
@@ -177,6 +184,13 @@ impl<F: File> Gather<F> {
         }
         self.held = held;
         written
+    }
+
+    /// Notes that the file cannot get longer, unless it has restarted with this transaction.
+    fn note_full(&self, written: Result) {
+        if written == Err(IoError::FULL) && !self.restarts {
+            self.control.note_limit_hit(LimitHit::DiskFull);
+        }
     }
 
     /// How long the file is, when everything before `at` is there. SQLite leaves no gaps, so where
@@ -211,7 +225,9 @@ impl<F: File> Gather<F> {
         self.flush(lower)?;
         self.whole_size(lower, at)?;
         self.forget_recent(at);
-        self.inner.write(lower, data, at)?;
+        let written = self.inner.write(lower, data, at);
+        self.note_full(written);
+        written?;
         self.control.note_file_end(at + data.len() as u64);
         Ok(())
     }
@@ -285,13 +301,14 @@ impl<F: File> Gather<F> {
         let is_header = self.is_frame_header(len, at);
         self.place(lower, data, at, is_header)?;
         if is_header {
-            let is_commit = big_endian(&data[4..8]) != 0;
-            self.commit_page_at = is_commit.then_some(at + FRAME_HEADER_BYTES);
+            self.commit_pages = big_endian(&data[4..8]);
+            self.commit_page_at = (self.commit_pages != 0).then_some(at + FRAME_HEADER_BYTES);
             self.changed.push(big_endian(&data[..4]));
             return Ok(());
         }
         self.page_bytes.get_or_insert(len);
         if self.commit_page_at.take_if(|page_at| *page_at == at).is_some() {
+            self.control.set_aside(lower, u64::from(self.commit_pages) * len)?;
             self.control.changes().record(&self.changed);
             self.changed.clear();
             if !self.breaks(Rule::FlushAtCommit) {

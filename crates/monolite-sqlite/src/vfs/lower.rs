@@ -193,14 +193,38 @@ impl LowerFile {
         let ties = self.ties.as_ref().filter(|_| self.is_wal);
         let database = ties.and_then(|ties| ties.database.get());
         let Some(Err(errno)) = database.map(|it| it.check()) else { return Ok(()) };
-        if let Some(path) = &self.path {
-            let wal = path.as_os_str().as_bytes();
-            let database = OsStr::from_bytes(wal.strip_suffix(b"-wal").unwrap_or(wal));
-            let path = Path::new(database).into();
+        if let Some(path) = self.database_path() {
             let (doing, errno, code) = ("reading", errno.raw_os_error(), IoError::WRITE);
             FAULT.set(Some(FileFault { path, doing, errno, code }));
         }
         Err(IoError::WRITE)
+    }
+
+    /// Has the file system set space aside for the database file of this WAL, between two bytes,
+    /// without making the file longer. Nothing is set aside where it cannot do that.
+    ///
+    /// # Errors
+    /// [`IoError::FULL`] when there is none.
+    pub(super) fn set_aside_for_database(&self, from: u64, to: u64) -> Result {
+        let database = self.ties.as_ref().and_then(|ties| ties.database.get());
+        match database.map_or(Ok(()), |database| database.set_aside(from, to)) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
+                let (doing, code) = ("writing", IoError::FULL);
+                if let Some(path) = self.database_path() {
+                    FAULT.set(Some(FileFault { path, doing, errno: errno.raw_os_error(), code }));
+                }
+                Err(code)
+            }
+            // Whoever writes to the file says what is wrong with it.
+            _ => Ok(()),
+        }
+    }
+
+    /// Of a WAL.
+    fn database_path(&self) -> Option<Box<Path>> {
+        let wal = self.path.as_ref()?.as_os_str().as_bytes();
+        let database = OsStr::from_bytes(wal.strip_suffix(b"-wal").unwrap_or(wal));
+        Some(Path::new(database).into())
     }
 
     /// Sees whether a lock of the wal-index would be one that others see.

@@ -16,6 +16,7 @@ fn plays_the_role_it_was_started_for() {
     play(&[
         ("writes until killed", files::write_until_killed),
         ("fills a limited file", files::fill_a_limited_file),
+        ("uses up its descriptors", files::use_up_descriptors),
         ("holds the file", shutdown::hold_the_file),
         ("uses plain SQLite", sharing::use_plain_sqlite),
         ("reads for long", sharing::read_for_long),

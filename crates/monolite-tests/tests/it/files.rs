@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
 use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing, rusqlite};
 
 use crate::child::spawn;
+use crate::patience::eventually;
 use monolite_testkit::child::{Program, say, variable};
 use monolite_testkit::markers;
 use monolite_testkit::mounts::{Mount, say_skipped};
@@ -479,6 +481,102 @@ fn a_full_disk_is_an_error_and_all_is_well_once_there_is_room() {
             assert_eq!(found, acknowledged, "{sharing:?} {size}");
         }
     }
+}
+
+/// Leaves no byte of the disk that `directory` is on.
+fn fill_disk(directory: &Path) {
+    let mut ballast = fs::File::create(directory.join("ballast")).unwrap();
+    for size in [1 << 20, 4_096, 1] {
+        while ballast.write_all(&vec![7; size]).is_ok() {}
+    }
+}
+
+#[test]
+fn rows_are_deleted_and_backups_made_on_a_full_disk() {
+    let test = "rows_are_deleted_and_backups_made_on_a_full_disk";
+    let elsewhere = without_links().unwrap();
+    for (sharing, is_idle) in [
+        (Sharing::Exclusive, false),
+        (Sharing::Exclusive, true),
+        (Sharing::Shared, false),
+        (Sharing::Shared, true),
+    ] {
+        let Some(mount) = or_skip(test, Mount::small("64m")) else { return };
+        let path = mount.path().join("db");
+        let db = Options::new().sharing(sharing).open(&path).unwrap();
+        let create = "CREATE TABLE t(id INTEGER PRIMARY KEY, d BLOB)";
+        db.write(move |tx| tx.execute_batch(create)).wait().unwrap();
+        let insert = "INSERT INTO t(d) VALUES (randomblob(10000))";
+        for _ in 0..1_000 {
+            db.write(move |tx| tx.execute(insert, ())).wait().unwrap();
+        }
+        if is_idle {
+            let is_cut = || fs::metadata(wal_beside(&path)).unwrap().len() == 0;
+            eventually("the WAL is cut", is_cut);
+        }
+        fill_disk(mount.path());
+        let grow =
+            db.write(move |tx| tx.execute("INSERT INTO t(d) VALUES (zeroblob(9000000))", ()));
+        assert_eq!(grow.wait().unwrap_err().kind(), ErrorKind::Storage, "{sharing:?} {is_idle}");
+        // More than is in the WAL at once.
+        for id in 1..=500 {
+            let deleted = db.write(move |tx| tx.execute("DELETE FROM t WHERE id = ?1", [id]));
+            let case = format!("{sharing:?}, {is_idle}, {id}");
+            assert_eq!(deleted.wait().expect(&case), 1, "{case}");
+        }
+        // Their pages are used again.
+        db.write(move |tx| tx.execute(insert, ())).wait().unwrap();
+        let target = elsewhere.path().join(format!("{sharing:?}-{is_idle}"));
+        db.backup(&target).wait().unwrap();
+        db.close().unwrap();
+        let backup = Database::open(&target).unwrap();
+        let rows = backup.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get(0)));
+        let rows: i64 = rows.wait().unwrap();
+        assert_eq!(rows, 501);
+    }
+}
+
+/// The child: has no descriptors left, and says what comes of it.
+pub(crate) fn use_up_descriptors() -> anyhow::Result<()> {
+    let path = variable::<String>("FILE")?;
+    let db = Database::open(&path)?;
+    db.write(|tx| tx.execute_batch("CREATE TABLE t(x)")).wait()?;
+    let mut held = Vec::new();
+    while let Ok(file) = fs::File::open("/dev/null") {
+        held.push(file);
+    }
+    let insert = db.transact_blocking(|tx| tx.execute("INSERT INTO t VALUES (1)", ()).wait());
+    let stream: monolite::Result<Vec<i64>> =
+        db.read_stream("SELECT 1", (), |row| row.get(0)).wait().collect();
+    let told = [
+        ("transact", insert.err()),
+        ("stream", stream.err()),
+        ("open", Database::open(format!("{path}2")).err()),
+        ("backup", db.backup(format!("{path}3")).wait().err()),
+    ];
+    drop(held);
+    for (what, error) in told {
+        let error = error.map_or("nothing".into(), |it| format!("{:?} {it}", it.kind()));
+        say(&format!("{what} {error}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn no_descriptors_left_is_told_with_the_remedy() {
+    let directory = without_links().unwrap();
+    let path = directory.path().join("db");
+    let limit = ["sh", "-c", "ulimit -n 100 && exec \"$@\"", "sh"];
+    let program = Program::this_test("child::plays_the_role_it_was_started_for").unwrap();
+    let variables = [("FILE", path.to_str().unwrap())];
+    let mut child = program.under(&limit).spawn("uses up its descriptors", &variables).unwrap();
+    for what in ["transact ", "stream ", "open ", "backup "] {
+        let told = child.await_word(what).unwrap();
+        let says = |word| told.contains(word);
+        assert!(told.starts_with("Storage"), "{what}{told}");
+        assert!(says("Too many open files") && says("ulimit -n"), "{what}{told}");
+    }
+    child.succeeds().unwrap();
 }
 
 #[test]

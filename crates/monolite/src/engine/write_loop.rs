@@ -27,6 +27,7 @@ use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
 use crate::engine::primary::LagLimit;
 use crate::error::Error;
+use crate::files::wal::SET_ASIDE_BYTES;
 use crate::progress::Progress;
 use crate::transaction::Contention;
 use crate::write::answers::CommittedBatch;
@@ -40,9 +41,6 @@ const IDLE: Duration = Duration::from_millis(500);
 /// How long the writer must be idle before a WAL file that everything was copied from is cut: a
 /// file that is there is written to faster than one that has to be made longer.
 const LONG_IDLE: Duration = Duration::from_secs(2);
-
-/// Up to this size it stays.
-const KEPT_BYTES: u64 = 4 << 20;
 
 /// The writer thread's part outside of [`Writer`]: where batches come from and go to.
 pub(super) struct WriteLoop {
@@ -140,7 +138,7 @@ impl WriteLoop {
 
     /// How long to wait for something to do before something is done about the WAL.
     fn patience(&self) -> Option<Duration> {
-        let is_large = || self.syncer.wal.file_bytes() > KEPT_BYTES;
+        let is_large = || self.syncer.wal.file_bytes() > SET_ASIDE_BYTES;
         if self.checkpoints.wal_bytes() > 0 { Some(IDLE) } else { is_large().then_some(LONG_IDLE) }
     }
 
@@ -148,8 +146,9 @@ impl WriteLoop {
         if self.progress.is_poisoned() {
             return;
         }
-        if let Err(error) = self.checkpoints.shrink(writer.connection()) {
-            self.poison_if_lost(&error);
+        match self.checkpoints.shrink(writer.connection()) {
+            Ok(()) => self.syncer.wal.set_aside(),
+            Err(error) => self.poison_if_lost(&error),
         }
     }
 

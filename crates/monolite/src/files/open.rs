@@ -525,6 +525,10 @@ impl Opener {
         sync_directory(&self.path, storage.as_ref()).map_err(fail)?;
         let wal_file = WalFile::open(&self.path, storage, Arc::clone(wal), is_exclusive);
         let wal_file = Arc::new(wal_file.map_err(fail)?);
+        // A database in memory is synced nowhere, and its disk is not that of others.
+        if self.sync {
+            wal_file.set_aside();
+        }
         self.watch(&wal_file);
         let cache_kib = self.options.reader_cache_bytes >> 10;
         let readers = (0..self.options.readers).map(|_| self.reader(cache_kib));

@@ -19,11 +19,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use monolite_sqlite::holds_lock;
 use monolite_sqlite::vfs::{Storage, WalControl};
 use monolite_sqlite::wal::WalReader;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::process::{Resource, getrlimit};
 
 use crate::files::identity::{EMPTY, Watched};
 
 /// Names under which WALs are kept that have lost their database, at most.
 const MAX_KEPT: u32 = 1_000;
+
+/// What the WAL has of the disk at least, while its database is open. A file of up to this size is
+/// not cut.
+pub(crate) const SET_ASIDE_BYTES: u64 = 4 << 20;
+
+/// The part of the free space that is set aside at most.
+const MOST_PARTS: u64 = 4;
 
 /// How often a database file is looked at that seems to be too short: it may have been made shorter
 /// and longer again by a checkpoint, meanwhile.
@@ -145,6 +154,19 @@ impl WalFile {
     /// What reads the commits in the WAL; `None` while it has none.
     pub(crate) fn reader(&self) -> io::Result<Option<WalReader>> {
         WalReader::open(self.file.try_clone()?)
+    }
+
+    /// Sets space aside for the WAL, if it is empty: on a disk that is full later, the commits of
+    /// deletions still fit, one behind the other, as the WAL restarts there.
+    pub(crate) fn set_aside(&self) {
+        let room = self.wal.path().parent().and_then(|directory| statvfs(directory).ok());
+        let room = room.map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize) / MOST_PARTS);
+        let bytes = SET_ASIDE_BYTES.min(room).min(self.control.limit_bytes());
+        let may_be_so_long = getrlimit(Resource::Fsize).current.is_none_or(|most| bytes <= most);
+        if bytes > 0 && may_be_so_long && self.file_bytes() == 0 {
+            // Where the file system cannot, a full disk stays one.
+            let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes);
+        }
     }
 
     /// How long the file is.

@@ -25,7 +25,8 @@
 //! 9. A commit for which the **WAL had too little room left** is rolled back, the WAL restarts
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
 //!    a transaction that an empty WAL cannot hold is `Invalid`. A closure that runs once cannot run
-//!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL.
+//!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL. A disk that is
+//!    full is met in the same way, once: where earlier commits are there is room.
 //! 10. A batch that was **taken** while a closure did not return ([`crate::call::in_flight`]) is
 //!     rolled back, and that closure has overrun its time.
 //!
@@ -152,7 +153,16 @@ const MAX_RUNS_ALONE: u32 = 3;
 enum Uncommitted {
     /// It would have crossed the limit of the WAL.
     Full(LimitHit),
+    /// The WAL cannot get longer, for want of space on the disk.
+    DiskFull(Error),
     Failed(Error),
+}
+
+impl Uncommitted {
+    /// Whether the transaction may fit when the WAL restarts.
+    fn lacks_room(&self) -> bool {
+        matches!(self, Uncommitted::Full(LimitHit::NoRoomLeft) | Uncommitted::DiskFull(_))
+    }
 }
 
 pub(crate) struct Writer {
@@ -562,7 +572,7 @@ impl Writer {
         let mut done = std::mem::take(&mut batch.done);
         let Err(uncommitted) = self.commit() else { return done };
         self.abandon();
-        let lacks_room = matches!(uncommitted, Uncommitted::Full(LimitHit::NoRoomLeft));
+        let lacks_room = uncommitted.lacks_room();
         let is_alone = done.len() == 1;
         // Only the last member can be one that runs once: it ends its batch.
         let ran_once = |last: &&mut Entry| !last.member.is_repeatable() && !last.failed;
@@ -571,7 +581,7 @@ impl Writer {
                 Uncommitted::Full(LimitHit::TooLarge) if is_alone => self.too_large(),
                 // It may be its neighbours that are too large.
                 Uncommitted::Full(_) => no_room_left(),
-                Uncommitted::Failed(error) => error.of_commit(),
+                Uncommitted::DiskFull(error) | Uncommitted::Failed(error) => error.of_commit(),
             });
         }
         if lacks_room && let Err(error) = self.make_room(|writer| room.restart_wal(writer)) {
@@ -595,6 +605,7 @@ impl Writer {
         self.note_lost_write(&error, "a commit");
         Err(match self.wal.take_limit_hit() {
             Some(LimitHit::GateShut) => Uncommitted::Failed(not_captured()),
+            Some(LimitHit::DiskFull) => Uncommitted::DiskFull(error),
             Some(hit) if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
             Some(_) => Uncommitted::Full(LimitHit::TooLarge),
             None => Uncommitted::Failed(error),
@@ -677,6 +688,7 @@ impl Writer {
         batch: &mut Held<'_>,
         room: &dyn Room,
     ) -> Result<()> {
+        let mut is_restarted = false;
         for _ in 0..MAX_RUNS_ALONE {
             if let Err(error) = self.begin() {
                 entry.overrule(error.into());
@@ -688,12 +700,18 @@ impl Writer {
             let committed = if commits { self.commit() } else { Ok(()) };
             self.abandon();
             match committed {
-                Err(Uncommitted::Full(LimitHit::NoRoomLeft)) => {
+                Err(Uncommitted::DiskFull(error)) if is_restarted => {
+                    entry.overrule(error.of_commit());
+                }
+                Err(uncommitted) if uncommitted.lacks_room() => {
                     self.make_room(|writer| room.restart_wal(writer))?;
+                    is_restarted = true;
                     continue;
                 }
                 Err(Uncommitted::Full(_)) => entry.overrule(self.too_large()),
-                Err(Uncommitted::Failed(error)) => entry.overrule(error.of_commit()),
+                Err(Uncommitted::DiskFull(error) | Uncommitted::Failed(error)) => {
+                    entry.overrule(error.of_commit());
+                }
                 Ok(()) => {}
             }
             return Ok(());

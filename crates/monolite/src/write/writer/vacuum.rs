@@ -42,7 +42,9 @@ impl Writer {
                     self.make_room(|writer| room.restart_wal(writer))?;
                 }
                 Err(Uncommitted::Full(_)) => entry.overrule(self.too_large()),
-                Err(Uncommitted::Failed(error)) => entry.overrule(error),
+                Err(Uncommitted::DiskFull(error) | Uncommitted::Failed(error)) => {
+                    entry.overrule(error);
+                }
             }
         }
         if entry.failed { Ok(()) } else { Err(no_room_left()) }

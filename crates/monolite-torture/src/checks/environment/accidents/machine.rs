@@ -28,9 +28,11 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Opening, When::Load],
         fate: Fate::Detected,
         says: "",
-        what: "what does not fit fails with `Storage`, its neighbours do not, and reads go on; all \
-               is well once there is room",
-        instead: "make room",
+        what: "what does not fit fails with `Storage`, its neighbours do not, and reads go on. Rows \
+               can still be deleted, and their pages are used again: the file's space and 4 MiB \
+               of the WAL are set aside while there is room, where the file system can do that \
+               (`fallocate`). Backups to another disk can be made. All is well once there is room",
+        instead: "make room; or delete rows, in transactions that change less than 4 MiB",
         trial: Trial::Case("a disk that is full"),
     },
     Row {
@@ -45,20 +47,22 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         accident: "the disk is full when the WAL is copied",
         when: &[When::Close],
-        fate: Fate::Detected,
-        says: "full",
-        what: "`close` fails with `Storage`; the WAL stays",
-        instead: "make room, and open it again",
+        fate: Fate::Survived,
+        says: "",
+        what: "the file's space was set aside with each commit; where the file system cannot do \
+               that, `close` fails with `Storage`, and the WAL stays",
+        instead: "nothing; or make room, and open it again",
         trial: Trial::Scene(full_at_the_close),
     },
     Row {
         accident: "the disk is full",
         when: &[When::Crashed],
-        fate: Fate::Refused,
-        says: "full",
-        what: "opening is refused with `Storage` if the WAL that a crash left needs room in the \
-               file; both stay as they are",
-        instead: "make room; or copy both files to another disk and open them there",
+        fate: Fate::Survived,
+        says: "",
+        what: "the file's space was set aside with each commit; where the file system cannot do \
+               that, opening is refused with `Storage` if the WAL that the crash left needs room in \
+               the file, and both stay as they are",
+        instead: "nothing; or make room, or copy both files to another disk and open them there",
         trial: Trial::Scene(full_after_a_crash),
     },
     Row {
@@ -210,10 +214,10 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Open],
         fate: Fate::Unseen,
         says: "",
-        what: "locks of two machines may not know of each other, and the WAL needs memory that \
-               both share: the file may be damaged",
-        instead: "one machine opens it, and serves the others",
-        trial: Trial::Untried("there is one machine"),
+        what: "two processes take themselves for the only one: writes of one are lost, or the file \
+               is damaged",
+        instead: "open it on one side",
+        trial: Trial::Untried("it is not known which"),
     },
     Row {
         accident: "the file is opened in an overlay file system and, at the same time, in the \
