@@ -4,8 +4,8 @@
 //! # Algorithm
 //! 1. [`Start::take`], while nobody commits: a snapshot, then a look at how far the WAL is copied.
 //!    When all of it is, the database file has the content of the snapshot. Otherwise some frame
-//!    was not copied when the snapshot was taken, so that the snapshot is a reader of the WAL, which
-//!    cannot restart before it ends, and the content is that of the file with the newest of all
+//!    was not copied when the snapshot was taken, so that the snapshot is a reader of the WAL,
+//!    which cannot restart before it ends, and the content is that of the file with the newest of all
 //!    frames so far for each page. (A reader that has nothing to read in the WAL keeps checkpoints
 //!    from writing the file, and does not keep the WAL. Then all of it was copied.) Nothing is
 //!    written, so that a copy to another disk can be made of a disk that is full.

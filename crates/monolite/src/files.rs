@@ -1,6 +1,7 @@
 //! Owns the files: [`open`] opens them in the right order, [`registry`] refuses a second opening in
 //! this process and [`hold`] one by others, [`identity`] knows a file by device and inode,
-//! [`names`] says what a database may be called, and [`wal`] is the engine's own descriptor. [`closed`] reads a file that nobody has open as it is.
+//! [`names`] says what a database may be called, and [`wal`] is the engine's own descriptor.
+//! [`closed`] reads a file that nobody has open as it is.
 
 pub(crate) mod closed;
 pub(crate) mod hold;

@@ -170,6 +170,10 @@ mod guides {
     struct Json;
     #[doc = include_str!("../../../docs/guides/background-work.md")]
     struct BackgroundWork;
+    #[doc = include_str!("../../../docs/guides/expiring.md")]
+    struct Expiring;
+    #[doc = include_str!("../../../docs/guides/looking.md")]
+    struct Looking;
     #[doc = include_str!("../../../docs/guides/other-libraries.md")]
     struct OtherLibraries;
     #[doc = include_str!("../../../docs/guides/deploying.md")]

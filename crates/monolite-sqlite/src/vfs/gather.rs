@@ -25,10 +25,10 @@
 //!    and syncing those changes nothing but data: no size, no map of the file's blocks. Zeros are
 //!    no frame, so a recovery that meets them is at the end of the WAL.
 //! 9. Before a commit that makes the database larger is flushed, space is set aside for the file
-//!    ([`WalControl::writing_ahead`]), so that a checkpoint lacks none. A WAL that cannot get longer
-//!    is told of as one that has met its limit: the writer then has it restart.
+//!    ([`WalControl::writing_ahead`]), so that a checkpoint lacks none. A WAL that cannot get
+//!    longer is told of as one that has met its limit: the writer then has it restart.
 //! 10. Before the WAL begins anew, and before commits in it are cut off, the gate is asked
-//!    ([`WalControl::set_gate`]).
+//!     ([`WalControl::set_gate`]).
 //!
 //! # Invariants
 //! - When a commit is published nothing is held: its last write flushed, or failed.

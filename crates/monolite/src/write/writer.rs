@@ -54,6 +54,7 @@ mod failure_rate;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod uncommitted;
 mod vacuum;
 
 use std::cell::RefCell;
@@ -78,6 +79,8 @@ use crate::tx::Tx;
 use crate::untrusted::starved;
 use failure_rate::FailureRate;
 use rules::{Rule, Rules};
+use uncommitted::{Uncommitted, no_room_left};
+pub(crate) use uncommitted::not_captured;
 
 /// How many members ahead one is brought into the cache: the time of a few members' runs is longer
 /// than a transfer between cores, and a run takes longer than that to evict it again.
@@ -148,22 +151,6 @@ pub(crate) trait Room {
 /// Runs of one member for which the WAL may restart. The second finds it empty, unless another
 /// process wrote to it in between.
 const MAX_RUNS_ALONE: u32 = 3;
-
-/// Why a commit failed. Its transaction is to be rolled back.
-enum Uncommitted {
-    /// It would have crossed the limit of the WAL.
-    Full(LimitHit),
-    /// The WAL cannot get longer, for want of space on the disk.
-    DiskFull(Error),
-    Failed(Error),
-}
-
-impl Uncommitted {
-    /// Whether the transaction may fit when the WAL restarts.
-    fn lacks_room(&self) -> bool {
-        matches!(self, Uncommitted::Full(LimitHit::NoRoomLeft) | Uncommitted::DiskFull(_))
-    }
-}
 
 pub(crate) struct Writer {
     connection: Connection,
@@ -783,20 +770,6 @@ fn refuse(entries: &mut [Entry], error: &Error) {
     {
         entry.overrule(error.repeated());
     }
-}
-
-/// What the WAL holds keeps it from beginning anew.
-pub(crate) fn not_captured() -> Error {
-    let message = "the WAL has to begin anew, and what it holds is neither archived nor may be \
-                   kept beside the database: see Stats::archive for why; nothing was changed. \
-                   Try again when the archive answers";
-    Error::new(ErrorKind::Overloaded, message)
-}
-
-fn no_room_left() -> Error {
-    let message = "the WAL had too little room left for the transaction and its neighbours; try \
-                   again, or raise the option wal_limit_bytes";
-    Error::new(ErrorKind::Overloaded, message)
 }
 
 fn swallowed_rollback() -> Error {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use monolite_sqlite::vfs::LimitHit;
 
-use super::{MAX_RUNS_ALONE, Room, Uncommitted, Writer, no_room_left, not_captured};
+use super::uncommitted::{Uncommitted, no_room_left, not_captured};
+use super::{MAX_RUNS_ALONE, Room, Writer};
 use crate::call::entry::Entry;
 use crate::call::in_flight::Held;
 use crate::error::{Error, ErrorKind, Result};

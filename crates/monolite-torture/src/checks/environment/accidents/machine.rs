@@ -28,8 +28,8 @@ pub(super) const ROWS: &[Row] = &[
         when: &[When::Opening, When::Load],
         fate: Fate::Detected,
         says: "",
-        what: "what does not fit fails with `Storage`, its neighbours do not, and reads go on. Rows \
-               can still be deleted, and their pages are used again: the file's space and 4 MiB \
+        what: "what does not fit fails with `Storage`, its neighbours do not, and reads go on. \
+               Rows can still be deleted, and their pages are used again: the file's space and 4 MiB \
                of the WAL are set aside while there is room, where the file system can do that \
                (`fallocate`). Backups to another disk can be made. All is well once there is room",
         instead: "make room; or delete rows, in transactions that change less than 4 MiB",
@@ -60,8 +60,8 @@ pub(super) const ROWS: &[Row] = &[
         fate: Fate::Survived,
         says: "",
         what: "the file's space was set aside with each commit; where the file system cannot do \
-               that, opening is refused with `Storage` if the WAL that the crash left needs room in \
-               the file, and both stay as they are",
+               that, opening is refused with `Storage` if the WAL that the crash left needs room \
+               in the file, and both stay as they are",
         instead: "nothing; or make room, or copy both files to another disk and open them there",
         trial: Trial::Scene(full_after_a_crash),
     },
