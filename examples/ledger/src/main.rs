@@ -4,12 +4,14 @@
 //! A new version is started while the old one runs. It waits for the database; when the old one is
 //! told to stop, it answers the requests it has, closes the database and ends; only then does the
 //! new one get the file, and only then does it listen, on the same port if so wanted. Clients see
-//! refused connections for that moment and no lost request.
+//! refused connections for that moment and no lost request. With `--socket-on-stdin` the socket is
+//! the service manager's: clients that come meanwhile wait in it, and none is refused.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +44,11 @@ struct Arguments {
     /// Where to listen. Port 0 takes any that is free.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+
+    /// Listen on the socket that is the standard input, as systemd has it with
+    /// `StandardInput=socket`: connections wait there while no process takes them.
+    #[arg(long, conflicts_with = "listen")]
+    socket_on_stdin: bool,
 
     /// Seconds to wait for another process to let go of the database.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
@@ -97,9 +104,12 @@ async fn serve(
     db: Database,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(arguments.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let listener = match arguments.socket_on_stdin {
+        true => inherited().context("the standard input is no socket to listen on")?,
+        false => TcpListener::bind(arguments.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}", arguments.listen))?,
+    };
     println!("listening on http://{}", listener.local_addr()?);
     let (told, stopping) = oneshot::channel();
     let server = axum::serve(listener, ledger::router(db)).with_graceful_shutdown(async {
@@ -115,6 +125,14 @@ async fn serve(
             Ok(())
         }
     }
+}
+
+/// The socket that the service manager holds. It outlives this process, with those who wait in it.
+fn inherited() -> std::io::Result<TcpListener> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 /// Ends some time after the program was told to stop.

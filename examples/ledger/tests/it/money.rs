@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -71,6 +74,55 @@ fn money_survives_load_failures_hand_over_and_kill() {
     program.tell_to_stop();
     program.ended();
     check_in_file(&database, acknowledged.len());
+}
+
+#[test]
+fn no_request_is_refused_while_a_new_version_takes_over_the_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("ledger.db");
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut program = Program::start_on(&database, &socket);
+    program.listening();
+    open_accounts(&Client::new(&format!("http://{address}")));
+    let is_over = AtomicBool::new(false);
+    let (done, progress) = channel();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                let (done, is_over) = (done.clone(), &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        // A connection of its own, as a new client has it.
+                        let answer = one_request(address).unwrap();
+                        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
+                        let _ = done.send(());
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            wait_for(&progress, 100);
+            let mut next = Program::start_on(&database, &socket);
+            program.tell_to_stop();
+            program.ended();
+            next.listening();
+            program = next;
+        }
+        wait_for(&progress, 100);
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    program.tell_to_stop();
+    program.ended();
+}
+
+fn one_request(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"GET /accounts/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[test]

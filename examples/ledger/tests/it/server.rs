@@ -1,12 +1,13 @@
 //! Ledgers to test: the program as a process of its own, and the service inside the test.
 
 use std::io::{BufRead as _, BufReader, Lines};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use monolite::Database;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 /// The program, killed when dropped.
@@ -23,12 +24,22 @@ impl Program {
 
     /// The same, with more arguments.
     pub(crate) fn start_with(database: &Path, listen: &str, more: &[&str]) -> Program {
+        let more = [&["--listen", listen], more].concat();
+        Program::spawn(database, &more, Stdio::null())
+    }
+
+    /// The same, listening on a socket that is this process's.
+    pub(crate) fn start_on(database: &Path, socket: &TcpListener) -> Program {
+        let socket = OwnedFd::from(socket.try_clone().unwrap());
+        Program::spawn(database, &["--socket-on-stdin"], Stdio::from(socket))
+    }
+
+    fn spawn(database: &Path, arguments: &[&str], stdin: Stdio) -> Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ledger"))
             .arg("--database")
             .arg(database)
-            .args(["--listen", listen])
-            .args(more)
-            .stdin(Stdio::null())
+            .args(arguments)
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -85,7 +96,7 @@ impl Service {
     pub(crate) fn start(db: &Database) -> Service {
         db.write(ledger::create_schema).wait().unwrap();
         let runtime = Runtime::new().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let router = ledger::router(db.clone());
         runtime.spawn(async move { axum::serve(listener, router).await });
