@@ -631,21 +631,26 @@ impl Connection {
     }
 
     /// Rewrites the whole database, which then reserves `bytes` at the end of each page, and leaves
-    /// it in the mode of a rollback journal. Needs space on disk for two copies.
+    /// it in the mode of a rollback journal. `begin` is called before the first page is written in
+    /// the new layout, and after the last one in the old. Needs space on disk for two copies.
     ///
     /// # Durability
     /// It is one transaction with a rollback journal: a crash leaves the old file or the new one.
     ///
     /// # Errors
     /// Those of SQLite; busy when there is another connection. `SQLITE_MISUSE` on an overlay.
-    pub fn rewrite(&self, bytes: u8) -> Result<()> {
+    pub fn rewrite(&self, bytes: u8, begin: impl FnOnce()) -> Result<()> {
         self.refuse_to_overlay("VACUUM")?;
-        setup::reserve_bytes(self.raw(), bytes)?;
         // Neither the copy nor the changed pages need to fit in memory.
-        let sql = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; PRAGMA synchronous = FULL; \
-                   PRAGMA journal_mode = DELETE; VACUUM";
-        let run = || self.signals.as_engine(|| self.raw().execute_batch(sql));
-        self.signals.allowing_commit(run)
+        let settings = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; \
+                        PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE";
+        let run = |sql| self.signals.as_engine(|| self.raw().execute_batch(sql));
+        self.signals.allowing_commit(|| {
+            run(settings)?;
+            begin();
+            setup::reserve_bytes(self.raw(), bytes)?;
+            run("VACUUM")
+        })
     }
 
     /// Rewrites the whole database without its free pages, as one write transaction of SQLite's

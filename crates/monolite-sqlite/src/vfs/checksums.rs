@@ -13,10 +13,16 @@
 //!    written, so the page must not be changed any more. But each frame has the sums over
 //!    everything before it and itself. A page read from the WAL is compared with those, which
 //!    begin with the sums in the frame before.
+//!    A page that the writer has put there twice in the open transaction is not: SQLite sums it
+//!    again before the commit, and only its own connection reads it before.
+//! 4. A rewrite ([`PageChecksums::begin_rewrite`]) lays out each page anew, and writes page 1 last.
+//!    All pages that it writes get a checksum, whatever page 1 says meanwhile.
+//! 5. A page that a rollback journal plays back is written as it is: its last bytes are content in
+//!    a file that had no checksums, and its old checksum in one that had them.
 //!
 //! # Invariants
-//! - Whether the file has checksums is known before any page of it is compared or written: SQLite
-//!   reads the header first, and page 1 of a new file is its first write.
+//! - Whether the file has checksums is known before any page of it is compared or written: its
+//!   header is read when it is opened, and page 1 of a new file is its first write.
 //! - Pages are read as a whole: the files do not offer reads of less than a page
 //!   (`SQLITE_IOCAP_SUBPAGE_READ`), which SQLite uses for long values.
 //!
@@ -57,8 +63,8 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 pub enum ChecksumUse {
     /// Pages that are read must have the right one.
     Verify,
-    /// Pages get them as soon as the file reserves bytes for them; none is looked at. For the
-    /// rewriting of a file that has none, or wrong ones.
+    /// Pages get them in a [rewrite](PageChecksums::begin_rewrite), and before in a file that has
+    /// them; none is looked at. For the rewriting of a file that has none, or wrong ones.
     Stamp,
     /// They are kept up to date in a file that had them when it was opened; none is looked at.
     Keep,
@@ -73,6 +79,10 @@ pub struct PageChecksums {
     /// Since the header last told of checksums, or from the beginning, the file was searched for
     /// some, and had none.
     was_searched: AtomicBool,
+    /// Whether each page that is written has room for a checksum, whatever page 1 says.
+    is_rewritten: AtomicBool,
+    /// Whether the last call on the journal has read a page, which is then written to the database.
+    plays_back: AtomicBool,
 }
 
 const UNKNOWN: u16 = u16::MAX;
@@ -81,7 +91,19 @@ impl PageChecksums {
     /// Nothing is known of the file yet.
     pub fn new(purpose: ChecksumUse) -> PageChecksums {
         let reserved = AtomicU16::new(UNKNOWN);
-        PageChecksums { purpose, reserved, was_searched: AtomicBool::new(false) }
+        PageChecksums {
+            purpose,
+            reserved,
+            was_searched: AtomicBool::new(false),
+            is_rewritten: AtomicBool::new(false),
+            plays_back: AtomicBool::new(false),
+        }
+    }
+
+    /// The only connection is about to lay out each page anew, with room for a checksum, in one
+    /// transaction over a rollback journal. It writes nothing else before it is closed.
+    pub fn begin_rewrite(&self) {
+        self.is_rewritten.store(true, Relaxed);
     }
 
     /// How many bytes the file reserves in each page; `None` before its header was seen.
@@ -91,6 +113,12 @@ impl PageChecksums {
 
     fn exist(&self) -> bool {
         self.reserved.load(Relaxed) == u16::from(RESERVED_BYTES)
+    }
+
+    /// Whether a page that is written now gets one.
+    fn are_stamped(&self) -> bool {
+        let is_played_back = self.plays_back.swap(false, Relaxed);
+        !is_played_back && (self.exist() || self.is_rewritten.load(Relaxed))
     }
 
     fn are_verified(&self) -> bool {
@@ -157,19 +185,21 @@ impl Storage for Checksummed {
         lower: &mut LowerFile,
     ) -> Result<Box<dyn File>> {
         let mut inner = self.inner.open(kind, path, lower)?;
+        if kind == FileKind::Database {
+            read_header(&mut *inner, lower, &self.checksums)?;
+        }
         let is_for_pages = match (self.checksums.purpose, kind) {
             (_, FileKind::Journal | FileKind::Temp) => false,
             (ChecksumUse::Verify, _) | (ChecksumUse::Stamp, FileKind::Database) => true,
-            (ChecksumUse::Keep, FileKind::Database) => {
-                is_stamped(&mut *inner, lower, &self.checksums)?
-            }
+            (ChecksumUse::Keep, FileKind::Database) => self.checksums.exist(),
             (_, FileKind::Wal) => false,
         };
-        if !is_for_pages {
-            return Ok(inner);
-        }
         let checksums = Arc::clone(&self.checksums);
-        Ok(Box::new(Pages { inner, kind, checksums, copy: Vec::new() }))
+        Ok(match kind {
+            FileKind::Journal => Box::new(Journal { inner, checksums }),
+            _ if is_for_pages => Box::new(Pages::new(inner, kind, checksums)),
+            _ => inner,
+        })
     }
 
     fn delete(&self, deletion: &Deletion<'_>) -> Result {
@@ -185,19 +215,15 @@ impl Storage for Checksummed {
     }
 }
 
-/// Whether a database file already has checksums, which are then kept up to date.
-fn is_stamped(
-    file: &mut dyn File,
-    lower: &mut LowerFile,
-    checksums: &PageChecksums,
-) -> Result<bool> {
+/// Learns from the header of a database file whether it has checksums.
+fn read_header(file: &mut dyn File, lower: &mut LowerFile, checksums: &PageChecksums) -> Result {
     let mut header = [0; DATABASE_HEADER_BYTES];
     match file.read(lower, &mut header, 0) {
         Ok(()) => checksums.note_header(&header),
         Err(IoError::SHORT_READ) => {}
         Err(error) => return Err(error),
     }
-    Ok(checksums.exist())
+    Ok(())
 }
 
 /// A database or WAL file whose pages are checked.
@@ -207,6 +233,11 @@ struct Pages {
     checksums: Arc<PageChecksums>,
     /// Holds a page while it gets its checksum, or a frame while it is checked.
     copy: Vec<u8>,
+    /// Where the header of the frame in the WAL was written whose page comes next.
+    header_at: Option<u64>,
+    /// The first page in the WAL that the open transaction has put in the place of an earlier one,
+    /// without summing the frames from there on again.
+    unsummed_from: Option<u64>,
 }
 
 /// Whether so many bytes are a page and not a header.
@@ -225,6 +256,10 @@ pub(super) fn is_intact(page: &[u8]) -> bool {
 }
 
 impl Pages {
+    fn new(inner: Box<dyn File>, kind: FileKind, checksums: Arc<PageChecksums>) -> Pages {
+        Pages { inner, kind, checksums, copy: Vec::new(), header_at: None, unsummed_from: None }
+    }
+
     fn fault(&self, pgno: u32, at: u64) -> IoError {
         FAULT.set(Some(PageFault { file: self.kind, pgno, at }));
         IoError::DATA
@@ -296,6 +331,17 @@ impl Pages {
         Err(self.fault(pgno, at))
     }
 
+    /// Takes note of a write to the WAL.
+    fn note_frame(&mut self, len: usize, at: u64) {
+        if len as u64 == FRAME_HEADER_BYTES {
+            // Another transaction begins there, or this one sums its frames again from there on.
+            self.unsummed_from.take_if(|from| at < *from);
+            self.header_at = Some(at);
+        } else if self.header_at.take() != at.checked_sub(FRAME_HEADER_BYTES) && is_page(len) {
+            self.unsummed_from = Some(self.unsummed_from.map_or(at, |from| from.min(at)));
+        }
+    }
+
     fn is_page_of_a_frame(&self, len: usize, at: u64) -> bool {
         let frame = FRAME_HEADER_BYTES + len as u64;
         is_page(len)
@@ -310,7 +356,8 @@ impl File for Pages {
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         let is_verified = self.checksums.are_verified();
         if self.kind == FileKind::Wal {
-            return if is_verified && self.is_page_of_a_frame(buf.len(), at) {
+            let is_summed = self.unsummed_from.is_none_or(|from| at < from);
+            return if is_verified && is_summed && self.is_page_of_a_frame(buf.len(), at) {
                 self.read_frame(lower, buf, at)
             } else {
                 self.inner.read(lower, buf, at)
@@ -330,12 +377,13 @@ impl File for Pages {
 
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         if self.kind == FileKind::Wal {
+            self.note_frame(data.len(), at);
             return self.inner.write(lower, data, at);
         }
         if at == 0 {
             self.checksums.note_header(data);
         }
-        if !is_page(data.len()) || !self.checksums.exist() {
+        if !self.checksums.are_stamped() || !is_page(data.len()) {
             return self.inner.write(lower, data, at);
         }
         let (sums, stored) = sums_of(data);
@@ -383,5 +431,54 @@ impl File for Pages {
 
     fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
         self.inner.shm_unmap(lower, delete_flag)
+    }
+}
+
+/// A rollback journal. Playing it back reads each page right before it is written.
+struct Journal {
+    inner: Box<dyn File>,
+    checksums: Arc<PageChecksums>,
+}
+
+impl Journal {
+    fn note(&self, plays_back: bool) {
+        self.checksums.plays_back.store(plays_back, Relaxed);
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.note(false);
+    }
+}
+
+impl File for Journal {
+    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
+        if is_page(buf.len()) {
+            self.note(true);
+        }
+        self.inner.read(lower, buf, at)
+    }
+
+    fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        self.note(false);
+        self.inner.write(lower, data, at)
+    }
+
+    fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
+        self.note(false);
+        self.inner.truncate(lower, size)
+    }
+
+    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
+        self.inner.sync(lower, flags)
+    }
+
+    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
+        self.inner.size(lower)
+    }
+
+    fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
+        self.inner.device_characteristics(lower)
     }
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use monolite::vfs::FileKind;
 use monolite::{Database, Error, ErrorKind, Options, Sharing, Tx, rusqlite};
 
 use monolite_testkit::markers;
-use monolite_testkit::storage::wal_beside;
+use monolite_testkit::storage::{Disk, Fault, Operation, RealSyncs, wal_beside};
 
 const PAGE: usize = 4_096;
 
@@ -169,6 +171,106 @@ fn a_database_without_checksums_is_refused_and_can_be_given_them() {
 
     let missing = Options::new().add_page_checksums(directory.path().join("none")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Storage);
+}
+
+/// A file without checksums that is larger than the cache of [`converting`], and its rows.
+fn make_large(path: &Path) -> Vec<(i64, Vec<u8>)> {
+    let stock = rusqlite::Connection::open(path).unwrap();
+    let fill = "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);
+                WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 700)
+                INSERT INTO t SELECT i, randomblob(1000) FROM n";
+    stock.execute_batch(fill).unwrap();
+    rows_of_large(path)
+}
+
+/// Its rows, as plain SQLite reads them.
+fn rows_of_large(path: &Path) -> Vec<(i64, Vec<u8>)> {
+    let stock = rusqlite::Connection::open(path).unwrap();
+    let sound: String = stock.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+    let mut query = stock.prepare("SELECT id, v FROM t ORDER BY id").unwrap();
+    let rows = query.query_map((), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.collect::<rusqlite::Result<_>>().unwrap()
+}
+
+fn converting() -> Options {
+    Options::new().writer_cache_bytes(64 << 10)
+}
+
+#[test]
+fn checksums_are_added_to_a_file_larger_than_the_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let right = make_large(&path);
+    // The second time over pages that have some.
+    for _ in 0..2 {
+        converting().add_page_checksums(&path).unwrap();
+        assert_eq!(wrong_pages(&fs::read(&path).unwrap(), PAGE), [0; 0]);
+        let db = checked().open(&path).unwrap();
+        assert_eq!(db.check().wait().unwrap().problems.len(), 0);
+        db.close().unwrap();
+        assert_eq!(rows_of_large(&path), right);
+    }
+}
+
+#[test]
+fn a_rewrite_that_fails_or_is_cut_off_leaves_the_content_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let right = make_large(&path);
+    let intact = fs::read(&path).unwrap();
+    let copy = directory.path().join("copy");
+    for (operation, number) in
+        [(Operation::Write, 1), (Operation::Write, 40), (Operation::Write, 170)]
+            .into_iter()
+            .chain((0..3).map(|number| (Operation::Sync, number)))
+    {
+        fs::write(&path, &intact).unwrap();
+        let disk = Disk::holding(&path, RealSyncs::Skipped).unwrap();
+        let calls = AtomicUsize::new(0);
+        let (from, to) = (path.clone(), copy.clone());
+        disk.set_hook(move |call| {
+            let is_such = (call.kind, call.operation) == (FileKind::Database, operation);
+            if !is_such || calls.fetch_add(1, Ordering::SeqCst) != number {
+                return None;
+            }
+            // What a process that is killed here would leave.
+            for ending in ["", "-journal", "-wal"] {
+                let name = |path: &Path| format!("{}{ending}", path.display());
+                let _ = fs::remove_file(name(&to));
+                let _ = fs::copy(name(&from), name(&to));
+            }
+            Some(Fault::Error)
+        });
+        let place = format!("{operation:?} {number}");
+        disk.under(converting()).add_page_checksums(&path).unwrap_err();
+        assert_eq!(rows_of_large(&path), right, "{place}");
+        Options::new().open(&copy).unwrap().close().unwrap();
+        assert_eq!(rows_of_large(&copy), right, "{place}");
+    }
+}
+
+#[test]
+fn a_page_that_is_written_twice_before_the_commit_is_no_damaged_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = checked().writer_cache_bytes(64 << 10).open(&path).unwrap();
+    let made = db.write(|tx| {
+        tx.execute_batch("CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB)")?;
+        let add = "INSERT INTO t(v) SELECT randomblob(1000) FROM generate_series(1, 700)";
+        tx.execute(add, ())?;
+        for _ in 0..3 {
+            tx.execute("UPDATE t SET v = randomblob(1000)", ())?;
+        }
+        tx.query_one("SELECT count(*) FROM t WHERE length(v) = 1000", (), |row| {
+            row.get::<_, i64>(0)
+        })
+    });
+    assert_eq!(made.wait().unwrap(), 700);
+    assert_eq!(db.check().wait().unwrap().problems.len(), 0);
+    db.close().unwrap();
+    assert_eq!(wrong_pages(&fs::read(&path).unwrap(), PAGE), [0; 0]);
+    assert_eq!(rows_of_large(&path).len(), 700);
 }
 
 #[test]
