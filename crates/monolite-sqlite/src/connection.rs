@@ -6,7 +6,8 @@
 //!   autocommitted statement after a silent rollback) into a rollback.
 //! - Only the engine's own methods may say `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`; the
 //!   authorizer refuses them to everyone else, see [`crate::Signals`].
-//! - The writer never spills dirty pages before commit, so the WAL is append-only.
+//! - The writer writes changed pages to the WAL before the commit only when they do not fit in its
+//!   page cache. No frame before those of its transaction changes.
 //! - An overlay never commits, and begins transactions on a snapshot only.
 //! - A transaction begins with the schema and the statistics of its snapshot in memory. SQLite by
 //!   itself compares them when a statement is run and not when it is prepared, so one that is new
@@ -217,6 +218,8 @@ pub struct Connection {
     keeps_pages: bool,
     /// The number of a commit that the open transaction sees, with all before it.
     sequence: Cell<CommitSequence>,
+    /// What [`Connection::spills`] was when the last transaction that writes was begun.
+    spills_before: Cell<c_int>,
 }
 
 impl Connection {
@@ -309,6 +312,7 @@ impl Connection {
             // They would count as memory that the last transaction has left behind.
             keeps_pages: !is_untrusted,
             sequence: Cell::new(CommitSequence::UNKNOWN),
+            spills_before: Cell::new(0),
         };
         connection.watch_progress()?;
         Ok(connection)
@@ -402,6 +406,7 @@ impl Connection {
     /// `SQLITE_MISUSE` on an overlay.
     pub fn begin_immediate(&self) -> Result<()> {
         self.refuse_to_overlay("BEGIN")?;
+        self.spills_before.set(self.spills());
         self.begin(Own::BeginImmediate)
     }
 
@@ -641,9 +646,7 @@ impl Connection {
     /// Those of SQLite; busy when there is another connection. `SQLITE_MISUSE` on an overlay.
     pub fn rewrite(&self, bytes: u8, begin: impl FnOnce()) -> Result<()> {
         self.refuse_to_overlay("VACUUM")?;
-        // Neither the copy nor the changed pages need to fit in memory.
-        let settings = "PRAGMA cache_spill = ON; PRAGMA temp_store = FILE; \
-                        PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE";
+        let settings = "PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE";
         let run = |sql| self.signals.as_engine(|| self.raw().execute_batch(sql));
         self.signals.allowing_commit(|| {
             run(settings)?;
@@ -655,7 +658,7 @@ impl Connection {
 
     /// Rewrites the whole database without its free pages, as one write transaction of SQLite's
     /// own: others read on their snapshots, and the commit goes through the WAL as any other. The
-    /// copy and the changed pages are in memory meanwhile.
+    /// copy has as much memory as the page cache, and is a temporary file beyond.
     ///
     /// # Errors
     /// Those of SQLite; nothing is changed then. `SQLITE_INTERRUPT` when the connection's time is

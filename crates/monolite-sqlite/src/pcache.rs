@@ -12,7 +12,8 @@
 //! - The pager unpins a page once nobody refers to it and it is clean (`sqlite3PcacheRelease`,
 //!   `sqlite3PcacheMakeClean`). A changed page therefore stays pinned until it is written at the
 //!   commit, or dropped by the rollback: as long as no statement is running, the pages that are
-//!   pinned are page 1 and those that the open transaction has changed.
+//!   pinned are page 1 and those that the open transaction has changed, but for those that it has
+//!   written before the commit, as the cache was full ([`Connection::batch_changed`]).
 //! - Which cache is that of a connection's main database? `sqlite3_db_release_memory` calls
 //!   `xShrink` on each of its caches, main first. A thread that only wants to know has [`PROBE`]
 //!   set, and then nothing is released.
@@ -33,6 +34,8 @@
 //!
 //! # Not here
 //! Reads that go around the page cache: `vfs::Published` and the VFS seam keep SQLite from them.
+//!
+//! [`Connection::batch_changed`]: crate::Connection::batch_changed
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
@@ -45,6 +48,8 @@ use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcach
 
 use crate::pages::PageRecorder;
 use crate::vfs::{CommitSequence, WalControl};
+
+pub(crate) use broken::forgets_spills;
 
 /// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
 const OWN_BYTES: usize = size_of::<Note>();
@@ -169,6 +174,8 @@ struct Cache {
     unpin: Unpin,
     /// Where in `pExtra` the [`Note`] is.
     note_at: usize,
+    /// What a page takes, as SQLite counts it.
+    page_bytes: u64,
     is_recording: bool,
     recorder: PageRecorder,
     /// Counts the snapshots for which pages were kept.
@@ -253,6 +260,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
         fetch,
         unpin,
         note_at,
+        page_bytes: (page as u64).saturating_add(extra as u64).max(1),
         is_recording: false,
         recorder: PageRecorder::default(),
         epoch: 0,
@@ -416,6 +424,14 @@ impl<'c> MainCache<'c> {
         cache.control.get_or_insert_with(|| Arc::clone(control));
     }
 
+    /// Has it keep pages of `bytes` together, and not as many as SQLite has asked for.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        let cache = self.cache();
+        let pages = c_int::try_from(bytes / cache.page_bytes).unwrap_or(c_int::MAX);
+        // SAFETY: the cache underneath is this one's own, and in no other call.
+        unsafe { of_pages!((lower().cache_size)(cache.lower, pages)) }
+    }
+
     /// Records the pages that are fetched from now on, up to `limit` of them.
     pub(crate) fn start_recording(&mut self, limit: usize) {
         let cache = self.cache();
@@ -483,6 +499,12 @@ pub(crate) mod broken {
         pub(crate) static PINS: Cell<u32> = const { Cell::new(0) };
         /// Every so many pages are kept although they have changed; 0 for none.
         pub(crate) static KEPT: Cell<u32> = const { Cell::new(0) };
+        /// Pages that were written before the commit count as unchanged.
+        pub(crate) static SPILLS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(crate) fn forgets_spills() -> bool {
+        SPILLS.get()
     }
 
     pub(super) fn forgets_read(pgno: u32) -> bool {
@@ -500,6 +522,10 @@ pub(crate) mod broken {
 
 #[cfg(not(test))]
 mod broken {
+    pub(crate) fn forgets_spills() -> bool {
+        false
+    }
+
     pub(super) fn forgets_read(_pgno: u32) -> bool {
         false
     }

@@ -63,7 +63,7 @@ const READ_ONLY: &[(&str, &str)] = &[
     ("query_only", "use Database::read to be kept from writing"),
     ("schema_version", "SQLite counts it"),
     ("synchronous", "see the option durability"),
-    ("temp_store", "temporary data is kept in memory"),
+    ("temp_store", "the engine has its own files for it, see the option temp_limit_bytes"),
     ("wal_autocheckpoint", "the engine checkpoints by itself, see the option wal_limit_bytes"),
 ];
 

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
+use crate::vfs::JOURNAL_BYTES;
 use crate::{forks, memory, pcache};
 
 /// The oldest SQLite that Monolite runs on, as `sqlite3_libversion_number` counts it (3.51.3).
@@ -21,8 +22,8 @@ pub const MIN_VERSION_UNTRUSTED: i32 = 3_054_000;
 ///
 /// Memory statistics are switched off when SQLite has not been initialised yet: they cost one
 /// process-wide mutex for each allocation; its allocations are counted for [`crate::Budget`], and
-/// its page cache is wrapped for [`crate::Connection::track_pages`]. When another library was
-/// first, its settings stay.
+/// its page cache is wrapped for [`crate::Connection::track_pages`]; and what undoes a statement is
+/// in a file only from [`JOURNAL_BYTES`] on. When another library was first, its settings stay.
 ///
 /// # Errors
 /// The text of the refusal when the SQLite linked into this program is older than [`MIN_VERSION`].
@@ -34,7 +35,10 @@ pub fn initialize() -> Result<(), String> {
         pcache::install();
         // SAFETY: sqlite3_config is called before this crate opened any connection; when SQLite is
         // already initialised it returns SQLITE_MISUSE and changes nothing, which is accepted.
-        unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0) };
+        unsafe {
+            ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0);
+            ffi::sqlite3_config(ffi::SQLITE_CONFIG_STMTJRNL_SPILL, JOURNAL_BYTES);
+        }
     });
     accept(rusqlite::version_number(), rusqlite::version())
 }

@@ -25,12 +25,13 @@
 //! # Not here
 //! The gathering of WAL frames is in [`gather`](self::Gather), their copies for readers in
 //! `recent`, the record of changed pages in [`changes`](self::Changes), the locks of a database
-//! that is one process's alone in `locks`; the C side is in `shim` (SQLite calls us) and `lower`
+//! that is one process's alone in `locks`, temporary files in [`Spill`]; the C side is in `shim` (SQLite calls us) and `lower`
 //! (we call SQLite), which hold all `unsafe` of this module.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ mod changes;
 mod checksums;
 mod control;
 mod descriptor;
+mod fault;
 mod gather;
 mod locks;
 mod lower;
@@ -48,6 +50,7 @@ mod overlay;
 mod recent;
 mod shim;
 mod snapshot;
+mod spill;
 #[cfg(test)]
 mod tests;
 
@@ -56,10 +59,11 @@ pub use checksums::{
     ChecksumUse, Checksummed, PageChecksums, PageFault, RESERVED_BYTES, take_page_fault,
 };
 pub use control::{Anew, LimitHit, WalControl, WalPosition};
+pub use fault::{FileFault, take_file_fault};
 pub use gather::{Gather, MAX_HELD_BYTES};
 pub use lower::{
-    Deletion, FileFault, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest,
-    SyncFlags, sync_database, take_file_fault,
+    Deletion, LockLevel, LowerFile, MAX_WRITE_BYTES, ShmLock, ShmRegion, ShmRequest, SyncFlags,
+    sync_database,
 };
 pub(crate) use lower::{
     database_size, read_database, read_database_at, read_wal_at, with_database_locked,
@@ -73,6 +77,7 @@ pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, hea
 pub(crate) use overlay::{BROKEN, Rule};
 pub(crate) use snapshot::{Request, ask};
 pub use snapshot::{Snapshot, Version};
+pub use spill::{JOURNAL_BYTES, Spill};
 
 use changes::Published;
 
@@ -146,6 +151,17 @@ impl std::error::Error for IoError {}
 impl From<IoError> for rusqlite::Error {
     fn from(error: IoError) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(ffi::Error::new(error.code()), None)
+    }
+}
+
+/// Runs `call`, and turns a panic into the code `on_panic`.
+fn guard(on_panic: c_int, call: impl FnOnce() -> Result) -> c_int {
+    // A file whose method panicked may be in any state, but only a Rust one: its bytes are in
+    // doubt, memory is not. SQLite rolls back and closes.
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => ffi::SQLITE_OK,
+        Ok(Err(error)) => error.code(),
+        Err(_panic) => on_panic,
     }
 }
 
@@ -430,6 +446,12 @@ impl Vfs {
     /// else with `SQLITE_CANTOPEN`.
     pub fn lock_also(&self, lock: impl Fn() -> std::io::Result<()> + Send + Sync + 'static) {
         self.slot.lock_also(locks::Second(Box::new(lock)));
+    }
+
+    /// Has temporary files be those of `spill`, and not of the unix VFS. Said once, before anything
+    /// is opened or registered beside this one.
+    pub fn spill_into(&self, spill: &Arc<Spill>) {
+        self.slot.spill_into(spill);
     }
 
     /// Whether a connection has one of its files open.

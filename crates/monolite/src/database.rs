@@ -728,8 +728,8 @@ impl<E> Database<E> {
     /// Where the file allows it (`auto_vacuum = INCREMENTAL`) that is done in small steps, each a
     /// transaction of its own, and other writes go on in between. Otherwise all is rewritten in one
     /// transaction, as by SQLite's `VACUUM`: other writes wait for it and reads do not, all that
-    /// is not free has to fit in the WAL, and about twice as much memory is used meanwhile. Near
-    /// the WAL's limit it ends the reads and streams whose snapshots are in its way (`Timeout`). As
+    /// is not free has to fit in the WAL, and takes as much in temporary files meanwhile. Near the
+    /// WAL's limit it ends the reads and streams whose snapshots are in its way (`Timeout`). As
     /// there, a table without an `INTEGER PRIMARY KEY` and without an index may get other rowids.
     ///
     /// # Cancellation

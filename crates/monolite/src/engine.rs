@@ -29,7 +29,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
-use monolite_sqlite::vfs::WalControl;
+use monolite_sqlite::vfs::{Spill, WalControl};
 use monolite_sqlite::{CheckpointMode, Connection, Rowids};
 
 use crate::archive::Archiving;
@@ -77,6 +77,7 @@ pub(crate) struct Engine {
     recorder: Arc<Recorder>,
     wal: Arc<WalControl>,
     recovered: RecoveredWal,
+    spill: Arc<Spill>,
     rowids: Option<Arc<Rowids>>,
     is_tracking_pages: bool,
     stream_stall_limit: Duration,
@@ -283,6 +284,7 @@ impl Engine {
             recorder,
             wal: opened.wal,
             recovered: opened.recovered,
+            spill: opened.spill,
             rowids: opened.rowids,
             is_tracking_pages: opened.is_tracking_pages,
             stream_stall_limit: options.stream_stall_limit,
@@ -347,6 +349,8 @@ impl Engine {
             archive: self.archiving.as_ref().map(|archiving| archiving.stats()),
             wal_bytes: self.parts.checkpoints.wal_bytes(),
             wal_bytes_max: self.wal.wal_bytes_max(),
+            temp_bytes: self.spill.bytes(),
+            temp_bytes_max: self.spill.bytes_max(),
             wal_frames_recovered: self.recovered.frames,
             wal_frames_discarded: self.recovered.discarded,
             ids_given_out: self.rowids.as_ref().map_or(0, |rowids| rowids.given()),

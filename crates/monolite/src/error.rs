@@ -403,9 +403,10 @@ impl From<rusqlite::Error> for Error {
         } else {
             in_our_words(without_code(source.to_string()))
         };
+        let (kind, message) = with_fault(kind, message, extended_code);
         let message = match code {
             Some(ErrorCode::CannotOpen) => without_descriptors(message),
-            _ => with_fault(message, extended_code),
+            _ => message,
         };
         of_sqlite(kind, message, source)
     }
@@ -429,13 +430,15 @@ fn extended_code_of(source: &rusqlite::Error) -> Option<i32> {
 }
 
 /// What SQLite says of an I/O error or a full disk, with the file and what the system has said of
-/// it.
-fn with_fault(said: String, extended_code: Option<i32>) -> String {
-    use rusqlite::ffi::{SQLITE_FULL, SQLITE_IOERR};
-    let is_of_files = |code: &i32| *code == SQLITE_FULL || code & 0xff == SQLITE_IOERR;
+/// it. A limit of the engine's own is no full disk.
+fn with_fault(kind: ErrorKind, said: String, extended_code: Option<i32>) -> (ErrorKind, String) {
+    use rusqlite::ffi::{SQLITE_CANTOPEN, SQLITE_FULL, SQLITE_IOERR};
+    let is_of_files =
+        |code: &i32| matches!(*code, SQLITE_FULL | SQLITE_CANTOPEN) || code & 0xff == SQLITE_IOERR;
     match extended_code.filter(is_of_files).and_then(take_file_fault) {
-        Some(fault) => format!("{said}: {fault}"),
-        None => said,
+        Some(fault) if fault.limit_bytes.is_some() => (ErrorKind::Invalid, fault.to_string()),
+        Some(fault) => (kind, format!("{said}: {fault}")),
+        None => (kind, said),
     }
 }
 

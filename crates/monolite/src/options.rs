@@ -106,6 +106,7 @@ pub struct Options {
     pub(crate) stream_stall_limit: Duration,
     pub(crate) slow_transaction: Duration,
     pub(crate) wal_limit_bytes: u64,
+    pub(crate) temp_limit_bytes: u64,
     pub(crate) max_transactions: usize,
     pub(crate) transaction_connections: usize,
     pub(crate) transaction_time_limit: Duration,
@@ -166,6 +167,7 @@ impl Default for Options {
             stream_stall_limit: Duration::from_secs(30),
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
+            temp_limit_bytes: 16 << 30,
             max_transactions: 10_000,
             transaction_connections: 64,
             transaction_time_limit: Duration::from_secs(60),
@@ -232,8 +234,8 @@ impl Options {
     }
 
     /// Page cache of the writer in bytes: 64 KiB to 64 GiB. Default: 256 MiB. It should hold the
-    /// pages that are written again and again; a batch that changes more pages than fit makes it
-    /// grow until the batch is committed.
+    /// pages that are written again and again; those of a batch that changes more than fit are
+    /// written to the WAL before the batch is committed, some of them more than once.
     #[must_use]
     pub fn writer_cache_bytes(mut self, bytes: u64) -> Options {
         self.writer_cache_bytes = bytes;
@@ -315,6 +317,16 @@ impl Options {
     #[must_use]
     pub fn wal_limit_bytes(mut self, bytes: u64) -> Options {
         self.wal_limit_bytes = bytes;
+        self
+    }
+
+    /// Most bytes of all temporary files together: 1 MiB to 16 TiB. Default: 16 GiB. Sorts, index
+    /// builds and tables in between that do not fit in memory are in files without a name in the
+    /// directory of the database, and so is the copy of a `vacuum`. A sort takes about as much as
+    /// what it sorts, or twice that. A statement for which there is no room left is `Invalid`.
+    #[must_use]
+    pub fn temp_limit_bytes(mut self, bytes: u64) -> Options {
+        self.temp_limit_bytes = bytes;
         self
     }
 
@@ -575,6 +587,7 @@ impl Options {
         within("read_time_limit", self.read_time_limit, MS, 24 * HOUR)?;
         within("slow_transaction", self.slow_transaction, US, HOUR)?;
         within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)?;
+        within("temp_limit_bytes", self.temp_limit_bytes, 1 << 20, 16 << 40)?;
         within("max_transactions", self.max_transactions, 1, 1_000_000)?;
         within("transaction_connections", self.transaction_connections, 1, 4_096)?;
         within("transaction_time_limit", self.transaction_time_limit, MS, 24 * HOUR)?;

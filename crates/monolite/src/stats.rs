@@ -73,6 +73,10 @@ pub struct Stats {
     pub wal_bytes: u64,
     /// Most bytes that were in use in the WAL.
     pub wal_bytes_max: u64,
+    /// Bytes in temporary files now.
+    pub temp_bytes: u64,
+    /// Most bytes that were in temporary files at once.
+    pub temp_bytes_max: u64,
     /// Frames of the WAL that were committed and not yet in the database file when it was opened,
     /// as after a crash.
     pub wal_frames_recovered: u64,

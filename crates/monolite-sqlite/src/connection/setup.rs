@@ -7,12 +7,18 @@ use rusqlite::config::DbConfig;
 use rusqlite::{OpenFlags, Result, ffi};
 
 use super::{Role, Settings};
+use crate::pcache::MainCache;
 
 /// Bytes of the larger pieces of lookaside memory: SQLite's own default. A cursor takes about half.
 const PIECE_BYTES: c_int = 1_200;
 
 /// Larger pieces of lookaside memory, some of which SQLite divides into small ones: 150 KB.
 const PIECES: c_int = 128;
+
+/// What a sort of a connection has in memory, at most, before it goes on in temporary files; that
+/// of a connection with a smaller page cache has as much as that. More makes a sort of 2 GB no
+/// faster: its time goes into comparing and moving rows.
+const SORT_KIB: u64 = 16 << 10;
 
 pub(super) fn open_flags(role: Role) -> OpenFlags {
     // A reader is opened read-write, too: a read-only descriptor could not take part in
@@ -92,19 +98,22 @@ pub(super) fn set_pragmas(
             return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
         }
     }
+    // What untrusted SQL may take is counted as memory, so it gets no files.
+    let temp_store = if settings.untrusted.is_some() { "MEMORY" } else { "FILE" };
     // None of these reads the file, which an overlay cannot do before it has a snapshot.
-    connection.execute_batch(
-        "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA cache_spill = OFF; \
-         PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;",
-    )?;
+    connection.execute_batch(&format!(
+        "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0; \
+         PRAGMA temp_store = {temp_store};",
+    ))?;
     if role == Role::Overlay {
-        return Ok(());
+        return keep_changes_in_memory(connection);
     }
     let synchronous = if settings.sync { "NORMAL" } else { "OFF" };
-    connection.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{};",
-        settings.cache_kib
-    ))?;
+    connection.execute_batch(&format!("PRAGMA synchronous = {synchronous};"))?;
+    set_cache(connection, settings)?;
+    if role == Role::Writer && settings.untrusted.is_some() {
+        keep_changes_in_memory(connection)?;
+    }
     if matches!(role, Role::Reader | Role::DryRun) {
         connection.execute_batch("PRAGMA query_only = ON")?;
     }
@@ -113,4 +122,32 @@ pub(super) fn set_pragmas(
         connection.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
     }
     Ok(())
+}
+
+/// Has changed pages of the main database stay in the page cache until the commit, however many
+/// they are.
+fn keep_changes_in_memory(connection: &rusqlite::Connection) -> Result<()> {
+    // Tables in between have caches of their own, and still spill.
+    connection.execute_batch("PRAGMA main.cache_spill = 2147483647")
+}
+
+/// Gives the connection its page cache, and its sorts their memory.
+///
+/// For SQLite both are one figure. So it is told that of the sorts, and the cache is made larger
+/// below it; it never sets that again. Where the cache cannot be reached, as another library has
+/// initialised SQLite, sorts have as much memory as the cache.
+fn set_cache(connection: &rusqlite::Connection, settings: &Settings) -> Result<()> {
+    let cache_kib = settings.cache_kib;
+    let set = |kib: u64| connection.execute_batch(&format!("PRAGMA cache_size = -{kib}"));
+    if cache_kib <= SORT_KIB {
+        return set(cache_kib);
+    }
+    set(SORT_KIB)?;
+    // A cache whose pages have another size is another cache, so that has to be known before.
+    connection.query_row("PRAGMA schema_version", [], |_| Ok(()))?;
+    let Some(mut cache) = MainCache::of(connection) else { return set(cache_kib) };
+    cache.resize(cache_kib << 10);
+    drop(cache);
+    // Changed pages are written when the larger cache is full, and not before.
+    connection.execute_batch(&format!("PRAGMA main.cache_spill = -{cache_kib}"))
 }

@@ -24,11 +24,13 @@
 //! Values of functions (`random()`, the clock, functions of the application): their caller has to
 //! see to them. Changes by other transactions: [`crate::vfs::Changes`].
 
+use std::ffi::c_int;
+
 use rusqlite::{MAIN_DB, TransactionState, ffi};
 
 use super::Connection;
 use crate::pages::PageSet;
-use crate::pcache::MainCache;
+use crate::pcache::{MainCache, forgets_spills};
 use crate::signals::Traits;
 
 #[cfg(test)]
@@ -95,11 +97,25 @@ impl Connection {
     ///
     /// A page counts as changed as soon as SQLite made it writable, even if its content is what it
     /// was, or was restored by a rollback to a savepoint. Pages taken into use since the beginning
-    /// count, too.
+    /// count, too. Once changed pages did not fit in the cache, all count.
     pub fn batch_changed(&self, pages: &PageSet) -> bool {
         let Some(mut cache) = MainCache::of(self.raw()) else { return true };
-        self.cookie(&mut cache) != Some(pages.cookie())
+        (self.spills() != self.spills_before.get() && !forgets_spills())
+            || self.cookie(&mut cache) != Some(pages.cookie())
             || pages.pages().iter().any(|pgno| cache.is_pinned(*pgno))
+    }
+
+    /// How many changed pages this connection has ever written before the commit, as its cache was
+    /// full. Those are not pinned any more.
+    pub(super) fn spills(&self) -> c_int {
+        let (mut current, mut highest): (c_int, c_int) = (0, 0);
+        let what = ffi::SQLITE_DBSTATUS_CACHE_SPILL;
+        // SAFETY: the handle is open for as long as `self`, and both out-pointers are valid.
+        unsafe {
+            let db = self.raw().handle();
+            ffi::sqlite3_db_status(db, what, &raw mut current, &raw mut highest, 0);
+        }
+        current
     }
 
     /// The schema cookie as the open transaction sees it; `None` when there is no transaction.

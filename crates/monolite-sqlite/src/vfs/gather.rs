@@ -40,6 +40,8 @@
 //!   connection.
 //! - Nothing is written beyond the end of the file: what was before has been cut off by somebody
 //!   else, and with it commits that were acknowledged.
+//! - Nothing is written after a sync that has failed. One of the header can be in the middle of a
+//!   transaction whose pages are spilled, where a caller may take its error for an answer.
 //! - A write that fails drops what is held: SQLite rolls the transaction back, and under
 //!   `locking_mode=EXCLUSIVE` nothing else would void the commit frame that may be among it. A read
 //!   that fails to flush keeps it: its transaction may go on.
@@ -93,6 +95,9 @@ pub struct Gather<F> {
     commit_page_at: Option<u64>,
     /// How many pages the database has behind that commit.
     commit_pages: u32,
+    /// Whether a sync has failed: nobody knows then what is on the disk, and nothing is written
+    /// any more.
+    has_failed: bool,
     /// The pages of the frames since the last commit; those of frames that were written again, or
     /// rolled back with a savepoint, among them.
     changed: Vec<u32>,
@@ -126,6 +131,7 @@ impl<F: File> Gather<F> {
             page_bytes: None,
             commit_page_at: None,
             commit_pages: 0,
+            has_failed: false,
             changed: Vec::new(),
             #[cfg(test)]
             broken: None,
@@ -346,6 +352,9 @@ impl<F: File> File for Gather<F> {
     /// spilled and read back, frames without a commit frame may be there, which readers, recovery
     /// and checkpoints ignore and the next commit overwrites.
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
+        if self.has_failed {
+            return Err(IoError::SYNC);
+        }
         self.forget_ended_transaction(lower);
         let written = self.write_part(lower, data, at);
         if written.is_err() && !self.breaks(Rule::DropAfterFailedWrite) {
@@ -370,7 +379,9 @@ impl<F: File> File for Gather<F> {
     fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
         self.forget_ended_transaction(lower);
         self.flush(lower)?;
-        self.inner.sync(lower, flags)
+        let synced = self.inner.sync(lower, flags);
+        self.has_failed |= synced.is_err();
+        synced
     }
 
     fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {

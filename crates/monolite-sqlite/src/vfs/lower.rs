@@ -7,19 +7,19 @@
 //!   No lock of the wal-index is taken in another by the connection that has mapped it first.
 //! - No single write exceeds [`MAX_WRITE_BYTES`].
 
-use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::{fmt, io};
 
 use rusqlite::ffi;
 use rustix::io::Errno;
 
 use super::descriptor::Descriptor;
+use super::fault::{FileFault, note_fault, take_refusal};
 use super::locks::{FileLock, LowerLock};
 use super::{FileKind, IoError, Result, Snapshot};
 
@@ -46,58 +46,6 @@ pub struct LowerFile {
     /// it first: the engine's writer.
     shm: Option<Descriptor>,
     is_wal: bool,
-}
-
-/// A call of the system on a file that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileFault {
-    /// The file.
-    pub path: Box<Path>,
-    /// What was being done to it: "writing", "reading".
-    pub doing: &'static str,
-    /// The number of the system's error.
-    pub errno: i32,
-    /// What SQLite was told.
-    code: IoError,
-}
-
-impl fmt::Display for FileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FileFault { path, doing, errno, .. } = self;
-        let error = io::Error::from_raw_os_error(*errno);
-        write!(f, "{doing} {} failed: {error}", path.display())?;
-        if *errno == Errno::BADF.raw_os_error() {
-            return f.write_str(
-                "; other code of this process has closed its descriptor, and another file may \
-                 have it now: mend that code (a descriptor that is closed twice), end the \
-                 process, and open the database again",
-            );
-        }
-        f.write_str(match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                "; somebody has made it immutable or append-only, as it seems (lsattr): make it \
-                 writable with chattr -i or -a"
-            }
-            io::ErrorKind::ReadOnlyFilesystem => {
-                "; its file system was mounted again as one that is read only, often for an error \
-                 of the disk: see the kernel's log (dmesg)"
-            }
-            // What to do about these is told with the code.
-            io::ErrorKind::StorageFull
-            | io::ErrorKind::FileTooLarge
-            | io::ErrorKind::QuotaExceeded => "",
-            _ => "; see the kernel's log (dmesg)",
-        })
-    }
-}
-
-thread_local! {
-    static FAULT: RefCell<Option<FileFault>> = const { RefCell::new(None) };
-}
-
-/// Takes what failed last in a file of this thread's connections, if SQLite was told `code` of it.
-pub fn take_file_fault(code: c_int) -> Option<FileFault> {
-    FAULT.take().filter(|fault| fault.code.code() == code)
 }
 
 /// What the database file of a connection and its WAL have in common.
@@ -181,7 +129,7 @@ impl LowerFile {
         let Err(errno) = self.descriptor.map_or(Ok(()), Descriptor::check) else { return Ok(()) };
         if let Some(path) = &self.path {
             let errno = errno.raw_os_error();
-            FAULT.set(Some(FileFault { path: path.clone(), doing, errno, code }));
+            note_fault(FileFault::new(path.clone(), doing, errno, code));
         }
         Err(code)
     }
@@ -195,7 +143,7 @@ impl LowerFile {
         let Some(Err(errno)) = database.map(|it| it.check()) else { return Ok(()) };
         if let Some(path) = self.database_path() {
             let (doing, errno, code) = ("reading", errno.raw_os_error(), IoError::WRITE);
-            FAULT.set(Some(FileFault { path, doing, errno, code }));
+            note_fault(FileFault::new(path, doing, errno, code));
         }
         Err(IoError::WRITE)
     }
@@ -235,7 +183,7 @@ impl LowerFile {
             path.push("-shm");
             let path = Path::new(&path).into();
             let (doing, errno, code) = ("locking", errno.raw_os_error(), IoError::SHM_LOCK);
-            FAULT.set(Some(FileFault { path, doing, errno, code }));
+            note_fault(FileFault::new(path, doing, errno, code));
         }
         Err(IoError::SHM_LOCK)
     }
@@ -250,7 +198,7 @@ impl LowerFile {
             && errno != 0
             && code != IoError::SHORT_READ
         {
-            FAULT.set(Some(FileFault { path: path.clone(), doing, errno, code }));
+            note_fault(FileFault::new(path.clone(), doing, errno, code));
         }
         Err(code)
     }
@@ -258,15 +206,12 @@ impl LowerFile {
     /// Remembers that the last write found no room. SQLite forgets what the system has said of
     /// that.
     fn note_full(&self) {
+        let limit_bytes = take_refusal();
         let Some(path) = &self.path else { return };
         let errno = io::Error::last_os_error().raw_os_error().filter(|_| no_room());
         let errno = errno.unwrap_or(Errno::NOSPC.raw_os_error());
-        FAULT.set(Some(FileFault {
-            path: path.clone(),
-            doing: "writing",
-            errno,
-            code: IoError::FULL,
-        }));
+        let fault = FileFault::new(path.clone(), "writing", errno, IoError::FULL);
+        note_fault(fault.of_limit(limit_bytes));
     }
 
     /// Closes the file, whose method table the caller no longer uses.

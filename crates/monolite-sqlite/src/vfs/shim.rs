@@ -27,9 +27,10 @@ use super::descriptor;
 use super::locks::{FileLock, Locks, Second};
 use super::lower::Ties;
 use super::snapshot::{self, REQUEST, Request, Tracker};
+use super::spill::{self, Spill};
 use super::{
     Deletion, File, FileKind, IoError, LockLevel, Lower, LowerFile, Result, ShmLock, ShmRequest,
-    Storage, SyncFlags,
+    Storage, SyncFlags, guard,
 };
 use crate::surroundings;
 
@@ -54,6 +55,8 @@ struct Served {
     storage: Arc<dyn Storage>,
     /// Of a database that is this process's alone.
     locks: Option<Arc<Locks>>,
+    /// Whose temporary files are not those of the lower VFS.
+    spill: Option<Arc<Spill>>,
 }
 
 // SAFETY: both VFS pointers stay valid for ever. The lower one is read only; ours is changed by
@@ -76,13 +79,14 @@ impl Registered {
             Lower::Unix => None,
             Lower::UnixExcl => Some(Arc::default()),
         };
-        Registered::serving(lower, Served { storage, locks })
+        Registered::serving(lower, Served { storage, locks, spill: None })
     }
 
     /// One more on the same database, with other files.
     pub(super) fn beside(&self, storage: Arc<dyn Storage>) -> Result<Registered> {
-        let locks = locked(&self.0.served).as_ref().and_then(|served| served.locks.clone());
-        Registered::serving(Lower::UnixExcl, Served { storage, locks })
+        let served = locked(&self.0.served).clone();
+        let (locks, spill) = served.map_or((None, None), |served| (served.locks, served.spill));
+        Registered::serving(Lower::UnixExcl, Served { storage, locks, spill })
     }
 
     fn serving(lower: Lower, served: Served) -> Result<Registered> {
@@ -109,6 +113,12 @@ impl Registered {
     pub(super) fn lock_also(&self, second: Second) {
         if let Some(Served { locks: Some(locks), .. }) = &*locked(&self.0.served) {
             locks.lock_also(second);
+        }
+    }
+
+    pub(super) fn spill_into(&self, spill: &Arc<Spill>) {
+        if let Some(served) = &mut *locked(&self.0.served) {
+            served.spill = Some(Arc::clone(spill));
         }
     }
 
@@ -140,6 +150,7 @@ fn free_slot(lower: *mut sqlite3_vfs) -> Option<&'static Slot> {
 fn new_slot(lower: *mut sqlite3_vfs, kind: Lower) -> &'static Slot {
     // SAFETY: the lower VFS is one of SQLite's own, registered for good.
     let (size, longest_path) = unsafe { ((*lower).szOsFile, (*lower).mxPathname) };
+    assert!(size as usize >= spill::FILE_BYTES, "a temporary file fits where the VFS has its own");
     let name = unused_name();
     let vfs = Box::into_raw(Box::new(sqlite3_vfs {
         iVersion: 2,
@@ -183,17 +194,6 @@ fn unused_name() -> CString {
         if unsafe { ffi::sqlite3_vfs_find(name.as_ptr()) }.is_null() {
             return name;
         }
-    }
-}
-
-/// Runs `call`, and turns a panic into the code `on_panic`.
-fn guard(on_panic: c_int, call: impl FnOnce() -> Result) -> c_int {
-    // A file whose method panicked may be in any state, but only a Rust one: its bytes are in
-    // doubt, memory is not. SQLite rolls back and closes.
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(())) => ffi::SQLITE_OK,
-        Ok(Err(error)) => error.code(),
-        Err(_panic) => on_panic,
     }
 }
 
@@ -269,17 +269,24 @@ unsafe fn open_file(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> Result {
-    let Served { storage, locks } = locked(&slot.served).clone().ok_or(IoError::CANT_OPEN)?;
+    let served = locked(&slot.served).clone().ok_or(IoError::CANT_OPEN)?;
+    let Served { storage, locks, spill } = served;
     let kind = FileKind::from_open_flags(flags);
+    let spill = spill.filter(|_| name.is_null());
     // SAFETY: a name that is not null is a C string that SQLite keeps for the whole call.
     let path = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     let path = path.map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
     // SAFETY: the caller vouches for `name` and `file`; SQLite reserved `szOsFile` bytes.
     let mut lower = unsafe {
         let lower_file = file.byte_add(LOWER_OFFSET);
-        open_lower(slot.lower, name, lower_file, flags, out_flags)?;
+        match &spill {
+            Some(spill) => spill.open(lower_file)?,
+            None => open_lower(slot.lower, name, lower_file, flags, out_flags)?,
+        }
         let file_lock = locks.filter(|_| kind == FileKind::Database).map(FileLock::new);
-        LowerFile::new(lower_file, ties(kind, name), file_lock, path).of_kind(kind)
+        let place = spill.map(|spill| spill.place());
+        let known_by = place.as_deref().or(path);
+        LowerFile::new(lower_file, ties(kind, name), file_lock, known_by).of_kind(kind)
     };
     let opened = catch_unwind(AssertUnwindSafe(|| storage.open(kind, path, &mut lower)));
     match opened.unwrap_or(Err(IoError::CANT_OPEN)) {

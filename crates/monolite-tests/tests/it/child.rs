@@ -2,7 +2,7 @@
 
 use monolite_testkit::child::{Child, Program, play};
 
-use crate::{backup, files, migrations, sharing, shutdown};
+use crate::{backup, files, memory, migrations, sharing, shutdown};
 
 /// Starts this binary in `role`, with further variables in its environment.
 pub(crate) fn spawn(role: &str, variables: &[(&str, &str)]) -> Child {
@@ -24,5 +24,6 @@ fn plays_the_role_it_was_started_for() {
         ("backs up until killed", backup::endings::back_up_until_killed),
         ("transfers beside", backup::shared::transfer_beside),
         ("migrates beside", migrations::migrate_beside),
+        ("sorts", memory::sort_and_index),
     ]);
 }

@@ -29,6 +29,7 @@ mod isolation;
 mod limits;
 mod locks;
 mod maintenance;
+mod memory;
 mod migrations;
 mod nested;
 mod rot;

@@ -220,6 +220,7 @@ fn a_rewrite_that_fails_or_is_cut_off_leaves_the_content_as_it_was() {
     let right = make_large(&path);
     let intact = fs::read(&path).unwrap();
     let copy = directory.path().join("copy");
+    let mut failures = 0;
     for (operation, number) in
         [(Operation::Write, 1), (Operation::Write, 40), (Operation::Write, 170)]
             .into_iter()
@@ -243,11 +244,17 @@ fn a_rewrite_that_fails_or_is_cut_off_leaves_the_content_as_it_was() {
             Some(Fault::Error)
         });
         let place = format!("{operation:?} {number}");
-        disk.under(converting()).add_page_checksums(&path).unwrap_err();
+        let outcome = disk.under(converting()).add_page_checksums(&path);
         assert_eq!(rows_of_large(&path), right, "{place}");
+        if outcome.is_ok() {
+            // There were fewer such calls.
+            continue;
+        }
+        failures += 1;
         Options::new().open(&copy).unwrap().close().unwrap();
         assert_eq!(rows_of_large(&copy), right, "{place}");
     }
+    assert!(failures >= 4, "{failures}");
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //!    file cannot be written, the lock lets others read, as no other is to be had.
 //! 3. When there is something in a WAL or a rollback journal, the file alone is not the database:
 //!    recovery has to write it, and it is not opened here.
-//! 4. Open it as a file that never changes ([`Role::Inspector`]).
+//! 4. Open it as a file that never changes ([`Role::Inspector`]). Temporary files are beside it, or
+//!    where the system has such files when its directory cannot be written.
 //! 5. Look afterwards whether that was so: a program that could not be locked out may have written.
 //!
 //! # Not here
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use monolite_sqlite::vfs::{Direct, Lower, Spill, Vfs};
 use monolite_sqlite::{Connection, Role, Settings, initialize, lock_holder};
 use rustix::fs::{FlockOperation, fcntl_lock};
 
@@ -33,16 +35,14 @@ use crate::options::Options;
 /// What every database has at its beginning.
 const HEADER_BYTES: u64 = 100;
 
-/// SQLite's own: nothing is written, and no lock is taken.
-const VFS: &str = "unix";
-
 /// Each page is read once, but those of an index are looked up in the order of the table's rows.
 const CACHE_KIB: u64 = 16 << 10;
 
 /// A database file that is read as it is.
 pub(crate) struct Closed {
-    // Closed before the lock goes.
+    // Closed before the VFS and the lock go.
     pub(crate) connection: Connection,
+    _vfs: Vfs,
     pub(crate) deadline: Arc<Deadline>,
     path: PathBuf,
     seen: Seen,
@@ -89,8 +89,12 @@ impl Closed {
         let seen = Seen::at(&path)?;
         let deadline = Deadline::new(Arc::new(SystemClock::default()));
         let watched = Arc::clone(&deadline);
+        // Nothing of the file is written, and no lock is taken.
+        let vfs = Vfs::register(Lower::Unix, Arc::new(Direct::new(Arc::default())))?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        vfs.spill_into(&Arc::new(Spill::new(directory, options.temp_limit_bytes)));
         let settings = Settings {
-            vfs: VFS.into(),
+            vfs: vfs.name().into(),
             cache_kib: CACHE_KIB,
             busy_timeout: Duration::ZERO,
             sync: false,
@@ -105,8 +109,8 @@ impl Closed {
         let connection = Connection::open(&path, Role::Inspector, &settings).map_err(|error| {
             Error::from(error).context(format!("{} cannot be opened", path.display()))
         })?;
-        let (_lock, _registration) = (lock, registration);
-        Ok(Some(Closed { connection, deadline, path, seen, _lock, _registration }))
+        let (_vfs, _lock, _registration) = (vfs, lock, registration);
+        Ok(Some(Closed { connection, _vfs, deadline, path, seen, _lock, _registration }))
     }
 
     /// Sees whether the file is as it was when it was opened.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::vfs::{
-    ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Storage, Vfs,
+    ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Spill, Storage, Vfs,
     WalControl,
 };
 use monolite_sqlite::wal::{Leftover, WalReader, leftover};
@@ -113,6 +113,7 @@ pub(crate) struct Opened {
     pub(crate) checkpointer: Connection,
     pub(crate) wal: Arc<WalControl>,
     pub(crate) wal_file: Arc<WalFile>,
+    pub(crate) spill: Arc<Spill>,
     /// The numbers that are given out ahead, if they are.
     pub(crate) rowids: Option<Arc<Rowids>>,
     /// What prepares large statements first, where SQL is not trusted.
@@ -153,8 +154,8 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let checksums = Arc::new(PageChecksums::new(purpose));
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(lower, Arc::clone(&storage))?;
-    let is_alone = is_exclusive && temporary.is_none();
-    let hold = is_alone.then(|| hold_with(&vfs, &path));
+    let spill = spill_beside(&vfs, &path, options.temp_limit_bytes);
+    let hold = (is_exclusive && temporary.is_none()).then(|| hold_with(&vfs, &path));
     let overlays = is_exclusive.then(|| vfs.register_overlays(Arc::clone(&storage))).transpose()?;
     let opener = Opener::new(options, &path, &vfs, &wal, temporary.is_none());
     let Recovered { connection: writer, deadline: writer_deadline, wal: recovered, archiving } =
@@ -187,6 +188,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         checkpointer,
         wal,
         wal_file,
+        spill,
         rowids,
         dry_runs,
         durability,
@@ -250,6 +252,8 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     let wal = Arc::default();
     let storage = storage_of(options, &wal, &checksums);
     let vfs = Vfs::register(Lower::UnixExcl, Arc::clone(&storage))?;
+    // The copy takes as much as the file, whatever else may.
+    spill_beside(&vfs, &path, u64::MAX);
     let hold = hold_with(&vfs, &path);
     let opener = Opener::new(options, &path, &vfs, &wal, true);
     let Recovered { connection, .. } = opener.writer(Some(&hold), Duration::ZERO)?;
@@ -584,6 +588,14 @@ fn hold_with(vfs: &Vfs, path: &Path) -> Arc<Hold> {
     let locked = Arc::clone(&hold);
     vfs.lock_also(move || locked.lock());
     hold
+}
+
+/// Has temporary files of the database at `path` be beside it.
+fn spill_beside(vfs: &Vfs, path: &Path, limit_bytes: u64) -> Arc<Spill> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let spill = Arc::new(Spill::new(directory, limit_bytes));
+    vfs.spill_into(&spill);
+    spill
 }
 
 /// A directory in memory where the system has one.

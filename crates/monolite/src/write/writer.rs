@@ -26,7 +26,8 @@
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
 //!    a transaction that an empty WAL cannot hold is `Invalid`. A closure that runs once cannot run
 //!    again: it is refused with `Overloaded`, unless it was alone in an empty WAL. A disk that is
-//!    full is met in the same way, once: where earlier commits are there is room.
+//!    full is met in the same way, once: where earlier commits are there is room. Pages that do
+//!    not fit in the cache find that out before the commit, and lose the transaction (5).
 //! 10. A batch that was **taken** while a closure did not return ([`crate::call::in_flight`]) is
 //!     rolled back, and that closure has overrun its time.
 //!
@@ -51,10 +52,10 @@
 //! Threads and queues: `engine`. When the WAL is checkpointed: `checkpoint`.
 
 mod failure_rate;
+mod refusals;
 mod rules;
 #[cfg(test)]
 mod tests;
-mod uncommitted;
 mod vacuum;
 
 use std::cell::RefCell;
@@ -78,9 +79,9 @@ use crate::transaction::turn_is_over;
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use failure_rate::FailureRate;
+pub(crate) use refusals::not_captured;
+use refusals::{Uncommitted, deferred_violation, disk_full, no_room_left, swallowed_rollback};
 use rules::{Rule, Rules};
-use uncommitted::{Uncommitted, no_room_left};
-pub(crate) use uncommitted::not_captured;
 
 /// How many members ahead one is brought into the cache: the time of a few members' runs is longer
 /// than a transfer between cores, and a run takes longer than that to evict it again.
@@ -112,6 +113,8 @@ struct Run {
     effect: Effect,
     /// Another run would not tell more (a panic, a limit of time or memory).
     is_final: bool,
+    /// Why the WAL refused pages that did not fit in the cache, by which the transaction was lost.
+    hit: Option<LimitHit>,
 }
 
 /// The open transaction.
@@ -330,7 +333,12 @@ impl Writer {
     fn run_once(&mut self, batch: &mut Held<'_>, mut entry: Entry) -> Filled {
         match self.run_in_savepoint(&mut entry, batch) {
             Ok(run) => match run.effect {
-                Effect::TransactionLost => Filled::Lost { culprit: entry, is_final: true },
+                Effect::TransactionLost => {
+                    if let Some(hit) = run.hit {
+                        entry.overrule(self.refused(hit, batch.done.is_empty()));
+                    }
+                    Filled::Lost { culprit: entry, is_final: true }
+                }
                 Effect::BatchTaken => Filled::Taken { culprit: entry },
                 Effect::Stays | Effect::MustBeUndone => {
                     batch.done.push(entry);
@@ -501,7 +509,8 @@ impl Writer {
             (_, false, true) => Effect::MustBeUndone,
             (_, false, false) => Effect::Stays,
         };
-        Run { effect, is_final: is_late || is_starved || ran == Ran::Panicked }
+        let hit = if lost { self.wal.take_limit_hit() } else { None };
+        Run { effect, is_final: is_late || is_starved || ran == Ran::Panicked, hit }
     }
 
     /// Has virtual tables write what they hold back of a member, so that it is not written as part
@@ -565,9 +574,7 @@ impl Writer {
         let ran_once = |last: &&mut Entry| !last.member.is_repeatable() && !last.failed;
         if let Some(once) = done.last_mut().filter(ran_once) {
             once.overrule(match uncommitted {
-                Uncommitted::Full(LimitHit::TooLarge) if is_alone => self.too_large(),
-                // It may be its neighbours that are too large.
-                Uncommitted::Full(_) => no_room_left(),
+                Uncommitted::Full(hit) => self.refused(hit, is_alone),
                 Uncommitted::DiskFull(error) | Uncommitted::Failed(error) => error.of_commit(),
             });
         }
@@ -591,12 +598,30 @@ impl Writer {
         self.wal.note_failed();
         self.note_lost_write(&error, "a commit");
         Err(match self.wal.take_limit_hit() {
-            Some(LimitHit::GateShut) => Uncommitted::Failed(not_captured()),
             Some(LimitHit::DiskFull) => Uncommitted::DiskFull(error),
-            Some(hit) if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
-            Some(_) => Uncommitted::Full(LimitHit::TooLarge),
+            Some(hit) => self.full(hit),
             None => Uncommitted::Failed(error),
         })
+    }
+
+    fn full(&self, hit: LimitHit) -> Uncommitted {
+        match hit {
+            LimitHit::GateShut => Uncommitted::Failed(not_captured()),
+            LimitHit::DiskFull => Uncommitted::DiskFull(disk_full()),
+            hit if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
+            _ => Uncommitted::Full(LimitHit::TooLarge),
+        }
+    }
+
+    /// The answer to a member that cannot run again, and that the WAL has refused.
+    fn refused(&self, hit: LimitHit, is_alone: bool) -> Error {
+        match hit {
+            LimitHit::GateShut => not_captured(),
+            LimitHit::DiskFull => disk_full(),
+            LimitHit::TooLarge if is_alone => self.too_large(),
+            // It may be its neighbours that are too large.
+            LimitHit::TooLarge | LimitHit::NoRoomLeft => no_room_left(),
+        }
     }
 
     fn too_large(&self) -> Error {
@@ -684,7 +709,11 @@ impl Writer {
             self.now = self.clock.now();
             let run = self.run(entry, batch);
             let commits = run.effect == Effect::Stays && !entry.failed;
-            let committed = if commits { self.commit() } else { Ok(()) };
+            let committed = match run.hit {
+                Some(hit) => Err(self.full(hit)),
+                None if commits => self.commit(),
+                None => Ok(()),
+            };
             self.abandon();
             match committed {
                 Err(Uncommitted::DiskFull(error)) if is_restarted => {
@@ -770,21 +799,4 @@ fn refuse(entries: &mut [Entry], error: &Error) {
     {
         entry.overrule(error.repeated());
     }
-}
-
-fn swallowed_rollback() -> Error {
-    let message = "a statement of the transaction rolled all of it back, and its closure returned \
-                   Ok; return the statement's error";
-    Error::new(ErrorKind::Aborted, message)
-}
-
-fn deferred_violation(keys: &[String]) -> Error {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
-    let mut text =
-        String::from("a deferred foreign key was still violated at the end of the transaction");
-    if !keys.is_empty() {
-        text.push_str(": ");
-        text.push_str(&keys.join(", "));
-    }
-    rusqlite::Error::SqliteFailure(code, Some(text)).into()
 }

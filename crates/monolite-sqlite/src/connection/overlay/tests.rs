@@ -359,7 +359,7 @@ fn an_overlay_writes_nothing_even_when_told_to() {
     let written = overlay.signals().allowing_commit(|| overlay.engine(Own::Commit));
     assert_eq!(extended_code(&written.unwrap_err()), ffi::SQLITE_IOERR_WRITE);
     overlay.rollback().unwrap();
-    let spill = || run(&overlay, "PRAGMA cache_spill = ON; PRAGMA cache_size = 2");
+    let spill = || run(&overlay, "PRAGMA cache_size = 2; PRAGMA main.cache_spill = 2");
     overlay.signals().as_engine(spill).unwrap();
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     let spilled = run(&overlay, "INSERT INTO log VALUES (zeroblob(99999))").unwrap_err();

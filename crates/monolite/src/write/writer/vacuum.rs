@@ -2,14 +2,14 @@
 //! transaction to itself, behind that.
 //!
 //! # Invariants
-//! - Nothing is tried that does not fit in the WAL, as it would be in memory meanwhile.
+//! - Nothing is tried that does not fit in the WAL, as the whole file would be copied in vain.
 //! - A vacuum that fails has changed nothing, and its member fails with it.
 
 use std::time::Duration;
 
 use monolite_sqlite::vfs::LimitHit;
 
-use super::uncommitted::{Uncommitted, no_room_left, not_captured};
+use super::refusals::{Uncommitted, no_room_left, not_captured};
 use super::{MAX_RUNS_ALONE, Room, Writer};
 use crate::call::entry::Entry;
 use crate::call::in_flight::Held;
@@ -52,8 +52,7 @@ impl Writer {
     }
 
     /// # Errors
-    /// `Invalid` when the content does not fit in the WAL: nothing was tried then, which would take
-    /// as much memory.
+    /// `Invalid` when the content does not fit in the WAL: nothing was tried then.
     fn check_content_fits(&self) -> Result<()> {
         let (bytes, limit) = (self.connection.wal_bytes_of_content()?, self.wal.limit_bytes());
         if bytes <= limit {

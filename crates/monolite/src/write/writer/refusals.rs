@@ -1,5 +1,6 @@
-//! Owns why a commit failed: for want of room, for which the WAL may restart, or for good.
+//! Owns why a transaction was not committed, and the errors that its members get.
 
+use monolite_sqlite::rusqlite;
 use monolite_sqlite::vfs::LimitHit;
 
 use crate::error::{Error, ErrorKind};
@@ -32,4 +33,27 @@ pub(super) fn no_room_left() -> Error {
     let message = "the WAL had too little room left for the transaction and its neighbours; try \
                    again, or raise the option wal_limit_bytes";
     Error::new(ErrorKind::Overloaded, message)
+}
+
+pub(super) fn disk_full() -> Error {
+    let message = "the disk has no space for the pages of the transaction; nothing was changed. \
+                   Free some, or delete rows in smaller transactions";
+    Error::new(ErrorKind::Storage, message)
+}
+
+pub(super) fn swallowed_rollback() -> Error {
+    let message = "a statement of the transaction rolled all of it back, and its closure returned \
+                   Ok; return the statement's error";
+    Error::new(ErrorKind::Aborted, message)
+}
+
+pub(super) fn deferred_violation(keys: &[String]) -> Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
+    let mut text =
+        String::from("a deferred foreign key was still violated at the end of the transaction");
+    if !keys.is_empty() {
+        text.push_str(": ");
+        text.push_str(&keys.join(", "));
+    }
+    rusqlite::Error::SqliteFailure(code, Some(text)).into()
 }
