@@ -104,6 +104,9 @@ const UPKEEP: Duration = Duration::from_secs(30);
 /// Where the time of day comes from.
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
+/// A clock that nobody sets, from any beginning.
+type Passed = Arc<dyn Fn() -> Duration + Send + Sync>;
+
 /// An archive for [`monolite::Options::archive`].
 ///
 /// ```
@@ -134,6 +137,7 @@ pub struct Archive {
     opening: Duration,
     upkeep: Duration,
     clock: Clock,
+    passed: Passed,
 }
 
 impl fmt::Debug for Archive {
@@ -155,6 +159,7 @@ impl Archive {
     /// The archive in a store of one's own.
     pub fn of(store: Arc<dyn Store>, layout: Layout) -> Archive {
         let (interval, close_time) = (INTERVAL, CLOSING);
+        let began = Instant::now();
         Archive {
             store,
             layout,
@@ -167,6 +172,7 @@ impl Archive {
             opening: OPENING,
             upkeep: UPKEEP,
             clock: Arc::new(wall_clock::now),
+            passed: Arc::new(move || began.elapsed()),
         }
     }
 
@@ -237,6 +243,14 @@ impl Archive {
         self
     }
 
+    /// The clock by which files grow older, which nobody sets.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn passed(mut self, passed: impl Fn() -> Duration + Send + Sync + 'static) -> Archive {
+        self.passed = Arc::new(passed);
+        self
+    }
+
     /// The time of day that slots and copies get.
     #[doc(hidden)]
     #[must_use]
@@ -247,7 +261,8 @@ impl Archive {
 }
 
 impl Archive {
-    /// For how long what is archived is kept; `None`: for ever. Default: each TXID by itself for an
+    /// For how long what is archived is kept, counted in time during which a database was open with
+    /// this archive; `None`: for ever. Default: each TXID by itself for an
     /// hour, and for 30 days what follows the snapshots of those days; of that a moment is kept
     /// about every 30 seconds for the first hours and every hour later.
     #[must_use]
@@ -431,6 +446,10 @@ impl Shared {
 
     fn now(&self) -> Timestamp {
         (self.archive.clock)()
+    }
+
+    fn passed(&self) -> Duration {
+        (self.archive.passed)()
     }
 
     fn wal(&self) -> std::io::Result<Option<monolite::archive::WalReader>> {

@@ -116,38 +116,65 @@ impl Catalog {
         self.files.iter().map(|file| file.txids.max()).max()
     }
 
-    /// The newest TXID whose file has a time *before* `time`, as Litestream takes it; `None` when
-    /// all are later. Some headers are read; many, sixteen at a time, where Litestream wrote and
-    /// all that it wrote lately is later.
-    ///
-    /// # Errors
-    /// Those of [`ArchivedFile::header`].
-    pub fn newest_before(
-        &self,
-        time: Timestamp,
-        store: &dyn Store,
-        layout: &Layout,
-    ) -> Result<Option<Txid>> {
+    /// The states that are kept, oldest first, each by the file that has its time. A TXID within a
+    /// merged file that leads on is none; one that only a hole keeps from being restored is.
+    pub(crate) fn states(&self) -> Vec<ArchivedFile> {
         // Of files that end at one TXID, the slot: a snapshot can have been made later. But of a
         // fence the snapshot: it can be a primary's copy, with commits of after the fence.
         let mut ends = self.files.clone();
-        ends.sort_by_key(|file| {
-            let is_copy = file.txids.is_snapshot() && self.has_fence(file.txids.max());
-            (file.txids.max(), !is_copy, file.level)
-        });
-        ends.dedup_by_key(|file| file.txids.max());
-        let (falling, rising) = ends.split_at(self.count_falling(&ends));
-        let earlier = count_before(rising, time, store, layout)?;
-        if let Some(file) = rising[..earlier].last() {
-            return Ok(Some(file.txids.max()));
+        ends.sort_by_key(|file| (file.txids.max(), !self.is_copy(file), file.level));
+        let (mut states, mut reached) = (Vec::<(ArchivedFile, bool)>::new(), None);
+        for files in ends.chunk_by(|one, other| one.txids.max() == other.txids.max()) {
+            let leads = |file: &&ArchivedFile| {
+                let below = Txid::new(file.txids.min().get() - 1);
+                below.is_none_or(|below| reached.is_some_and(|reached| below <= reached))
+            };
+            // What a file passes over is within it. A snapshot passes over holes, too, unless it is
+            // the first.
+            let hides = |min: &Txid| *min > Txid::FIRST || reached.is_none();
+            let from = files.iter().filter(leads).map(|file| file.txids.min()).filter(hides).min();
+            if let Some(from) = from {
+                let at = states.partition_point(|(state, _)| state.txids.max() < from);
+                let within = states.split_off(at);
+                states.extend(within.into_iter().filter(|(_, is_reached)| *is_reached));
+            }
+            let is_reached = files.iter().any(|file| leads(&file));
+            states.extend(files.first().map(|file| (*file, is_reached)));
+            reached = files.first().map(|file| file.txids.max()).filter(|_| is_reached).or(reached);
         }
-        for files in falling.rchunks(AT_ONCE) {
+        states.into_iter().map(|(state, _)| state).collect()
+    }
+
+    /// How many of `states` are before `time` or before one that is: the last of them has an
+    /// earlier time, as Litestream takes it. Some headers are read; many, sixteen at a time, where
+    /// Litestream wrote and all that it wrote lately is later.
+    ///
+    /// # Errors
+    /// Those of [`ArchivedFile::header`].
+    pub(crate) fn count_before(
+        &self,
+        states: &[ArchivedFile],
+        time: Timestamp,
+        store: &dyn Store,
+        layout: &Layout,
+    ) -> Result<usize> {
+        let (falling, rising) = states.split_at(self.count_falling(states));
+        let earlier = count_before(rising, time, store, layout)?;
+        if earlier > 0 {
+            return Ok(falling.len() + earlier);
+        }
+        for (at, files) in falling.chunks(AT_ONCE).enumerate().rev() {
             let times = times(files, store, layout)?;
-            if let Some(at) = times.iter().rposition(|is| *is < time) {
-                return Ok(Some(files[at].txids.max()));
+            if let Some(last) = times.iter().rposition(|is| *is < time) {
+                return Ok(at * AT_ONCE + last + 1);
             }
         }
-        Ok(None)
+        Ok(0)
+    }
+
+    /// Whether a file can be a primary's copy of the database, before which history has a gap.
+    pub(crate) fn is_copy(&self, file: &ArchivedFile) -> bool {
+        file.txids.is_snapshot() && self.has_fence(file.txids.max())
     }
 
     /// Whether this TXID is that of a fence.
@@ -155,30 +182,6 @@ impl Catalog {
         let slots = self.level(Level::SLOTS);
         let found = slots.binary_search_by_key(&txid, |slot| slot.txids.min());
         found.is_ok_and(|at| slots[at].len == Slot::FENCE_LEN)
-    }
-
-    /// How many files of `level` come before the first one that has not a time before `time`.
-    ///
-    /// # Errors
-    /// Those of [`ArchivedFile::header`].
-    pub(crate) fn count_old(
-        &self,
-        level: Level,
-        time: Timestamp,
-        store: &dyn Store,
-        layout: &Layout,
-    ) -> Result<usize> {
-        let files = self.level(level);
-        // Of snapshots there are few, and when each was made only its maker's clock says.
-        let is_few = level == Level::SNAPSHOTS;
-        let falling = if is_few { files.len() } else { self.count_falling(files) };
-        for (number, files) in files[..falling].chunks(AT_ONCE).enumerate() {
-            let times = times(files, store, layout)?;
-            if let Some(at) = times.iter().position(|is| *is >= time) {
-                return Ok(number * AT_ONCE + at);
-            }
-        }
-        Ok(falling + count_before(&files[falling..], time, store, layout)?)
     }
 
     /// How many of `files`, which are in the order of their ends, may have times that fall.

@@ -39,24 +39,23 @@ use crate::store::{Part, Store};
 /// among them, which takes 20 MiB. Those of 30 seconds are 30.
 const INPUTS: usize = 256;
 
-/// The time that a file of levels 1 to 3 covers, and a snapshot, in milliseconds. They are
-/// Litestream's.
-const SPANS: [(u8, i64); 4] = [(1, 30_000), (2, 300_000), (3, 3_600_000), (9, 86_400_000)];
+/// The time that a file of levels 1 to 3 covers, in milliseconds. They are Litestream's.
+pub(crate) const SPANS: [(Level, u32); 3] =
+    [(Level::FIRST, 30_000), (Level::SECOND, 300_000), (Level::THIRD, 3_600_000)];
 
-/// When the present span of a level began, at `now`: files before it are to be merged into the
-/// level. `None` for levels that are not made by the clock.
-pub fn span_start(level: Level, now: Timestamp) -> Option<Timestamp> {
-    let (_, span) = SPANS.iter().find(|(of, _)| *of == level.get())?;
-    let start = now.millis().div_euclid(*span).saturating_mul(*span);
-    Some(Timestamp::from_millis(start))
+/// When the span began that `time` is in.
+fn span_start(span: u32, time: Timestamp) -> Timestamp {
+    let span = i64::from(span);
+    Timestamp::from_millis(time.millis().div_euclid(span).saturating_mul(span))
 }
 
-/// Merges what the clock says is to be merged at `now`: into levels 1 to 3 what was written before
-/// their present spans. The result are the files that were made. `catalog` says which files there
-/// are, and gets the new ones. Nothing is listed.
+/// Merges into levels 1 to 3 what is of an earlier span than the newest file, by the times of the
+/// files: no clock is looked at, and whoever does it makes the same files. The result are the files
+/// that were made. `catalog` says which files there are, and gets the new ones. Nothing is listed.
 ///
 /// # Errors
-/// Those of [`compact_level`]. Files that were made stay, and another call goes on.
+/// Those of [`compact_level`], and of reading the newest file. Files that were made stay, and
+/// another call goes on.
 ///
 /// # Cancellation
 /// An error of the store ends it, and nothing is left of the file that was being made.
@@ -64,16 +63,41 @@ pub fn compact(
     store: &dyn Store,
     layout: &Layout,
     catalog: &mut Catalog,
-    now: Timestamp,
 ) -> Result<Vec<ArchivedFile>> {
     let mut made = Vec::new();
-    for level in Level::all().filter(|level| level.below().is_some()) {
-        let Some(start) = span_start(level, now) else { continue };
-        while let Some(file) = compact_level(store, layout, catalog, level, Some(start))? {
+    for (level, span) in SPANS {
+        while let Some(file) = compact_span(store, layout, catalog, level, span, None)? {
             made.push(file);
         }
     }
     Ok(made)
+}
+
+/// Merges files of the level below `level` into the next file of `level`: those of one span, by
+/// their times, if it is over. It is when a file of a later span is there; and for what is not
+/// behind `over`, whatever the times say.
+pub(crate) fn compact_span(
+    store: &dyn Store,
+    layout: &Layout,
+    catalog: &mut Catalog,
+    level: Level,
+    span: u32,
+    over: Option<Txid>,
+) -> Result<Option<ArchivedFile>> {
+    let newest = catalog.files().iter().max_by_key(|file| file.txids.max());
+    let Some(newest) = newest else { return Ok(None) };
+    let newest = span_start(span, newest.header(store, layout)?.timestamp);
+    let mut taken: Vec<ArchivedFile> = Vec::new();
+    let mut first = None;
+    for file in inputs(catalog, level)? {
+        let start = span_start(span, file.header(store, layout)?.timestamp);
+        let is_over = start < newest || over.is_some_and(|over| file.txids.max() <= over);
+        if !is_over || start != *first.get_or_insert(start) {
+            break;
+        }
+        taken.push(file);
+    }
+    put(store, layout, catalog, level, &taken)
 }
 
 /// Merges files of the level below `level` into the next file of `level`: those with a time before
@@ -93,6 +117,20 @@ pub fn compact_level(
     level: Level,
     before: Option<Timestamp>,
 ) -> Result<Option<ArchivedFile>> {
+    let mut taken = inputs(catalog, level)?;
+    if let Some(before) = before {
+        for (at, file) in taken.iter().enumerate() {
+            if file.header(store, layout)?.timestamp >= before {
+                taken.truncate(at);
+                break;
+            }
+        }
+    }
+    put(store, layout, catalog, level, &taken)
+}
+
+/// The files that are to be merged next into `level`.
+fn inputs(catalog: &Catalog, level: Level) -> Result<Vec<ArchivedFile>> {
     let below = level.below().ok_or_else(|| {
         Error::invalid(format!("level {level} is not made of the level below it"))
     })?;
@@ -108,19 +146,21 @@ pub fn compact_level(
     };
     let gap = inputs.iter().skip(1).position(|file| gaps.are_before(file));
     inputs.truncate(gap.map_or(inputs.len(), |at| at + 1));
-    let mut taken = Vec::new();
-    for file in inputs {
-        if let Some(before) = before
-            && file.header(store, layout)?.timestamp >= before
-        {
-            break;
-        }
-        taken.push(file);
-    }
-    if taken.is_empty() {
+    Ok(inputs)
+}
+
+/// Makes the next file of a level, if there is something to make it of.
+fn put(
+    store: &dyn Store,
+    layout: &Layout,
+    catalog: &mut Catalog,
+    level: Level,
+    inputs: &[ArchivedFile],
+) -> Result<Option<ArchivedFile>> {
+    if inputs.is_empty() {
         return Ok(None);
     }
-    let made = merge(store, layout, level, &taken)?;
+    let made = merge(store, layout, level, inputs)?;
     catalog.insert(made);
     Ok(Some(made))
 }
@@ -141,7 +181,7 @@ pub fn snapshot(
     txid: Txid,
 ) -> Result<ArchivedFile> {
     let plan = Plan::to(catalog, snapshot_at(catalog, txid))?;
-    let Some((base, mut rest)) = plan.files().split_first() else {
+    let Some((base, mut rest)) = plan.split_first() else {
         return Err(Error::invalid("a plan without files"));
     };
     let mut made = *base;

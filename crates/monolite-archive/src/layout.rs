@@ -26,6 +26,10 @@ impl Level {
     pub const SLOTS: Level = Level(0);
     /// The first that is compacted.
     pub const FIRST: Level = Level(1);
+    /// What is merged of the first.
+    pub const SECOND: Level = Level(2);
+    /// What is merged of the second.
+    pub const THIRD: Level = Level(3);
     /// The last that is compacted.
     pub const LAST: Level = Level(8);
     /// The snapshots.

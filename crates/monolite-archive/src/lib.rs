@@ -83,6 +83,7 @@ mod protocol;
 mod file;
 mod layout;
 mod record;
+mod seen;
 mod slot;
 mod store;
 mod wall_clock;
@@ -93,13 +94,13 @@ mod error;
 
 pub use archiver::{Adopted, Archive, Present, adopt};
 pub use catalog::Catalog;
-pub use compaction::{compact, compact_level, snapshot, snapshot_at, span_start};
+pub use compaction::{compact, compact_level, snapshot, snapshot_at};
 pub use error::{Error, ErrorKind, Result};
 pub use file::ArchivedFile;
 pub use layout::{Layout, Level, LevelKeys};
 pub use open::{open, open_with};
 pub use output::unfinished;
-pub use plan::{Plan, Target};
+pub use plan::{Kept, Plan, Target};
 pub use probe::probe;
 pub use protocol::{
     Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fill, Filled, Grounds,
@@ -110,7 +111,7 @@ pub use requests::{Pace, carry_out, leader, run};
 #[doc(hidden)]
 pub use restore::restore_noting;
 pub use restore::{Reading, Restored, restore};
-pub use retention::{Keep, Retention};
+pub use retention::{Horizon, Keep, Retention};
 pub use slot::{Found, Place, Slot, SlotId};
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 pub use store::{BucketStore, Service};

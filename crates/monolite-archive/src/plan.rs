@@ -8,8 +8,9 @@
 //!
 //! # Invariants
 //! A plan ends exactly at its target; fences, which have no pages, are left out at its end. A hole
-//! is an error, and so is a target that only exists within a merged file; there is never a shorter
-//! result.
+//! is an error, and so is a TXID that only exists within a merged file; there is never a shorter
+//! result. A time that lies within a merged file leads to the state before that file; the plan says
+//! so, with the next state that is kept.
 
 use std::cmp::Reverse;
 
@@ -32,17 +33,31 @@ pub enum Target {
     Latest,
     /// The state after this TXID.
     Txid(Txid),
-    /// The state just before this time: after the last TXID with an earlier one.
+    /// The state just before this time: after the last TXID with an earlier one that is kept by
+    /// itself. [`Plan::is_exact`] says whether later ones may have been before that time, too.
     Before(Timestamp),
+    /// The same, and an error unless it is exact.
+    ExactlyBefore(Timestamp),
     /// The state that has everything which a token names, as [`Record::locate`] finds it.
     Token(ArchiveToken),
+}
+
+/// A state that is kept by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The state after this TXID.
+    pub txid: Txid,
+    /// Of when it is: the time of its last TXID.
+    pub time: Timestamp,
 }
 
 /// Files that give a state, when applied in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     files: Vec<ArchivedFile>,
-    txid: Txid,
+    kept: Kept,
+    next: Option<Kept>,
+    is_exact: bool,
 }
 
 impl Plan {
@@ -50,8 +65,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) when there is no such state, or no longer exactly;
-    /// [`Gap`](ErrorKind::Gap); those of [`Catalog::newest_before`]; and of [`Record::locate`] for
-    /// a token, which is [`Invalid`](ErrorKind::Invalid) where there is no leader record.
+    /// [`Gap`](ErrorKind::Gap); those of [`ArchivedFile::header`]; and of [`Record::locate`] for a
+    /// token, which is [`Invalid`](ErrorKind::Invalid) where there is no leader record.
     pub fn new(
         catalog: &Catalog,
         target: Target,
@@ -59,24 +74,41 @@ impl Plan {
         layout: &Layout,
     ) -> Result<Plan> {
         let not_found = |what: &str| Error::new(ErrorKind::NotFound, what);
+        let states = catalog.states();
         let txid = match target {
             Target::Txid(txid) => txid,
             Target::Token(token) => located(token, store, layout)?,
             Target::Latest => catalog.newest().ok_or_else(|| not_found("no files are there"))?,
-            Target::Before(time) => {
-                let oldest = ends(catalog).map(|[oldest, _]| oldest.txids.max());
-                let newest = catalog.newest_before(time, store, layout)?;
-                match newest.filter(|newest| oldest.is_none_or(|oldest| *newest >= oldest)) {
-                    Some(newest) => newest,
+            Target::Before(time) | Target::ExactlyBefore(time) => {
+                let earlier = catalog.count_before(&states, time, store, layout)?;
+                match states[..earlier].last() {
+                    Some(state) => state.txids.max(),
                     None => return Err(too_early(catalog, time, store, layout)?),
                 }
             }
         };
-        Plan::to(catalog, txid)
+        let files = Plan::to(catalog, txid)?;
+        let behind = &states[states.partition_point(|state| state.txids.max() < txid)..];
+        let (Some(state), next) = (behind.first(), behind.get(1)) else {
+            return Err(not_found("the state is in no file"));
+        };
+        let kept = |file: &ArchivedFile| {
+            let time = file.header(store, layout)?.timestamp;
+            Ok(Kept { txid: file.txids.max(), time })
+        };
+        let follows =
+            |next: &ArchivedFile| Some(next.txids.max()) == txid.next() && !catalog.is_copy(next);
+        let is_by_time = matches!(target, Target::Before(_) | Target::ExactlyBefore(_));
+        let is_exact = !is_by_time || next.is_none_or(follows);
+        let plan = Plan { files, kept: kept(state)?, next: next.map(kept).transpose()?, is_exact };
+        match target {
+            Target::ExactlyBefore(time) if !is_exact => Err(plan.inexact(time)),
+            _ => Ok(plan),
+        }
     }
 
-    /// The files for the state after `txid`.
-    pub(crate) fn to(catalog: &Catalog, txid: Txid) -> Result<Plan> {
+    /// The files for the state after `txid`, oldest first.
+    pub(crate) fn to(catalog: &Catalog, txid: Txid) -> Result<Vec<ArchivedFile>> {
         let mut files: Vec<&ArchivedFile> =
             catalog.files().iter().filter(|file| file.txids.max() <= txid).collect();
         let snapshots = files.iter().filter(|file| file.txids.is_snapshot());
@@ -108,7 +140,21 @@ impl Plan {
         while plan.len() > 1 && plan.last().is_some_and(|file| file.len == Slot::FENCE_LEN) {
             plan.pop();
         }
-        Ok(Plan { files: plan, txid })
+        Ok(plan)
+    }
+
+    /// That the state of a time is not kept by itself.
+    fn inexact(&self, time: Timestamp) -> Error {
+        let Kept { txid, time: of } = self.kept;
+        let next = match self.next {
+            Some(Kept { txid, time }) => format!("{txid} of {time}"),
+            None => "none".into(),
+        };
+        let message = format!(
+            "the state just before {time} is not kept by itself: TXID {txid} of {of} is, and then \
+             {next}"
+        );
+        Error::new(ErrorKind::NotFound, message)
     }
 
     /// The files, oldest first.
@@ -118,7 +164,24 @@ impl Plan {
 
     /// The TXID that is reached.
     pub fn txid(&self) -> Txid {
-        self.txid
+        self.kept.txid
+    }
+
+    /// The state that is reached.
+    pub fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// The next state that is kept by itself; `None` when this is the newest.
+    pub fn next(&self) -> Option<Kept> {
+        self.next
+    }
+
+    /// Whether no state was between this one and the [next](Plan::next) that may be the one of the
+    /// time that was asked for. Where TXIDs were merged there were some, and before a copy of the
+    /// whole database there may have been.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
 //! | `fences` | `epoch`, `slot`, and `carried_to`, once the epoch's primary knows it |
+//! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |
 //!
 //! # Invariants
 //! It changes by compare-and-swap alone. Each epoch has one holder. Fences are in the order of
@@ -29,6 +30,7 @@ use monolite_ltx::Txid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::seen::{Seen, txid};
 
 /// One term of one primary, from 1 on.
 #[derive(
@@ -151,6 +153,9 @@ pub struct Record {
     pub counter: u64,
     /// Where epochs begin, in the order of slots.
     pub fences: Vec<Fence>,
+    /// The time that primaries have seen pass.
+    #[serde(default, skip_serializing_if = "Seen::is_empty")]
+    pub(crate) seen: Seen,
 }
 
 impl Record {
@@ -183,6 +188,7 @@ impl Record {
             ttl_ms: millis(ttl),
             counter: 0,
             fences: Vec::new(),
+            seen: Seen::default(),
         })
     }
 
@@ -313,7 +319,8 @@ impl Record {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let record: Record = serde_json::from_slice(text).map_err(wrong)?;
-        let is_in_order = record.fences.is_sorted_by(|one, other| one.slot < other.slot);
+        let is_in_order = record.fences.is_sorted_by(|one, other| one.slot < other.slot)
+            && record.seen.is_in_order();
         if record.epoch.0 == 0 || !is_in_order || record.address.len() > Record::ADDRESS {
             return Err(Error::corrupt("a leader record whose parts contradict each other"));
         }
@@ -333,21 +340,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// TXIDs as in names of files.
-mod txid {
-    use monolite_ltx::Txid;
-    use serde::{Deserialize as _, Deserializer, Serializer, de};
-
-    pub(super) fn serialize<S: Serializer>(txid: &Txid, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(txid)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Txid, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
-    }
-}
-
-/// The same where there may be none.
+/// TXIDs as in names of files, where there may be none.
 mod some_txid {
     use monolite_ltx::Txid;
     use serde::{Deserialize as _, Deserializer, Serializer, de};

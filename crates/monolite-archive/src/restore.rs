@@ -22,7 +22,7 @@ use std::path::Path;
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-use monolite_ltx::{Decoder, Header, IndexedFile, PageSize, Pgno, Trailer, Txid};
+use monolite_ltx::{Decoder, Header, IndexedFile, PageSize, Pgno, Timestamp, Trailer, Txid};
 
 use self::database::Database;
 use self::progress::{Begun, Progress, Saved};
@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::Layout;
 use crate::output::Output;
-use crate::plan::{Plan, Target};
+use crate::plan::{Kept, Plan, Target};
 use crate::source::FileSource;
 use crate::store::Store;
 
@@ -63,6 +63,12 @@ pub enum Reading {
 pub struct Restored {
     /// The state after this TXID.
     pub txid: Txid,
+    /// Of when it is: the time of its last TXID.
+    pub time: Timestamp,
+    /// The next state that is kept by itself; `None` when this is the newest.
+    pub next: Option<Kept>,
+    /// Whether it is the state of the time that was asked for: see [`Plan::is_exact`].
+    pub is_exact: bool,
     /// Size of its pages.
     pub page_size: PageSize,
     /// Its size in pages.
@@ -193,6 +199,9 @@ impl Job<'_> {
         database.finish()?;
         Ok(Restored {
             txid: plan.txid(),
+            time: plan.kept().time,
+            next: plan.next(),
+            is_exact: plan.is_exact(),
             page_size: header.page_size,
             pages: header.commit,
             files: plan.files().len(),

@@ -1,11 +1,13 @@
 //! Owns what may be deleted.
 //!
 //! # Algorithm
-//! The oldest moment that is kept has a **base**: the newest snapshot that is not younger than it,
-//! or the oldest of all. What ends at the base or before it goes, but for the base itself. Of slots
-//! those go that are older than slots are kept and that a file of a level, or the base, covers. Of
-//! those up to the base the first level may not have all yet, and goes on where it ends: what lies
-//! behind its end stays. Once the level has no files it begins behind the newest snapshot.
+//! The caller names the TXIDs up to which everything is older than it is kept ([`Horizon`]), by
+//! time that was seen to pass; no clock is looked at. The oldest moment that is kept has a **base**:
+//! the newest snapshot up to that TXID, or the oldest of all. What ends at the base or before it
+//! goes, but for the base itself. Of slots those go that are older than slots are kept and that a
+//! file of a level, or the base, covers. Of those up to the base the first level may not have all
+//! yet, and goes on where it ends: what lies behind its end stays. Once the level has no files it
+//! begins behind the newest snapshot.
 //!
 //! # Invariants
 //! After a plan is made it is tried: without what it deletes, the base and the newest TXID can
@@ -15,7 +17,7 @@
 
 use std::time::Duration;
 
-use monolite_ltx::{Timestamp, Txid};
+use monolite_ltx::Txid;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +28,8 @@ use crate::protocol::Covered;
 use crate::slot::Slot;
 use crate::store::Store;
 
-/// For how long things are kept.
+/// For how long things are kept, in time during which the database was open with its archive. While
+/// it is closed nothing grows older, and the wall clock says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// Slots, and with them every TXID by itself. Longer than a copy of a process can sleep, see
@@ -44,6 +47,15 @@ impl Default for Keep {
     }
 }
 
+/// Up to which TXIDs things are older than they are kept; `None` where nothing is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Horizon {
+    /// Slots.
+    pub slots: Option<Txid>,
+    /// Snapshots, and what follows them.
+    pub snapshots: Option<Txid>,
+}
+
 /// What may be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
@@ -55,34 +67,27 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// What of the files of `catalog` may go at the time `now`. Nothing is listed; what is deleted
-    /// is to be [removed](Catalog::remove) from it. Where somebody else may have deleted files, as
-    /// an operator, read it anew before: this trusts that what it has is there.
+    /// What of the files of `catalog` may go. Nothing is read or listed; what is deleted is to be
+    /// [removed](Catalog::remove) from it. Where somebody else may have deleted files, as an
+    /// operator, read it anew before: this trusts that what it has is there.
     ///
     /// **A process that is copied and sleeps for longer than slots are kept** (a virtual machine
     /// set back to an old state) can fill a slot that was filled and deleted since, and acknowledge
     /// it. Do not bring such copies back, or keep slots for longer than that takes.
     ///
     /// # Errors
-    /// [`Gap`](ErrorKind::Gap) when the chain has a hole, in which case nothing may be deleted;
-    /// those of [`ArchivedFile::header`].
-    pub fn new(
-        store: &dyn Store,
-        layout: &Layout,
-        catalog: &Catalog,
-        keep: Keep,
-        now: Timestamp,
-    ) -> Result<Retention> {
+    /// [`Gap`](ErrorKind::Gap) when the chain has a hole, in which case nothing may be deleted.
+    pub fn new(catalog: &Catalog, horizon: Horizon) -> Result<Retention> {
+        let count_old = |files: &[ArchivedFile], until: Option<Txid>| {
+            files.partition_point(|file| until.is_some_and(|until| file.txids.max() <= until))
+        };
         let snapshots = catalog.level(Level::SNAPSHOTS);
         if snapshots.is_empty() {
             return Ok(Retention::default());
         }
-        let horizon = earlier(now, keep.snapshots);
-        let old = catalog.count_old(Level::SNAPSHOTS, horizon, store, layout)?;
-        let base = snapshots[old.saturating_sub(1)];
+        let base = snapshots[count_old(snapshots, horizon.snapshots).saturating_sub(1)];
         let slots = catalog.level(Level::SLOTS);
-        let horizon = earlier(now, keep.slots);
-        let old = catalog.count_old(Level::SLOTS, horizon, store, layout)?;
+        let old = count_old(slots, horizon.slots);
         let level_end = catalog.level(Level::FIRST).iter().map(|file| file.txids.max()).max();
         let until = level_end.map_or(base.txids.max(), |end| end.min(base.txids.max()));
         let covering = |slot: &ArchivedFile| covering(catalog, &base, until, slot);
@@ -151,9 +156,4 @@ fn covering<'a>(
         let at = files.partition_point(|file| file.txids.max() < txid);
         files.get(at).filter(|file| file.txids.contains(slot.txids.min()))
     })
-}
-
-fn earlier(now: Timestamp, by: Duration) -> Timestamp {
-    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-    Timestamp::from_millis(now.millis().saturating_sub(by))
 }

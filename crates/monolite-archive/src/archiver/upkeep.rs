@@ -5,14 +5,19 @@
 //! 1. The archive is listed when a term begins, and again behind each copy of the database; from
 //!    then on the uploads say which slots are new. A list must lead to the newest TXID: if a file
 //!    is missing, or found damaged, a copy of the whole database is next.
-//! 2. When a span of the first level is over, merge what was written before it ([`compact`]);
-//!    every day make a snapshot of files that are there; every hour list again, and plan what may
-//!    go ([`Retention`]): a snapshot that somebody else has made since must go with what leads on
-//!    from it, or a restore to a later time would begin and end there.
+//! 2. When a span of a level is over, merge what is of earlier spans by the times of the files,
+//!    and what was there already when the span before was over ([`compact_span`]); every day make
+//!    a snapshot of files that are there; every hour list again, and plan what may go
+//!    ([`Retention`]): a snapshot that somebody else has made since must go with what leads on from
+//!    it, or a restore to a later time would begin and end there.
 //! 3. Slots are deleted as the protocol says: the plan goes to the thread that uploads, which
-//!    renews the record and gives a [`Deletion`] back.
+//!    renews the record and gives a [`Deletion`] back. The record then says how much time was seen,
+//!    also when there are no slots to be deleted.
 //! 4. When everything is merged, rest until something is uploaded: an idle database makes no
 //!    requests.
+//!
+//! Spans, days and hours are of the time that primaries have seen pass ([`Seeing`]). The time of
+//! day has no part in this.
 //!
 //! # Threads and locks
 //! `monolite-upkeep`, so that no upload waits for it. The lock is held for a few instructions.
@@ -26,20 +31,25 @@ use monolite_ltx::{Timestamp, Txid};
 use super::Shared;
 use super::failures::Activity;
 use crate::catalog::Catalog;
-use crate::compaction::{compact, snapshot, snapshot_at, span_start};
+use crate::compaction::{SPANS, compact_span, snapshot, snapshot_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
 use crate::plan::Plan;
 use crate::protocol::{Covered, Deletion};
 use crate::requests::{Pace, boottime, run as run_machine};
-use crate::retention::{Keep, Retention};
+use crate::retention::{Horizon, Keep, Retention};
+use crate::seen::Seeing;
 use crate::store::{Fetched, Listing, Part, Store, Tag};
 use crate::verify::verify_file;
 
 /// How many new slots wait to be merged before they are forgotten and the archive is listed again:
 /// more than a day of one a second.
 const MOST_NEW: usize = 100_000;
+
+/// How often something is looked through, in milliseconds of the time that was seen.
+const HOUR: u32 = 3_600_000;
+const DAY: u32 = 86_400_000;
 
 /// What the thread that uploads and this one tell each other.
 #[derive(Debug, Default)]
@@ -56,6 +66,8 @@ struct Notices {
     allowed: Option<Deletion>,
     /// How many terms have begun.
     terms: u64,
+    /// The time that was seen.
+    seeing: Seeing,
 }
 
 /// Nobody answers what was asked in an earlier term.
@@ -77,12 +89,20 @@ impl Noticeboard {
         state.new.push(slot);
     }
 
-    /// A new term has begun, and others may have written before.
-    pub(super) fn begun(&self) {
+    /// A new term has begun, and others may have written before; its time is counted by `seeing`.
+    pub(super) fn begun(&self, seeing: Seeing) {
         let mut state = self.state();
         state.is_unknown = true;
         (state.asked, state.allowed) = (None, None);
         state.terms += 1;
+        state.seeing = seeing;
+    }
+
+    /// The time that was seen; everything up to `txid` is there.
+    pub(super) fn seen(&self, txid: Txid, clock: Duration) -> Seeing {
+        let mut state = self.state();
+        state.seeing.note(txid, clock);
+        state.seeing.clone()
     }
 
     /// A copy of the database has come behind the fence. What was listed before lacks it, and would
@@ -133,7 +153,7 @@ pub(super) fn run(shared: &Shared) {
     let every = shared.archive.upkeep;
     while shared.rest_until(Instant::now() + every) {
         let store = Stoppable { store: shared.archive.store.as_ref(), shared };
-        let done = upkeep.turn(&store, &shared.archive.layout, &shared.notices, shared.now());
+        let done = upkeep.turn(&store, &shared.archive.layout, &shared.notices, shared.passed());
         if shared.is_ending() {
             // A close ends it, which is nobody's failure.
             return;
@@ -153,8 +173,14 @@ struct Upkeep {
     catalog: Option<Catalog>,
     /// Whether everything is merged that there is.
     is_done: bool,
-    /// When it was planned last what may go.
-    planned: Option<Timestamp>,
+    /// The term whose time is counted.
+    term: u64,
+    /// The span of each level when it was merged last, and the newest TXID then.
+    merged: [(u64, Option<Txid>); SPANS.len()],
+    /// The day of the last snapshot.
+    day: u64,
+    /// The hour in which it was planned last what may go.
+    planned: Option<u64>,
     /// Why the newest state cannot be restored, until that is told.
     lost: Option<Error>,
     /// Files that were needed and are damaged, and the error for which they were looked for last.
@@ -168,6 +194,9 @@ impl Upkeep {
             keep,
             catalog: None,
             is_done: true,
+            term: 0,
+            merged: [(0, None); SPANS.len()],
+            day: 0,
             planned: None,
             lost: None,
             damaged: Vec::new(),
@@ -175,18 +204,28 @@ impl Upkeep {
         }
     }
 
-    /// Does what is due at `now`. The result are slots to be deleted.
+    /// Does what is due when the clock that nobody sets says `clock`. The result are slots to be
+    /// deleted, or none, so that the record is renewed.
     fn turn(
         &mut self,
         store: &dyn Store,
         layout: &Layout,
         notices: &Noticeboard,
-        now: Timestamp,
+        clock: Duration,
     ) -> Result<Option<Vec<Covered>>> {
-        let (new, is_unknown) = {
+        let (new, is_unknown, term, seeing) = {
             let mut state = notices.state();
-            (std::mem::take(&mut state.new), std::mem::take(&mut state.is_unknown))
+            let new = std::mem::take(&mut state.new);
+            if let Some(slot) = new.last() {
+                state.seeing.note(slot.txids.max(), clock);
+            }
+            (new, std::mem::take(&mut state.is_unknown), state.terms, state.seeing.clone())
         };
+        if std::mem::replace(&mut self.term, term) != term {
+            // The term before was in the middle of these.
+            self.merged = SPANS.map(|(_, span)| (number(seeing.before(), span), None));
+            self.day = number(seeing.before(), DAY);
+        }
         if is_unknown {
             self.catalog = None;
         }
@@ -200,7 +239,7 @@ impl Upkeep {
         };
         new.into_iter().for_each(|slot| catalog.insert(slot));
         // What fails half-way is listed again.
-        let done = self.turn_with(store, layout, &mut catalog, now);
+        let done = self.turn_with(store, layout, &mut catalog, &seeing, clock);
         if let Err(error) = &done
             && error.is_about_content()
             && self.searched.replace(error.to_string()) != Some(error.to_string())
@@ -218,22 +257,39 @@ impl Upkeep {
         store: &dyn Store,
         layout: &Layout,
         catalog: &mut Catalog,
-        now: Timestamp,
+        seeing: &Seeing,
+        clock: Duration,
     ) -> Result<Option<Vec<Covered>>> {
-        compact(store, layout, catalog, now)?;
-        if is_snapshot_due(store, layout, catalog, now)?
-            && let Some(newest) = catalog.newest()
-        {
-            snapshot(store, layout, catalog, newest)?;
+        let now = seeing.at(clock);
+        for ((level, span), (last, over)) in SPANS.into_iter().zip(&mut self.merged) {
+            if *last != number(now, span) {
+                while compact_span(store, layout, catalog, level, span, *over)?.is_some() {}
+                (*last, *over) = (number(now, span), catalog.newest());
+            }
         }
-        let hour = Level::new(3).and_then(|level| span_start(level, now));
-        let Some(keep) = self.keep.filter(|_| self.planned < hour) else { return Ok(None) };
-        *catalog = self.list(store, layout)?;
-        let retention = Retention::new(store, layout, catalog, keep, now)?;
-        retention.delete_files(store, layout)?;
-        catalog.remove(&retention.files);
-        self.planned = Some(now);
-        Ok(Some(retention.slots).filter(|slots| !slots.is_empty()))
+        if self.day != number(now, DAY) {
+            if let Some(newest) = behind_snapshots(catalog) {
+                snapshot(store, layout, catalog, newest)?;
+            }
+            self.day = number(now, DAY);
+        }
+        let hour = Some(number(now, HOUR));
+        if self.planned == hour {
+            return Ok(None);
+        }
+        let mut slots = Vec::new();
+        if let Some(keep) = self.keep {
+            let older_than = |age| seeing.older_than(age, clock);
+            let horizon =
+                Horizon { slots: older_than(keep.slots), snapshots: older_than(keep.snapshots) };
+            *catalog = self.list(store, layout)?;
+            let retention = Retention::new(catalog, horizon)?;
+            retention.delete_files(store, layout)?;
+            catalog.remove(&retention.files);
+            slots = retention.slots;
+        }
+        self.planned = hour;
+        Ok(Some(slots))
     }
 
     /// Lists the archive, whose newest state must be there.
@@ -259,9 +315,9 @@ impl Upkeep {
         catalog: &mut Catalog,
     ) -> Result<()> {
         let Some(newest) = catalog.newest() else { return Ok(()) };
-        for file in Plan::to(catalog, newest)?.files() {
-            match verify_file(store, layout, *file) {
-                Err(error) if error.is_about_content() => self.damaged.push(*file),
+        for file in Plan::to(catalog, newest)? {
+            match verify_file(store, layout, file) {
+                Err(error) if error.is_about_content() => self.damaged.push(file),
                 read => read?,
             }
         }
@@ -298,7 +354,12 @@ impl Upkeep {
     }
 }
 
-/// Whether each level has everything of the one below that the clock will ever put there.
+/// How many spans of so many milliseconds were over.
+fn number(seen: Duration, span: u32) -> u64 {
+    u64::try_from(seen.as_millis() / u128::from(span)).unwrap_or(u64::MAX)
+}
+
+/// Whether each level has everything of the one below that will ever be merged into it.
 fn is_merged(catalog: &Catalog) -> bool {
     let end = |level| catalog.level(level).iter().map(|file| file.txids.max()).max();
     let base = end(Level::SNAPSHOTS);
@@ -310,20 +371,10 @@ fn is_merged(catalog: &Catalog) -> bool {
     !(1..=3).any(is_behind)
 }
 
-/// Whether the newest snapshot is of another day, and something came after it.
-fn is_snapshot_due(
-    store: &dyn Store,
-    layout: &Layout,
-    catalog: &Catalog,
-    now: Timestamp,
-) -> Result<bool> {
-    let Some(last) = catalog.level(Level::SNAPSHOTS).last() else { return Ok(false) };
-    let newest = catalog.newest().map(|newest| snapshot_at(catalog, newest));
-    if newest <= Some(last.txids.max()) {
-        return Ok(false);
-    }
-    let start = span_start(Level::SNAPSHOTS, now);
-    Ok(Some(last.header(store, layout)?.timestamp) < start)
+/// The newest TXID, if the newest snapshot has not all that a snapshot would have.
+fn behind_snapshots(catalog: &Catalog) -> Option<Txid> {
+    let last = catalog.level(Level::SNAPSHOTS).last()?;
+    catalog.newest().filter(|newest| snapshot_at(catalog, *newest) > last.txids.max())
 }
 
 /// A store that nothing is asked of any more once the database is being closed.

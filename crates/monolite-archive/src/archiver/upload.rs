@@ -25,6 +25,7 @@ use crate::protocol::{
 };
 use crate::record::{Epoch, Record, State};
 use crate::requests::{Pace, boottime, carry_out, leader, run as run_machine};
+use crate::seen::Seeing;
 use crate::slot::{Found, Slot};
 
 /// For how long the record is left alone by claimants that know nothing else. It is not renewed.
@@ -207,7 +208,8 @@ impl Uploader<'_> {
         let below = || self.archived_below(&claimed);
         let Some(below) = self.until_answered(Activity::Upload, below)? else { return Ok(None) };
         self.stats(|stats| stats.epoch = claimed.epoch().0);
-        self.shared.notices.begun();
+        let seen = claimed.record().seen.clone();
+        self.shared.notices.begun(Seeing::begin(seen, self.shared.passed()));
         let fence = claimed.fence();
         let decide = || self.decide(below, &claimed);
         let Some(()) = self.until_answered(Activity::Upload, decide)? else { return Ok(None) };
@@ -402,6 +404,7 @@ impl Uploader<'_> {
         while self.wait_for_work() {
             let shared = self.shared;
             if let Some(slots) = shared.notices.asked() {
+                self.note_time(serving);
                 if self.update(serving, Primary::renew)?.is_none() {
                     return Ok(Ended::Closing);
                 }
@@ -543,12 +546,19 @@ impl Uploader<'_> {
         }
     }
 
+    /// Has the record say how much time was seen, when it is changed next.
+    fn note_time(&self, serving: &mut Serving) {
+        let seeing = self.shared.notices.seen(serving.txid, self.shared.passed());
+        serving.primary.has_seen(seeing.seen());
+    }
+
     /// Says that anybody may be the primary now, if that can be said in time.
     fn release(&self, serving: &mut Serving) {
         if self.shared.feed().has_some() {
             // What is staged comes first, at the next start.
             return;
         }
+        self.note_time(serving);
         let released = self.update(serving, Primary::release);
         let _ = released.map_err(|error| self.shared.failed(Activity::Upload, &error));
     }

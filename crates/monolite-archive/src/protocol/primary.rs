@@ -10,6 +10,7 @@ use super::fill::{Fill, Filled};
 use super::update::{Update, Updated};
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::{Epoch, Fence, Record, State};
+use crate::seen::Seen;
 use crate::slot::Slot;
 use crate::store::Tag;
 
@@ -24,6 +25,8 @@ pub struct Primary {
     tag: Tag,
     /// The fence of this epoch, which every change of the record lists.
     fence: Fence,
+    /// The time that was seen, which every change of the record says.
+    seen: Seen,
     /// Fences of others that the record does not list yet.
     unlisted: Vec<Fence>,
     next: Txid,
@@ -57,6 +60,7 @@ impl Primary {
         let next = slot.next().ok_or_else(|| Error::corrupt("the last TXID there can be"))?;
         Ok(Primary {
             fence: Fence { epoch: claimed.record.epoch, slot, carried_to: None },
+            seen: claimed.record.seen.clone(),
             record: claimed.record,
             tag: claimed.tag,
             unlisted: claimed.climbed,
@@ -127,6 +131,11 @@ impl Primary {
         self.fence.carried_to = carried_to;
     }
 
+    /// What the record says of the time that was seen, from its next change on.
+    pub(crate) fn has_seen(&mut self, seen: &Seen) {
+        self.seen.clone_from(seen);
+    }
+
     /// Shows life. To be done every third of the TTL, also before it serves when reading takes
     /// longer; and before a deletion: what was filled before it may be deleted after it.
     ///
@@ -158,6 +167,7 @@ impl Primary {
         self.newest_at_update = Txid::new(self.next.get() - 1).unwrap_or(Txid::FIRST);
         let mut record = (*self.record).clone();
         change(&mut record);
+        record.seen.clone_from(&self.seen);
         record.add_fences(self.unlisted.iter().copied().chain([self.fence]));
         Ok(Update::new(record, self.tag.clone()))
     }

@@ -9,6 +9,7 @@ use monolite_ltx::Txid;
 
 use super::{Epoch, Fence, Holder, Lineage, Record, State};
 use crate::ErrorKind;
+use crate::seen::Seeing;
 
 fn txid(number: u64) -> Txid {
     Txid::new(number).unwrap()
@@ -125,6 +126,24 @@ fn next_epoch_keeps_lineage_and_fences() {
     let last = Record { epoch: Epoch(u64::MAX), ..before };
     assert!(last.taken_by(Holder::from_bits(3), Duration::ZERO).is_none());
     assert!(Record::first(last.epoch, last.lineage, last.holder, Duration::ZERO).is_none());
+}
+
+#[test]
+fn time_that_was_seen_is_kept_by_the_next_epoch() {
+    let mut seeing = Seeing::begin(record().seen, Duration::ZERO);
+    for (number, seconds) in [(40, 1), (44, 90)] {
+        seeing.note(txid(number), Duration::from_secs(seconds));
+    }
+    let before = Record { seen: seeing.seen().clone(), ..record() };
+    let text = String::from_utf8(before.encode().unwrap()).unwrap();
+    let marks = r#","seen":[{"txid":"0000000000000028","ms":1000},"#.to_owned()
+        + r#"{"txid":"000000000000002c","ms":90000}]}"#;
+    assert!(text.ends_with(&marks), "{text}");
+    assert_eq!(Record::decode(text.as_bytes()).unwrap(), before);
+    let taken = before.taken_by(Holder::from_bits(3), Duration::from_secs(3)).unwrap();
+    assert_eq!(taken.seen, before.seen);
+    let falls = text.replace("90000", "900");
+    assert_eq!(Record::decode(falls.as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use monolite_archive::{
-    ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Keep, Layout,
-    Level, Lineage, Machine, Pace, Primary, Reading, Retention, Slot, Store, Target, Unrecorded,
-    restore, run,
+    ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Horizon, Keep,
+    Layout, Level, Lineage, Machine, Pace, Primary, Reading, Retention, Slot, Store, Target,
+    Unrecorded, restore, run,
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, DatabaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid,
@@ -39,14 +39,22 @@ pub(crate) fn snapshot(
     monolite_archive::snapshot(store, layout, &mut Catalog::read(store, layout)?, txid)
 }
 
-/// The same of what may be deleted.
+/// The same of what may be deleted at `now`, where files are as old as their times say.
 pub(crate) fn what_may_go(
     store: &dyn Store,
     layout: &Layout,
     keep: Keep,
     now: Timestamp,
 ) -> monolite_archive::Result<Retention> {
-    Retention::new(store, layout, &Catalog::read(store, layout)?, keep, now)
+    let catalog = Catalog::read(store, layout)?;
+    let older_than = |age: Duration| {
+        let horizon = now.millis() - age.as_millis() as i64;
+        let is_old =
+            |it: &&ArchivedFile| it.header(store, layout).unwrap().timestamp.millis() < horizon;
+        catalog.files().iter().filter(is_old).map(|file| file.txids.max()).max()
+    };
+    let (slots, snapshots) = (older_than(keep.slots), older_than(keep.snapshots));
+    Retention::new(&catalog, Horizon { slots, snapshots })
 }
 
 /// A directory in memory where there is such a thing.

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use monolite_archive::{
-    ArchivedFile, Call, Catalog, Covered, ErrorKind, Fault, FaultyStore, Keep, Layout, Level,
-    MemoryStore, Part, Reading, Retention, Store, Target, compact_level, snapshot,
+    ArchivedFile, Call, Catalog, Covered, ErrorKind, Fault, FaultyStore, Horizon, Layout, Level,
+    MemoryStore, Plan, Reading, Retention, Store, Target, compact, compact_level, snapshot,
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
 
-use crate::archive::{Archive, what_may_go};
+use crate::archive::Archive;
 use crate::world::txid;
 
 #[test]
@@ -40,8 +39,7 @@ fn in_steady_state_nothing_is_listed() {
         }
         if round % 100 == 0 {
             snapshot(store, &layout, &mut catalog, archive.newest().0).unwrap();
-            let (keep, now) = old(&archive, 60);
-            let retention = Retention::new(store, &layout, &catalog, keep, now).unwrap();
+            let retention = Retention::new(&catalog, old(&archive, 60)).unwrap();
             deleted += retention.delete_files(store, &layout).unwrap();
             catalog.remove(&retention.files);
             assert!(archive.delete(&retention.slots) > 0);
@@ -56,12 +54,10 @@ fn in_steady_state_nothing_is_listed() {
     assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
 }
 
-/// What to keep so that all but the last so many TXIDs are old.
-fn old<S: Store>(archive: &Archive<S>, txids: usize) -> (Keep, Timestamp) {
-    let now = archive.newest().1.time;
-    let last = archive.moments.values().rev().nth(txids).unwrap();
-    let age = Duration::from_millis((now.millis() - last.time.millis()).unsigned_abs());
-    (Keep { slots: age, snapshots: age }, now)
+/// All but the last so many TXIDs are old.
+fn old<S: Store>(archive: &Archive<S>, txids: usize) -> Horizon {
+    let until = archive.moments.keys().rev().nth(txids + 1).copied();
+    Horizon { slots: until, snapshots: until }
 }
 
 #[test]
@@ -138,16 +134,17 @@ fn time_is_found_though_the_clock_was_set_back() {
         let catalog = Catalog::read(&store, &layout).unwrap();
         for _ in 0..60 {
             let time = times[rng.usize(..times.len())] + rng.i64(-1..2);
-            let found = catalog.newest_before(Timestamp::from_millis(time), &store, &layout);
+            let target = Target::Before(Timestamp::from_millis(time));
+            let found = Plan::new(&catalog, target, &store, &layout).ok().map(|plan| plan.txid());
             let expected = last_before(&times, time).map(txid);
-            assert_eq!(found.unwrap(), expected, "seed {seed}, before {time}, {times:?}");
+            assert_eq!(found, expected, "seed {seed}, before {time}, {times:?}");
         }
     }
 }
 
-/// Nothing goes that is as new as what is kept, whatever stands behind it.
+/// The base is the newest snapshot up to the horizon, whatever the times of files say.
 #[test]
-fn retention_keeps_what_is_before_a_clock_that_was_set_back() {
+fn retention_does_not_look_at_times() {
     let (store, layout) = (MemoryStore::new(), Layout::directory());
     // The clock was an hour ahead for one snapshot.
     let hour = 3_600_000;
@@ -155,12 +152,122 @@ fn retention_keeps_what_is_before_a_clock_that_was_set_back() {
     for (end, time) in snapshots {
         theirs(&store, Level::SNAPSHOTS, range(1, end), time);
     }
-    let keep = Keep { slots: Duration::ZERO, snapshots: Duration::ZERO };
-    let now = Timestamp::from_millis(4_000);
-    let retention = what_may_go(&store, &layout, keep, now).unwrap();
-    let ends: Vec<u64> = retention.files.iter().map(|file| file.txids.max().get()).collect();
-    assert_eq!(ends, [1], "the one of TXID 10 is the base");
-    assert!(store.get(&layout.file(Level::SNAPSHOTS, range(1, 10)), Part::End(0)).is_ok());
+    let catalog = Catalog::read(&store, &layout).unwrap();
+    let gone = |until: Option<u64>| {
+        let horizon = Horizon { slots: None, snapshots: until.map(txid) };
+        let files = Retention::new(&catalog, horizon).unwrap().files;
+        files.iter().map(|file| file.txids.max().get()).collect::<Vec<_>>()
+    };
+    assert_eq!(gone(None), [0; 0]);
+    assert_eq!(gone(Some(1)), [0; 0]);
+    assert_eq!(gone(Some(29)), [1, 10]);
+    assert_eq!(gone(Some(30)), [1, 10, 20]);
+}
+
+/// What is over is said by the files themselves, also when one of them is years ahead.
+#[test]
+fn compaction_looks_at_no_clock() {
+    let (store, layout) = (MemoryStore::new(), Layout::directory());
+    theirs(&store, Level::SNAPSHOTS, range(1, 1), 0);
+    for (number, time) in [(2, 10_000), (3, 29_999), (4, 30_000), (5, 40_000)] {
+        theirs(&store, Level::SLOTS, range(number, number), time);
+    }
+    let compact = || {
+        let mut catalog = Catalog::read(&store, &layout).unwrap();
+        let made = compact(&store, &layout, &mut catalog).unwrap();
+        made.iter().map(|file| (file.level.get(), file.txids)).collect::<Vec<_>>()
+    };
+    assert_eq!(compact(), [(1, range(2, 3))]);
+    assert_eq!(compact(), [], "nothing tells that the last span is over");
+    let years = 1_700_000_000_000;
+    theirs(&store, Level::SLOTS, range(6, 6), years);
+    assert_eq!(compact(), [(1, range(4, 5)), (2, range(2, 5)), (3, range(2, 5))]);
+}
+
+/// A moment of each span is kept, however late it is merged: here after some days.
+#[test]
+fn compaction_merges_no_two_spans_into_one_file() {
+    let (store, layout) = (MemoryStore::new(), Layout::directory());
+    theirs(&store, Level::SNAPSHOTS, range(1, 1), 0);
+    let day = 86_400_000;
+    let times = [10_000, 20_000, 40_000, day, day + 1, 2 * day, 2 * day + 31_000, 3 * day];
+    for (number, time) in (2..).zip(times) {
+        theirs(&store, Level::SLOTS, range(number, number), time);
+    }
+    let mut catalog = Catalog::read(&store, &layout).unwrap();
+    compact(&store, &layout, &mut catalog).unwrap();
+    let of = |level| catalog.level(level).iter().map(|file| file.txids).collect::<Vec<_>>();
+    let each = [range(2, 3), range(4, 4), range(5, 6), range(7, 7), range(8, 8)];
+    assert_eq!(of(Level::FIRST), each);
+    assert_eq!(of(Level::SECOND), [range(2, 4), range(5, 6), range(7, 8)]);
+    assert_eq!(of(Level::THIRD), [range(2, 4), range(5, 6), range(7, 8)]);
+}
+
+/// The states that are kept, by the times for which they are restored: each and the next one.
+fn by_times(store: &MemoryStore, times: [i64; 4]) -> Vec<(u64, Option<u64>, bool)> {
+    let layout = Layout::directory();
+    let catalog = Catalog::read(store, &layout).unwrap();
+    let plan = |time: &i64| {
+        let time = Timestamp::from_millis(*time);
+        let plan = Plan::new(&catalog, Target::Before(time), store, &layout).unwrap();
+        let exactly = Plan::new(&catalog, Target::ExactlyBefore(time), store, &layout);
+        match &exactly {
+            Ok(exactly) => assert!(plan.is_exact() && *exactly == plan),
+            Err(error) => {
+                assert!(!plan.is_exact() && error.kind() == ErrorKind::NotFound, "{error}")
+            }
+        }
+        let next = plan.next();
+        let at = |time: Timestamp, txid: Txid| assert_eq!(time.millis(), txid.get() as i64 * 1_000);
+        at(plan.kept().time, plan.txid());
+        next.iter().for_each(|next| at(next.time, next.txid));
+        (plan.txid().get(), next.map(|next| next.txid.get()), plan.is_exact())
+    };
+    times.iter().map(plan).collect()
+}
+
+#[test]
+fn time_within_merged_files_leads_to_the_state_before_and_says_so() {
+    let store = MemoryStore::new();
+    theirs(&store, Level::SNAPSHOTS, range(1, 1), 1_000);
+    for number in 2..=9 {
+        theirs(&store, Level::SLOTS, range(number, number), 1_000 * number as i64);
+    }
+    let times = [1_500, 4_500, 6_500, 20_000];
+    let all = [(1, Some(2), true), (4, Some(5), true), (6, Some(7), true), (9, None, true)];
+    assert_eq!(by_times(&store, times), all);
+    theirs(&store, Level::FIRST, range(3, 7), 7_000);
+    assert_eq!(by_times(&store, times), all, "the slots are there");
+    // Retention has come to the middle of the file: the slots behind lead nowhere by themselves.
+    for number in [3, 4] {
+        store.delete(&Layout::directory().slot(txid(number))).unwrap();
+    }
+    let some = [(1, Some(2), true), (2, Some(7), false), (2, Some(7), false), (9, None, true)];
+    assert_eq!(by_times(&store, times), some);
+    // A snapshot in the middle makes two of them states again.
+    theirs(&store, Level::SNAPSHOTS, range(1, 5), 5_000);
+    let again = [(1, Some(2), true), (2, Some(5), false), (6, Some(7), true), (9, None, true)];
+    assert_eq!(by_times(&store, times), again);
+}
+
+/// A snapshot behind a hole does not make of it what was merged.
+#[test]
+fn time_behind_a_hole_is_an_error() {
+    let (store, layout) = (MemoryStore::new(), Layout::directory());
+    theirs(&store, Level::SNAPSHOTS, range(1, 1), 1_000);
+    for number in [2, 3, 5, 6] {
+        theirs(&store, Level::SLOTS, range(number, number), 1_000 * number as i64);
+    }
+    theirs(&store, Level::SNAPSHOTS, range(1, 9), 9_000);
+    let catalog = Catalog::read(&store, &layout).unwrap();
+    let plan = |time| {
+        let target = Target::Before(Timestamp::from_millis(time));
+        let plan = Plan::new(&catalog, target, &store, &layout);
+        plan.map(|plan| (plan.txid().get(), plan.is_exact())).map_err(|error| error.kind())
+    };
+    assert_eq!(plan(3_500), Ok((3, false)));
+    assert_eq!(plan(5_500), Err(ErrorKind::Gap));
+    assert_eq!(plan(9_500), Ok((9, true)));
 }
 
 /// Above the first fence times rise, and few headers are read.
@@ -179,9 +286,9 @@ fn times_of_ours_take_few_requests() {
     let (at, moment) = archive.moments.iter().nth(30).unwrap();
     let time = Timestamp::from_millis(moment.time.millis() + 1);
     let before = reads.load(Ordering::SeqCst);
-    let found = catalog.newest_before(time, &archive.store, &archive.layout).unwrap();
-    assert_eq!(found, Some(*at));
-    assert!(reads.load(Ordering::SeqCst) - before <= 10);
+    let plan = Plan::new(&catalog, Target::Before(time), &archive.store, &archive.layout).unwrap();
+    assert_eq!(plan.txid(), *at);
+    assert!(reads.load(Ordering::SeqCst) - before <= 12);
     assert_eq!(catalog.newest(), Some(archive.newest().0));
     assert!(*at > Txid::FIRST);
 }

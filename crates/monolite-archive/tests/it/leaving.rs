@@ -1,14 +1,13 @@
 //! Closes beside a store that never answers: they end, and what is left behind touches nothing.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability};
 use monolite_archive::{Archive, Call, Fault, FaultyStore, Layout, leader};
-use monolite_ltx::Timestamp;
 
 use crate::archiving::{Bench, count, create, insert, wait_until};
 
@@ -39,10 +38,10 @@ impl Hanging {
         let archive = Archive::of(store, Layout::directory()).interval(Duration::from_millis(5));
         let archive = archive.opening_wait(Duration::from_millis(200)).close_time(Duration::ZERO);
         // A minute passes each time that somebody looks.
-        let minutes = AtomicI64::new(0);
-        let archive = archive.upkeep_every(Duration::from_millis(5)).clock(move || {
-            Timestamp::from_millis(minutes.fetch_add(1, Ordering::Relaxed) * 60_000)
-        });
+        let minutes = AtomicU64::new(0);
+        let archive = archive
+            .upkeep_every(Duration::from_millis(5))
+            .passed(move || Duration::from_secs(minutes.fetch_add(1, Ordering::Relaxed) * 60));
         self.bench.open_with(archive, Durability::Synced).unwrap()
     }
 

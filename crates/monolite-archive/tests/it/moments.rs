@@ -36,8 +36,7 @@ impl Jumping {
 fn open(site: &Site, path: &Path, clock: &Jumping) -> Database {
     let (clock, durability) = (clock.clone(), Durability::Archived);
     let archive = Archive::at(&site.ours).unwrap().interval(Duration::from_millis(1));
-    // By that clock most of it would soon be old enough to go.
-    let archive = archive.keep(None).clock(move || clock.now());
+    let archive = archive.clock(move || clock.now());
     let options = Options::new().readers(1).wal_limit_bytes(8 << 20);
     let db = options.archive(archive).durability(durability).open(path).unwrap();
     wait_for("the archive has the database", 60, || {

@@ -369,7 +369,7 @@ fn large_file_is_fetched_in_parts_and_a_change_meanwhile_is_noticed() {
     let body = encoder.finish(None).unwrap().output;
     let layout = Layout::directory();
     let key = layout.file(Level::SNAPSHOTS, header.txids);
-    for change_at in [None, Some(3), Some(6)] {
+    for change_at in [None, Some(4), Some(7)] {
         let inner = MemoryStore::new();
         inner.create(&key, &body, None).unwrap();
         let (behind, other, name) = (inner.clone(), body.clone(), key.clone());
@@ -675,20 +675,4 @@ fn snapshot_of_many_files_is_made_in_steps() {
     let ends = catalog.level(Level::SNAPSHOTS).iter().map(|file| file.txids.max().get());
     assert_eq!(ends.collect::<Vec<_>>(), [1, 256, 511, 601], "256 files at a time");
     assert!(archive.restored(Target::Latest, Reading::Whole).unwrap() == (newest, moment.bytes()));
-}
-
-#[test]
-fn spans_of_levels_are_those_of_the_clock() {
-    let now = Timestamp::from_millis(1_700_000_012_345);
-    let start = |number| monolite_archive::span_start(level(number), now).map(Timestamp::millis);
-    assert_eq!(start(1), Some(1_699_999_980_000 + 30_000));
-    assert_eq!(start(2), Some(1_699_999_800_000));
-    assert_eq!(start(3), Some(1_699_999_200_000));
-    assert_eq!(start(9), Some(1_699_920_000_000));
-    assert_eq!((start(0), start(4)), (None, None));
-    let mut archive = Archive::new(MemoryStore::new(), 10, false);
-    archive.live(20);
-    let before = archive.moments[&txid(12)].time;
-    let file = compact_level(&archive.store, &archive.layout, level(1), Some(before));
-    assert_eq!(file.unwrap().unwrap().txids, TxidRange::new(txid(2), txid(11)).unwrap());
 }

@@ -1,7 +1,7 @@
 //! What an open database does to its archive beside uploading: slots become levels and snapshots,
 //! and go; every moment that is kept is the one that it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,13 @@ const HOUR: i64 = 3_600_000;
 /// A database whose archive has a time of day of its own.
 struct Bench {
     directory: TempDir,
+    /// What the wall clock says.
     millis: Arc<AtomicI64>,
+    /// How much time has passed, and had when the machine was booted.
+    passed: Arc<AtomicI64>,
+    booted: Arc<AtomicI64>,
+    /// Only with a control: what the wall clock was set by counts as passed.
+    untrue: Arc<AtomicI64>,
     /// One request in so many fails; 0 for none.
     failing: Arc<AtomicU64>,
     requests: Arc<AtomicU64>,
@@ -38,6 +44,9 @@ impl Bench {
         Bench {
             directory: tempfile::tempdir().unwrap(),
             millis: Arc::new(AtomicI64::new(1_700_000_000_000)),
+            passed: Arc::default(),
+            booted: Arc::default(),
+            untrue: Arc::default(),
             failing: Arc::default(),
             requests: Arc::default(),
             without_slots: Arc::default(),
@@ -82,10 +91,16 @@ impl Bench {
         };
         let store = Arc::new(FaultyStore::new(self.store(), decide));
         let millis = Arc::clone(&self.millis);
+        let [passed, booted, untrue] = [&self.passed, &self.booted, &self.untrue].map(Arc::clone);
+        let load = |millis: &AtomicI64| millis.load(Ordering::Relaxed);
         Archive::of(store, Layout::directory())
             .interval(Duration::from_millis(1))
             .upkeep_every(Duration::from_millis(5))
             .clock(move || Timestamp::from_millis(millis.load(Ordering::Relaxed)))
+            .passed(move || {
+                let millis = load(&passed) - load(&booted) + load(&untrue);
+                Duration::from_millis(millis.unsigned_abs())
+            })
     }
 
     fn open(&self, archive: Archive) -> Database {
@@ -97,7 +112,18 @@ impl Bench {
     }
 
     fn pass(&self, millis: i64) {
-        self.millis.fetch_add(millis, Ordering::Relaxed);
+        self.passed.fetch_add(millis, Ordering::Relaxed);
+        self.set_clock(millis);
+    }
+
+    /// The wall clock is set, and no time passes.
+    fn set_clock(&self, by: i64) {
+        self.millis.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// A clock that nobody sets begins anew.
+    fn reboot(&self) {
+        self.booted.store(self.passed.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     fn catalog(&self) -> Catalog {
@@ -108,14 +134,22 @@ impl Bench {
         self.catalog().level(Level::new(level).unwrap()).len()
     }
 
-    /// A thread of the database's own merges what is older than its spans, when it gets to it.
+    /// A thread of the database's own merges what was there in the span before, when it gets to it.
     fn merge_first_level(&self, txid: u64) {
-        self.pass(30_000);
         let end = || {
             let catalog = self.catalog();
-            catalog.level(Level::FIRST).iter().map(|file| file.txids.max().get()).max()
+            // What a snapshot has need not be merged, if the level begins anew.
+            let levels = [Level::FIRST, Level::SNAPSHOTS].map(|level| catalog.level(level));
+            levels.into_iter().flatten().map(|file| file.txids.max().get()).max()
         };
-        wait_until("the first level has it", || end() >= Some(txid));
+        wait_until("the first level has it", || {
+            self.pass(30_000);
+            let start = Instant::now();
+            while end() < Some(txid) && start.elapsed() < Duration::from_millis(200) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            end() >= Some(txid)
+        });
     }
 
     /// Slots but fences.
@@ -403,6 +437,7 @@ fn nothing_is_merged_across_a_copy_that_comes_after_the_archive_was_listed() {
     bench.pass(30_000);
     let sum = change(&db);
     wait_until("the slots are merged", || {
+        bench.pass(30_000);
         let catalog = bench.catalog();
         catalog.level(Level::FIRST).iter().any(|file| file.txids.max().get() >= newest)
     });
@@ -508,4 +543,107 @@ fn hole_of_before_is_found_by_the_next_opening() {
     let db = options.open(bench.file()).unwrap();
     wait_until("it can be restored", || bench.restored(Target::Latest) == Some(sum));
     db.close().unwrap();
+}
+
+/// A database lives while the wall clock is set by any of `jumps`, with commits before and behind
+/// each jump, is closed and opened after reboots, and has files merged and deleted. Whatever
+/// [`Keep`] promises by the time that passed is restored, and is what it was.
+fn lives_while_the_clock_is_set(
+    bench: &Bench,
+    seed: u64,
+    jumps: std::ops::Range<i64>,
+    is_control: bool,
+) {
+    println!("MONOLITE_SEED={seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    let keep = Keep { slots: hours(1), snapshots: hours(24) };
+    let archive = || bench.archive().keep(Some(keep));
+    let passed = || bench.passed.load(Ordering::Relaxed);
+    // By TXID: the sum, and when it was written by the time that passed.
+    let mut model: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
+    let mut ends = BTreeSet::new();
+    let mut db = bench.open(archive());
+    for step in 0..240 {
+        let sum = change(&db);
+        let txid = db.stats().archive.unwrap().txid;
+        model.insert(txid, (sum, passed()));
+        bench.pass([1_000, 40_000, 400_000, 3_000_000][rng.usize(..4)]);
+        if step % 6 == 5 {
+            let jump = rng.i64(jumps.clone());
+            bench.set_clock(jump);
+            bench.untrue.fetch_add(if is_control { jump } else { 0 }, Ordering::Relaxed);
+            // The upkeep has had its turn since then.
+            bench.merge_first_level(txid);
+            ends.insert(txid);
+            bench.set_clock(if rng.bool() { -jump } else { 0 });
+        }
+        if step % 80 == 50 {
+            db.close().unwrap();
+            bench.reboot();
+            db = bench.open(archive());
+        }
+    }
+    let groups = bench.groups();
+    assert!(groups < model.len(), "{groups} of {}: something went", model.len());
+    for (txid, (sum, at)) in &model {
+        let (age, restored) =
+            (passed() - at, bench.restored(Target::Txid(Txid::new(*txid).unwrap())));
+        let is_promised = age < HOUR || ends.contains(txid) && age < 24 * HOUR;
+        assert!(restored.is_some() || !is_promised, "TXID {txid}, {age} ms old, is promised");
+        assert!(restored.is_none_or(|restored| restored == *sum), "TXID {txid} is another");
+    }
+    bench.has_no_holes();
+    wait_until("old slots are gone", || {
+        bench.pass(HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(50));
+        bench.groups() < 15
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+    bench.has_no_holes();
+}
+
+#[test]
+fn whatever_the_wall_clock_says_all_that_is_promised_is_kept_and_the_rest_goes() {
+    let days = 400 * 24 * HOUR;
+    let seed = crate::schedules::number("MONOLITE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    lives_while_the_clock_is_set(&Bench::new(), seed, -days..days, false);
+}
+
+/// The same notices time that was taken from the wall clock.
+#[test]
+#[should_panic(expected = "is promised")]
+fn time_that_was_taken_from_the_wall_clock_is_noticed() {
+    let days = 400 * 24 * HOUR;
+    lives_while_the_clock_is_set(&Bench::new(), 1, 0..days, true);
+}
+
+/// A commit while the clock was ten years ahead: what follows lies there, too.
+#[test]
+fn one_commit_in_the_future_stops_neither_merging_nor_deleting() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive());
+    let years = 10 * 365 * 24 * HOUR;
+    bench.set_clock(years);
+    change(&db);
+    bench.set_clock(-years);
+    for _ in 0..40 {
+        change(&db);
+        bench.pass(HOUR);
+    }
+    wait_until("all is merged", || (1..=3).chain([9]).all(|level| bench.count(level) > 0));
+    wait_until("a snapshot a day is made", || bench.count(9) > 1);
+    wait_until("old slots are gone", || {
+        bench.pass(HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(50));
+        bench.groups() < 15
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
 }

@@ -8,7 +8,6 @@ use monolite_archive::{
     Adopted, ArchivedFile, Catalog, Error, ErrorKind, Layout, Level, Pace, Present, Record, Store,
     adopt, compact, leader, snapshot, snapshot_at,
 };
-use monolite_ltx::Timestamp;
 use serde::Serialize;
 
 use super::{FileEntry, Stopped, Watched, bytes_of, catalog};
@@ -129,11 +128,10 @@ pub(super) fn merge(arguments: &Compact) -> Result<()> {
         "{url} has no leader record: Litestream may be writing there, which merges by itself; when \
          it has stopped for good, `monolite archive adopt` it first"
     );
-    let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
     let (store, layout): (&dyn Store, _) = (&archive, &archive.layout);
     let total = bytes_of(unmerged(&catalog));
     let mut made = archive.reading("merging", total, || {
-        repeated(store, layout, &catalog, |it| compact(store, layout, it, now))
+        repeated(store, layout, &catalog, |it| compact(store, layout, it))
     })?;
     if arguments.snapshot {
         let catalog = super::catalog(&archive, url)?;

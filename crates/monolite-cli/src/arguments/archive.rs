@@ -17,8 +17,8 @@ these services, or from the file that --config names. All but `compact` and `ado
 nothing, and all but `adopt` let a program that writes to the archive go on meanwhile.";
 
 const COMPACT_HELP: &str = "\
-Merge files into fewer, as the clock says: what was written in each 30 seconds, 5 minutes and \
-hour that are over.
+Merge files into fewer: what was written in each 30 seconds, 5 minutes and hour that are over, by \
+the times of the files. A span is over when a later file is there; no clock is looked at.
 
 Nothing is deleted. A restore needs fewer requests afterwards, and a primary may delete what is \
 merged. It may be done by anybody at any time; what two do at once is equal. Ctrl-C stops, and \
