@@ -10,8 +10,8 @@ use crate::{interrupt, json, words};
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::Database;
 use monolite_archive::{
-    ArchivedFile, Catalog, Error, ErrorKind, Fetched, Layout, Level, Listing, Part, Plan, Reading,
-    Record, Store, Tag, Target, leader, open_with, restore, unfinished, verify,
+    ArchivedFile, Catalog, Error, ErrorKind, Fetched, Kept, Layout, Level, Listing, Part, Plan,
+    Reading, Record, Store, Tag, Target, leader, open_with, restore, unfinished, verify,
 };
 use monolite_bench::progress::Progress as _;
 use monolite_ltx::Timestamp;
@@ -395,10 +395,26 @@ struct Made<'a> {
     file: Option<Cow<'a, str>>,
     restored: bool,
     txid: String,
+    /// Of when the state is: the time of its last transaction.
+    time: String,
+    /// The next state that is kept; none behind the newest.
+    next: Option<State>,
+    /// Whether it is the state of the time that was asked for, if one was.
+    exact: bool,
+    /// How much earlier it is than that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    earlier_ms: Option<u64>,
     pages: u32,
     bytes: u64,
     files: usize,
     seconds: f64,
+}
+
+/// A state that is kept by itself.
+#[derive(Serialize)]
+struct State {
+    txid: String,
+    time: String,
 }
 
 /// What `restore --if-not-exists --json` prints when the file is there.
@@ -417,6 +433,7 @@ pub(crate) fn run_restore(arguments: &arguments::Restore) -> Result<()> {
         return tell_there(url, output, arguments.archive.json);
     }
     let target = match (arguments.timestamp, arguments.txid) {
+        (Some(time), _) if arguments.exact => Target::ExactlyBefore(time),
         (Some(time), _) => Target::Before(time),
         (_, Some(state)) => state,
         _ => Target::Latest,
@@ -459,11 +476,22 @@ fn make<'a>(
     let plan = archive.reading("planning", 0, planned)?;
     let restored = || restore(archive, &archive.layout, target, output, Reading::Whole);
     let restored = archive.reading("restoring", bytes_of(plan.files()), restored)?;
+    let earlier_ms = match target {
+        Target::Before(time) | Target::ExactlyBefore(time) => {
+            Some(time.millis().abs_diff(restored.time.millis()))
+        }
+        _ => None,
+    };
+    let state = |kept: Kept| State { txid: kept.txid.to_string(), time: kept.time.to_string() };
     Ok(Made {
         url,
         file: name,
         restored: true,
         txid: restored.txid.to_string(),
+        time: restored.time.to_string(),
+        next: restored.next.map(state),
+        exact: restored.is_exact,
+        earlier_ms,
         pages: restored.pages,
         bytes: u64::from(restored.pages) * u64::from(restored.page_size.get()),
         files: restored.files,
@@ -476,7 +504,7 @@ fn show(made: &Made<'_>, as_json: bool) -> Result<()> {
     if as_json {
         return json::print(&mut out, made);
     }
-    let Made { file, txid, bytes, files, seconds, .. } = made;
+    let Made { file, txid, time, bytes, files, seconds, .. } = made;
     let file = file.as_deref().unwrap_or("restored, checked and deleted");
     let files = words::count(*files as u64, "file");
     // That of less than a second is that of the start.
@@ -485,7 +513,21 @@ fn show(made: &Made<'_>, as_json: bool) -> Result<()> {
         seconds => format!(", {:.0} MB/s", *bytes as f64 / 1e6 / seconds),
     };
     let seconds = words::seconds(*seconds);
-    writeln!(out, "{file}: TXID {txid}, {bytes} bytes out of {files}, {seconds}{rate}")?;
+    writeln!(out, "{file}: TXID {txid} of {time}, {bytes} bytes out of {files}, {seconds}{rate}")?;
+    match &made.next {
+        Some(State { txid, time }) => {
+            writeln!(out, "the next state that is kept: {txid} of {time}")?
+        }
+        None => writeln!(out, "it is the newest state")?,
+    }
+    if let (false, Some(earlier)) = (made.exact, made.earlier_ms) {
+        writeln!(
+            out,
+            "not exact: it is {} earlier than the time that was asked for, and states in between \
+             may be lost: they were merged, or history has a gap (--exact refuses that)",
+            words::seconds(earlier as f64 / 1e3)
+        )?;
+    }
     Ok(out.flush()?)
 }
 

@@ -153,9 +153,14 @@ pub(crate) struct Restore {
     #[arg(short, long, value_name = "FILE", value_parser = super::files::file())]
     pub(crate) output: PathBuf,
 
-    /// As it was before this time, as in 2026-11-25T07:04:28Z
+    /// As it was before this time, as in 2026-11-25T07:04:28Z; where that state was merged with
+    /// others, the last one before them, and the result says so
     #[arg(long, value_name = "TIME", group = "target")]
     pub(crate) timestamp: Option<Timestamp>,
+
+    /// Refuse a state that may not be the one of --timestamp
+    #[arg(long, requires = "timestamp")]
+    pub(crate) exact: bool,
 
     /// As it was after this TXID, 16 hexadecimal digits as in the names of files; or with all that
     /// a token (of `Database::archive_token`, as LINEAGE-EPOCH-TXID) names

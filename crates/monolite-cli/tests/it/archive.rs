@@ -100,6 +100,50 @@ fn each_moment_is_restored_byte_for_byte() {
 }
 
 #[test]
+fn state_that_was_merged_is_told_and_refused_by_exact() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, states) = archive(directory.path());
+    let (here, out) = (text(&archive), directory.path().join("out.db"));
+    let wish = ["restore", here, "-o", text(&out), "--timestamp", "2026-11-25T07:00:01.500Z"];
+    let exactly = monolite(&[&wish[..], &["--exact", "--json"]].concat());
+    assert_eq!((exactly.status.code(), complaint(&exactly)), (Some(0), String::new()));
+    let restored = json(&exactly);
+    assert_eq!((&restored["exact"], &restored["earlier_ms"]), (&true.into(), &500.into()));
+    assert_eq!(restored["next"]["txid"], "0000000000000003");
+    fs::remove_file(&out).expect("it works");
+    // TXIDs 2 and 3 are merged, and their slots go.
+    assert!(monolite(&["archive", "adopt", here]).status.success());
+    assert!(monolite(&["archive", "compact", here]).status.success());
+    for number in [2, 3] {
+        let slot = format!("ltx/0/{number:016x}-{number:016x}.ltx");
+        fs::remove_file(archive.join(slot)).expect("it is there");
+    }
+    let refused = monolite(&[&wish[..], &["--exact"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    let kept = "TXID 0000000000000001 of 2026-11-25T07:00:00.000Z is, and then 0000000000000003 of \
+                2026-11-25T07:00:02.000Z";
+    assert!(complaint(&refused).contains(kept), "{}", complaint(&refused));
+    assert!(!out.exists());
+    let restored = monolite(&wish);
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    for told in [
+        "TXID 0000000000000001 of 2026-11-25T07:00:00.000Z, ",
+        "next state that is kept: 0000000000000003 of 2026-11-25T07:00:02.000Z",
+        "not exact: it is 1.5 s earlier",
+    ] {
+        assert!(restored.status.success() && said.contains(told), "{said}");
+    }
+    assert!(fs::read(&out).unwrap() == fs::read(&states[0]).unwrap());
+    fs::remove_file(&out).expect("it works");
+    let restored = json(&monolite(&[&wish[..], &["--json"]].concat()));
+    assert_eq!((&restored["exact"], &restored["earlier_ms"]), (&false.into(), &1_500.into()));
+    assert_eq!(restored["time"], "2026-11-25T07:00:00.000Z");
+    assert_eq!(restored["next"]["time"], "2026-11-25T07:00:02.000Z");
+    let alone = monolite(&["restore", here, "-o", text(&out), "--exact"]);
+    assert_eq!(alone.status.code(), Some(2), "it says something of a time");
+}
+
+#[test]
 fn what_is_there_is_not_overwritten() {
     let directory = tempfile::tempdir().expect("it works");
     let (archive, _) = archive(directory.path());
