@@ -5,10 +5,10 @@
 //! 1. [`Start::take`], while nobody commits: a snapshot, then a look at how far the WAL is copied.
 //!    When all of it is, the database file has the content of the snapshot. Otherwise some frame
 //!    was not copied when the snapshot was taken, so that the snapshot is a reader of the WAL,
-//!    which cannot restart before it ends, and the content is that of the file with the newest of all
-//!    frames so far for each page. (A reader that has nothing to read in the WAL keeps checkpoints
-//!    from writing the file, and does not keep the WAL. Then all of it was copied.) Nothing is
-//!    written, so that a copy to another disk can be made of a disk that is full.
+//!    which cannot restart before it ends, and the content is that of the file with the newest of
+//!    all frames so far for each page. (A reader that has nothing to read in the WAL keeps
+//!    checkpoints from writing the file, and does not keep the WAL. Then all of it was copied.)
+//!    Nothing is written, so that a copy to another disk can be made of a disk that is full.
 //! 2. [`Start::moment`] takes the pages that the WAL has, with checksums where the file has them.
 //!    As long as the snapshot is there, a checkpoint writes no page of the file that the WAL does
 //!    not have up to the snapshot, so all others are in the file as they were.

@@ -34,7 +34,7 @@ pub use monolite_sqlite::vfs::WalPosition;
 pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
 
 use crate::error::{Error, ErrorKind, Result};
-pub use crate::files::names;
+pub use crate::names;
 pub use crate::pacer::Pacer;
 
 /// Where a database is to be archived, see [`Options::archive`](crate::Options::archive).

@@ -1,12 +1,10 @@
 //! Owns the files: [`open`] opens them in the right order, [`registry`] refuses a second opening in
-//! this process and [`hold`] one by others, [`identity`] knows a file by device and inode,
-//! [`names`] says what a database may be called, and [`wal`] is the engine's own descriptor.
-//! [`closed`] reads a file that nobody has open as it is.
+//! this process and [`hold`] one by others, [`identity`] knows a file by device and inode, and
+//! [`wal`] is the engine's own descriptor. [`closed`] reads a file that nobody has open as it is.
 
 pub(crate) mod closed;
 pub(crate) mod hold;
 pub(crate) mod identity;
-pub mod names;
 pub(crate) mod open;
 pub(crate) mod registry;
 pub(crate) mod wal;

@@ -80,6 +80,7 @@ mod read;
 mod call;
 
 mod clock;
+mod names;
 mod pacer;
 mod primitives;
 mod progress;

@@ -157,9 +157,9 @@ impl LowerFile {
         let database = self.ties.as_ref().and_then(|ties| ties.database.get());
         match database.map_or(Ok(()), |database| database.set_aside(from, to)) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
-                let (doing, code) = ("writing", IoError::FULL);
+                let (doing, errno, code) = ("writing", errno.raw_os_error(), IoError::FULL);
                 if let Some(path) = self.database_path() {
-                    FAULT.set(Some(FileFault { path, doing, errno: errno.raw_os_error(), code }));
+                    note_fault(FileFault::new(path, doing, errno, code));
                 }
                 Err(code)
             }

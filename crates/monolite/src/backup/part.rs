@@ -30,7 +30,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result, remedy_of};
 use crate::files::identity::canonical;
-use crate::files::names::{PART, check_target, exists, with_ending};
+use crate::names::{PART, check_target, exists, with_ending};
 
 /// How often another one may be in between when the file is made.
 const TRIES: u32 = 10;

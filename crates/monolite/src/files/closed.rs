@@ -28,8 +28,8 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use crate::clock::{Deadline, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::identity::{WAL_WITHOUT_FRAMES, canonical, check_wal, io_error};
-use crate::files::names::with_ending;
 use crate::files::registry::Registration;
+use crate::names::with_ending;
 use crate::options::Options;
 
 /// What every database has at its beginning.

@@ -15,7 +15,7 @@ use monolite_sqlite::lock_holder;
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statfs, statx};
 
 use crate::error::{Error, ErrorKind, Result, remedy_of};
-use crate::files::names::{COMPANIONS, check, unusable, with_ending};
+use crate::names::{COMPANIONS, check, unusable, with_ending};
 
 /// Permissions of a new database, less those that the process's mask takes: SQLite's own.
 const NEW_FILE_MODE: u32 = 0o644;

@@ -87,7 +87,7 @@ fn no_request_is_refused_while_a_new_version_takes_over_the_socket() {
     open_accounts(&Client::new(&format!("http://{address}")));
     let is_over = AtomicBool::new(false);
     let (done, progress) = channel();
-    thread::scope(|scope| {
+    let program = thread::scope(|scope| {
         let clients: Vec<_> = (0..8)
             .map(|_| {
                 let (done, is_over) = (done.clone(), &is_over);
@@ -112,6 +112,7 @@ fn no_request_is_refused_while_a_new_version_takes_over_the_socket() {
         wait_for(&progress, 100);
         is_over.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().unwrap());
+        program
     });
     program.tell_to_stop();
     program.ended();

@@ -29,8 +29,8 @@ pub(super) const ROWS: &[Row] = &[
         fate: Fate::Detected,
         says: "",
         what: "what does not fit fails with `Storage`, its neighbours do not, and reads go on. \
-               Rows can still be deleted, and their pages are used again: the file's space and 4 MiB \
-               of the WAL are set aside while there is room, where the file system can do that \
+               Rows can still be deleted, and their pages are used again: the file's space and 4 \
+               MiB of the WAL are set aside while there is room, where the file system can do that \
                (`fallocate`). Backups to another disk can be made. All is well once there is room",
         instead: "make room; or delete rows, in transactions that change less than 4 MiB",
         trial: Trial::Case("a disk that is full"),
