@@ -539,9 +539,9 @@ impl<E> Database<E> {
     /// name, or a file beside it that SQLite would take for its journal or WAL, for a name that
     /// belongs to another database (`other.db-wal`), and for one of more than 241 bytes;
     /// `Overloaded` when another backup to it is under way; `Storage` when the directory is
-    /// missing, the disk is full or fails; `Corrupt` for a page with a wrong checksum; `Timeout` when a
-    /// shared database's WAL was too short for it; `Aborted` when it was cancelled, `Closed`,
-    /// `Poisoned`.
+    /// missing, the disk is full or fails; `Corrupt` for a page with a wrong checksum; `Timeout`
+    /// when a shared database's WAL was too short for it; `Aborted` when it was cancelled,
+    /// `Closed`, `Poisoned`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
