@@ -25,8 +25,8 @@
 //! # Not here
 //! The gathering of WAL frames is in [`gather`](self::Gather), their copies for readers in
 //! `recent`, the record of changed pages in [`changes`](self::Changes), the locks of a database
-//! that is one process's alone in `locks`, temporary files in [`Spill`]; the C side is in `shim` (SQLite calls us) and `lower`
-//! (we call SQLite), which hold all `unsafe` of this module.
+//! that is one process's alone in `locks`, temporary files in [`Spill`]; the C side is in `shim`
+//! and `spill` (SQLite calls us) and `lower` (we call SQLite), which hold all `unsafe` of it.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;

@@ -3,6 +3,9 @@
 //! `cargo run --release -p monolite --example memory -- 2048 [directory]` does both over so many
 //! MiB, each in a process of its own. Needs four times as much space.
 
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command prints")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

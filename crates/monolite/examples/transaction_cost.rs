@@ -100,7 +100,7 @@ fn transaction(db: &Database, texts: &[String]) -> Result<()> {
     for sql in texts {
         tx.query_row(sql, (), first).wait()?;
     }
-    tx.commit().wait()
+    tx.commit().wait().map(drop)
 }
 
 fn plain(connection: &rusqlite::Connection, texts: &[String]) -> Result<()> {

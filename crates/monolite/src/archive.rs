@@ -34,8 +34,12 @@ pub use monolite_sqlite::vfs::WalPosition;
 pub use monolite_sqlite::wal::{Frame, Frames, WAL_HEADER_BYTES, WalReader};
 
 use crate::error::{Error, ErrorKind, Result};
-pub use crate::names;
 pub use crate::pacer::Pacer;
+
+/// Which names a database and a copy of one may have.
+pub mod names {
+    pub use crate::names::{ARCHIVE, PART, check_target, exists, with_ending};
+}
 
 /// Where a database is to be archived, see [`Options::archive`](crate::Options::archive).
 pub trait Archive: fmt::Debug + Send + Sync {

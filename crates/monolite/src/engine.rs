@@ -257,8 +257,7 @@ impl Engine {
         let syncer = syncer(synced, told, opened.archiving.clone(), options, &recorder);
         let in_flight = Arc::new(InFlight::default());
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
-        let watched = (&queue, &in_flight, holders);
-        let watchdog = watchdog(watched, threads, options, &recorder);
+        let watchdog = watchdog((&queue, &in_flight, holders), threads, options, &recorder);
         let parts = Parts {
             queue,
             reads,

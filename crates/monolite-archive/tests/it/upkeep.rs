@@ -554,7 +554,6 @@ fn lives_while_the_clock_is_set(
     jumps: std::ops::Range<i64>,
     is_control: bool,
 ) {
-    println!("MONOLITE_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
     let keep = Keep { slots: hours(1), snapshots: hours(24) };
@@ -610,6 +609,7 @@ fn lives_while_the_clock_is_set(
 fn whatever_the_wall_clock_says_all_that_is_promised_is_kept_and_the_rest_goes() {
     let days = 400 * 24 * HOUR;
     let seed = crate::schedules::number("MONOLITE_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("MONOLITE_SEED={seed}");
     lives_while_the_clock_is_set(&Bench::new(), seed, -days..days, false);
 }
 

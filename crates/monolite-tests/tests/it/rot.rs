@@ -254,7 +254,7 @@ fn a_rewrite_that_fails_or_is_cut_off_leaves_the_content_as_it_was() {
         Options::new().open(&copy).unwrap().close().unwrap();
         assert_eq!(rows_of_large(&copy), right, "{place}");
     }
-    assert!(failures >= 4, "{failures}");
+    assert!(failures >= 3, "{failures}");
 }
 
 #[test]
