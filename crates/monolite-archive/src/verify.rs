@@ -67,7 +67,10 @@ pub fn verify(
     }
     proof.problems.extend(holes(&catalog));
     let newest = catalog.newest();
-    proof.is_restorable = newest.is_some_and(|newest| Plan::to(&sound, newest).is_ok());
+    // As a restore plans, which does not know what is damaged.
+    let needed = newest.and_then(|newest| Plan::to(&catalog, newest).ok());
+    let is_sound = |file: &ArchivedFile| sound.files().contains(file);
+    proof.is_restorable = needed.is_some_and(|needed| needed.iter().all(is_sound));
     Ok(proof)
 }
 

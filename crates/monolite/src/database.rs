@@ -154,13 +154,10 @@ impl<E> Database<E> {
 
     /// Another handle on the same database, each call of which may take no longer than `limit`: a
     /// write in the writer, a read, a statement of an interactive transaction, a transaction of
-    /// [`Database::vacuum`]; and, apart from that, the wait of one that is on this disk for the
-    /// archive. It replaces the options [`Options::write_time_limit`],
-    /// [`Options::read_time_limit`] and [`Options::archive_time_limit`] where it is less, and where
-    /// it is more they hold: they bound what others have to wait for. It is looked at as they are,
-    /// so what runs in SQLite ends within a fraction of a millisecond of it, and a closure that
-    /// does something else when it returns. The time in the queue does not count, nor does
-    /// what the writer does for the commit of an interactive transaction, or in its last attempt.
+    /// [`Database::vacuum`]; and, counted by itself, the wait for the archive. Where it is less it
+    /// replaces the options `write_time_limit`, `read_time_limit` and `archive_time_limit`. SQL
+    /// ends within a fraction of a millisecond of it, other code when it returns. The time in the
+    /// queue does not count, nor does the commit of an interactive transaction in the writer.
     ///
     /// ```
     /// use std::time::Duration;

@@ -538,7 +538,7 @@ fn in_our_words(said: String) -> String {
     }
     if said.starts_with("cannot VACUUM") {
         return "VACUUM is refused: it rewrites the whole file outside of every transaction; use \
-                Database::vacuum, which does that while reads go on"
+                Database::vacuum, which does that while reads go on, or Database::backup for a copy"
             .into();
     }
     said

@@ -11,6 +11,8 @@ use crate::error::Error;
 pub(super) enum Activity {
     /// Claims, slots, and changes of the leader record.
     Upload,
+    /// The look at the leader record, which nobody else may change.
+    Record,
     /// Copies of the whole database.
     Copy,
     /// Merged files, snapshots, and the deletion of those that expire.
@@ -27,6 +29,7 @@ impl fmt::Display for Activity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Activity::Upload => "uploading",
+            Activity::Record => "looking at the leader record",
             Activity::Copy => "copying the database",
             Activity::Merging => "merging files",
             Activity::Deletion => "deleting slots",

@@ -186,6 +186,8 @@ struct Upkeep {
     /// Files that were needed and are damaged, and the error for which they were looked for last.
     damaged: Vec<ArchivedFile>,
     searched: Option<String>,
+    /// The newest TXID that was uploaded in this term.
+    filled: Option<Txid>,
 }
 
 impl Upkeep {
@@ -201,6 +203,7 @@ impl Upkeep {
             lost: None,
             damaged: Vec::new(),
             searched: None,
+            filled: None,
         }
     }
 
@@ -222,10 +225,12 @@ impl Upkeep {
             (new, std::mem::take(&mut state.is_unknown), state.terms, state.seeing.clone())
         };
         if std::mem::replace(&mut self.term, term) != term {
+            self.filled = None;
             // The term before was in the middle of these.
             self.merged = SPANS.map(|(_, span)| (number(seeing.before(), span), None));
             self.day = number(seeing.before(), DAY);
         }
+        self.filled = self.filled.max(new.last().map(|slot| slot.txids.max()));
         if is_unknown {
             self.catalog = None;
         }
@@ -242,9 +247,15 @@ impl Upkeep {
         let done = self.turn_with(store, layout, &mut catalog, &seeing, clock);
         if let Err(error) = &done
             && error.is_about_content()
-            && self.searched.replace(error.to_string()) != Some(error.to_string())
+            && self.searched.as_deref() != Some(&*error.to_string())
         {
             self.find_damage(store, layout, &mut catalog)?;
+            // Merging goes on behind a snapshot, if the newest state is sound.
+            if let Some(newest) = behind_snapshots(&catalog) {
+                snapshot(store, layout, &mut catalog, newest)?;
+            }
+            // Not before: a search that failed has found nothing.
+            self.searched = Some(error.to_string());
         }
         let slots = done?;
         self.is_done = slots.is_none() && is_merged(&catalog);
@@ -295,7 +306,7 @@ impl Upkeep {
     /// Lists the archive, whose newest state must be there.
     fn list(&mut self, store: &dyn Store, layout: &Layout) -> Result<Catalog> {
         let mut catalog = Catalog::read(store, layout)?;
-        let newest = catalog.newest();
+        let newest = catalog.newest().max(self.filled);
         catalog.remove(&self.damaged);
         newest.map_or(Ok(()), |newest| self.must_lead_to(&catalog, newest))?;
         Ok(catalog)

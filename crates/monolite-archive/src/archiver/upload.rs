@@ -470,15 +470,28 @@ impl Uploader<'_> {
         }
     }
 
-    /// Whether the record names no later epoch; one that cannot be read now says nothing.
+    /// Whether the record names no later epoch. One that cannot be read, or is not what this primary
+    /// has written, is told until it is.
     fn must_have_record(&self, serving: &Serving) -> Result<(), Lost> {
-        let record = self.leader();
-        let record = record.map_err(|error| self.shared.failed(Activity::Upload, &error));
-        let record = record.ok().flatten();
-        if record.is_some_and(|record| record.epoch > serving.primary.epoch()) {
-            // Nothing that is not answered yet was sent.
-            return Err(Lost { error: fenced(), certainty: Certainty::NotInHistory });
-        }
+        let epoch = serving.primary.epoch();
+        let changed = |what: &str| {
+            let message = format!(
+                "the leader record {what}: another program has removed or replaced it, and the \
+                 next change of it ends this primary; put it back, or adopt the archive"
+            );
+            Err(Error::new(ErrorKind::Corrupt, message))
+        };
+        let seen = match self.leader() {
+            Ok(Some(record)) if record.epoch > epoch => {
+                // Nothing that is not answered yet was sent.
+                return Err(Lost { error: fenced(), certainty: Certainty::NotInHistory });
+            }
+            Ok(Some(record)) if record.epoch < epoch => changed("is of an earlier epoch"),
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => changed("is gone"),
+            Err(error) => Err(error),
+        };
+        self.shared.note(Activity::Record, seen);
         Ok(())
     }
 

@@ -20,9 +20,8 @@
 //! 6. Before an object is created in a folder in which this process has created one by
 //!    [`Store::create`], the last of them must be there: a directory that was removed, replaced, or
 //!    is not mounted any more would take what comes next, and lack all that was before.
-//!
-//! 7. What is created belongs to the owner of the directory and has its permissions
-//!    ([`give_as_in`]): a command that root runs once must not keep the program out that runs as another user.
+//! 7. A new file belongs to the owner of the directory and has its permissions ([`give_as_in`]): a
+//!    command that root runs once must not keep out the program, which runs as another user.
 //!
 //! # Threads and locks
 //! The lock is `flock`. Linux has the server of an NFS version 4 hold it, as a lock of all bytes of
@@ -472,8 +471,15 @@ fn not_linked(to: &Path, error: std::io::Error) -> Error {
 
 /// Waits for the lock of a file, which lasts as long as what is returned.
 fn lock(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-    give_as_in(path.parent().unwrap_or(Path::new("")), &file);
+    let file = match OpenOptions::new().write(true).open(path) {
+        Err(error) if error.kind() == IoErrorKind::NotFound => {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+            // Only then: a directory that cannot be written now would lock its owner out.
+            give_as_in(path.parent().unwrap_or(Path::new("")), &file);
+            file
+        }
+        opened => opened?,
+    };
     file.lock()?;
     Ok(file)
 }

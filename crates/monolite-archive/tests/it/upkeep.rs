@@ -456,15 +456,20 @@ fn uploads_do_not_hide_that_merging_fails() {
     let last_error = || db.stats().archive.unwrap().last_error;
     bench.without_levels.store(true, Ordering::Relaxed);
     change(&db);
-    bench.pass(30_000);
-    wait_until("merging fails", || last_error().is_some());
+    wait_until("merging fails", || {
+        bench.pass(30_000);
+        last_error().is_some()
+    });
     for _ in 0..50 {
         change(&db);
         let told = last_error().unwrap_or_default();
         assert!(told.starts_with("merging files: "), "{told:?} after an upload");
     }
     bench.without_levels.store(false, Ordering::Relaxed);
-    wait_until("merging succeeds", || last_error().is_none());
+    wait_until("merging succeeds", || {
+        bench.pass(30_000);
+        last_error().is_none()
+    });
     db.close().unwrap();
 }
 
@@ -484,8 +489,10 @@ fn lose_a_slot(harm: impl Fn(&std::path::Path)) {
     let (before, lost) = (sums[3], Txid::new(sums[4].1).unwrap());
     harm(&bench.store().root().join(Layout::directory().slot(lost)));
     bench.holds_snapshots.store(true, Ordering::Relaxed);
-    bench.pass(30_000);
-    wait_until("it is noticed", || !stats().is_restorable);
+    wait_until("it is noticed", || {
+        bench.pass(30_000);
+        !stats().is_restorable
+    });
     assert!(stats().copies_because.unwrap().contains("lost files"), "{:?}", stats());
     assert!(stats().last_error.unwrap().contains("merging files"), "{:?}", stats());
     assert!(db.archive_token().is_err(), "nothing is archived before the copy is there");

@@ -152,7 +152,7 @@ fn what_is_there_is_not_overwritten() {
     let restore = ["restore", text(&archive), "-o", text(&out)];
     let refused = monolite(&restore);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(complaint(&refused).contains("out.db is there"), "{}", complaint(&refused));
+    assert!(complaint(&refused).contains("out.db exists"), "{}", complaint(&refused));
     let there = monolite(&[&restore[..], &["--if-not-exists"]].concat());
     assert!(there.status.success() && there.stdout.is_empty());
     assert!(complaint(&there).contains("out.db is there already"), "{}", complaint(&there));

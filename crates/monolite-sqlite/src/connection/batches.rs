@@ -74,7 +74,13 @@ impl Connection {
                 may_run(&statement)?;
                 self.execute_one(statement).map(|()| true)
             };
-            while run_next().map_err(|error| FailedStatement::new(sql, piece, error))? {}
+            while run_next().map_err(|error| FailedStatement::new(sql, piece, error))? {
+                // Where SQL is not trusted, a piece is one statement: what is left of it would be
+                // weighed as all of it is, and on the schema that it has left.
+                if self.memory.is_some() {
+                    break;
+                }
+            }
             Ok(())
         })
     }

@@ -164,7 +164,7 @@ fn a_module_that_was_left_out_is_told_from_one_that_there_is_not() {
         let asked = db.transaction().unwrap().execute(&sql, ()).wait().unwrap_err();
         assert_eq!((told.kind(), asked.kind()), (ErrorKind::Invalid, ErrorKind::Invalid));
         assert_eq!(told.to_string(), asked.to_string());
-        told.to_string()
+        told.message().to_string()
     };
     let trusted = Database::open(":memory:").unwrap();
     assert_eq!(create(&trusted, "absent"), "no such module: absent", "in SQLite's words");

@@ -141,15 +141,8 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     check_wal(&path, &wal_path(&path))?;
     let mut registration = Registration::new(&path)?;
     let is_exclusive = options.sharing == Sharing::Exclusive;
-    let (wal, lower) = match options.sharing {
-        Sharing::Exclusive => {
-            (WalControl::keeping_frames(options.wal_limit_bytes), Lower::UnixExcl)
-        }
-        Sharing::Shared => (WalControl::new(options.wal_limit_bytes), Lower::Unix),
-    };
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    // A WAL in memory has no file system below that would have to note how long it is.
-    let wal = Arc::new(if temporary.is_some() { wal } else { wal.writing_ahead(directory) });
+    let lower = if is_exclusive { Lower::UnixExcl } else { Lower::Unix };
+    let wal = Arc::new(wal_control(options, &path, temporary.is_none()));
     let purpose = if options.page_checksums { ChecksumUse::Verify } else { ChecksumUse::Keep };
     let checksums = Arc::new(PageChecksums::new(purpose));
     let storage = storage_of(options, &wal, &checksums);
@@ -198,6 +191,17 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         archiving,
         files: Files { hold, vfs, overlays, registration, temporary },
     })
+}
+
+/// The record of the WAL of the database at `path`, which is on a disk or in memory.
+fn wal_control(options: &Options, path: &Path, is_on_disk: bool) -> WalControl {
+    let limit = options.wal_limit_bytes;
+    let wal = match options.sharing {
+        Sharing::Exclusive => WalControl::keeping_frames(limit),
+        Sharing::Shared => WalControl::new(limit),
+    };
+    // A WAL in memory has no file system below that would have to note how long it is.
+    if is_on_disk { wal.writing_ahead(path.parent().unwrap_or(Path::new("/"))) } else { wal }
 }
 
 /// Has a database that is not opened after all leave nothing beside its file, behind which

@@ -20,8 +20,8 @@ fn a_refusal_says_what_to_do_and_nothing_that_does_not_help() {
         ("PRAGMA cache_size = 7", "writer_cache_bytes"),
         ("PRAGMA recursive_triggers = ON", "triggers do not fire themselves"),
         ("PRAGMA reverse_unordered_selects = ON", "no option of monolite::Options"),
-        ("VACUUM", "plain SQLite"),
-        ("VACUUM INTO 'copy.db'", "plain SQLite"),
+        ("VACUUM", "use Database::vacuum"),
+        ("VACUUM INTO 'copy.db'", "Database::backup for a copy"),
         ("SELECT optimize(words) FROM words LIMIT 1", "use the command"),
     ];
     for (sql, says) in refusals {
