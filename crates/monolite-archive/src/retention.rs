@@ -3,11 +3,11 @@
 //! # Algorithm
 //! The caller names the TXIDs up to which everything is older than it is kept ([`Horizon`]), by
 //! time that was seen to pass; no clock is looked at. The oldest moment that is kept has a
-//! **base**: the newest snapshot up to that TXID, or the oldest of all. What ends at the base or before it
-//! goes, but for the base itself. Of slots those go that are older than slots are kept and that a
-//! file of a level, or the base, covers. Of those up to the base the first level may not have all
-//! yet, and goes on where it ends: what lies behind its end stays. Once the level has no files it
-//! begins behind the newest snapshot.
+//! **base**: the newest snapshot up to that TXID, or the oldest of all. What ends at the base or
+//! before it goes, but for the base itself. Of slots those go that are older than slots are kept
+//! and that a file of a level, or the base, covers. Of those up to the base the first level may
+//! not have all yet, and goes on where it ends: what lies behind its end stays. Once the level has
+//! no files it begins behind the newest snapshot.
 //!
 //! # Invariants
 //! After a plan is made it is tried: without what it deletes, the base and the newest TXID can

@@ -355,12 +355,11 @@ impl Upkeep {
             }
         };
         let mut pace = Patience { shared };
-        match run_machine(&mut deletion, store, &shared.archive.layout, &mut pace) {
-            Some(deleted) => match shared.note(Activity::Deletion, deleted) {
+        if let Some(ran) = run_machine(&mut deletion, store, &shared.archive.layout, &mut pace) {
+            match shared.note(Activity::Deletion, ran) {
                 Some(_) => self.catalog.iter_mut().for_each(|catalog| catalog.remove(&files)),
                 None => self.catalog = None,
-            },
-            None => {}
+            }
         }
     }
 }

@@ -470,8 +470,8 @@ impl Uploader<'_> {
         }
     }
 
-    /// Whether the record names no later epoch. One that cannot be read, or is not what this primary
-    /// has written, is told until it is.
+    /// Whether the record names no later epoch. One that cannot be read, or that another program
+    /// has changed, is told until it is well.
     fn must_have_record(&self, serving: &Serving) -> Result<(), Lost> {
         let epoch = serving.primary.epoch();
         let changed = |what: &str| {

@@ -15,13 +15,13 @@
 //! 6. Read the record: still ours, or the claim is lost. The fence stays; readers pass over it, as
 //!    no record lists it, until a later claimant climbs over it.
 //!
-//! The fence goes behind the newest file of all levels. Slots may end before that: a rule of the
-//! store has them expire, they were never brought along, or they were lost. A fence among TXIDs that
-//! a merged file has would give two meanings to them. Where there are no slots they are looked for
-//! once more, as a primary may have made both meanwhile.
+//! Where there are no slots (a rule of the store has them expire, or they were never brought
+//! along), the fence goes behind the newest file of the other levels: slots below it would not
+//! count. Slots are looked for once more then, as a primary may have made both meanwhile.
 //!
 //! The newest slot may be a fence with a copy of a database behind it, a snapshot of its TXID, of
-//! another size than the slots below. The next fence says the copy's.
+//! another size than the slots below; the next fence says the copy's. Or the slots behind it were
+//! lost, and merged files have their TXIDs: the next fence goes behind those, too.
 //!
 //! A newest slot that is gone when it is looked at was deleted, and a newer one is there: find the
 //! newest again. To go on would put a fence into slots that somebody with a larger epoch fills.
@@ -156,7 +156,7 @@ enum State {
     /// There are: whether there still are no slots.
     FindBehind(Box<Record>, Header),
     LookAtNewest(Box<Record>, Txid),
-    /// The newest slot is this: whether a merged file, or a copy of a database, reaches as far.
+    /// The newest slot is this fence: whether a copy, or a merged file, reaches as far.
     FindCopy(Box<Record>, Found),
     Put(Box<Record>, Slot),
     /// Whether the fence was put, where the answer said nothing but for an error that stays.
@@ -239,8 +239,8 @@ impl Claim {
             (State::LookAtNewest(record, newest), Reply::Slot(found)) => {
                 return self.looked_at_newest(record, newest, found);
             }
-            (State::FindCopy(record, newest), Reply::Merged(found)) => {
-                self.state = self.fence_behind_all(record, &newest, found)?;
+            (State::FindCopy(record, fence), Reply::Merged(found)) => {
+                self.state = self.fence_behind_all(record, &fence, found)?;
             }
             (State::Put(record, fence), Reply::Done) => self.state = self.is_set(record, fence),
             (State::Put(record, fence), reply) => {
@@ -268,17 +268,16 @@ impl Claim {
         Ok(None)
     }
 
-    /// What comes behind the newest slot, or the newest merged file where that reaches further or
-    /// is a copy of the database in the place of a fence.
+    /// What comes behind a fence that is the newest slot, or behind the newest merged file where
+    /// that reaches as far: a copy of the database, or what is left of slots that were lost.
     fn fence_behind_all(
         &self,
         record: Box<Record>,
-        newest: &Found,
+        fence: &Found,
         merged: Option<Header>,
     ) -> Result<State, Error> {
-        let (end, is_fence) = (newest.header.txids.max(), newest.is_fence());
-        let reaches = |it: &Header| it.txids.max() > end || is_fence && it.txids.max() == end;
-        self.fence_behind(record, merged.filter(reaches).as_ref().unwrap_or(&newest.header))
+        let reaches = |it: &Header| it.txids.max() >= fence.header.txids.max();
+        self.fence_behind(record, merged.filter(reaches).as_ref().unwrap_or(&fence.header))
     }
 
     /// The newest slot was looked into, if it is still there.
@@ -293,7 +292,10 @@ impl Claim {
             Some(found) if found.epoch() > record.epoch => return Ok(Some(lost())),
             Some(found) => {
                 self.list(&record, newest, &found);
-                State::FindCopy(record, found)
+                match found.is_fence() {
+                    true => State::FindCopy(record, found),
+                    false => self.fence_behind(record, &found.header)?,
+                }
             }
         };
         Ok(None)

@@ -91,7 +91,7 @@ fn a_rebuild_whose_errors_are_looked_over_in_a_transaction_loses_no_child() {
     let looked_over = |tx: &Transaction, list: &[&str], between: &dyn Fn()| {
         let run = |sql: &&str| {
             between();
-            tx.execute(*sql, ()).wait().err().map(|error| error.to_string())
+            tx.execute(sql, ()).wait().err().map(|error| error.to_string())
         };
         list.iter().filter_map(run).collect::<Vec<_>>()
     };
