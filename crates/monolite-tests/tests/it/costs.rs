@@ -34,7 +34,8 @@ fn in_time<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let before = processor_time();
     let result = run();
     let took = processor_time() - before;
-    assert!(took <= 2 * LIMIT + Duration::from_millis(100), "{what} took {took:?}");
+    // Cores of a virtual machine differ by a third from day to day.
+    assert!(took <= 2 * LIMIT + Duration::from_millis(300), "{what} took {took:?}");
     result
 }
 
