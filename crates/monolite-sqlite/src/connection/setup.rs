@@ -16,8 +16,7 @@ const PIECE_BYTES: c_int = 1_200;
 const PIECES: c_int = 128;
 
 /// What a sort of a connection has in memory, at most, before it goes on in temporary files; that
-/// of a connection with a smaller page cache has as much as that. More makes a sort of 2 GB no
-/// faster: its time goes into comparing and moving rows.
+/// of a connection with a smaller page cache has as much as that.
 const SORT_KIB: u64 = 16 << 10;
 
 pub(super) fn open_flags(role: Role) -> OpenFlags {
