@@ -300,16 +300,13 @@ const BUGS: [Bug; 28] = [
                 "        let archive = &self.shared.archive;
         let found = carry_out(archive.store.as_ref(), &archive.layout, &Request::FindNewest);
         let newest = if let Reply::Newest(Some(newest)) = found { newest.get() } else { 1 };
-        let Some(below) = self.until_answered(|| self.archived_below(newest))? else {
-            return Ok(Begun::Closed);
-        };
+        let below = self.until_answered(Activity::Upload, || self.archived_below(newest))?;
+        let Some(below) = below else { return Ok(None) };
         let mut claim = Claim::new(candidate, Grounds::Known);\n",
             ),
             (
-                "        let Some(below) = \
-                 self.until_answered(|| self.archived_below(&claimed))? else {
-            return Ok(Begun::Closed);
-        };
+                "        let below = || self.archived_below(&claimed);
+        let Some(below) = self.until_answered(Activity::Upload, below)? else { return Ok(None) };
         self.stats(",
                 "        self.stats(",
             ),
