@@ -26,7 +26,8 @@
 //!    no frame, so a recovery that meets them is at the end of the WAL.
 //! 9. Before a commit that makes the database larger is flushed, space is set aside for the file
 //!    ([`WalControl::writing_ahead`]), so that a checkpoint lacks none. A WAL that cannot get
-//!    longer is told of as one that has met its limit: the writer then has it restart.
+//!    longer is told of as one that has met its limit: the writer then has it restart. What a write
+//!    took that found too little room is given back.
 //! 10. Before the WAL begins anew, and before commits in it are cut off, the gate is asked
 //!     ([`WalControl::set_gate`]).
 //!
@@ -177,7 +178,7 @@ impl<F: File> Gather<F> {
         let mut held = std::mem::take(&mut self.held);
         self.forget_recent(self.held_at);
         let written = self.inner.write(lower, &held, self.held_at);
-        self.note_full(written);
+        self.note_full(lower, written, size);
         if written.is_ok() && held.len() <= MAX_SMALL_BYTES {
             self.write_ahead(lower, self.held_at + held.len() as u64, size);
         }
@@ -192,9 +193,16 @@ impl<F: File> Gather<F> {
         written
     }
 
-    /// Notes that the file cannot get longer, unless it has restarted with this transaction.
-    fn note_full(&self, written: Result) {
-        if written == Err(IoError::FULL) && !self.restarts {
+    /// Where the disk had no room for a write: gives back what the write took beyond `size`, which
+    /// the database file may need, and notes that the WAL cannot get longer, unless it has restarted
+    /// with this transaction.
+    fn note_full(&mut self, lower: &mut LowerFile, written: Result, size: u64) {
+        if written != Err(IoError::FULL) {
+            return;
+        }
+        // It only gives room to others: the error of the write is what counts.
+        let _ = self.inner.truncate(lower, size);
+        if !self.restarts {
             self.control.note_limit_hit(LimitHit::DiskFull);
         }
     }
@@ -202,7 +210,7 @@ impl<F: File> Gather<F> {
     /// How long the file is, when everything before `at` is there. SQLite leaves no gaps, so where
     /// it is not somebody else has cut the file.
     fn whole_size(&mut self, lower: &mut LowerFile, at: u64) -> Result<u64> {
-        let size = if at > 0 { self.inner.size(lower)? } else { 0 };
+        let size = self.inner.size(lower)?;
         if size < at { Err(IoError::SHORT_READ) } else { Ok(size) }
     }
 
@@ -229,10 +237,10 @@ impl<F: File> Gather<F> {
 
     fn write_through(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         self.flush(lower)?;
-        self.whole_size(lower, at)?;
+        let size = self.whole_size(lower, at)?;
         self.forget_recent(at);
         let written = self.inner.write(lower, data, at);
-        self.note_full(written);
+        self.note_full(lower, written, size);
         written?;
         self.control.note_file_end(at + data.len() as u64);
         Ok(())

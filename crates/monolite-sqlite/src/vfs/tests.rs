@@ -464,16 +464,23 @@ fn a_spilled_transaction_meets_the_limit_and_is_rolled_back() {
 #[test]
 fn a_failed_flush_fails_the_commit_and_nobody_sees_part_of_it() {
     let full = Some(LimitHit::DiskFull);
-    for (part, error, hit) in
-        [(0, IoError::WRITE, None), (1, IoError::FULL, full), (2, IoError::WRITE, None)]
-    {
+    for (part, error, hit) in [
+        (0, IoError::WRITE, None),
+        (0, IoError::FULL, full),
+        (1, IoError::FULL, full),
+        (2, IoError::WRITE, None),
+    ] {
         let rig = Rig::new(Lower::UnixExcl);
         let (writer, reader) = (rig.open_with_table(), rig.open());
         insert(&writer, 10).unwrap();
+        let before = rig.wal_file_bytes();
         rig.probe.fail_wal_write(part, error);
         assert_eq!(code_of(insert(&writer, 3000)), error.code());
         assert!(writer.is_autocommit());
         assert_eq!(rig.control.take_limit_hit(), hit);
+        if (part, error) == (0, IoError::FULL) {
+            assert_eq!(rig.wal_file_bytes(), before, "others may need the room");
+        }
         assert_eq!((count(&reader).unwrap(), count(&writer).unwrap()), (10, 10));
         insert(&writer, 10).unwrap();
         assert_eq!((count(&reader).unwrap(), count(&writer).unwrap()), (20, 20));
