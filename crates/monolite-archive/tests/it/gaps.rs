@@ -161,6 +161,25 @@ fn slot_that_has_the_whole_database_is_gone_on_from() {
     assert_eq!(catalog().level(Level::SNAPSHOTS).len(), 2, "no other copy was due");
 }
 
+/// A slot is one request, from memory, so the copy of a large database is a snapshot alone.
+#[test]
+fn copy_of_a_large_database_fills_no_slot() {
+    let bench = Bench::new();
+    begun(&bench).close().unwrap();
+    let other = Connection::open(bench.file()).unwrap();
+    let large = "CREATE TABLE large(v); INSERT INTO large VALUES (zeroblob(256 << 20))";
+    other.execute_batch(large).unwrap();
+    other.close().unwrap();
+    let db = bench.open(Durability::Archived).unwrap();
+    wait_for("the copy is there", 120, || db.stats().archive.unwrap().copies_because.is_none());
+    db.close().unwrap();
+    let (store, layout) = (bench.store(), Layout::directory());
+    let catalog = monolite_archive::Catalog::read(&store, &layout).unwrap();
+    let newest = |level| catalog.level(level).last().unwrap().txids.max();
+    assert_eq!(catalog.level(Level::SNAPSHOTS).len(), 2);
+    assert_eq!(newest(Level::SLOTS), newest(Level::SNAPSHOTS), "the fence is the last slot");
+}
+
 /// A first copy is followed by nobody.
 #[test]
 fn first_copy_fills_no_slot() {
