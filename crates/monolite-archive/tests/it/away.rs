@@ -136,6 +136,10 @@ fn those_who_wait_for_a_store_that_is_away_hold_up_no_other_write() {
             insert(&other, 3).wait().unwrap();
         }
         other.transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (3)", ()).wait()).unwrap();
+        // One is told before it is counted.
+        while other.stats().unsynced_transactions > 8 {
+            thread::sleep(Duration::from_millis(2));
+        }
         assert_eq!(other.stats().unsynced_transactions, 8);
     });
     away.be(false);
