@@ -326,6 +326,33 @@ fn a_file_that_is_on_a_medium_that_cannot_be_written_is_checked() {
     }
 }
 
+/// The words of an index are counted in a second one, which goes on in a file beyond the cache.
+#[test]
+fn a_check_of_a_medium_that_cannot_be_written_has_its_temporary_files_elsewhere() {
+    let mount = Mount::read_only(|directory| {
+        let db = Database::open(directory.join("db")).unwrap();
+        let fill = "CREATE TABLE text(id INTEGER PRIMARY KEY, v);
+            INSERT INTO text(v) SELECT replace(hex(randomblob(4000)), '0', ' ')
+                FROM generate_series(1, 500);
+            CREATE VIRTUAL TABLE word USING fts5(v, content = text, content_rowid = id);
+            INSERT INTO word(word) VALUES ('rebuild')";
+        db.write(|tx| tx.execute_batch(fill)).wait().unwrap();
+        db.close().unwrap();
+    });
+    let options = Options::new().reader_cache_bytes(64 << 10).writer_cache_bytes(64 << 10);
+    match mount {
+        Ok(mount) => {
+            let path = mount.path().join("db");
+            let found = options.clone().check_file(&path).wait().unwrap();
+            assert!(found.is_sound() && found.unchecked.is_empty(), "{found:?}");
+            // It does need such files.
+            let found = options.temp_limit_bytes(1 << 20).check_file(&path).wait().unwrap();
+            assert!(found.unchecked[0].contains("temp_limit_bytes"), "{found:?}");
+        }
+        Err(error) => say_skipped("checks on a read-only medium", &format!("{error:#}")).unwrap(),
+    }
+}
+
 #[test]
 fn what_a_crash_has_left_is_recovered_by_a_check() {
     let directory = tempfile::tempdir().unwrap();
