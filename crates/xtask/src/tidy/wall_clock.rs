@@ -13,11 +13,10 @@ const PRODUCTS: [&str; 5] =
     ["monolite", "monolite-sqlite", "monolite-archive", "monolite-ltx", "monolite-cli"];
 
 /// Where it is read, and what for.
-const ROOMS: [(&str, &str); 4] = [
+const ROOMS: [(&str, &str); 3] = [
     ("monolite-sqlite/src/surroundings.rs", "the time that a user's SQL asks for"),
     ("monolite-sqlite/src/connection/migrations.rs", "when a migration was applied, to be shown"),
     ("monolite-archive/src/wall_clock.rs", "times in headers, by which a user restores"),
-    ("monolite-cli/src/archive/changes.rs", "the moment of a command"),
 ];
 
 /// Functions, with the types that they are found at.
