@@ -267,7 +267,10 @@ impl Feed {
 
     /// The WAL of a crash is about to be emptied: it is the next part of history. It is kept though
     /// that may be more than the limit, which is how it is known what of it is archived; but not
-    /// where more than that was kept before.
+    /// where more than that was kept before, or where it cannot be, as on a full disk.
+    ///
+    /// # Errors
+    /// Where gaps are refused.
     pub(super) fn recovered(&mut self, wal: &WalReader, end: u64) -> Result<()> {
         let salts = wal.salts();
         if end == WAL_HEADER_BYTES {
@@ -288,14 +291,22 @@ impl Feed {
             !is_same
         });
         let live = Live { number: 0, salts, from: WAL_HEADER_BYTES };
-        self.stage(live, None, end, wal)?;
+        match self.stage(live, None, end, wal) {
+            Err(error) if self.refuses_gaps => return Err(error),
+            Err(error) => self.breaks(error.to_string()),
+            Ok(()) => {}
+        }
         self.empties(Place { salts, end })
     }
 
     fn empties(&mut self, place: Place) -> Result<()> {
         self.position.end_at(place);
         self.position.empties();
-        self.write()
+        let recorded = self.write();
+        // Nothing is archived before it is recorded. The record of before has this generation as
+        // the one being written: a crash before the next record looks as if another file were
+        // there, which is copied whole.
+        if self.refuses_gaps { recorded } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<()> {

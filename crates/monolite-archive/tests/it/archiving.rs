@@ -624,6 +624,80 @@ fn nothing_acknowledged_is_lost_with_the_disk_whenever_it_is_killed() {
     println!("{acknowledged} acknowledged, {snapshots} copies in {rounds} rounds");
 }
 
+/// A file system in memory at `path`, until it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: &Path) -> Option<SmallDisk> {
+        fs::create_dir_all(path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256m", "tmpfs"]).arg(path);
+        let is_mounted = mount.output().is_ok_and(|output| output.status.success());
+        is_mounted.then(|| SmallDisk(path.to_owned()))
+    }
+
+    /// Leaves no byte of it.
+    fn fill(&self) {
+        let mut ballast = fs::File::create(self.0.join("ballast")).unwrap();
+        for size in [1 << 20, 4_096, 1] {
+            while ballast.write_all(&vec![7; size]).is_ok() {}
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn database_killed_on_a_full_disk_opens_and_is_copied_once_there_is_room() {
+    let test = "database_killed_on_a_full_disk_opens_and_is_copied_once_there_is_room";
+    for is_closed in [false, true] {
+        let bench = Bench::new();
+        let Some(disk) = SmallDisk::mount(bench.file().parent().unwrap()) else {
+            return crate::originals::skip(test, "no small tmpfs can be mounted");
+        };
+        let acknowledged = run_and_kill(bench.directory.path(), Duration::from_millis(900));
+        assert!(acknowledged > 0);
+        disk.fill();
+        let position = bench.file().with_file_name("ledger.db-archive/position.json.new");
+        std::os::unix::fs::symlink("/dev/full", &position).unwrap();
+        let archive = || bench.archive().opening_wait(Duration::ZERO).close_time(Duration::ZERO);
+        let refused = bench.open_with(archive().refuse_gaps(true), Durability::Synced);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Storage, "where gaps are refused");
+        let db = bench.open_with(archive(), Durability::Synced).unwrap();
+        let sql = "SELECT count(*) FROM t";
+        let rows: i64 = db.read(move |tx| tx.query_row(sql, (), |row| row.get(0))).wait().unwrap();
+        assert!(rows >= acknowledged, "{rows} of {acknowledged}");
+        let because = db.stats().archive.unwrap().copies_because.unwrap_or_default();
+        assert!(because.contains("No space left"), "{because}");
+        let there_is_room = || {
+            fs::remove_file(disk.0.join("ballast")).unwrap();
+            fs::remove_file(&position).unwrap();
+        };
+        let db = if is_closed {
+            // Nothing could be recorded: the next opening knows of the killed process alone.
+            let _ = db.close();
+            there_is_room();
+            bench.open_with(archive(), Durability::Synced).unwrap()
+        } else {
+            there_is_room();
+            db
+        };
+        wait_until("it is copied", || {
+            let stats = db.stats().archive.unwrap();
+            stats.copies_because.is_none() && stats.is_restorable
+        });
+        insert(&db, 10).unwrap();
+        db.read_archived(|_| Ok(())).wait().unwrap();
+        db.close().unwrap();
+        bench.is_the_same();
+        assert_eq!(count(&bench.restored()), rows + 1);
+    }
+}
+
 /// Requests that fail in every way, one in so many.
 fn failing(one_in: u32, is_on: &Arc<AtomicBool>) -> impl FnMut(Call<'_>) -> Fault + Send + 'static {
     let is_on = Arc::clone(is_on);
