@@ -99,6 +99,18 @@ impl Catalog {
         self.files.retain(|file| gone.binary_search(&place(file)).is_err());
     }
 
+    /// The same without files that are damaged or gone. Nothing leads across the fence of a lost
+    /// copy of the database: what was before it must not be applied behind it.
+    pub(crate) fn without(&self, lost: &[ArchivedFile]) -> Catalog {
+        let copies = lost.iter().filter(|file| self.is_copy(file));
+        let fences: Vec<Txid> = copies.map(|copy| copy.txids.max()).collect();
+        let has_fence = |file: &ArchivedFile| {
+            !file.txids.is_snapshot() && fences.iter().any(|fence| file.txids.contains(*fence))
+        };
+        let stays = |file: &&ArchivedFile| !lost.contains(file) && !has_fence(file);
+        Catalog { files: self.files.iter().filter(stays).copied().collect(), ..*self }
+    }
+
     /// All, by level and then by TXIDs.
     pub fn files(&self) -> &[ArchivedFile] {
         &self.files

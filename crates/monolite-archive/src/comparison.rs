@@ -42,7 +42,8 @@ pub(crate) fn difference(
     let mut compared = Compared { database, header, path, pages: Vec::new() };
     compared.pages.resize(header.commit as usize + 1, false);
     for file in plan.files().iter().rev() {
-        if let Some(page) = compared.with(store, layout, file)? {
+        let other = compared.with(store, layout, file).map_err(|error| error.of_file(*file))?;
+        if let Some(page) = other {
             return Ok(Some(format!("page {page} is another one")));
         }
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::file::ArchivedFile;
+
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -52,6 +54,8 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     source: Option<Source>,
+    /// The file of the archive that was being read.
+    file: Option<ArchivedFile>,
 }
 
 enum Source {
@@ -66,7 +70,7 @@ impl Error {
     }
 
     fn with(kind: ErrorKind, message: impl Into<String>, source: Option<Source>) -> Error {
-        Error(Arc::new(Inner { kind, message: message.into(), source }))
+        Error(Arc::new(Inner { kind, message: message.into(), source, file: None }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
@@ -94,6 +98,20 @@ impl Error {
             _ => ErrorKind::Corrupt,
         };
         Error::with(kind, what.to_string(), Some(Source::Ltx(source)))
+    }
+
+    /// The same, of reading this file.
+    pub(crate) fn of_file(mut self, file: ArchivedFile) -> Error {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.file = Some(file);
+        }
+        self
+    }
+
+    /// The file of the archive that is damaged or gone, if that is what is wrong.
+    pub(crate) fn lost_file(&self) -> Option<ArchivedFile> {
+        let is_lost = self.is_about_content() || self.kind() == ErrorKind::NotFound;
+        self.0.file.filter(|_| is_lost)
     }
 
     /// What the caller can do about it.

@@ -29,10 +29,13 @@ impl ArchivedFile {
     /// is no file of these TXIDs; those of the store.
     pub fn header(&self, store: &dyn Store, layout: &Layout) -> Result<Header> {
         let key = self.key(layout);
-        let object = beginning(store, &key)?.ok_or_else(|| vanished(&key))?;
-        let header = header(&key, &object.bytes)?;
-        self.must_have(&header, layout)?;
-        Ok(header)
+        let read = || {
+            let object = beginning(store, &key)?.ok_or_else(|| vanished(&key))?;
+            let header = header(&key, &object.bytes)?;
+            self.must_have(&header, layout)?;
+            Ok(header)
+        };
+        read().map_err(|error: Error| error.of_file(*self))
     }
 
     /// Whether its header says the TXIDs that its name says.

@@ -73,6 +73,17 @@ impl Plan {
         store: &dyn Store,
         layout: &Layout,
     ) -> Result<Plan> {
+        Plan::around(catalog, &[], target, store, layout)
+    }
+
+    /// The files for the same state, without those that are `lost`.
+    pub(crate) fn around(
+        catalog: &Catalog,
+        lost: &[ArchivedFile],
+        target: Target,
+        store: &dyn Store,
+        layout: &Layout,
+    ) -> Result<Plan> {
         let not_found = |what: &str| Error::new(ErrorKind::NotFound, what);
         let states = catalog.states();
         let txid = match target {
@@ -87,9 +98,14 @@ impl Plan {
                 }
             }
         };
-        let files = Plan::to(catalog, txid)?;
-        let behind = &states[states.partition_point(|state| state.txids.max() < txid)..];
-        let (Some(state), next) = (behind.first(), behind.get(1)) else {
+        let sound = catalog.without(lost);
+        let files = Plan::to(&sound, txid)?;
+        let from = |states: Vec<ArchivedFile>| {
+            let mut from = states.into_iter().skip_while(|state| state.txids.max() < txid);
+            (from.next(), from.next())
+        };
+        let (_, follower) = from(states);
+        let (Some(state), next) = from(sound.states()) else {
             return Err(not_found("the state is in no file"));
         };
         let kept = |file: &ArchivedFile| {
@@ -99,8 +115,9 @@ impl Plan {
         let follows =
             |next: &ArchivedFile| Some(next.txids.max()) == txid.next() && !catalog.is_copy(next);
         let is_by_time = matches!(target, Target::Before(_) | Target::ExactlyBefore(_));
-        let is_exact = !is_by_time || next.is_none_or(follows);
-        let plan = Plan { files, kept: kept(state)?, next: next.map(kept).transpose()?, is_exact };
+        let is_exact = !is_by_time || follower.is_none_or(|it| follows(&it));
+        let next = next.as_ref().map(kept).transpose()?;
+        let plan = Plan { files, kept: kept(&state)?, next, is_exact };
         match target {
             Target::ExactlyBefore(time) if !is_exact => Err(plan.inexact(time)),
             _ => Ok(plan),

@@ -1,7 +1,8 @@
 //! Owns the restore of a state to a file.
 //!
 //! # Algorithm
-//! 1. List, plan. A file that vanishes meanwhile was merged or expired: list and plan again.
+//! 1. List, plan. When a file of the plan is damaged or gone, list and plan again without it, for
+//!    the same state. It may have been merged or have expired meanwhile.
 //! 2. Read the files of the plan, the newest first. A page is written when no newer file had it and
 //!    the database ends behind it; so each page is written once. What comes next is fetched
 //!    meanwhile, and what was decoded is written: by threads of their own.
@@ -40,9 +41,6 @@ mod database;
 mod progress;
 mod writer;
 
-/// How often a plan is made anew because a file has vanished. Files vanish once an hour.
-const PLANS: u32 = 5;
-
 /// How often it is noted how far a restore is. That waits for the disk, which has to write all of
 /// it before the end anyway.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
@@ -59,7 +57,7 @@ pub enum Reading {
 }
 
 /// What was restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Restored {
     /// The state after this TXID.
     pub txid: Txid,
@@ -77,6 +75,8 @@ pub struct Restored {
     pub files: usize,
     /// How many pages were decoded for it.
     pub decoded: u64,
+    /// Files that were listed and needed, and are damaged or gone: others have the same.
+    pub around: Vec<Error>,
 }
 
 /// Restores a state to the file `output`, which its owner alone may read.
@@ -93,7 +93,8 @@ pub struct Restored {
 /// it, which would be applied to it; when its name belongs to another database (it ends so itself,
 /// or with `-archive` or `.monolite-part`); when another restore to it is under way; those of
 /// [`Plan::new`];
-/// [`Corrupt`](ErrorKind::Corrupt); [`Io`](ErrorKind::Io); those of the store. Nothing is left but
+/// [`Corrupt`](ErrorKind::Corrupt) and [`Gap`](ErrorKind::Gap) when files are damaged or gone, and
+/// no others lead to the same state; [`Io`](ErrorKind::Io); those of the store. Nothing is left but
 /// after an error of the store.
 ///
 /// # Durability
@@ -150,20 +151,21 @@ struct Job<'a> {
 impl Job<'_> {
     fn restore(&self, target: Target) -> Result<Restored> {
         let (store, layout) = (self.store, self.layout);
-        let mut left = PLANS;
+        let (mut around, mut newest) = (Vec::<Error>::new(), None);
         loop {
-            left -= 1;
             let catalog = Catalog::read(store, layout)?;
-            let plan = Plan::new(&catalog, target, store, layout);
-            let made = plan.and_then(|plan| thread::scope(|scope| self.apply(&plan, scope)));
-            match made {
-                Err(error) if error.kind() == ErrorKind::NotFound && left > 0 => {
-                    // Unless the next list is another, the answer stays.
-                    if Catalog::read(store, layout)?.files() == catalog.files() {
-                        return Err(error);
-                    }
+            must_reach(&catalog, newest)?;
+            newest = catalog.newest();
+            // What is not listed any more was merged or has expired.
+            around.retain(|lost| lost.lost_file().is_some_and(|it| catalog.files().contains(&it)));
+            let lost: Vec<ArchivedFile> = around.iter().filter_map(Error::lost_file).collect();
+            let plan = Plan::around(&catalog, &lost, target, store, layout);
+            match plan.and_then(|plan| thread::scope(|scope| self.apply(&plan, scope))) {
+                Ok(restored) => return Ok(Restored { around, ..restored }),
+                Err(error) if error.lost_file().is_some_and(|file| !lost.contains(&file)) => {
+                    around.push(error);
                 }
-                made => return made,
+                Err(error) => return Err(no_way(around, error)),
             }
         }
     }
@@ -177,7 +179,8 @@ impl Job<'_> {
         let bytes = plan.files().iter().fold(0, |sum: u64, file| sum.saturating_add(file.len));
         if u64::from(header.commit) > bytes {
             let is = header.commit;
-            return Err(Error::corrupt(format!("{is} pages in files of {bytes} bytes")));
+            let error = Error::corrupt(format!("{is} pages in files of {bytes} bytes"));
+            return Err(error.of_file(*last));
         }
         let mut progress =
             Progress::new(self.output, plan, layout, &header, self.every, self.goes_on);
@@ -188,9 +191,10 @@ impl Job<'_> {
                 Reading::Whole => thread::scope(|scope| {
                     let source = input.source().reading_ahead(scope);
                     whole(&input, source, begun.take(), &mut database, &mut progress)
-                })?,
-                Reading::ByIndex => by_index(&input, &mut database)?,
+                }),
+                Reading::ByIndex => by_index(&input, &mut database),
             };
+            let read = read.map_err(|error| error.of_file(*file))?;
             if at == 0 {
                 database.expected = read.database;
             }
@@ -206,6 +210,7 @@ impl Job<'_> {
             pages: header.commit,
             files: plan.files().len(),
             decoded,
+            around: Vec::new(),
         })
     }
 
@@ -228,6 +233,31 @@ impl Job<'_> {
         self.goes_on.set(false);
         Ok((Database::begin(scope, self.output, header)?, None))
     }
+}
+
+/// Whether a list still leads to what an earlier one had: the newest file is never deleted.
+fn must_reach(catalog: &Catalog, newest: Option<Txid>) -> Result<()> {
+    match newest.filter(|newest| catalog.newest() < Some(*newest)) {
+        Some(newest) => {
+            let message = format!(
+                "the newest state, {newest}, is gone from the archive meanwhile: restore an \
+                 earlier one by its TXID"
+            );
+            Err(Error::new(ErrorKind::Gap, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Why no files lead to a state without those that are lost.
+fn no_way(around: Vec<Error>, error: Error) -> Error {
+    let Some(lost) = around.into_iter().next() else { return error };
+    let message = format!(
+        "{lost}; without that file, {error}. Restore an earlier state by its TXID, or open the \
+         database with this archive: it uploads a copy of itself"
+    );
+    let kind = if lost.kind() == ErrorKind::NotFound { ErrorKind::Gap } else { lost.kind() };
+    Error::new(kind, message)
 }
 
 /// A file of a plan.

@@ -46,7 +46,7 @@ pub fn verify(
     // After the slots: what was listed is behind fences that it lists.
     let record = leader(store, layout)?;
     let mut proof = Proof::default();
-    let mut sound = catalog.clone();
+    let mut lost = Vec::new();
     for file in catalog.files() {
         each(file);
         match read(store, layout, *file, record.as_ref()) {
@@ -58,7 +58,7 @@ pub fn verify(
             Err(error) => match error.kind() {
                 ErrorKind::NotFound => {}
                 ErrorKind::Corrupt | ErrorKind::Unsupported => {
-                    sound.remove(&[*file]);
+                    lost.push(*file);
                     proof.problems.push(error);
                 }
                 _ => return Err(error),
@@ -66,11 +66,10 @@ pub fn verify(
         }
     }
     proof.problems.extend(holes(&catalog));
-    let newest = catalog.newest();
-    // As a restore plans, which does not know what is damaged.
-    let needed = newest.and_then(|newest| Plan::to(&catalog, newest).ok());
-    let is_sound = |file: &ArchivedFile| sound.files().contains(file);
-    proof.is_restorable = needed.is_some_and(|needed| needed.iter().all(is_sound));
+    // A restore goes around what is damaged.
+    let sound = catalog.without(&lost);
+    let is_reached = |newest| Plan::to(&sound, newest).is_ok();
+    proof.is_restorable = catalog.newest().is_some_and(is_reached);
     Ok(proof)
 }
 

@@ -256,7 +256,13 @@ fn status(archived: &Archived) -> Result<()> {
         hole: hole.map(|hole| hole.to_string()),
         primary: archive.reading("reading", 0, || leader(&archive, &archive.layout))?,
     };
-    show_status(archived, &status)
+    show_status(archived, &status)?;
+    ensure!(
+        status.hole.is_none(),
+        "the newest state of {} cannot be restored: files are gone. {REMEDY}",
+        archived.url
+    );
+    Ok(())
 }
 
 fn show_status(archived: &Archived, status: &Status<'_>) -> Result<()> {
@@ -407,6 +413,8 @@ struct Made<'a> {
     pages: u32,
     bytes: u64,
     files: usize,
+    /// Files that are damaged or gone, in whose place others were read.
+    around: Vec<String>,
     seconds: f64,
 }
 
@@ -472,10 +480,14 @@ fn make<'a>(
     name: Option<Cow<'a, str>>,
 ) -> Result<Made<'a>> {
     let catalog = catalog(archive, url)?;
-    let planned = || Plan::new(&catalog, target, archive, &archive.layout);
-    let plan = archive.reading("planning", 0, planned)?;
+    // What cannot be planned so may be restored another way.
+    let bytes = || {
+        let plan = Plan::new(&catalog, target, archive, &archive.layout);
+        Ok(plan.map_or(0, |plan| bytes_of(plan.files())))
+    };
+    let bytes = archive.reading("planning", 0, bytes)?;
     let restored = || restore(archive, &archive.layout, target, output, Reading::Whole);
-    let restored = archive.reading("restoring", bytes_of(plan.files()), restored)?;
+    let restored = archive.reading("restoring", bytes, restored)?;
     let earlier_ms = match target {
         Target::Before(time) | Target::ExactlyBefore(time) => {
             Some(time.millis().abs_diff(restored.time.millis()))
@@ -495,6 +507,7 @@ fn make<'a>(
         pages: restored.pages,
         bytes: u64::from(restored.pages) * u64::from(restored.page_size.get()),
         files: restored.files,
+        around: restored.around.iter().map(ToString::to_string).collect(),
         seconds: archive.seconds(),
     })
 }
@@ -514,6 +527,9 @@ fn show(made: &Made<'_>, as_json: bool) -> Result<()> {
     };
     let seconds = words::seconds(*seconds);
     writeln!(out, "{file}: TXID {txid} of {time}, {bytes} bytes out of {files}, {seconds}{rate}")?;
+    for lost in &made.around {
+        writeln!(out, "went around a file: {lost}")?;
+    }
     match &made.next {
         Some(State { txid, time }) => {
             writeln!(out, "the next state that is kept: {txid} of {time}")?
@@ -550,7 +566,14 @@ fn rehearse(archived: &Archived, scratch: &Path) -> Result<()> {
         bail!("what was restored is not sound: {}", first.map_or("not all was checked", |it| it));
     }
     drop(scratch);
-    show(&made, archived.json)
+    show(&made, archived.json)?;
+    ensure!(
+        made.around.is_empty(),
+        "{} has damaged or lost files. Its newest state can be restored all the same; `monolite \
+         archive verify` names all of them",
+        archived.url
+    );
+    Ok(())
 }
 
 #[cfg(test)]

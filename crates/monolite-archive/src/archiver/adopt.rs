@@ -178,11 +178,22 @@ fn must_be_newest(
     catalog: &Catalog,
     database: &Path,
 ) -> Result<()> {
-    let plan = Plan::new(catalog, Target::Latest, store, layout)?;
+    let mut lost = Vec::new();
+    let (plan, difference) = loop {
+        let compared = Plan::around(catalog, &lost, Target::Latest, store, layout)
+            .and_then(|plan| difference(store, layout, &plan, database).map(|is| (plan, is)));
+        match compared {
+            // As a restore does.
+            Err(error) if error.lost_file().is_some_and(|file| !lost.contains(&file)) => {
+                lost.extend(error.lost_file());
+            }
+            compared => break compared?,
+        }
+    };
     let mut wal = database.as_os_str().to_owned();
     wal.push("-wal");
     let has_wal = fs::metadata(wal).is_ok_and(|wal| wal.len() > 0);
-    let why = match difference(store, layout, &plan, database)? {
+    let why = match difference {
         None if has_wal => "it has a -wal beside it".to_owned(),
         None => return Ok(()),
         Some(why) => why,

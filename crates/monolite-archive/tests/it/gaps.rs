@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, Durability};
-use monolite_archive::{Layout, Level, Reading, Slot, Store as _, Target, restore};
+use monolite_archive::{Catalog, Layout, Level, Reading, Slot, Store as _, Target, restore};
 use monolite_ltx::{Decoder, Pgno, Txid};
 
 use crate::archiving::{Bench, create, insert};
@@ -126,6 +126,32 @@ fn who_follows_slot_by_slot_has_the_database_behind_each_gap() {
         assert!(must.is_some() && has == must, "{kind}: {has:?} instead of {must:?}");
         bench.is_the_same();
     });
+}
+
+/// The fence says that nothing has changed, and the copy that is lost says what has.
+#[test]
+fn nothing_before_a_damaged_copy_is_taken_for_what_it_had() {
+    let bench = Bench::new();
+    begun(&bench).close().unwrap();
+    let other = Connection::open(bench.file()).unwrap();
+    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
+    other.close().unwrap();
+    bench.open(Durability::Archived).unwrap().close().unwrap();
+    let catalog = Catalog::read(&bench.store(), &Layout::directory()).unwrap();
+    let copy = catalog.level(Level::SNAPSHOTS).last().unwrap().txids;
+    let path = bench.store().root().join(Layout::directory().file(Level::SNAPSHOTS, copy));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let restored = |txid| {
+        let (store, layout) = (bench.store(), Layout::directory());
+        let output = bench.directory.path().join(format!("restored-{txid}"));
+        restore(&store, &layout, Target::Txid(txid), &output, Reading::Whole)
+    };
+    let lost = restored(copy.max()).unwrap_err();
+    assert_eq!(lost.kind(), monolite_archive::ErrorKind::Corrupt, "{lost}");
+    restored(Txid::new(copy.max().get() - 1).unwrap()).unwrap();
 }
 
 /// The slot behind a copy has all pages, whatever was in the WAL, and the next opening goes on

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use monolite_archive::{
     ArchivedFile, Call, Catalog, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level,
-    Listing, MemoryStore, Part, Reading, Result, Store, Tag, Target, restore, verify,
+    Listing, MemoryStore, Part, Plan, Reading, Result, Store, Tag, Target, restore, verify,
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,
@@ -209,6 +209,27 @@ fn retention_refuses_when_a_level_has_a_hole() {
     archive.store.delete(&archive.layout.slot(txid(4))).unwrap();
     let refused = what_may_go(&archive.store, &archive.layout, keep, now);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Gap);
+}
+
+/// Slots behind the newest fence were lost, and a merged file has their TXIDs.
+#[test]
+fn fence_goes_behind_merged_files_that_reach_past_the_newest_slot() {
+    let mut archive = Archive::new(MemoryStore::new(), 5, false);
+    archive.live(10);
+    archive.take_over();
+    let fence = archive.newest().0;
+    for _ in 0..5 {
+        archive.commit();
+    }
+    let (newest, moment) = archive.newest();
+    compact_level(&archive.store, &archive.layout, level(1), None).unwrap().unwrap();
+    for slot in fence.get() + 1..=newest.get() {
+        archive.store.delete(&archive.layout.slot(txid(slot))).unwrap();
+    }
+    archive.take_over();
+    assert_eq!(archive.newest().0, newest.next().unwrap(), "no TXID is used twice");
+    let latest = archive.restored(Target::Latest, Reading::Whole).unwrap();
+    assert!(latest == (newest.next().unwrap(), moment.bytes()));
 }
 
 #[test]
@@ -511,10 +532,25 @@ fn output_that_came_meanwhile_is_not_replaced() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
-/// A store in which the slots are merged and deleted when the first one is read.
+/// A store to which something is done when the first slot is read.
 struct Vanishing {
     inner: MemoryStore,
     is_gone: AtomicBool,
+    vanish: fn(&MemoryStore),
+}
+
+/// The slots are merged and deleted.
+fn merge_slots(store: &MemoryStore) {
+    let layout = Layout::directory();
+    compact_level(store, &layout, Level::FIRST, None).unwrap();
+    for slot in store.list("ltx/0", None).unwrap().objects {
+        store.delete(&slot.key).unwrap();
+    }
+}
+
+fn lose_newest_slot(store: &MemoryStore) {
+    let slots = store.list("ltx/0", None).unwrap().objects;
+    store.delete(&slots.last().unwrap().key).unwrap();
 }
 
 impl Store for Vanishing {
@@ -528,11 +564,7 @@ impl Store for Vanishing {
 
     fn get(&self, key: &str, part: Part) -> Result<Option<Fetched>> {
         if key.starts_with("ltx/0/") && !self.is_gone.swap(true, Ordering::Relaxed) {
-            let layout = Layout::directory();
-            compact_level(&self.inner, &layout, Level::FIRST, None)?;
-            for slot in self.inner.list("ltx/0", None)?.objects {
-                self.inner.delete(&slot.key)?;
-            }
+            (self.vanish)(&self.inner);
         }
         self.inner.get(key, part)
     }
@@ -550,13 +582,92 @@ impl Store for Vanishing {
 fn file_that_vanishes_has_the_plan_made_again() {
     let mut archive = Archive::new(MemoryStore::new(), 8, false);
     archive.live(20);
-    let store = Vanishing { inner: archive.store.clone(), is_gone: AtomicBool::new(false) };
+    let (inner, is_gone) = (archive.store.clone(), AtomicBool::new(false));
+    let store = Vanishing { inner, is_gone, vanish: merge_slots };
     let directory = scratch();
     let output = directory.path().join("out.db");
     let restored =
         restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole).unwrap();
     assert_eq!((restored.txid, restored.files), (archive.newest().0, 2));
+    assert!(restored.around.is_empty(), "it was merged: {:?}", restored.around);
     assert!(std::fs::read(&output).unwrap() == archive.newest().1.bytes());
+}
+
+#[test]
+fn newest_state_that_vanishes_meanwhile_is_an_error_and_never_an_older_state() {
+    let mut archive = Archive::new(MemoryStore::new(), 8, false);
+    archive.live(20);
+    archive.commit();
+    let (inner, is_gone) = (archive.store.clone(), AtomicBool::new(false));
+    let store = Vanishing { inner, is_gone, vanish: lose_newest_slot };
+    let directory = scratch();
+    let output = directory.path().join("out.db");
+    let lost = restore(&store, &archive.layout, Target::Latest, &output, Reading::Whole);
+    let lost = lost.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Gap, "{lost}");
+    assert!(lost.to_string().ends_with("by its TXID"), "{lost}");
+}
+
+#[test]
+fn restore_goes_around_damaged_files_to_the_same_state() {
+    let archive = with_levels(900, false);
+    let (store, layout) = (&archive.store, &archive.layout);
+    let (newest, _) = archive.newest();
+    let catalog = Catalog::read(store, layout).unwrap();
+    let snapshots = catalog.level(Level::SNAPSHOTS);
+    assert!(snapshots.len() > 1);
+    let middle = moment_in_the_middle(&archive, snapshots[0].txids.max());
+    for target in [Target::Latest, Target::Txid(newest), Target::Txid(middle)] {
+        let plan = Plan::new(&catalog, target, store, layout).unwrap();
+        let must = archive.moments[&plan.txid()].bytes();
+        // A slot has nothing beside it here, and neither has the first snapshot.
+        let has_others =
+            |file: &&ArchivedFile| file.level != Level::SLOTS && (**file != snapshots[0]);
+        for file in plan.files().iter().filter(has_others) {
+            let key = layout.file(file.level, file.txids);
+            let body = store.get(&key, Part::Whole(1 << 24)).unwrap().unwrap().bytes;
+            for at in [20, body.len() - 20] {
+                let mut damaged = body.clone();
+                damaged[at] ^= 1;
+                store.overwrite(&key, &damaged);
+                let directory = scratch();
+                let output = directory.path().join("out.db");
+                let made = restore(store, layout, target, &output, Reading::Whole).unwrap();
+                assert!(std::fs::read(&output).unwrap() == must, "{key} {at}");
+                assert_eq!((made.txid, made.around.len()), (plan.txid(), 1), "{key} {at}");
+                assert!(made.around[0].to_string().contains(&key), "{:?}", made.around);
+                let proof = verify(store, layout, &mut |_| {}).unwrap();
+                assert!(proof.is_restorable && proof.problems.len() == 1, "{key} {at}");
+            }
+            store.overwrite(&key, &body);
+        }
+    }
+}
+
+/// A TXID whose plan has merged files and more.
+fn moment_in_the_middle(archive: &Archive<MemoryStore>, after: Txid) -> Txid {
+    let catalog = Catalog::read(&archive.store, &archive.layout).unwrap();
+    let first = catalog.level(Level::FIRST);
+    let behind = first.iter().filter(|file| file.txids.min() > after);
+    behind.map(|file| file.txids.max()).nth(3).unwrap()
+}
+
+#[test]
+fn state_whose_last_way_is_damaged_is_an_error_with_a_remedy() {
+    let mut archive = with_levels(100, false);
+    archive.commit();
+    let (store, layout) = (&archive.store, &archive.layout);
+    let (newest, _) = archive.newest();
+    let key = layout.slot(newest);
+    let mut body = store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
+    let at = body.len() - 20;
+    body[at] ^= 1;
+    store.overwrite(&key, &body);
+    let lost = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Corrupt, "{lost}");
+    let said = lost.to_string();
+    assert!(said.contains(&key) && said.contains("uploads a copy of itself"), "{said}");
+    assert!(!verify(store, layout, &mut |_| {}).unwrap().is_restorable);
 }
 
 /// Row 9 of the interleavings.

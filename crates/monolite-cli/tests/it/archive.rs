@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use monolite::Database;
-use monolite_archive::{DirectoryStore, Layout, Level, Store as _};
+use monolite_archive::{Catalog, DirectoryStore, Layout, Level, Store as _, compact_level};
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
 use serde_json::Value;
 
@@ -238,10 +238,39 @@ fn an_archive_is_shown_and_verified_and_its_damage_is_found() {
         assert!(!monolite(&["archive", "drill", here, "--scratch", here]).status.success());
         let _ = fs::remove_file(&second);
     }
-    assert!(json(&monolite(&["archive", "status", here, "--json"]))["hole"].is_string());
-    let said = monolite(&["archive", "status", here]).stdout;
-    let said = String::from_utf8_lossy(&said).into_owned();
+    let status = monolite(&["archive", "status", here, "--json"]);
+    assert!(status.status.code() == Some(1) && json(&status)["hole"].is_string());
+    let status = monolite(&["archive", "status", here]);
+    assert_eq!(status.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(said.contains("hole: ") && said.contains("open the database with it"), "{said}");
+}
+
+#[test]
+fn damaged_file_is_gone_around_and_named() {
+    let directory = tempfile::tempdir().expect("it works");
+    let (archive, states) = archive(directory.path());
+    let here = text(&archive);
+    let (store, layout) = (DirectoryStore::new(&archive), Layout::directory());
+    let mut catalog = Catalog::read(&store, &layout).expect("it is there");
+    let merged = compact_level(&store, &layout, &mut catalog, Level::FIRST, None);
+    let merged = merged.expect("it works").expect("there is something to merge").txids;
+    let key = layout.file(Level::FIRST, merged);
+    let mut bytes = fs::read(archive.join(&key)).expect("it is there");
+    bytes[150] ^= 1;
+    fs::write(archive.join(&key), &bytes).expect("it works");
+    let out = directory.path().join("out.db");
+    let restored = monolite(&["restore", here, "-o", text(&out), "--json"]);
+    assert_eq!((restored.status.code(), complaint(&restored)), (Some(0), String::new()));
+    assert_eq!(fs::read(&out).ok(), fs::read(&states[2]).ok());
+    let around = json(&restored)["around"].clone();
+    assert!(around[0].as_str().is_some_and(|said| said.contains(&key)), "{around}");
+    let drill = monolite(&["archive", "drill", here, "--scratch", text(directory.path())]);
+    assert_eq!(drill.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&drill.stdout).into_owned();
+    assert!(said.contains(&format!("went around a file: {key}")), "{said}");
+    assert!(complaint(&drill).contains("can be restored all the same"), "{drill:?}");
+    assert_eq!(monolite(&["archive", "status", here]).status.code(), Some(0));
 }
 
 #[test]
