@@ -130,7 +130,7 @@ pub fn compact_level(
 }
 
 /// The files that are to be merged next into `level`.
-fn inputs(catalog: &Catalog, level: Level) -> Result<Vec<ArchivedFile>> {
+pub(crate) fn inputs(catalog: &Catalog, level: Level) -> Result<Vec<ArchivedFile>> {
     let below = level.below().ok_or_else(|| {
         Error::invalid(format!("level {level} is not made of the level below it"))
     })?;
@@ -301,7 +301,9 @@ fn merge(
                 // One of all pages among many of some.
                 if file.txids.is_snapshot() { source.reading_ahead(scope) } else { source }
             });
-            merge_files(sources, output).map_err(|error| Error::of_ltx(&key, error)).map(drop)
+            merge_files(sources, output)
+                .map(drop)
+                .map_err(|error| Error::of_ltx(format!("merge into {key}"), error))
         })
     });
     match created {

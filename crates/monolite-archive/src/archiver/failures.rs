@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::error::Error;
+use crate::layout::Level;
 
 /// What an archive does, as far as it fails and succeeds by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,8 +16,14 @@ pub(super) enum Activity {
     Record,
     /// Copies of the whole database.
     Copy,
-    /// Merged files, snapshots, and the deletion of those that expire.
-    Merging,
+    /// The list of the archive, which must lead to the newest state.
+    Listing,
+    /// Files of this level.
+    Merging(Level),
+    /// Snapshots made of files.
+    Snapshot,
+    /// The deletion of files that have expired, and which slots have.
+    Expiry,
     /// The deletion of slots.
     Deletion,
     /// The position record beside the database.
@@ -31,7 +38,10 @@ impl fmt::Display for Activity {
             Activity::Upload => "uploading",
             Activity::Record => "looking at the leader record",
             Activity::Copy => "copying the database",
-            Activity::Merging => "merging files",
+            Activity::Listing => "listing the archive",
+            Activity::Merging(level) => return write!(out, "merging into level {level}"),
+            Activity::Snapshot => "making a snapshot",
+            Activity::Expiry => "deleting expired files",
             Activity::Deletion => "deleting slots",
             Activity::Position => "recording the position",
             Activity::Staging => "keeping commits beside the database",
@@ -77,16 +87,19 @@ mod tests {
 
     #[test]
     fn failure_is_told_until_its_own_activity_succeeds() {
-        let mut failures = Failures::default();
+        let (mut failures, merging) = (Failures::default(), Activity::Merging(Level::FIRST));
         assert_eq!(failures.told(), None);
-        failures.failed(Activity::Merging, &Error::new(ErrorKind::Gap, "a hole"));
+        failures.failed(merging, &Error::new(ErrorKind::Gap, "a hole"));
         failures.failed(Activity::Upload, &Error::new(ErrorKind::Lost, "away"));
         let told = failures.told().unwrap_or_default();
-        assert!(told.starts_with("uploading: ") && told.contains("; merging files: "), "{told}");
+        assert!(
+            told.starts_with("uploading: ") && told.contains("; merging into level 1: "),
+            "{told}"
+        );
         failures.succeeded(Activity::Upload);
-        assert!(failures.has(Activity::Merging) && !failures.has(Activity::Upload));
+        assert!(failures.has(merging) && !failures.has(Activity::Upload));
         assert!(failures.told().is_some_and(|told| told.contains("a hole")));
-        failures.succeeded(Activity::Merging);
+        failures.succeeded(merging);
         assert_eq!((failures.told(), failures.count), (None, 2));
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! # Algorithm
 //! 1. The archive is listed when a term begins, and again behind each copy of the database; from
-//!    then on the uploads say which slots are new. A list must lead to the newest TXID: if a file
-//!    is missing, or found damaged, a copy of the whole database is next.
+//!    then on the uploads say which slots are new. A list must lead to the newest TXID without
+//!    files that were found damaged, or a copy of the whole database is next.
 //! 2. When a span of a level is over, merge what is of earlier spans by the times of the files,
 //!    and what was there already when the span before was over ([`compact_span`]); every day make
 //!    a snapshot of files that are there; every hour list again, and plan what may go
@@ -13,7 +13,11 @@
 //! 3. Slots are deleted as the protocol says: the plan goes to the thread that uploads, which
 //!    renews the record and gives a [`Deletion`] back. The record then says how much time was seen,
 //!    also when there are no slots to be deleted.
-//! 4. When everything is merged, rest until something is uploaded: an idle database makes no
+//! 4. When something fails, the rest is done all the same, and what failed is tried again in the
+//!    next turn. When it fails because of the content of files, all that it has read is read, and
+//!    what is damaged is left out from then on. A level goes on behind a hole when a snapshot ends
+//!    there: within a day.
+//! 5. When everything is merged, rest until something is uploaded: an idle database makes no
 //!    requests.
 //!
 //! Spans, days and hours are of the time that primaries have seen pass ([`Seeing`]). The time of
@@ -31,7 +35,7 @@ use monolite_ltx::{Timestamp, Txid};
 use super::Shared;
 use super::failures::Activity;
 use crate::catalog::Catalog;
-use crate::compaction::{SPANS, compact_span, snapshot, snapshot_at};
+use crate::compaction::{SPANS, compact_span, inputs, snapshot, snapshot_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
 use crate::layout::{Layout, Level};
@@ -153,15 +157,14 @@ pub(super) fn run(shared: &Shared) {
     let every = shared.archive.upkeep;
     while shared.rest_until(Instant::now() + every) {
         let store = Stoppable { store: shared.archive.store.as_ref(), shared };
-        let done = upkeep.turn(&store, &shared.archive.layout, &shared.notices, shared.passed());
+        let slots = upkeep.turn(shared, &store, shared.passed());
         if shared.is_ending() {
-            // A close ends it, which is nobody's failure.
             return;
         }
         if let Some(lost) = upkeep.lost.take() {
             shared.is_lost(&lost);
         }
-        if let Some(slots) = shared.note(Activity::Merging, done).flatten() {
+        if let Some(slots) = slots {
             upkeep.delete(shared, &store, slots);
         }
     }
@@ -181,14 +184,18 @@ struct Upkeep {
     day: u64,
     /// The hour in which it was planned last what may go.
     planned: Option<u64>,
+    /// Whether something has failed in this turn.
+    has_failed: bool,
     /// Why the newest state cannot be restored, until that is told.
     lost: Option<Error>,
-    /// Files that were needed and are damaged, and the error for which they were looked for last.
+    /// Files that are not what was written. All goes on as if they were not there.
     damaged: Vec<ArchivedFile>,
-    searched: Option<String>,
     /// The newest TXID that was uploaded in this term.
     filled: Option<Txid>,
 }
+
+/// What is never the number of a span: it is over.
+const OVER: u64 = u64::MAX;
 
 impl Upkeep {
     fn new(keep: Option<Keep>) -> Upkeep {
@@ -200,24 +207,23 @@ impl Upkeep {
             merged: [(0, None); SPANS.len()],
             day: 0,
             planned: None,
+            has_failed: false,
             lost: None,
             damaged: Vec::new(),
-            searched: None,
             filled: None,
         }
     }
 
-    /// Does what is due when the clock that nobody sets says `clock`. The result are slots to be
-    /// deleted, or none, so that the record is renewed.
+    /// Does what is due when the clock that nobody sets says `clock`: what fails keeps nothing else
+    /// from being done. The result are slots to be deleted, or none, so that the record is renewed.
     fn turn(
         &mut self,
+        shared: &Shared,
         store: &dyn Store,
-        layout: &Layout,
-        notices: &Noticeboard,
         clock: Duration,
-    ) -> Result<Option<Vec<Covered>>> {
+    ) -> Option<Vec<Covered>> {
         let (new, is_unknown, term, seeing) = {
-            let mut state = notices.state();
+            let mut state = shared.notices.state();
             let new = std::mem::take(&mut state.new);
             if let Some(slot) = new.last() {
                 state.seeing.note(slot.txids.max(), clock);
@@ -225,115 +231,185 @@ impl Upkeep {
             (new, std::mem::take(&mut state.is_unknown), state.terms, state.seeing.clone())
         };
         if std::mem::replace(&mut self.term, term) != term {
-            self.filled = None;
-            // The term before was in the middle of these.
-            self.merged = SPANS.map(|(_, span)| (number(seeing.before(), span), None));
-            self.day = number(seeing.before(), DAY);
+            self.begin_term(shared, &seeing);
         }
         self.filled = self.filled.max(new.last().map(|slot| slot.txids.max()));
         if is_unknown {
             self.catalog = None;
         }
         if new.is_empty() && self.is_done && !is_unknown {
-            return Ok(None);
+            return None;
         }
-        self.is_done = false;
+        (self.is_done, self.has_failed) = (false, false);
         let mut catalog = match self.catalog.take() {
             Some(catalog) => catalog,
-            None => self.list(store, layout)?,
+            None => {
+                let listed = self.list(store, &shared.archive.layout);
+                self.note(shared, Activity::Listing, listed)?
+            }
         };
         new.into_iter().for_each(|slot| catalog.insert(slot));
+        let now = seeing.at(clock);
+        self.merge(shared, store, &mut catalog, now);
+        self.snapshot(shared, store, &mut catalog, now);
+        let slots = self.expire(shared, store, &mut catalog, &seeing, clock);
+        self.is_done = slots.is_none() && !self.has_failed && is_merged(&catalog);
         // What fails half-way is listed again.
-        let done = self.turn_with(store, layout, &mut catalog, &seeing, clock);
-        if let Err(error) = &done
-            && error.is_about_content()
-            && self.searched.as_deref() != Some(&*error.to_string())
-        {
-            self.find_damage(store, layout, &mut catalog)?;
-            // Merging goes on behind a snapshot, if the newest state is sound.
-            if let Some(newest) = behind_snapshots(&catalog) {
-                snapshot(store, layout, &mut catalog, newest)?;
-            }
-            // Not before: a search that failed has found nothing.
-            self.searched = Some(error.to_string());
-        }
-        let slots = done?;
-        self.is_done = slots.is_none() && is_merged(&catalog);
-        self.catalog = Some(catalog);
-        Ok(slots)
+        self.catalog = (!self.has_failed).then_some(catalog);
+        slots
     }
 
-    fn turn_with(
+    /// The term before was in the middle of a span of each level, and of a day. What has failed in
+    /// it is due.
+    fn begin_term(&mut self, shared: &Shared, seeing: &Seeing) {
+        let has_failed = |activity| shared.failures().has(activity);
+        let number = |activity, span| {
+            if has_failed(activity) { OVER } else { number(seeing.before(), span) }
+        };
+        self.filled = None;
+        self.merged = SPANS.map(|(level, span)| (number(Activity::Merging(level), span), None));
+        self.day = number(Activity::Snapshot, DAY);
+    }
+
+    /// Merges into each level what is of spans that are over.
+    fn merge(&mut self, shared: &Shared, store: &dyn Store, catalog: &mut Catalog, now: Duration) {
+        let layout = &shared.archive.layout;
+        for (at, (level, span)) in SPANS.into_iter().enumerate() {
+            let (last, over) = self.merged[at];
+            if last == number(now, span) {
+                continue;
+            }
+            let merged = loop {
+                match compact_span(store, layout, catalog, level, span, over) {
+                    Ok(Some(_)) => {}
+                    ended => break ended,
+                }
+            };
+            let merged = merged.map_err(|error| {
+                let newest = catalog.files().iter().max_by_key(|file| file.txids.max()).copied();
+                let read = inputs(catalog, level)
+                    .map(|inputs| inputs.into_iter().chain(newest).collect::<Vec<_>>());
+                self.find_damage(store, layout, catalog, read, error)
+            });
+            if self.note(shared, Activity::Merging(level), merged).is_some() {
+                self.merged[at] = (number(now, span), catalog.newest());
+            }
+        }
+    }
+
+    /// Makes a snapshot each day, if there is something new.
+    fn snapshot(
+        &mut self,
+        shared: &Shared,
+        store: &dyn Store,
+        catalog: &mut Catalog,
+        now: Duration,
+    ) {
+        let layout = &shared.archive.layout;
+        if self.day == number(now, DAY) {
+            return;
+        }
+        let made = match behind_snapshots(catalog) {
+            Some(newest) => snapshot(store, layout, catalog, newest).map(drop).map_err(|error| {
+                let read = Plan::to(catalog, snapshot_at(catalog, newest));
+                self.find_damage(store, layout, catalog, read, error)
+            }),
+            None => Ok(()),
+        };
+        if self.note(shared, Activity::Snapshot, made).is_some() {
+            self.day = number(now, DAY);
+        }
+    }
+
+    /// Deletes each hour files that have expired. The result are the slots that have, once an hour.
+    fn expire(
+        &mut self,
+        shared: &Shared,
+        store: &dyn Store,
+        catalog: &mut Catalog,
+        seeing: &Seeing,
+        clock: Duration,
+    ) -> Option<Vec<Covered>> {
+        let hour = Some(number(seeing.at(clock), HOUR));
+        if self.planned == hour {
+            return None;
+        }
+        let older_than = |age| seeing.older_than(age, clock);
+        let horizon = |keep: Keep| Horizon {
+            slots: older_than(keep.slots),
+            snapshots: older_than(keep.snapshots),
+        };
+        let expired = match self.keep.map(horizon) {
+            Some(horizon) => self.delete_files(store, &shared.archive.layout, catalog, horizon),
+            None => Ok(Vec::new()),
+        };
+        let slots = self.note(shared, Activity::Expiry, expired)?;
+        self.planned = hour;
+        Some(slots)
+    }
+
+    /// Deletes files that are older than `horizon`. The result are the slots that are.
+    fn delete_files(
         &mut self,
         store: &dyn Store,
         layout: &Layout,
         catalog: &mut Catalog,
-        seeing: &Seeing,
-        clock: Duration,
-    ) -> Result<Option<Vec<Covered>>> {
-        let now = seeing.at(clock);
-        for ((level, span), (last, over)) in SPANS.into_iter().zip(&mut self.merged) {
-            if *last != number(now, span) {
-                while compact_span(store, layout, catalog, level, span, *over)?.is_some() {}
-                (*last, *over) = (number(now, span), catalog.newest());
-            }
-        }
-        if self.day != number(now, DAY) {
-            if let Some(newest) = behind_snapshots(catalog) {
-                snapshot(store, layout, catalog, newest)?;
-            }
-            self.day = number(now, DAY);
-        }
-        let hour = Some(number(now, HOUR));
-        if self.planned == hour {
-            return Ok(None);
-        }
-        let mut slots = Vec::new();
-        if let Some(keep) = self.keep {
-            let older_than = |age| seeing.older_than(age, clock);
-            let horizon =
-                Horizon { slots: older_than(keep.slots), snapshots: older_than(keep.snapshots) };
-            *catalog = self.list(store, layout)?;
-            let retention = Retention::new(catalog, horizon)?;
-            retention.delete_files(store, layout)?;
-            catalog.remove(&retention.files);
-            slots = retention.slots;
-        }
-        self.planned = hour;
-        Ok(Some(slots))
+        horizon: Horizon,
+    ) -> Result<Vec<Covered>> {
+        // What is damaged and not behind the oldest snapshot goes as all that is not.
+        let oldest = catalog.level(Level::SNAPSHOTS).first().map(|file| file.txids.max());
+        self.damaged.retain(|file| oldest.is_none_or(|oldest| file.txids.max() > oldest));
+        *catalog = self.list(store, layout)?;
+        let retention = Retention::new(catalog, horizon)?;
+        retention.delete_files(store, layout)?;
+        catalog.remove(&retention.files);
+        Ok(retention.slots)
     }
 
     /// Lists the archive, whose newest state must be there.
     fn list(&mut self, store: &dyn Store, layout: &Layout) -> Result<Catalog> {
-        let mut catalog = Catalog::read(store, layout)?;
+        let catalog = Catalog::read(store, layout)?;
         let newest = catalog.newest().max(self.filled);
-        catalog.remove(&self.damaged);
-        newest.map_or(Ok(()), |newest| self.must_lead_to(&catalog, newest))?;
+        let catalog = catalog.without(&self.damaged);
+        if let Some(newest) = newest {
+            Plan::to(&catalog, newest).inspect_err(|error| self.lost = Some(error.clone()))?;
+        }
         Ok(catalog)
     }
 
-    fn must_lead_to(&mut self, catalog: &Catalog, newest: Txid) -> Result<()> {
-        let planned = Plan::to(catalog, newest).map(drop);
-        self.lost = planned.as_ref().err().cloned();
-        planned
-    }
-
-    /// Reads what the newest state consists of, as some file is not what was written.
+    /// When an activity has failed because some file that it has `read` is not what was written,
+    /// finds those, and goes on without them. The result names the first of them.
     fn find_damage(
         &mut self,
         store: &dyn Store,
         layout: &Layout,
         catalog: &mut Catalog,
-    ) -> Result<()> {
-        let Some(newest) = catalog.newest() else { return Ok(()) };
-        for file in Plan::to(catalog, newest)? {
+        read: Result<Vec<ArchivedFile>>,
+        failed: Error,
+    ) -> Error {
+        let mut first = None;
+        let files = read.ok().filter(|_| failed.is_about_content()).unwrap_or_default();
+        for file in files {
             match verify_file(store, layout, file) {
-                Err(error) if error.is_about_content() => self.damaged.push(file),
-                read => read?,
+                Err(error) if error.is_about_content() => {
+                    self.damaged.push(file);
+                    first.get_or_insert(error);
+                }
+                // It is searched again when the activity has failed again.
+                _ => {}
             }
         }
-        catalog.remove(&self.damaged);
-        self.must_lead_to(catalog, newest)
+        *catalog = catalog.without(&self.damaged);
+        first.unwrap_or(failed)
+    }
+
+    /// Takes note of what came of an activity; a close that ends it is nobody's failure.
+    fn note<T>(&mut self, shared: &Shared, activity: Activity, came: Result<T>) -> Option<T> {
+        self.has_failed |= came.is_err();
+        if came.is_err() && shared.is_ending() {
+            return None;
+        }
+        shared.note(activity, came)
     }
 
     /// Deletes slots, once the thread that uploads has said that they may go.
@@ -371,14 +447,8 @@ fn number(seen: Duration, span: u32) -> u64 {
 
 /// Whether each level has everything of the one below that will ever be merged into it.
 fn is_merged(catalog: &Catalog) -> bool {
-    let end = |level| catalog.level(level).iter().map(|file| file.txids.max()).max();
-    let base = end(Level::SNAPSHOTS);
-    let is_behind = |number| {
-        let (level, below) = (Level::new(number), Level::new(number - 1));
-        let ends = level.zip(below).map(|(level, below)| (end(level).or(base), end(below)));
-        ends.is_some_and(|(level, below)| below > level)
-    };
-    !(1..=3).any(is_behind)
+    let is_behind = |(level, _)| inputs(catalog, level).is_ok_and(|files| files.is_empty());
+    SPANS.into_iter().all(is_behind)
 }
 
 /// The newest TXID, if the newest snapshot has not all that a snapshot would have.

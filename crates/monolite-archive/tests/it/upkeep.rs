@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Keep, Layout, Level, Reading, Slot,
-    Target, leader, restore, snapshot, verify,
+    Archive, ArchivedFile, Call, Catalog, DirectoryStore, Fault, FaultyStore, Keep, Layout, Level,
+    Reading, Slot, Target, leader, restore, snapshot, verify,
 };
 use monolite_ltx::{Timestamp, Txid};
 use tempfile::TempDir;
@@ -167,6 +167,24 @@ impl Bench {
         drop(db);
         fs::remove_file(output).unwrap();
         Some(sum)
+    }
+
+    /// Waits until nothing is asked of the store any more; how much was.
+    fn rests(&self) -> u64 {
+        // All is merged when its spans are over.
+        self.pass(2 * HOUR);
+        let asked = || self.requests.load(Ordering::Relaxed);
+        let start = Instant::now();
+        let mut before = (asked(), Instant::now());
+        while before.1.elapsed() < Duration::from_millis(500) {
+            assert!(start.elapsed() < Duration::from_secs(30), "it goes on asking: {}", asked());
+            if asked() != before.0 {
+                before = (asked(), Instant::now());
+            }
+            self.pass(60_000);
+            thread::sleep(Duration::from_millis(5));
+        }
+        before.0
     }
 
     fn has_no_holes(&self) {
@@ -346,21 +364,9 @@ fn an_idle_database_asks_for_nothing() {
         change(&db);
         bench.pass(HOUR / 4);
     }
-    // All is merged when its spans are over.
-    bench.pass(2 * HOUR);
-    let asked = || bench.requests.load(Ordering::Relaxed);
-    let start = Instant::now();
-    let mut before = (asked(), Instant::now());
-    while before.1.elapsed() < Duration::from_millis(500) {
-        assert!(start.elapsed() < Duration::from_secs(30), "it goes on asking: {}", asked());
-        if asked() != before.0 {
-            before = (asked(), Instant::now());
-        }
-        bench.pass(60_000);
-        thread::sleep(Duration::from_millis(5));
-    }
+    let asked = bench.rests();
     assert_eq!(db.read(|_| Ok(())).wait().map_err(|error| error.kind()), Ok::<_, ErrorKind>(()));
-    assert_eq!(asked(), before.0);
+    assert_eq!(bench.requests.load(Ordering::Relaxed), asked);
     db.close().unwrap();
 }
 
@@ -463,7 +469,7 @@ fn uploads_do_not_hide_that_merging_fails() {
     for _ in 0..50 {
         change(&db);
         let told = last_error().unwrap_or_default();
-        assert!(told.starts_with("merging files: "), "{told:?} after an upload");
+        assert!(told.starts_with("merging into level 1: "), "{told:?} after an upload");
     }
     bench.without_levels.store(false, Ordering::Relaxed);
     wait_until("merging succeeds", || {
@@ -471,6 +477,148 @@ fn uploads_do_not_hide_that_merging_fails() {
         last_error().is_none()
     });
     db.close().unwrap();
+}
+
+#[test]
+fn snapshots_are_made_and_files_expire_though_merging_is_stuck() {
+    let bench = Bench::new();
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    let keep = Keep { slots: hours(1), snapshots: hours(48) };
+    let db = bench.open(bench.archive().keep(Some(keep)));
+    bench.without_levels.store(true, Ordering::Relaxed);
+    for _ in 0..10 {
+        change(&db);
+    }
+    let first = bench.catalog().level(Level::SNAPSHOTS)[0];
+    wait_until("merging fails", || {
+        bench.pass(30_000);
+        change(&db);
+        let told = db.stats().archive.unwrap().last_error.unwrap_or_default();
+        told.starts_with("merging into level 1: ") && !told.contains("; ")
+    });
+    wait_until("a snapshot is made, and what it replaces goes", || {
+        bench.pass(6 * HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(60));
+        bench.count(9) > 1 && !bench.catalog().files().contains(&first) && bench.groups() < 10
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+/// A file that was merged is damaged before the next level has it. A day later all is as before,
+/// and the file goes when it expires.
+fn damage_a_merged_file(has_later_snapshot: bool) {
+    let bench = Bench::new();
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    let archive = || bench.archive().keep(Some(Keep { slots: hours(1), snapshots: hours(48) }));
+    let db = bench.open(archive());
+    // Files that the second level, which has begun, has not got yet.
+    let victims = || {
+        let catalog = bench.catalog();
+        let end = catalog.level(Level::SECOND).last().map(|file| file.txids.max());
+        let is_left = |file: &ArchivedFile| end.is_some_and(|end| file.txids.min() > end);
+        catalog.level(Level::FIRST).iter().copied().filter(is_left).collect::<Vec<_>>()
+    };
+    while victims().len() < 2 {
+        change(&db);
+        bench.merge_first_level(db.stats().archive.unwrap().txid);
+    }
+    change(&db);
+    let (store, layout) = (bench.store(), Layout::directory());
+    if has_later_snapshot {
+        let newest = Txid::new(db.stats().archive.unwrap().txid).unwrap();
+        snapshot(&store, &layout, &mut bench.catalog(), newest).unwrap();
+    }
+    // The next one knows of the snapshot.
+    db.close().unwrap();
+    let victim = victims()[0];
+    damage(&store.root().join(layout.file(victim.level, victim.txids)));
+    let db = bench.open(archive());
+    let stats = || db.stats().archive.unwrap();
+    let passed = || bench.passed.load(Ordering::Relaxed);
+    if !has_later_snapshot {
+        let begun = passed();
+        // A snapshot of a fence would end below it.
+        change(&db);
+        wait_until("the snapshot of the day is made", || {
+            bench.pass(HOUR);
+            thread::sleep(Duration::from_millis(60));
+            bench.count(9) > 1
+        });
+        assert!(passed() - begun < 27 * HOUR, "{} ms", passed() - begun);
+        bench.rests();
+    }
+    let begun = passed();
+    let is_behind = |number| {
+        let catalog = bench.catalog();
+        let files = catalog.level(Level::new(number).unwrap());
+        files.iter().any(|file| file.txids.min() > victim.txids.max())
+    };
+    wait_until("merging goes on behind it", || {
+        bench.pass(HOUR / 4);
+        change(&db);
+        thread::sleep(Duration::from_millis(60));
+        assert!(stats().is_restorable && stats().copies_because.is_none(), "{:?}", stats());
+        is_behind(2) && is_behind(3) && stats().last_error.is_none()
+    });
+    assert!(passed() - begun < 4 * HOUR, "{} ms", passed() - begun);
+    wait_until("the damaged file is gone", || {
+        bench.pass(6 * HOUR);
+        change(&db);
+        thread::sleep(Duration::from_millis(60));
+        !bench.catalog().files().contains(&victim)
+    });
+    let sum = change(&db);
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+#[test]
+fn merging_goes_on_behind_a_damaged_file_when_a_snapshot_is_behind_it() {
+    damage_a_merged_file(true);
+}
+
+#[test]
+fn merging_goes_on_behind_a_damaged_file_within_a_day() {
+    damage_a_merged_file(false);
+}
+
+/// What is listed then leads to a state, and that is an older one.
+#[test]
+fn newest_slot_that_is_gone_is_told() {
+    let bench = Bench::new();
+    let db = bench.open(bench.archive());
+    let stats = || db.stats().archive.unwrap();
+    for _ in 0..3 {
+        change(&db);
+    }
+    bench.merge_first_level(stats().txid);
+    change(&db);
+    let newest = Txid::new(stats().txid).unwrap();
+    bench.holds_snapshots.store(true, Ordering::Relaxed);
+    fs::remove_file(bench.store().root().join(Layout::directory().slot(newest))).unwrap();
+    wait_until("it is noticed", || {
+        bench.pass(30_000);
+        !stats().is_restorable
+    });
+    // The store has seen the file that is gone, and takes the directory for another one.
+    db.close().unwrap();
+    bench.holds_snapshots.store(false, Ordering::Relaxed);
+    let db = bench.open(bench.archive());
+    let sum = change(&db);
+    db.close().unwrap();
+    bench.has_no_holes();
+    assert_eq!(bench.restored(Target::Latest), Some(sum));
+}
+
+fn damage(path: &std::path::Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
 }
 
 /// What another program does to a slot.
@@ -494,7 +642,7 @@ fn lose_a_slot(harm: impl Fn(&std::path::Path)) {
         !stats().is_restorable
     });
     assert!(stats().copies_because.unwrap().contains("lost files"), "{:?}", stats());
-    assert!(stats().last_error.unwrap().contains("merging files"), "{:?}", stats());
+    assert!(stats().last_error.unwrap().contains("listing the archive"), "{:?}", stats());
     assert!(db.archive_token().is_err(), "nothing is archived before the copy is there");
     change(&synced);
     let proof = || verify(&bench.store(), &Layout::directory(), &mut |_| {}).unwrap();
@@ -502,6 +650,7 @@ fn lose_a_slot(harm: impl Fn(&std::path::Path)) {
     bench.holds_snapshots.store(false, Ordering::Relaxed);
     wait_until("the copy is there", || stats().is_restorable && stats().copies_because.is_none());
     wait_until("nothing fails", || stats().last_error.is_none());
+    bench.rests();
     let sum = change(&db);
     assert_eq!(bench.restored(Target::Latest), Some(sum));
     bench.merge_first_level(stats().txid);
@@ -526,12 +675,7 @@ fn hole_is_told_until_a_copy_closes_it() {
 
 #[test]
 fn damaged_slot_is_told_until_a_copy_closes_the_hole() {
-    lose_a_slot(|slot| {
-        let mut bytes = fs::read(slot).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        fs::write(slot, bytes).unwrap();
-    });
+    lose_a_slot(damage);
 }
 
 /// The primary of before has not found it, and this one has nothing to upload.
