@@ -457,6 +457,35 @@ fn disk_without_room_for_the_position_fences_nobody() {
     bench.is_the_same();
 }
 
+#[test]
+fn leader_record_that_is_gone_or_an_older_one_is_told_until_it_is_back() {
+    let bench = Bench::new();
+    bench.open(Durability::Archived).unwrap().close().unwrap();
+    let path = bench.store().root().join(LAYOUT().leader());
+    let older = fs::read(&path).unwrap();
+    let db = bench.open(Durability::Archived).unwrap();
+    create(&db);
+    let record = fs::read(&path).unwrap();
+    let told = |what: &str| {
+        wait_until(what, || {
+            insert(&db, 10).unwrap();
+            let told = stats(&db).last_error.unwrap_or_default();
+            told.contains("looking at the leader record") && told.contains(what)
+        });
+    };
+    fs::remove_file(&path).unwrap();
+    told("is gone");
+    fs::write(&path, older).unwrap();
+    told("is of an earlier epoch");
+    fs::write(&path, record).unwrap();
+    wait_until("it is well", || {
+        insert(&db, 10).unwrap();
+        stats(&db).last_error.is_none()
+    });
+    db.close().unwrap();
+    bench.is_the_same();
+}
+
 /// Writes more than the WAL holds while the store is away.
 fn kept_beside(bench: &Bench) -> (Database, Arc<AtomicBool>) {
     let (archive, is_away) = bench.archive_that_goes_away();

@@ -1,8 +1,9 @@
 //! Lists in pieces, what others have left, and file systems that lack something.
 
 use std::io::Error as IoError;
+use std::os::unix::fs::PermissionsExt as _;
 
-use super::{DirectoryStore, NO_LOCKS, is_temporary, not_linked, not_locked};
+use super::{DirectoryStore, NO_LOCKS, is_temporary, lock, not_linked, not_locked};
 use crate::error::ErrorKind;
 use crate::store::Store as _;
 
@@ -75,6 +76,23 @@ fn what_others_left_goes_when_it_is_old_and_ours() {
     let store = DirectoryStore::new(directory.path()).leaving(-10);
     store.create("a/three", b"x", None).unwrap();
     assert_eq!(names(), ["one.ltx.tmp", "one.txt", "three", "two"]);
+}
+
+/// Another user's process may have it open, and must be able to open it again.
+#[test]
+fn lock_file_that_is_there_keeps_its_mode() {
+    let directory = tempfile::tempdir().unwrap();
+    let mode_of = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let path = directory.path().join("lock");
+    set(directory.path(), 0o770);
+    drop(lock(&path).unwrap());
+    assert_eq!(mode_of(&path) & 0o777, 0o660, "as the directory");
+    set(&path, 0o606);
+    drop(lock(&path).unwrap());
+    assert_eq!(mode_of(&path) & 0o777, 0o606);
 }
 
 #[test]
