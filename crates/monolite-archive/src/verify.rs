@@ -26,7 +26,8 @@ pub struct Proof {
     pub pages: u64,
     /// What is wrong, in the order of levels and TXIDs; holes at the end.
     pub problems: Vec<Error>,
-    /// Whether the newest state can be restored all the same: what is wrong is in the past.
+    /// Whether the newest state can be restored all the same: what is wrong is in the past, or in
+    /// files that a restore goes around.
     pub is_restorable: bool,
 }
 

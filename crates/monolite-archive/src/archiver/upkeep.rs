@@ -447,8 +447,8 @@ fn number(seen: Duration, span: u32) -> u64 {
 
 /// Whether each level has everything of the one below that will ever be merged into it.
 fn is_merged(catalog: &Catalog) -> bool {
-    let is_behind = |(level, _)| inputs(catalog, level).is_ok_and(|files| files.is_empty());
-    SPANS.into_iter().all(is_behind)
+    let has_all = |(level, _)| inputs(catalog, level).is_ok_and(|files| files.is_empty());
+    SPANS.into_iter().all(has_all)
 }
 
 /// The newest TXID, if the newest snapshot has not all that a snapshot would have.

@@ -272,6 +272,18 @@ fn open_where_gaps_are_refused(bench: &Bench) -> (Database, Arc<AtomicBool>) {
     (db, is_away)
 }
 
+/// The same with as much in its WAL as may not be kept beside it.
+fn written_while_the_store_is_away(bench: &Bench) -> (Database, Arc<AtomicBool>) {
+    let (db, is_away) = open_where_gaps_are_refused(bench);
+    create(&db);
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    is_away.store(true, Ordering::Relaxed);
+    for _ in 0..15 {
+        insert(&db, 100_000).unwrap();
+    }
+    (db, is_away)
+}
+
 fn refused(db: &Database) -> (i64, monolite::Error) {
     let mut written = 0;
     loop {
@@ -286,13 +298,7 @@ fn refused(db: &Database) -> (i64, monolite::Error) {
 #[test]
 fn where_gaps_are_refused_an_outage_has_the_room_of_the_wal_besides() {
     let bench = Bench::new();
-    let (db, is_away) = open_where_gaps_are_refused(&bench);
-    create(&db);
-    db.read_archived(|_| Ok(())).wait().unwrap();
-    is_away.store(true, Ordering::Relaxed);
-    for _ in 0..15 {
-        insert(&db, 100_000).unwrap();
-    }
+    let (db, is_away) = written_while_the_store_is_away(&bench);
     // It has more than may be kept beside the database, so it stays as it is.
     let checkpointed = db.checkpoint().wait().unwrap();
     assert!(!checkpointed.restarts, "{checkpointed:?}");
@@ -315,13 +321,7 @@ fn where_gaps_are_refused_an_outage_has_the_room_of_the_wal_besides() {
 #[test]
 fn a_close_beside_a_store_that_is_away_does_not_speak_of_a_full_disk() {
     let bench = Bench::new();
-    let (db, is_away) = open_where_gaps_are_refused(&bench);
-    create(&db);
-    db.read_archived(|_| Ok(())).wait().unwrap();
-    is_away.store(true, Ordering::Relaxed);
-    for _ in 0..15 {
-        insert(&db, 100_000).unwrap();
-    }
+    let (db, is_away) = written_while_the_store_is_away(&bench);
     let error = db.close().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded, "{error}");
     assert!(error.to_string().contains("the archive has not got all"), "{error}");

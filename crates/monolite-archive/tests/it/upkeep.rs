@@ -187,6 +187,20 @@ impl Bench {
         before.0
     }
 
+    /// Waits until old slots are gone, and closes: the newest state can be restored.
+    fn expires(&self, db: Database) {
+        wait_until("old slots are gone", || {
+            self.pass(HOUR);
+            change(&db);
+            thread::sleep(Duration::from_millis(50));
+            self.groups() < 15
+        });
+        let sum = change(&db);
+        db.close().unwrap();
+        self.has_no_holes();
+        assert_eq!(self.restored(Target::Latest), Some(sum));
+    }
+
     fn has_no_holes(&self) {
         let proof = verify(&self.store(), &Layout::directory(), &mut |_| {}).unwrap();
         assert!(proof.problems.is_empty(), "{:?}", proof.problems);
@@ -396,16 +410,7 @@ fn the_upkeep_goes_on_after_a_copy_of_the_database() {
     });
     bench.without_slots.store(false, Ordering::Relaxed);
     wait_until("the copy is there", || !copies());
-    wait_until("old slots are gone", || {
-        bench.pass(HOUR);
-        change(&db);
-        thread::sleep(Duration::from_millis(50));
-        bench.groups() < 15
-    });
-    let sum = change(&db);
-    db.close().unwrap();
-    bench.has_no_holes();
-    assert_eq!(bench.restored(Target::Latest), Some(sum));
+    bench.expires(db);
 }
 
 /// What was listed before a copy came knows nothing of it, and of no gap before it.
@@ -744,16 +749,7 @@ fn lives_while_the_clock_is_set(
         assert!(restored.is_none_or(|restored| restored == *sum), "TXID {txid} is another");
     }
     bench.has_no_holes();
-    wait_until("old slots are gone", || {
-        bench.pass(HOUR);
-        change(&db);
-        thread::sleep(Duration::from_millis(50));
-        bench.groups() < 15
-    });
-    let sum = change(&db);
-    db.close().unwrap();
-    assert_eq!(bench.restored(Target::Latest), Some(sum));
-    bench.has_no_holes();
+    bench.expires(db);
 }
 
 #[test]
@@ -787,14 +783,5 @@ fn one_commit_in_the_future_stops_neither_merging_nor_deleting() {
     }
     wait_until("all is merged", || (1..=3).chain([9]).all(|level| bench.count(level) > 0));
     wait_until("a snapshot a day is made", || bench.count(9) > 1);
-    wait_until("old slots are gone", || {
-        bench.pass(HOUR);
-        change(&db);
-        thread::sleep(Duration::from_millis(50));
-        bench.groups() < 15
-    });
-    let sum = change(&db);
-    db.close().unwrap();
-    bench.has_no_holes();
-    assert_eq!(bench.restored(Target::Latest), Some(sum));
+    bench.expires(db);
 }

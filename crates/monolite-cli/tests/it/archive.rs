@@ -271,6 +271,8 @@ fn damaged_file_is_gone_around_and_named() {
     assert!(said.contains(&format!("went around a file: {key}")), "{said}");
     assert!(complaint(&drill).contains("can be restored all the same"), "{drill:?}");
     assert_eq!(monolite(&["archive", "status", here]).status.code(), Some(0));
+    let adopted = monolite(&["archive", "adopt", here, "--database", text(&out)]);
+    assert_eq!((adopted.status.code(), complaint(&adopted)), (Some(0), String::new()));
 }
 
 #[test]
