@@ -18,6 +18,7 @@ use crate::layout::Layout;
 use crate::plan::Plan;
 use crate::source::FileSource;
 use crate::store::Store;
+use crate::verify::verify_file;
 
 /// What tells the database at `path` from the state of `plan`, as a sentence's end; `None` when
 /// nothing does.
@@ -44,6 +45,8 @@ pub(crate) fn difference(
     for file in plan.files().iter().rev() {
         let other = compared.with(store, layout, file).map_err(|error| error.of_file(*file))?;
         if let Some(page) = other {
+            // It may be the archive's page that is not what was written.
+            verify_file(store, layout, *file).map_err(|error| error.of_file(*file))?;
             return Ok(Some(format!("page {page} is another one")));
         }
     }

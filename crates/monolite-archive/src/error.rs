@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::file::ArchivedFile;
+use monolite_ltx::TxidRange;
 
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -54,8 +54,8 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     source: Option<Source>,
-    /// The file of the archive that was being read.
-    file: Option<ArchivedFile>,
+    /// The level, TXIDs and length of the file of the archive that was being read.
+    file: Option<(u8, TxidRange, u64)>,
 }
 
 enum Source {
@@ -100,16 +100,16 @@ impl Error {
         Error::with(kind, what.to_string(), Some(Source::Ltx(source)))
     }
 
-    /// The same, of reading this file.
-    pub(crate) fn of_file(mut self, file: ArchivedFile) -> Error {
+    /// The same, of reading a file of this level, TXIDs and length.
+    pub(crate) fn reading(mut self, file: (u8, TxidRange, u64)) -> Error {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.file = Some(file);
         }
         self
     }
 
-    /// The file of the archive that is damaged or gone, if that is what is wrong.
-    pub(crate) fn lost_file(&self) -> Option<ArchivedFile> {
+    /// The file that was read, if what is wrong is that it is damaged or gone.
+    pub(crate) fn lost(&self) -> Option<(u8, TxidRange, u64)> {
         let is_lost = self.is_about_content() || self.kind() == ErrorKind::NotFound;
         self.0.file.filter(|_| is_lost)
     }

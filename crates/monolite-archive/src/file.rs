@@ -48,6 +48,19 @@ impl ArchivedFile {
     }
 }
 
+impl Error {
+    /// The same, of reading this file.
+    pub(crate) fn of_file(self, file: ArchivedFile) -> Error {
+        self.reading((file.level.get(), file.txids, file.len))
+    }
+
+    /// The file of the archive that is damaged or gone, if that is what is wrong.
+    pub(crate) fn lost_file(&self) -> Option<ArchivedFile> {
+        let (level, txids, len) = self.lost()?;
+        Some(ArchivedFile { level: Level::new(level)?, txids, len })
+    }
+}
+
 /// That a file which was listed is not there.
 pub(crate) fn vanished(key: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("{key:?} is gone"))
