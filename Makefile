@@ -30,4 +30,4 @@ trust:
 # and PostgreSQL. `make bench ARGS=--full` measures every cell, `ARGS=--quick` takes a minute.
 bench:
 	@./scripts/setup bench
-	cargo run --locked --release --package monolite-cli -- bench tps $(ARGS)
+	cargo run --locked --release --package monolite-cli --features developer -- bench tps $(ARGS)

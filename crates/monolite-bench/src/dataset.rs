@@ -97,10 +97,6 @@ impl Dataset {
     }
 
     /// Finds the data set in `dir`, or loads it.
-    ///
-    /// # Errors
-    /// When a file of that name is not the data set asked for, the disk has too little room, the
-    /// load fails, or the user interrupts it.
     pub fn prepare(
         dir: &Path,
         schema: Schema,
@@ -147,9 +143,6 @@ impl Dataset {
 
     /// Reads the file once, so that the first candidate does not pay for the disk; at most
     /// `most_bytes` from its start, where the hot accounts are.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn warm(&self, most_bytes: u64) -> Result<()> {
         let start = fs::File::open(&self.path)?.take(most_bytes);
         io::copy(&mut io::BufReader::with_capacity(1 << 20, start), &mut io::sink())?;
@@ -157,9 +150,6 @@ impl Dataset {
     }
 
     /// Returns the money on all accounts, by a full scan.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
     pub fn total(&self) -> Result<i64> {
         let connection = raw_connection::open_bare(&self.path)?;
         Ok(connection.query_row(TOTAL_SQL, [], |row| row.get(0))?)

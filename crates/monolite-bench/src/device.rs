@@ -27,9 +27,6 @@ pub struct DeviceProbe {
 }
 
 /// Measures the device under `dir`, each probe for `time`.
-///
-/// # Errors
-/// When the directory cannot be written to, or the user interrupts.
 pub fn probe(dir: &Path, time: Duration, interrupt: &Interrupt) -> Result<DeviceProbe> {
     let file = tempfile::tempfile_in(dir).context("cannot write in the data directory")?;
     let append_sync = repeat(&file, time, interrupt, |n| n)?;

@@ -67,9 +67,6 @@ pub enum Purpose {
 
 impl Bench<'_> {
     /// Measures a group of candidates, `transfers` drawn for each round, and verifies their work.
-    ///
-    /// # Errors
-    /// When a driver fails, the money is wrong, or the user interrupts.
     pub fn interleave(
         &mut self,
         group: &str,
@@ -139,9 +136,6 @@ impl Bench<'_> {
     }
 
     /// Makes the checks that are left to the end.
-    ///
-    /// # Errors
-    /// When the money is wrong, or the data set cannot be read.
     pub fn finish(&mut self) -> Result<()> {
         if self.dataset.identity.rows < SUM_PER_GROUP_BELOW_ROWS {
             return Ok(());

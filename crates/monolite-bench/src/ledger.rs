@@ -18,9 +18,6 @@ pub struct Ledger {
 
 impl Ledger {
     /// Reads the balances of the accounts in `transfers` that are not known yet.
-    ///
-    /// # Errors
-    /// When the database cannot be read or an account does not exist.
     pub fn learn(&mut self, database: &Path, transfers: &[Transfer]) -> Result<()> {
         let connection = raw_connection::open_bare(database)?;
         connection.execute_batch("BEGIN")?;
@@ -44,9 +41,6 @@ impl Ledger {
     }
 
     /// Compares every touched account, and returns how many there are.
-    ///
-    /// # Errors
-    /// When the database cannot be read, or a balance is not what it must be.
     pub fn verify(&self, database: &Path) -> Result<u64> {
         let connection = raw_connection::open_bare(database)?;
         connection.execute_batch("BEGIN")?;

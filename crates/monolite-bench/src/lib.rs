@@ -20,7 +20,6 @@ pub mod dataset;
 pub mod ledger;
 
 pub mod drivers;
-pub mod optional;
 
 pub mod device;
 pub mod machine;
@@ -33,5 +32,3 @@ pub mod published;
 pub mod report;
 pub mod suites;
 pub mod tps;
-
-pub mod all;

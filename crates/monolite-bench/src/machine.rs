@@ -88,9 +88,6 @@ fn mounted(mountinfo: &str, number: &str) -> Option<(String, String)> {
 }
 
 /// Returns the bytes an unprivileged user may still write under `path`.
-///
-/// # Errors
-/// When the directory does not exist or cannot be asked.
 pub fn free_bytes(path: &Path) -> Result<u64> {
     let space = rustix::fs::statvfs(path)
         .with_context(|| format!("cannot ask for the free space of {}", path.display()))?;
@@ -98,9 +95,6 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
 }
 
 /// Writes everything that is still unwritten on the file system of `path` to the device.
-///
-/// # Errors
-/// When the device fails.
 pub fn settle(path: &Path) -> Result<()> {
     let file = fs::File::open(path).context("cannot open the data set")?;
     rustix::fs::syncfs(&file).context("cannot sync the file system")

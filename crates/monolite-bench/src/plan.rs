@@ -132,19 +132,5 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Says which of `all` are not in `planned`: how many of each kind, a kind being the first two
-/// parts of a name.
-pub fn left_out(planned: &[Planned], all: &[Planned]) -> Vec<String> {
-    let mut kinds: Vec<(String, usize)> = Vec::new();
-    for cell in all.iter().filter(|cell| !planned.iter().any(|other| other.id == cell.id)) {
-        let kind = cell.id.split('/').take(2).collect::<Vec<_>>().join("/");
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => *count += 1,
-            None => kinds.push((kind, 1)),
-        }
-    }
-    kinds.into_iter().map(|(kind, count)| format!("{kind} ({count})")).collect()
-}
-
 #[cfg(test)]
 mod tests;

@@ -50,9 +50,6 @@ impl Interrupt {
     }
 
     /// Fails when somebody asked.
-    ///
-    /// # Errors
-    /// [`Interrupted`], to be passed up as it is.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.requested() { Err(Interrupted) } else { Ok(()) }
     }

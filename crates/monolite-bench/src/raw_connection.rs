@@ -52,7 +52,16 @@ impl Durability {
         }
     }
 
-    fn synchronous(self) -> &'static str {
+    /// Returns the setting of the engine that means the same.
+    pub fn of_engine(self) -> monolite::Durability {
+        match self {
+            Durability::Durable => monolite::Durability::Synced,
+            Durability::Buffered => monolite::Durability::Buffered,
+        }
+    }
+
+    /// Returns SQLite's setting of that name.
+    pub fn synchronous(self) -> &'static str {
         match self {
             Durability::Durable => "FULL",
             Durability::Buffered => "NORMAL",
@@ -94,9 +103,6 @@ impl Settings {
 }
 
 /// Opens a raw connection with these settings.
-///
-/// # Errors
-/// When the file cannot be opened, is locked by another process, or is not a database.
 pub fn open(path: &Path, settings: Settings) -> Result<Connection> {
     let connection = open_bare(path)?;
     connection
@@ -125,9 +131,6 @@ pub fn open_beside_others(path: &Path, settings: Settings) -> Result<Connection>
 }
 
 /// Opens a raw connection on `unix-excl` and sets nothing.
-///
-/// # Errors
-/// When the file cannot be opened.
 pub fn open_bare(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE

@@ -28,11 +28,6 @@ impl Latencies {
         self.0.record(nanoseconds).expect("a resizing histogram records anything");
     }
 
-    /// Records a latency that occurred so often.
-    pub fn record_many(&mut self, nanoseconds: u64, count: u64) {
-        self.0.record_n(nanoseconds, count).expect("a resizing histogram records anything");
-    }
-
     /// Adds all of `other`'s latencies.
     pub fn merge(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("a resizing histogram accepts any other");

@@ -13,7 +13,6 @@ use monolite_archive::{
     ArchivedFile, Catalog, Error, ErrorKind, Fetched, Kept, Layout, Level, Listing, Part, Plan,
     Reading, Record, Store, Tag, Target, leader, open_with, restore, unfinished, verify,
 };
-use monolite_bench::progress::Progress as _;
 use monolite_ltx::Timestamp;
 use serde::Serialize;
 use std::borrow::Cow;

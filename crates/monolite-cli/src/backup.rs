@@ -6,7 +6,6 @@ use crate::out::stdout;
 use crate::{interrupt, json, words};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use monolite::{Database, Error, ErrorKind, JobMonitor};
-use monolite_bench::progress::Progress;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;

@@ -1,8 +1,6 @@
 //! Progress on standard error: one line on a terminal, a line every few seconds elsewhere.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use monolite_bench::plan;
-use monolite_bench::progress::Progress;
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -35,7 +33,7 @@ impl State {
             text.push_str(&format!(", {} %", done * 100 / total.max(1)));
         }
         if let Some(end) = self.end {
-            let left = plan::duration(end.saturating_duration_since(now));
+            let left = HumanDuration(end.saturating_duration_since(now));
             text.push_str(&format!("; about {left} left"));
         }
         text
@@ -72,10 +70,8 @@ impl Bar {
             state.printed = Some(now);
         }
     }
-}
 
-impl Progress for Bar {
-    fn begin(&self, what: &str, total: Option<u64>) {
+    pub(crate) fn begin(&self, what: &str, total: Option<u64>) {
         let mut state = self.state();
         what.clone_into(&mut state.what);
         state.step = total.map(|total| (0, total));
@@ -83,23 +79,23 @@ impl Progress for Bar {
         self.show(&mut state);
     }
 
-    fn advance_to(&self, done: u64) {
+    pub(crate) fn advance_to(&self, done: u64) {
         let mut state = self.state();
         state.step = state.step.map(|(_, total)| (done, total));
         self.show(&mut state);
     }
 
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.disable_steady_tick();
         self.bar.finish_and_clear();
         self.bar.reset();
     }
 
-    fn time_left(&self, left: Duration) {
+    pub(crate) fn time_left(&self, left: Duration) {
         self.state().end = Some(Instant::now() + left);
     }
 
-    fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{text}");
         });
@@ -117,6 +113,6 @@ mod tests {
         assert_eq!(state.text(now), "loading");
         state.step = Some((1, 4));
         state.end = Some(now + Duration::from_secs(70));
-        assert_eq!(state.text(now), "loading, 25 %; about 1 min 10 s left");
+        assert_eq!(state.text(now), "loading, 25 %; about 70 seconds left");
     }
 }

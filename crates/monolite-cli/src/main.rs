@@ -1,7 +1,7 @@
 //! The `monolite` command: arguments and output, no logic.
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
-//! 1 failed, 2 wrong usage or (`check`) nothing known, 130 stopped by the user, 141 nobody reads
+//! 1 failed, 2 wrong usage, a verb that this build is without, or (`check`) nothing known, 130 stopped by the user, 141 nobody reads
 //! the results.
 #![forbid(unsafe_code)]
 
@@ -9,14 +9,13 @@ mod archive;
 mod arguments;
 mod backup;
 mod bar;
-mod bench;
 mod check;
-mod conform;
+#[cfg_attr(not(feature = "developer"), path = "absent.rs")]
+mod developer;
 mod interrupt;
 mod json;
 mod migrate;
 mod out;
-mod torture;
 mod words;
 
 use arguments::{Arguments, Command};
@@ -25,13 +24,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A torturing run starts this program again as its children.
-    monolite_torture::play_role();
+    developer::play_role();
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
-        Command::Bench(command) => bench::run(command),
-        Command::Torture(arguments) => torture::run(&arguments),
-        Command::Conform(arguments) => conform::run(&arguments),
+        Command::Bench(arguments) => developer::bench(&arguments),
+        Command::Torture(arguments) => developer::torture(&arguments),
+        Command::Conform(arguments) => developer::conform(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Migrate(command) => migrate::run(&command),
@@ -47,15 +45,14 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             complain(&format!("error: {error:#}"));
-            if error.is::<check::NotChecked>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let is_usage = error.is::<check::NotChecked>() || developer::is_absent(&error);
+            if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
 fn is_stop(error: &anyhow::Error) -> bool {
-    error.is::<bench::Stopped>()
-        || error.is::<torture::Stopped>()
-        || error.is::<conform::Stopped>()
+    developer::is_stop(error)
         || error.is::<backup::Stopped>()
         || error.is::<check::Stopped>()
         || error.is::<archive::Stopped>()

@@ -30,6 +30,9 @@ use crate::{conform, fuzz, models, mutants, planted, range, tidy, torture};
 use failures::Failures;
 use slow::SlowTests;
 
+/// The feature of the command that has the verbs of developers.
+const DEVELOPER: &str = "monolite-cli/developer";
+
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
 
@@ -120,6 +123,7 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     let mut run = Run::new(Some(LIMIT));
     run.step("clippy", |_| clippy(root));
     run.step("docs", |_| docs(root));
+    run.step("command", |tested| command_of_users(root, tested));
     run.step("models", |tested| counted(&mut models::command(root, models::ALL)?, tested));
     run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
     run.step("conform", |_| conform::run(root));
@@ -228,7 +232,12 @@ fn end_what_hangs(under_way: Watched, limit: Option<Duration>) {
 }
 
 fn clippy(root: &Path) -> anyhow::Result<()> {
-    cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+    let most = ["--workspace", "--features", DEVELOPER];
+    for what in [&most[..], &["--package", "monolite-cli"]] {
+        let rest = ["--all-targets", "--locked", "--", "-D", "warnings"];
+        cargo(root, &[&["clippy"], what, &rest].concat())?;
+    }
+    Ok(())
 }
 
 /// Documents programs first: `monolite` is both a library and a command, and the library's pages
@@ -238,9 +247,17 @@ fn docs(root: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(cargo_path());
         command.current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
         command.args(["doc", "--workspace", "--no-deps", "--locked"]).args(targets);
+        command.args(["--features", DEVELOPER]);
         succeed(&mut command)?;
     }
     Ok(())
+}
+
+/// Tests the command as users install it, without the verbs of developers.
+fn command_of_users(root: &Path, tested: &mut Tested) -> anyhow::Result<()> {
+    let mut command = Command::new(cargo_path());
+    command.current_dir(root).args(["test", "--locked", "--package", "monolite-cli"]);
+    counted(command.args(["--test", "it", "--", "verbs_of_developers"]), tested)
 }
 
 /// Runs the tests and counts them, also when some fail.
@@ -251,7 +268,7 @@ fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
     let mut command = Command::new(cargo_path());
     command
         .current_dir(root)
-        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--features", DEVELOPER])
         .args(match which {
             Tests::Unit => &["--lib", "--bins"][..],
             Tests::All => &[],

@@ -19,7 +19,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(&scratch)?;
     let output = Command::new(cargo_path())
         .current_dir(root)
-        .args(["run", "--locked", "--quiet", "--package", "monolite-cli", "--"])
+        .args(["run", "--locked", "--quiet", "--package", "monolite-cli"])
+        .args(["--features", "developer", "--"])
         .args(["conform", "conform", "--json", "--scratch"])
         .arg(&scratch)
         .stdin(Stdio::null())

@@ -385,6 +385,7 @@ fn for_copy(program: &str, copy: &Path, scratch: &Path) -> Command {
 /// Builds the command.
 fn build(copy: &Path, scratch: &Path) -> anyhow::Result<PathBuf> {
     let words = ["build", "--release", "--locked", "--quiet", "--package", "monolite-cli"];
+    let words = [&words[..], &["--features", "developer"]].concat();
     succeed(for_copy(&cargo_path(), copy, scratch).args(words))?;
     Ok(scratch.join("target/release/monolite"))
 }

@@ -91,6 +91,7 @@ fn torture(root: &Path, build: &[&str], amounts: &[&str]) -> anyhow::Result<u64>
     let output = Command::new(cargo_path())
         .current_dir(root)
         .args(["run", "--locked", "--quiet", "--package", "monolite-cli"])
+        .args(["--features", "developer"])
         .args(build)
         .args(["--", "torture"])
         .args(amounts)

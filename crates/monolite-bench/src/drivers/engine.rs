@@ -64,16 +64,12 @@ impl Settings {
     }
 
     pub(super) fn open(self, database: &Path) -> Result<Database> {
-        let durability = match self.durability {
-            Durability::Durable => monolite::Durability::Synced,
-            Durability::Buffered => monolite::Durability::Buffered,
-        };
         let options = match self.sql {
             Sql::Trusted => Options::new(),
             Sql::Untrusted => Options::new().untrusted(Untrusted::new()),
         };
         options
-            .durability(durability)
+            .durability(self.durability.of_engine())
             .wal_limit_bytes(self.wal_limit_bytes)
             .writer_cache_bytes(WRITER_CACHE_BYTES)
             .reader_cache_bytes(READER_CACHE_BYTES)
@@ -86,9 +82,6 @@ impl Settings {
 /// Has the engine initialise SQLite for this process, as it does in a program that opens its first
 /// database with it. Where a raw connection is first, the engine cannot see which pages a
 /// transaction reads, and its writer replays the reads of every commit.
-///
-/// # Errors
-/// Those of the engine, and of making a temporary directory.
 pub fn initialize_sqlite() -> Result<()> {
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
     let db = Database::open(dir.path().join("first.db")).context("cannot open the engine")?;
@@ -191,17 +184,11 @@ impl Candidate for EngineBurst {
 
 impl EngineBurst {
     /// Opens the engine on the data set.
-    ///
-    /// # Errors
-    /// Those of the engine.
     pub fn open(&self) -> Result<Database> {
         self.settings.open(&self.database)
     }
 
     /// Warms `db` up, works through the round, and closes.
-    ///
-    /// # Errors
-    /// Those of [`Candidate::run`].
     pub fn run_on(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
         let mut outcome = self.run_on_open(db, work)?;
         close(db, &mut outcome.round)?;
@@ -209,9 +196,6 @@ impl EngineBurst {
     }
 
     /// Warms `db` up, and works through the round.
-    ///
-    /// # Errors
-    /// Those of [`Candidate::run`].
     pub(super) fn run_on_open(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
         let warmed = warm_up(db, work)?;
         let io = Io::look();
@@ -442,30 +426,6 @@ fn read_balance(db: &Database, id: i64) -> Result<i64> {
     balance.context("a read failed")
 }
 
-/// How a read comes to its statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preparing {
-    /// By `query_row`, which keeps it.
-    Kept,
-    /// By `prepare_cached`.
-    Cached,
-}
-
-impl Preparing {
-    fn read_balance(self, db: &Database, id: i64) -> Result<i64> {
-        if self == Preparing::Kept {
-            return read_balance(db, id);
-        }
-        let balance: Result<i64, monolite::Error> = db
-            .read(move |tx| {
-                let mut statement = tx.prepare_cached(BALANCE_SQL)?;
-                Ok(statement.query_row([id], |row| row.get(0))?)
-            })
-            .wait();
-        balance.context("a read failed")
-    }
-}
-
 /// Autocommit point reads by one thread.
 #[derive(Debug)]
 pub struct EngineReads {
@@ -475,8 +435,6 @@ pub struct EngineReads {
     pub database: PathBuf,
     /// Of the engine.
     pub settings: Settings,
-    /// How it comes to its statement.
-    pub preparing: Preparing,
 }
 
 impl Candidate for EngineReads {
@@ -487,13 +445,13 @@ impl Candidate for EngineReads {
     fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
         let db = self.settings.open(&self.database)?;
         for transfer in work.warm_up() {
-            self.preparing.read_balance(&db, transfer.from)?;
+            read_balance(&db, transfer.from)?;
         }
         let goal = work.goal(self.profile.extent);
         let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
         while !goal.reached(done) {
             let start = done.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
-            let balance = self.preparing.read_balance(&db, work.transfer(done).from)?;
+            let balance = read_balance(&db, work.transfer(done).from)?;
             start.into_iter().for_each(|start| latencies.record(start.elapsed()));
             ensure!(balance != 0, "an account is empty");
             done += 1;

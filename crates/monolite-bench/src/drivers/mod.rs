@@ -11,7 +11,6 @@ pub mod postgres;
 pub mod raw;
 pub mod script;
 pub mod sleepers;
-pub mod sustained;
 pub mod traffic;
 
 use self::contention::Contention;
@@ -225,9 +224,6 @@ pub trait Candidate {
     fn profile(&self) -> &Profile;
 
     /// Opens its database, warms up, works through the round, and closes. Only the work is timed.
-    ///
-    /// # Errors
-    /// When the database fails, or answers what it should not. The run is over then.
     fn run(&mut self, work: &Work<'_>) -> Result<Outcome>;
 }
 

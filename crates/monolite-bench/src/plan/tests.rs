@@ -37,14 +37,6 @@ fn a_slow_machine_is_noticed_in_the_first_group() {
 }
 
 #[test]
-fn cells_that_were_left_out_are_counted_by_kind() {
-    let all = ["burst/durable/a", "burst/buffered/a", "burst/buffered/b", "mixed/durable/1"];
-    let all: Vec<Planned> = all.iter().map(|id| cell(id, 1)).collect();
-    assert_eq!(left_out(&all[..1], &all), ["burst/buffered (2)", "mixed/durable (1)"]);
-    assert!(left_out(&all, &all).is_empty());
-}
-
-#[test]
 fn times_are_written_for_people() {
     let text = |seconds| duration(Duration::from_secs(seconds));
     assert_eq!([text(9), text(60), text(250)], ["9 s", "1 min", "4 min 10 s"]);

@@ -1,19 +1,21 @@
 //! A record as files: `raw.json`, the tables in `summary.md`, and a `README.md` that says what it
 //! is.
 
-use super::chart::draw;
-use super::collection::Collection;
 use super::record::{Record, Verification};
-use super::{html, pictures, summary, tables};
+use super::{chart, html, summary, tables};
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// The records of several suites in one file, as `bench all` leaves it.
+#[derive(Serialize, Deserialize)]
+struct Several<'r> {
+    records: std::borrow::Cow<'r, [Record]>,
+}
+
 /// Writes the report for a terminal.
-///
-/// # Errors
-/// When `out` cannot be written to.
 pub fn write_text(record: &Record, out: &mut dyn Write) -> std::io::Result<()> {
     for line in tables::preamble(record) {
         writeln!(out, "{line}")?;
@@ -25,72 +27,29 @@ pub fn write_text(record: &Record, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 /// Writes the end of a run for a terminal.
-///
-/// # Errors
-/// When `out` cannot be written to.
 pub fn write_summary(record: &Record, out: &mut dyn Write) -> std::io::Result<()> {
     summary::lines(record).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// Writes `raw.json`.
-///
-/// # Errors
-/// When `out` cannot be written to.
-pub fn write_json(record: &Record, out: &mut dyn Write) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(record)?;
+/// Returns the text of `raw.json`: a record, or several.
+pub fn json(records: &[Record]) -> Result<Vec<u8>> {
+    let mut text = match records {
+        [record] => serde_json::to_vec_pretty(record)?,
+        records => serde_json::to_vec_pretty(&Several { records: records.into() })?,
+    };
     text.push(b'\n');
-    Ok(out.write_all(&text)?)
-}
-
-/// Reads a `raw.json`.
-///
-/// # Errors
-/// When the file is not a record of this version.
-pub fn read_json(path: &Path) -> Result<Record> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not a record", path.display()))
+    Ok(text)
 }
 
 /// Reads the records of a file: a `raw.json`, or that of `bench all`, which has several.
-///
-/// # Errors
-/// When the file is neither.
-pub fn read_records(path: &Path) -> Result<Vec<Record>> {
+pub fn read(path: &Path) -> Result<Vec<Record>> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if let Ok(collection) = Collection::parse(&text) {
-        return Ok(collection.records);
+    if let Ok(Several { records }) = serde_json::from_str(&text) {
+        return Ok(records.into_owned());
     }
     let record = serde_json::from_str(&text);
     Ok(vec![record.with_context(|| format!("{} is not a record", path.display()))?])
-}
-
-/// Writes the end of a run of several suites for a terminal.
-///
-/// # Errors
-/// When `out` cannot be written to.
-pub fn write_summaries(collection: &Collection, out: &mut dyn Write) -> std::io::Result<()> {
-    summary::of_all(collection).iter().try_for_each(|line| writeln!(out, "{line}"))
-}
-
-/// Writes what several suites have measured into a new directory `DIR/<date>-all`, with its report,
-/// and returns it.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_collection(collection: &Collection, dir: &Path) -> Result<PathBuf> {
-    let mut raw = serde_json::to_vec_pretty(collection)?;
-    raw.push(b'\n');
-    let pages: Vec<String> = collection.records.iter().map(tables_page).collect();
-    let readmes: Vec<String> = collection.records.iter().map(readme).collect();
-    let files = [
-        ("raw.json", raw),
-        ("summary.md", pages.join("\n").into_bytes()),
-        ("README.md", readmes.join("\n").into_bytes()),
-        ("report.html", html::page(&collection.records).into_bytes()),
-    ];
-    write_directory(dir, &format!("{}-all", collection.date), files)
 }
 
 /// Returns `summary.md`.
@@ -117,6 +76,13 @@ pub fn readme(record: &Record) -> String {
     if record.suite == "tps" {
         text.push_str(&format!("\n{}", tables::headlines(record).to_markdown()));
     }
+    text.push_str(&settings(record));
+    text
+}
+
+/// Returns what was set, and what was checked.
+pub fn settings(record: &Record) -> String {
+    let mut text = String::new();
     section(&mut text, "Settings of the engine", &record.setup.engine);
     section(&mut text, "Pragmas of raw SQLite", &record.setup.raw_pragmas);
     section(&mut text, "Settings of PostgreSQL", &record.setup.postgres_settings);
@@ -143,79 +109,60 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
     }
 }
 
-/// Writes the record into `DIR/latest-<suite>.json`, over that of the run before, and returns the
-/// file: what `bench report` and `bench compare` take.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_latest(record: &Record, dir: &Path) -> Result<PathBuf> {
-    let target = dir.join(format!("latest-{}.json", record.suite));
-    let mut raw = Vec::new();
-    write_json(record, &mut raw)?;
-    fs::write(&target, raw).with_context(|| format!("cannot write {}", target.display()))?;
-    Ok(target)
+/// Writes the records into `DIR/latest-<suite>.json`, over those of the run before, with the report
+/// beside it, and returns both files; `all` stands for several suites.
+pub fn write_latest(records: &[Record], dir: &Path) -> Result<[PathBuf; 2]> {
+    let raw = dir.join(format!("latest-{}.json", name(records)));
+    let page = raw.with_extension("html");
+    write(&raw, &json(records)?)?;
+    write(&page, html::page(records).as_bytes())?;
+    Ok([raw, page])
+}
+
+fn name(records: &[Record]) -> &str {
+    if let [record] = records { &record.suite } else { "all" }
+}
+
+fn write(target: &Path, text: &[u8]) -> Result<()> {
+    fs::write(target, text).with_context(|| format!("cannot write {}", target.display()))
 }
 
 /// Writes the report of these records as one HTML file.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn write_html(records: &[Record], target: &Path) -> Result<()> {
-    fs::write(target, html::page(records))
-        .with_context(|| format!("cannot write {}", target.display()))
+    write(target, html::page(records).as_bytes())
 }
 
 /// Writes each chart of these records as an SVG file into `dir`, and returns how many there are.
-///
-/// # Errors
-/// When one cannot be written.
 pub fn write_charts(records: &[Record], dir: &Path) -> Result<usize> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut written = 0;
     for record in records {
-        for chart in pictures::all(record) {
-            let target = match chart.id.starts_with(&record.suite) {
-                true => dir.join(format!("{}.svg", chart.id)),
-                false => dir.join(format!("{}-{}.svg", record.suite, chart.id)),
-            };
-            fs::write(&target, draw::file(&chart))
-                .with_context(|| format!("cannot write {}", target.display()))?;
+        for chart in chart::all(record) {
+            let target = dir.join(format!("{}-{}.svg", record.suite, chart.id));
+            write(&target, chart::svg(&chart).as_bytes())?;
             written += 1;
         }
     }
     Ok(written)
 }
 
-/// Writes the three files into a new directory `DIR/<date>-<suite>`, and returns it.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_record(record: &Record, dir: &Path) -> Result<PathBuf> {
-    let mut raw = Vec::new();
-    write_json(record, &mut raw)?;
-    let files = [
-        ("raw.json", raw),
-        ("summary.md", tables_page(record).into_bytes()),
-        ("README.md", readme(record).into_bytes()),
-    ];
-    write_directory(dir, &format!("{}-{}", record.date, record.suite), files)
-}
-
-/// Writes files into a new directory of this name, with a number behind it where there is one.
-fn write_directory<const N: usize>(
-    dir: &Path,
-    name: &str,
-    files: [(&str, Vec<u8>); N],
-) -> Result<PathBuf> {
-    let names = std::iter::once(name.to_owned()).chain((2..).map(|n| format!("{name}-{n}")));
+/// Writes the records into a new directory `DIR/<date>-<suite>`, with a number behind it where
+/// there is one, and returns it.
+pub fn write_record(records: &[Record], dir: &Path) -> Result<PathBuf> {
+    let date = records.first().map_or("none", |record| &record.date);
+    let name = format!("{date}-{}", name(records));
+    let names = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
     let target = names
         .map(|name| dir.join(name))
         .find(|target| !target.exists())
         .expect("some number is free");
     fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
-    for (name, contents) in files {
-        fs::write(target.join(name), contents).with_context(|| format!("cannot write {name}"))?;
-    }
+    let pages = |page: fn(&Record) -> String| {
+        records.iter().map(page).collect::<Vec<_>>().join("\n").into_bytes()
+    };
+    write(&target.join("raw.json"), &json(records)?)?;
+    write(&target.join("summary.md"), &pages(tables_page))?;
+    write(&target.join("README.md"), &pages(readme))?;
     Ok(target)
 }
 

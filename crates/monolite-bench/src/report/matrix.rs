@@ -1,7 +1,6 @@
-//! Tables and charts of suites whose cells stand in [`Section`]s: a line for each candidate, a
+//! Tables of suites whose cells stand in [`Section`]s: a line for each candidate, a
 //! column for each number of threads, or whatever differs.
 
-use super::chart::{Chart, Form, Line, Mark, Point, Unit};
 use super::record::{Cell, CellOutcome, Measurement, Record, Section};
 use super::render::{Table, count, nanoseconds, ratio, spread};
 use crate::published::SUITES;
@@ -45,29 +44,6 @@ fn published(suite: &str) -> impl Iterator<Item = Table> {
         table.notes.push(published.note.into());
         table
     })
-}
-
-/// Returns the charts in the order they are read.
-pub fn charts(record: &Record) -> Vec<Chart> {
-    let mut charts = Vec::new();
-    for section in &record.sections {
-        let places = Places::of(record, section);
-        if places.has_gaps() {
-            charts.push(places.bars());
-            continue;
-        }
-        let rate = |cell: &Measurement| Some(cell.per_second);
-        charts.push(places.chart("", &format!("{}/s", section.unit), &section.meaning, rate));
-        if section.x == "threads" {
-            charts.push(places.per_thread());
-        }
-        if places.any(|cell| cell.retries > 0) {
-            charts.push(places.retries());
-        }
-        charts.extend(places.wal());
-    }
-    charts.retain(|chart| !chart.is_empty());
-    charts
 }
 
 /// Returns a line for each section: the best of ours, of raw SQLite and of PostgreSQL.
@@ -129,17 +105,6 @@ impl<'r> Places<'r> {
         Places { section, lines, columns, cells }
     }
 
-    /// Whether most lines would be points: bars show those better.
-    fn has_gaps(&self) -> bool {
-        let measured = |cell: &&Cell| cell.measurement().is_some();
-        let points = |line: &str| {
-            let of = |column: &&str| self.cell(line, column).filter(measured).is_some();
-            self.columns.iter().copied().filter(of).count()
-        };
-        let single = self.lines.iter().filter(|(line, _)| points(line) == 1).count();
-        single * 2 > self.lines.len()
-    }
-
     fn any(&self, is: impl Fn(&Measurement) -> bool) -> bool {
         self.cells.iter().filter_map(|(.., cell)| cell.measurement()).any(is)
     }
@@ -174,112 +139,6 @@ impl<'r> Places<'r> {
             table.rows.push(row);
         }
         table
-    }
-
-    fn id(&self, detail: &str) -> String {
-        let letters = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        format!("{}{detail}", self.section.key).chars().map(letters).collect()
-    }
-
-    fn chart(
-        &self,
-        detail: &str,
-        y_title: &str,
-        meaning: &str,
-        figure: impl Fn(&Measurement) -> Option<crate::statistics::Spread>,
-    ) -> Chart {
-        let lines = self.lines.iter().map(|(line, name)| {
-            let point = |(x, column): (usize, &&str)| {
-                let figures = self.cell(line, column)?.measurement()?;
-                Some(Point::over_rounds(x as f64, figure(figures)?))
-            };
-            let points = self.columns.iter().enumerate().filter_map(point).collect();
-            Line { name: (*name).to_owned(), points }
-        });
-        Chart {
-            id: self.id(detail),
-            title: format!("{}{}", self.section.title, detail),
-            meaning: meaning.into(),
-            x_title: self.section.x.clone(),
-            x_marks: Chart::marks(&self.columns),
-            y_title: y_title.into(),
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
-            ..Chart::default()
-        }
-    }
-
-    fn per_thread(&self) -> Chart {
-        let meaning = "A level line scales: another thread does as much as the first";
-        let y_title = format!("{}/s for each thread", self.section.unit);
-        let rate = |cell: &Measurement| Some(cell.per_second);
-        let mut chart = self.chart(", per thread", &y_title, meaning, rate);
-        for point in chart.lines.iter_mut().flat_map(|line| &mut line.points) {
-            let threads: f64 = self.columns[point.x as usize].parse().unwrap_or(1.0);
-            point.y /= threads;
-            point.low /= threads;
-            point.high /= threads;
-        }
-        chart
-    }
-
-    fn retries(&self) -> Chart {
-        let meaning = "Each is work that was done for nothing and done again; zero is best";
-        let retries = |cell: &Measurement| {
-            let rate = cell.retries_per_second();
-            Some(crate::statistics::Spread { median: rate, min: rate, max: rate })
-        };
-        self.chart(", attempts repeated", "repeated a second", meaning, retries)
-    }
-
-    /// The WAL over time, where it was looked at: of the last column, where there is most to do.
-    fn wal(&self) -> Option<Chart> {
-        let column = self.columns.last()?;
-        let lines = self.lines.iter().filter_map(|(line, name)| {
-            let samples = &self.cell(line, column)?.measurement()?.wal;
-            let points = samples.iter().map(|at| Point::exact(at.seconds, at.bytes as f64));
-            Some(Line { name: (*name).to_owned(), points: points.collect() })
-        });
-        let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
-        let points = lines.iter().flat_map(|line| &line.points);
-        let end = points.map(|point| point.x).fold(0.0, f64::max);
-        let quarter = |number: u32| {
-            let at = end * f64::from(number) / 4.0;
-            Mark { at, text: nanoseconds((at * 1e9) as u64) }
-        };
-        (end > 0.0).then(|| Chart {
-            id: self.id("-wal"),
-            title: format!("{}: the WAL over time", self.section.title),
-            meaning: format!(
-                "With {}; a line that stays level is a WAL that restarts in time, one that rises \
-                 on is not copied fast enough",
-                self.place(column)
-            ),
-            x_title: "since the round began".into(),
-            x_marks: (0..=4).map(quarter).collect(),
-            y_title: "size of the file".into(),
-            unit: Unit::Bytes,
-            lines,
-            ..Chart::default()
-        })
-    }
-
-    fn bars(&self) -> Chart {
-        let rate = |cell: &Measurement| Some(cell.per_second);
-        let y_title = format!("{}/s", self.section.unit);
-        let chart = self.chart("", &y_title, &self.section.meaning, rate);
-        // A bar for each point, which says where it is unless there is one place alone.
-        let lines = chart.lines.iter().flat_map(|line| {
-            line.points.iter().map(|point| {
-                let column = self.columns[point.x as usize];
-                let name = match self.columns.len() {
-                    1 => line.name.clone(),
-                    _ => format!("{}, {}", line.name, self.place(column)),
-                };
-                Line { name, points: vec![*point] }
-            })
-        });
-        let lines = lines.collect();
-        Chart { form: Form::Bars, lines, ..chart }
     }
 }
 

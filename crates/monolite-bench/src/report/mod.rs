@@ -1,13 +1,11 @@
-//! What a run leaves behind: the record, and the tables made from it.
+//! What a run leaves behind: the record, and the tables and charts made from it.
 
-pub mod collection;
 pub mod names;
 pub mod record;
 
 pub mod chart;
 pub mod compare;
 pub mod matrix;
-pub mod pictures;
 pub mod render;
 pub mod summary;
 pub mod tables;

@@ -3,9 +3,6 @@
 /// The device, measured in turn with the waiting clients.
 pub const APPENDS: &str = "closed/durable/appends";
 
-/// Begins the names of the cells that state the price of the profile for untrusted SQL.
-pub const PROFILE: &str = "profile/";
-
 /// Begins the names of the cells that state what a backup takes from writes.
 pub const BACKUPS: &str = "backup/";
 
@@ -13,7 +10,7 @@ pub const BACKUPS: &str = "backup/";
 pub const BURST_ALONE: &str = "backup/durable/alone";
 
 /// Groups whose transactions want the same rows: how their cells' names begin, and what they do.
-pub const CONTESTS: [(&str, &str); 5] = [
+pub const CONTESTS: [(&str, &str); 4] = [
     (
         "mixed/",
         "Mixed transactions of 2 to 6 operations with 1 ms after each, half of the accesses on 50 \
@@ -25,7 +22,6 @@ pub const CONTESTS: [(&str, &str); 5] = [
          durable",
     ),
     ("hot-row/", "One row that everybody reads, decides on for 5 ms, and writes, durable"),
-    ("bystanders/", "Plain writes of other rows, beside transactions that want one row, durable"),
     (
         "parent-child/",
         "A parent is inserted, and 5 ms later three children in the same transaction, durable",

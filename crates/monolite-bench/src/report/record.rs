@@ -79,9 +79,6 @@ pub struct Setup {
     pub rounds: usize,
     /// Transactions per burst round.
     pub transactions: u64,
-    /// Kinds of cells that the full run has and this one has not, with their number.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<String>,
 }
 
 /// The data set, and how hot it is.
@@ -296,6 +293,17 @@ pub struct Verification {
 }
 
 impl Section {
+    /// A section of this key and title, what its figures mean, its columns, and what is counted.
+    pub fn new(
+        key: impl Into<String>,
+        title: impl Into<String>,
+        meaning: &str,
+        [x, unit]: [&str; 2],
+    ) -> Section {
+        let (meaning, x, unit) = (meaning.into(), x.into(), unit.into());
+        Section { key: key.into(), title: title.into(), meaning, x, unit }
+    }
+
     /// Returns line and column of a cell, if it stands in this section.
     pub fn place<'c>(&self, cell: &'c Cell) -> Option<(&'c str, &'c str)> {
         cell.id.strip_prefix(&self.key)?.strip_prefix('/')?.split_once('/')

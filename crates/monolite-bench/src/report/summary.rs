@@ -1,6 +1,5 @@
 //! The end of a run on a terminal: what came of it, in at most [`LINES`] lines of [`COLUMNS`].
 
-use super::collection::Collection;
 use super::matrix;
 use super::record::{Cell, Data, Record};
 use super::render::{Table, bytes, count, nanoseconds, ratio};
@@ -93,7 +92,10 @@ const LINES_OF_TPS: [Line; 10] = [
 ];
 
 /// Returns the summary as a table.
-pub fn table(record: &Record) -> Table {
+pub fn of(record: &Record) -> Table {
+    if record.suite != "tps" {
+        return matrix::summary(record);
+    }
     let header = ["per second", "monolite", "raw limit", "÷ raw", "PostgreSQL", "÷ PostgreSQL"];
     let mut table = Table::new("Summary: durable, an answer comes after the sync", &header);
     for line in &LINES_OF_TPS {
@@ -158,7 +160,7 @@ pub fn lines(record: &Record) -> Vec<String> {
         ),
         String::new(),
     ];
-    let table = if record.suite == "tps" { table(record) } else { matrix::summary(record) };
+    let table = of(record);
     lines.push(columns(&table.header));
     lines.extend(table.rows.iter().map(|row| columns(row)));
     lines.push(String::new());
@@ -170,42 +172,7 @@ pub fn lines(record: &Record) -> Vec<String> {
         record.checked(),
         record.seconds
     ));
-    if !record.setup.left_out.is_empty() {
-        lines.push(format!("left to --full: {}", record.setup.left_out.join(", ")));
-    }
     lines.iter().flat_map(|line| fold(line)).take(LINES).collect()
-}
-
-/// Rows of a suite in the summary of several.
-const ROWS: usize = 10;
-
-/// Returns the lines of the summary of several suites, none longer than [`COLUMNS`].
-pub fn of_all(collection: &Collection) -> Vec<String> {
-    let mut lines = Vec::new();
-    let Some(first) = collection.records.first() else { return lines };
-    lines.push(format!("bench all on {}, {} cores", first.machine.cpu, first.machine.cores));
-    for record in &collection.records {
-        let table = if record.suite == "tps" { table(record) } else { matrix::summary(record) };
-        let mut header = table.header;
-        header[0].clone_from(&record.suite);
-        lines.extend([String::new(), columns(&header)]);
-        lines.extend(table.rows.iter().take(ROWS).map(|row| columns(row)));
-        if table.rows.len() > ROWS {
-            lines.push(format!("  and {} more in the report", table.rows.len() - ROWS));
-        }
-    }
-    let missing = collection.records.iter().flat_map(|record| {
-        let gaps = record.cells.iter().filter(|cell| cell.measurement().is_none());
-        gaps.map(|cell| cell.id.as_str())
-    });
-    let missing = missing.count();
-    let checks: usize = collection.records.iter().map(|record| record.verifications.len()).sum();
-    lines.push(String::new());
-    lines.push(format!(
-        "{checks} checks of the work passed; {missing} cells could not be measured here; {} in all",
-        crate::plan::duration(std::time::Duration::from_secs_f64(collection.seconds))
-    ));
-    lines.iter().flat_map(|line| fold(line)).collect()
 }
 
 fn data(data: &Data) -> String {
@@ -251,7 +218,6 @@ mod tests {
     #[test]
     fn summary_fits_a_small_terminal() {
         let mut record = golden_record();
-        record.setup.left_out = (0..12).map(|n| format!("kind/{n} (1234)")).collect();
         record.setup.postgres_missing = Some("a reason of many words, ".repeat(8));
         let lines = lines(&record);
         assert!(lines.len() <= LINES, "{lines:#?}");

@@ -38,9 +38,6 @@ pub struct Archives {
 impl Archives {
     /// With its archives in the bucket at an address, as `s3://bucket/prefix?region=…`, until
     /// [`Archives::remove`]; in directories beside the databases if there is none.
-    ///
-    /// # Errors
-    /// When the address names no bucket, or the service of one that this was built without.
     pub fn new(bucket: Option<&str>) -> Result<Archives> {
         let Some(bucket) = bucket else { return Ok(Archives::default()) };
         ensure!(bucket.contains("://"), "{bucket:?} is no bucket, as s3://bucket/prefix is");
@@ -50,9 +47,6 @@ impl Archives {
     }
 
     /// Deletes what the run has left in the bucket.
-    ///
-    /// # Errors
-    /// Those of the bucket; the rest is there still then.
     pub fn remove(self) -> Result<()> {
         let given = self.given.into_inner().unwrap_or_else(PoisonError::into_inner);
         given.iter().try_for_each(|address| {
@@ -298,7 +292,7 @@ fn writes(
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Round> {
     Crew { threads: BURST.0, sample: 1, turn }.work(|number, shift| {
-        let mut random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
+        let mut random = turn.random(number);
         let mut under_way = VecDeque::new();
         shift.begin();
         while shift.goes_on() {
@@ -396,14 +390,11 @@ fn wait_each(place: &Place, turn: &Turn<'_>) -> Result<Round> {
     let opened = place.open()?;
     let round = opened.noting(|| {
         Crew { threads: CLIENTS, sample: 1, turn }.work(|number, shift| {
-            let mut random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
-            shift.begin();
-            while shift.goes_on() {
+            let mut random = turn.random(number);
+            shift.repeat(|| {
                 let (from, to) = accounts(&mut random, place.rows);
-                transfer(&opened.db, from, to).wait()?;
-                shift.acknowledged();
-            }
-            Ok(())
+                Ok(transfer(&opened.db, from, to).wait()?)
+            })
         })
     })?;
     place.close(opened, round.operations)?;

@@ -8,20 +8,21 @@
 //! number is its own modulo the threads, so that its last update of each can be looked for at the
 //! end, while every page is everybody's.
 //!
-//! `BEGIN CONCURRENT` is in a branch of SQLite that is no part of this program, and in Turso: both
-//! are optional drivers ([`crate::optional`]).
+//! # Not here
+//! `BEGIN CONCURRENT`: it is in a branch of SQLite, and in Turso; `docs/results/2026-11-25-all` has
+//! them beside these.
 
 use super::shift::{Crew, Shift};
-use super::{Bundle, Entry, Ground, Suite, Trial, Turn, threads};
+use super::{Bundle, Entry, Ground, Suite, Turn, on_engine, threads};
 use crate::drivers::Round;
-use crate::optional::{Optional, With};
 use crate::raw_connection::Durability;
 use crate::report::record::Section;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use monolite::{Database, Options};
 use rusqlite::{Connection, ErrorCode};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The suite.
@@ -122,12 +123,8 @@ impl Place {
         Ok(connection)
     }
 
-    fn open(self, path: &Path) -> Result<Database> {
-        let durability = match self {
-            Place::Disk => monolite::Durability::Synced,
-            Place::Memory => monolite::Durability::Buffered,
-        };
-        Options::new().durability(durability).open(path).context("cannot open the engine")
+    fn options(self) -> Options {
+        Options::new().durability(self.durability().of_engine())
     }
 }
 
@@ -145,13 +142,6 @@ const BEGINS: [(Begin, &str, &str); 4] = [
     (Begin::Immediate, "raw-immediate", "raw, IMMEDIATE"),
     (Begin::Write, "monolite-write", "monolite, write"),
     (Begin::Interactive, "monolite-interactive", "monolite, interactive"),
-];
-
-/// Drivers that are built at run time: their line, what to call it, and their kind of journal.
-const OPTIONAL: [(Optional, &str, &str, &str); 3] = [
-    (Optional::Concurrent, "concurrent-wal", "SQLite's branch, CONCURRENT, WAL", "wal"),
-    (Optional::Concurrent, "concurrent-wal2", "SQLite's branch, CONCURRENT, WAL2", "wal2"),
-    (Optional::Turso, "turso", "Turso, CONCURRENT", "mvcc"),
 ];
 
 fn rows(ground: &Ground<'_>) -> u64 {
@@ -198,45 +188,30 @@ fn sections(ground: &Ground<'_>) -> Vec<Bundle> {
         for mix in &MIXES[..mixes] {
             let rows = if mix.small { SMALL.min(rows(ground)) } else { rows(ground) };
             let case = Case { place, mix: *mix, rows, path: file(dir, *mix) };
-            bundles.push(bundle(&case, &counts, &ground.options.with));
+            bundles.push(bundle(&case, &counts));
         }
     }
     bundles
 }
 
-fn bundle(case: &Case, counts: &[usize], with: &With) -> Bundle {
+fn bundle(case: &Case, counts: &[usize]) -> Bundle {
     let (mut entries, durability) = (Vec::new(), case.place.durability());
     for &threads in counts {
         for (begin, line, name) in BEGINS {
             let case = case.clone();
-            let trial: Trial = Box::new(move |turn| case.run(begin, threads, turn));
-            let (line, name, x) = (line.into(), name.into(), threads.to_string());
-            entries.push(Entry { line, name, x, durability, trial });
-        }
-        for (driver, line, name, journal) in OPTIONAL {
-            if !with.wants(driver) {
-                continue;
-            }
-            let (case, with) = (case.clone(), with.clone());
-            let trial: Trial =
-                Box::new(move |turn| case.optional(&with, driver, journal, threads, turn));
-            let (line, name, x) = (line.into(), name.into(), threads.to_string());
-            entries.push(Entry { line, name, x, durability, trial });
+            let entry = Entry::new(line, name, threads, move |turn| case.run(begin, threads, turn));
+            entries.push(Entry { durability, ..entry });
         }
     }
     let place = match case.place {
         Place::Disk => "on disk, durable",
         Place::Memory => "in memory, no sync",
     };
-    let section = Section {
-        key: format!("begin/{}-{}", case.place.key(), case.mix.key()),
-        title: format!("{}, {place}", case.mix.title()),
-        meaning: "A commit counts once, however often its transaction was tried; raw writers \
-                  exclude each other, the engine's share a commit"
-            .into(),
-        x: "threads".into(),
-        unit: "commits".into(),
-    };
+    let meaning = "A commit counts once, however often its transaction was tried; raw writers \
+                   exclude each other, the engine's share a commit";
+    let key = format!("begin/{}-{}", case.place.key(), case.mix.key());
+    let title = format!("{}, {place}", case.mix.title());
+    let section = Section::new(key, title, meaning, ["threads", "commits"]);
     let check = "each thread's last update of each of its rows is there, and as many rows as \
                  there must be";
     Bundle { section, check, entries }
@@ -267,85 +242,36 @@ impl Case {
     fn run(&self, begin: Begin, threads: usize, turn: &Turn<'_>) -> Result<Round> {
         let before = self.count()?;
         let crew = Crew { threads, sample: 1, turn };
-        let case = self;
-        let changed = std::sync::Mutex::new(Changes::new());
-        let draw = |number: usize| Draw {
-            random: fastrand::Rng::with_seed(turn.seed << 32 | number as u64),
-            number: number as u64,
-            threads: threads as u64,
-            case,
-            changes: Changes::new(),
-        };
-        let keep = |draw: Draw<'_>| {
+        let changed = Mutex::new(Changes::new());
+        let client = |number: usize, work: &mut dyn FnMut(&mut Draw<'_>) -> Result<()>| {
+            let (random, changes) = (turn.random(number), Changes::new());
+            let (number, threads) = (number as u64, threads as u64);
+            let mut draw = Draw { random, number, threads, case: self, changes };
+            work(&mut draw)?;
             changed.lock().expect("nobody panics while holding it").extend(draw.changes);
+            Ok(())
+        };
+        let raw = |sql: &'static str| {
+            crew.work_watching(&self.path, |number, shift| {
+                client(number, &mut |draw| self.raw(sql, draw, shift))
+            })
+        };
+        let ours = |run: fn(&Database, &mut Draw<'_>, &mut Shift<'_>) -> Result<()>| {
+            on_engine(self.place.options(), &self.path, |db| {
+                crew.work_watching(&self.path, |number, shift| {
+                    client(number, &mut |draw| run(db, draw, shift))
+                })
+            })
         };
         let round = match begin {
-            Begin::Deferred | Begin::Immediate => {
-                crew.work_watching(&self.path, |number, shift| {
-                    let mut draw = draw(number);
-                    let sql =
-                        if matches!(begin, Begin::Deferred) { "BEGIN" } else { "BEGIN IMMEDIATE" };
-                    case.raw(sql, &mut draw, shift)?;
-                    keep(draw);
-                    Ok(())
-                })?
-            }
-            Begin::Write | Begin::Interactive => {
-                let db = self.place.open(&self.path)?;
-                let round = crew.work_watching(&self.path, |number, shift| {
-                    let mut draw = draw(number);
-                    match begin {
-                        Begin::Write => write(&db, &mut draw, shift)?,
-                        _ => interactive(&db, &mut draw, shift)?,
-                    }
-                    keep(draw);
-                    Ok(())
-                })?;
-                db.close()?;
-                round
-            }
-        };
+            Begin::Deferred => raw("BEGIN"),
+            Begin::Immediate => raw("BEGIN IMMEDIATE"),
+            Begin::Write => ours(write),
+            Begin::Interactive => ours(interactive),
+        }?;
         let changes = changed.into_inner().expect("nobody panicked");
         self.verify(&changes, before + round.operations * self.mix.appends as u64)?;
         Ok(round)
-    }
-
-    /// Has a driver that was built at run time do the same, on a database of its own.
-    fn optional(
-        &self,
-        with: &With,
-        driver: Optional,
-        journal: &str,
-        threads: usize,
-        turn: &Turn<'_>,
-    ) -> Result<Round> {
-        with.programs(driver)?;
-        let copy = self.path.with_extension(format!("{journal}.db"));
-        // Turso makes its own: it cannot write concurrently to one that SQLite has made.
-        if driver == Optional::Concurrent && !copy.exists() {
-            std::fs::copy(&self.path, &copy).context("cannot copy the database")?;
-        }
-        let synchronous = match self.place {
-            Place::Disk => "FULL",
-            Place::Memory => "OFF",
-        };
-        let arguments = [
-            ("path", copy.display().to_string()),
-            ("journal", journal.to_owned()),
-            ("synchronous", synchronous.to_owned()),
-            ("threads", threads.to_string()),
-            ("nanoseconds", turn.length.as_nanos().to_string()),
-            ("sample", "1".to_owned()),
-            ("seed", turn.seed.to_string()),
-            ("rows", self.rows.to_string()),
-            ("updates", self.mix.updates.to_string()),
-            ("scans", self.mix.scans.to_string()),
-            ("appends", self.mix.appends.to_string()),
-            ("scan", SCAN.to_owned()),
-            ("update", UPDATE.to_owned()),
-            ("append", APPEND.to_owned()),
-        ];
-        with.round(driver, &arguments, turn.interrupt)
     }
 
     fn count(&self) -> Result<u64> {
@@ -420,10 +346,9 @@ fn attempt(connection: &Connection, begin: &str, drawn: &Drawn) -> rusqlite::Res
 }
 
 fn write(db: &Database, draw: &mut Draw<'_>, shift: &mut Shift<'_>) -> Result<()> {
-    shift.begin();
-    while shift.goes_on() {
-        let drawn = std::sync::Arc::new(draw.next());
-        let work = std::sync::Arc::clone(&drawn);
+    shift.repeat(|| {
+        let drawn = Arc::new(draw.next());
+        let work = Arc::clone(&drawn);
         db.write(move |tx| {
             for from in &work.scans {
                 let mut scan = tx.prepare_cached(SCAN)?;
@@ -439,10 +364,9 @@ fn write(db: &Database, draw: &mut Draw<'_>, shift: &mut Shift<'_>) -> Result<()
             Ok::<_, monolite::Error>(())
         })
         .wait()?;
-        draw.keep(std::sync::Arc::unwrap_or_clone(drawn));
-        shift.acknowledged();
-    }
-    Ok(())
+        draw.keep(Arc::unwrap_or_clone(drawn));
+        Ok(())
+    })
 }
 
 fn interactive(db: &Database, draw: &mut Draw<'_>, shift: &mut Shift<'_>) -> Result<()> {

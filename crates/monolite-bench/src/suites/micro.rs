@@ -4,13 +4,13 @@
 //! mixes; then reads by many threads. The raw connection is one, as published; the engine is asked
 //! by one client, and by many that wait.
 
-use super::shift::{Crew, Shift};
+use super::shift::Crew;
 use super::stage::remove;
-use super::{Bundle, Entry, Ground, Suite, Trial, Turn, threads};
+use super::{Bundle, Entry, Ground, Suite, Turn, cores, on_engine, threads};
 use crate::drivers::Round;
 use crate::raw_connection::{Durability, open_bare};
 use crate::report::record::Section;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use monolite::{Database, Options};
 use rusqlite::{Connection, Statement};
 use std::path::{Path, PathBuf};
@@ -100,15 +100,6 @@ impl Way {
         drop(insert);
         Ok(batch.commit()?)
     }
-
-    fn engine(self, path: &Path) -> Result<Database> {
-        let durability = match self.durability() {
-            Durability::Durable => monolite::Durability::Synced,
-            Durability::Buffered => monolite::Durability::Buffered,
-        };
-        let path = if self.memory { Path::new(":memory:") } else { path };
-        Options::new().durability(durability).open(path).context("cannot open the engine")
-    }
 }
 
 fn now() -> String {
@@ -154,60 +145,43 @@ fn sections(ground: &Ground<'_>) -> Vec<Bundle> {
 const CHECK: &str =
     "every row that was read is there, and as many rows are new as were acknowledged";
 
-fn section(mix: Mix, x: &str) -> Section {
-    Section {
-        key: format!("micro/{}", mix.key),
-        title: mix.title.into(),
-        meaning: "Raw SQLite has one connection; the engine's clients share commits, so many of \
-                  them write more than one"
-            .into(),
-        x: x.into(),
-        unit: "operations".into(),
-    }
+fn section(mix: Mix, x: &str, meaning: &str) -> Section {
+    Section::new(format!("micro/{}", mix.key), mix.title, meaning, [x, "operations"])
 }
 
 fn bundle(ground: &Ground<'_>, mix: Mix, ways: &[Way]) -> Bundle {
     let mut entries = Vec::new();
     for &way in ways {
-        let trial = Case { way, mix, rows: rows(ground), dir: ground.dir.to_owned(), clients: 1 };
+        let case = Case { way, mix, rows: rows(ground), dir: ground.dir.to_owned(), clients: 1 };
         let durability = way.durability();
-        entries.push(Entry {
-            line: format!("raw-{}", way.key),
-            name: format!("raw, {}", way.name),
-            x: "1".into(),
-            durability,
-            trial: Box::new({
-                let trial = trial.clone();
-                move |turn| trial.raw(turn)
-            }),
-        });
+        let (line, name) = (format!("raw-{}", way.key), format!("raw, {}", way.name));
+        let trial = case.clone();
+        let entry = Entry::new(line, name, 1, move |turn| trial.raw(turn));
+        entries.push(Entry { durability, ..entry });
         // The engine has no rollback journal.
         if way.journal == "DELETE" {
             continue;
         }
         for clients in [1, CLIENTS] {
-            let trial = Case { clients, ..trial.clone() };
-            entries.push(Entry {
-                line: format!("monolite-{}", way.key),
-                name: format!("monolite, {}", way.name.replace("WAL, ", "")),
-                x: clients.to_string(),
-                durability,
-                trial: Box::new(move |turn| trial.ours(turn)),
-            });
+            let trial = Case { clients, ..case.clone() };
+            let line = format!("monolite-{}", way.key);
+            let name = format!("monolite, {}", way.name.replace("WAL, ", ""));
+            let entry = Entry::new(line, name, clients, move |turn| trial.ours(turn));
+            entries.push(Entry { durability, ..entry });
         }
     }
-    Bundle { section: section(mix, "clients"), check: CHECK, entries }
+    let meaning = "Raw SQLite has one connection; the engine's clients share commits, so many of \
+                   them write more than one";
+    Bundle { section: section(mix, "clients", meaning), check: CHECK, entries }
 }
 
 /// Reads by many threads: through one connection and its mutex as published, by a connection each,
 /// and by the engine's readers.
 fn scaling(ground: &Ground<'_>) -> Bundle {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let most = ground.options.depth.pick(cores, cores * 2, cores * 8);
-    let way = WAYS[1];
+    let most = ground.options.depth.pick(cores(), cores() * 2, cores() * 8);
     let mut entries = Vec::new();
     for threads in threads(most) {
-        let (dir, mix) = (ground.dir.to_owned(), READS);
+        let (dir, mix, way) = (ground.dir.to_owned(), READS, WAYS[1]);
         let case = Case { way, mix, rows: rows(ground), dir, clients: threads };
         let lines: [(&str, &str, Run); 3] = [
             ("raw-mutex", "raw, one connection in a mutex", Case::raw_mutex),
@@ -216,17 +190,13 @@ fn scaling(ground: &Ground<'_>) -> Bundle {
         ];
         for (line, name, run) in lines {
             let case = case.clone();
-            let trial: Trial = Box::new(move |turn| run(&case, turn));
-            let (line, name, x) = (line.into(), name.into(), threads.to_string());
-            entries.push(Entry { line, name, x, durability: Durability::Durable, trial });
+            entries.push(Entry::new(line, name, threads, move |turn| run(&case, turn)));
         }
     }
     let mix = Mix { key: "scaling", title: "Reads of a row by many threads", reads: 10 };
-    let mut section = section(mix, "threads");
-    section.meaning = "Reads need no turn-taking: twice the threads, up to the cores, should be \
-                       twice the reads"
-        .into();
-    Bundle { section, check: CHECK, entries }
+    let meaning = "Reads need no turn-taking: twice the threads, up to the cores, should be \
+                   twice the reads";
+    Bundle { section: section(mix, "threads", meaning), check: CHECK, entries }
 }
 
 /// A round.
@@ -272,18 +242,14 @@ impl Case {
             }
             let (mut read, mut write) = (connection.prepare(READ)?, connection.prepare(WRITE)?);
             let mut client = Client::new(turn, number, rows, self.mix);
-            shift.begin();
-            while shift.goes_on() {
-                match client.next() {
-                    Some(rowid) => check(&read_raw(&mut read, rowid)?)?,
-                    None => drop(write.execute(("test", now(), "data"))?),
+            shift.repeat(|| match client.next() {
+                Some(rowid) => check(&read_raw(&mut read, rowid)?),
+                None => {
+                    write.execute(("test", now(), "data"))?;
+                    Ok(())
                 }
-                shift.acknowledged();
-            }
-            let found: i64 = connection.query_row(COUNT, [], |row| row.get(0))?;
-            let due = rows + client.writes;
-            ensure!(found == due as i64, "{found} rows where there must be {due}");
-            Ok(())
+            })?;
+            due(connection.query_row(COUNT, [], |row| row.get(0))?, rows + client.writes)
         })
     }
 
@@ -292,61 +258,57 @@ impl Case {
         let connection = Mutex::new(self.way.connect(&path)?);
         self.crew(turn).work(|number, shift| {
             let mut client = Client::new(turn, number, rows, self.mix);
-            shift.begin();
-            while shift.goes_on() {
+            shift.repeat(|| {
                 let rowid = client.next().unwrap_or(1);
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
                 let data = read_raw(&mut *connection.prepare_cached(READ)?, rowid)?;
                 drop(connection);
-                check(&data)?;
-                shift.acknowledged();
-            }
-            Ok(())
+                check(&data)
+            })
         })
     }
 
     fn ours(&self, turn: &Turn<'_>) -> Result<Round> {
         let (rows, path) = self.place()?;
-        let db = self.way.engine(&path)?;
-        if self.way.memory {
-            db.write(|tx| tx.execute_batch(TABLE)).wait()?;
-            db.write(move |tx| {
-                (0..rows).try_for_each(|_| tx.execute(WRITE, ("test", now(), "data")).map(drop))
-            })
-            .wait()?;
-        }
-        let writes = Mutex::new(0);
-        let round = self.crew(turn).work(|number, shift| {
-            let mut client = Client::new(turn, number, rows, self.mix);
-            self.client(&db, &mut client, shift)?;
-            *writes.lock().unwrap_or_else(PoisonError::into_inner) += client.writes;
-            Ok(())
-        })?;
-        let found: i64 = db.read(move |tx| tx.query_row(COUNT, (), |row| row.get(0))).wait()?;
-        let due = rows + writes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        ensure!(found == due as i64, "{found} rows where there must be {due}");
-        db.close()?;
-        Ok(round)
-    }
-
-    fn client(&self, db: &Database, client: &mut Client, shift: &mut Shift<'_>) -> Result<()> {
-        shift.begin();
-        while shift.goes_on() {
-            match client.next() {
-                Some(rowid) => {
-                    let data: monolite::Result<String> = db
-                        .read(move |tx| tx.query_row(READ, ("test", rowid), |row| row.get(2)))
-                        .wait();
-                    check(&data?)?;
-                }
-                None => {
-                    db.write(|tx| tx.execute(WRITE, ("test", now(), "data"))).wait()?;
-                }
+        let options = Options::new().durability(self.way.durability().of_engine());
+        let path = if self.way.memory { Path::new(":memory:") } else { &path };
+        on_engine(options, path, |db| {
+            if self.way.memory {
+                db.write(|tx| tx.execute_batch(TABLE)).wait()?;
+                db.write(move |tx| {
+                    (0..rows).try_for_each(|_| tx.execute(WRITE, ("test", now(), "data")).map(drop))
+                })
+                .wait()?;
             }
-            shift.acknowledged();
-        }
-        Ok(())
+            let writes = Mutex::new(rows);
+            let round = self.crew(turn).work(|number, shift| {
+                let mut client = Client::new(turn, number, rows, self.mix);
+                shift.repeat(|| operate(db, client.next()))?;
+                *writes.lock().unwrap_or_else(PoisonError::into_inner) += client.writes;
+                Ok(())
+            })?;
+            let found = db.read(move |tx| tx.query_row(COUNT, (), |row| row.get(0))).wait();
+            let found: monolite::Result<i64> = found;
+            due(found?, writes.into_inner().unwrap_or_else(PoisonError::into_inner))?;
+            Ok(round)
+        })
     }
+}
+
+/// Reads a row, or writes one.
+fn operate(db: &Database, row: Option<i64>) -> Result<()> {
+    let Some(rowid) = row else {
+        db.write(|tx| tx.execute(WRITE, ("test", now(), "data"))).wait()?;
+        return Ok(());
+    };
+    let data: monolite::Result<String> =
+        db.read(move |tx| tx.query_row(READ, ("test", rowid), |row| row.get(2))).wait();
+    check(&data?)
+}
+
+fn due(found: i64, due: u64) -> Result<()> {
+    ensure!(found == due as i64, "{found} rows where there must be {due}");
+    Ok(())
 }
 
 fn read_raw(read: &mut Statement<'_>, rowid: i64) -> Result<String> {
@@ -368,8 +330,7 @@ struct Client {
 
 impl Client {
     fn new(turn: &Turn<'_>, number: usize, rows: u64, mix: Mix) -> Client {
-        let random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
-        Client { random, rows, reads: mix.reads, writes: 0 }
+        Client { random: turn.random(number), rows, reads: mix.reads, writes: 0 }
     }
 
     /// Returns the row to read, or none for a write.

@@ -14,7 +14,6 @@ pub mod archive;
 pub mod begin;
 pub mod kv;
 pub mod micro;
-pub mod others;
 pub mod page;
 pub mod scan;
 pub mod shift;
@@ -22,17 +21,17 @@ pub mod stage;
 pub mod yours;
 
 use crate::drivers::Round;
-use crate::drivers::postgres::Source;
-use crate::optional::With;
+use crate::drivers::postgres::{Source, server};
 use crate::progress::Interrupt;
 use crate::raw_connection::Durability;
 use crate::report::record::Section;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use monolite::{Database, Options};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The suites.
-pub const SUITES: [Suite; 5] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE, others::SUITE];
+pub const SUITES: [Suite; 4] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE];
 
 /// A suite.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +86,6 @@ pub struct SuiteOptions {
     pub rows: Option<u64>,
     /// Where PostgreSQL comes from.
     pub postgres: Source,
-    /// Optional drivers that take part.
-    pub with: With,
     /// Only cells whose name contains this.
     pub only: Option<String>,
     /// Time after which rounds are left out.
@@ -107,7 +104,6 @@ impl SuiteOptions {
             round: Duration::from_millis(depth.pick(150, 500, 1_000)),
             rows: None,
             postgres: Source::Private,
-            with: With::default(),
             only: None,
             budget: depth.pick(Some(Duration::from_secs(55)), Some(Duration::from_secs(285)), None),
             command: String::new(),
@@ -152,6 +148,19 @@ pub struct Entry {
     pub trial: Trial,
 }
 
+impl Entry {
+    /// One whose acknowledgements are durable, by `x` clients or threads, or whatever differs.
+    pub fn new(
+        line: impl Into<String>,
+        name: impl Into<String>,
+        x: impl ToString,
+        trial: impl Fn(&Turn<'_>) -> Result<Round> + 'static,
+    ) -> Entry {
+        let (line, name, x) = (line.into(), name.into(), x.to_string());
+        Entry { line, name, x, durability: Durability::Durable, trial: Box::new(trial) }
+    }
+}
+
 /// Works through a round.
 pub type Trial = Box<dyn Fn(&Turn<'_>) -> Result<Round>>;
 
@@ -164,6 +173,38 @@ pub struct Turn<'t> {
     pub seed: u64,
     /// Checked now and then.
     pub interrupt: &'t Interrupt,
+}
+
+impl Turn<'_> {
+    /// The random numbers of a client.
+    pub fn random(&self, client: usize) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.seed << 32 | client as u64)
+    }
+}
+
+/// Opens the engine, has `work` done, and closes it.
+pub fn on_engine<T>(
+    options: Options,
+    path: &Path,
+    work: impl FnOnce(&Database) -> Result<T>,
+) -> Result<T> {
+    let db = options.open(path).context("cannot open the engine")?;
+    let done = work(&db)?;
+    db.close()?;
+    Ok(done)
+}
+
+/// Why PostgreSQL cannot take part.
+pub fn no_postgres(ground: &Ground<'_>) -> Option<String> {
+    match ground.options.postgres {
+        Source::None => Some("left out by --no-postgres".into()),
+        _ => server::find_binaries().err().map(|error| format!("{error:#}")),
+    }
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Numbers of threads: powers of two up to `most`.

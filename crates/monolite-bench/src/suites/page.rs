@@ -4,17 +4,15 @@
 //! such pages do. The private PostgreSQL starts with the first trial that needs it.
 
 use super::shift::Crew;
-use super::{Bundle, Entry, Ground, Trial, Turn};
+use super::{Bundle, Entry, Ground, Turn, no_postgres, on_engine};
 use crate::drivers::postgres::server::{Reach, Server};
-use crate::drivers::postgres::{Source, server};
 use crate::drivers::{Goal, Part, Round};
-use crate::raw_connection::{Durability, open_bare};
+use crate::raw_connection::open_bare;
 use crate::report::record::Section;
-use anyhow::{Context, Result, ensure};
-use monolite::Options;
+use anyhow::{Result, ensure};
+use monolite::{Database, Options};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, Statement};
@@ -50,9 +48,6 @@ fn file(dir: &Path) -> PathBuf {
 }
 
 /// Loads the tables, and says whether PostgreSQL takes part.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn prepare(ground: &Ground<'_>) -> Result<Vec<String>> {
     let mut connection = open_bare(&file(ground.dir))?;
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")?;
@@ -66,63 +61,42 @@ pub fn prepare(ground: &Ground<'_>) -> Result<Vec<String>> {
         }
     }
     batch.commit()?;
-    Ok(vec![match absence(ground) {
+    Ok(vec![match no_postgres(ground) {
         None => "the page: PostgreSQL is a private server, over loopback TCP".into(),
         Some(reason) => format!("the page: no PostgreSQL: {reason}"),
     }])
 }
 
-/// Why there is no PostgreSQL.
-fn absence(ground: &Ground<'_>) -> Option<String> {
-    match ground.options.postgres {
-        Source::None => Some("left out by --no-postgres".into()),
-        _ => server::find_binaries().err().map(|error| format!("{error:#}")),
-    }
-}
-
 /// The page, by everybody.
 pub fn bundle(ground: &Ground<'_>) -> Bundle {
-    let path = file(ground.dir);
-    let of = |run: fn(&Path, &Turn<'_>) -> Result<Round>| -> Trial {
-        let path = path.clone();
-        Box::new(move |turn| run(&path, turn))
-    };
-    let mut lines = vec![
-        ("raw", "raw, in process", of(raw)),
-        ("monolite-one", "monolite, one read for the page", of(one_read)),
-        ("monolite-many", "monolite, a read for each query", of(many_reads)),
+    type Run = fn(&Path, &Turn<'_>) -> Result<Round>;
+    let lines: [(&str, &str, Run); 3] = [
+        ("raw", "raw, in process", raw),
+        ("monolite-one", "monolite, one read for the page", one_read),
+        ("monolite-many", "monolite, a read for each query", many_reads),
     ];
-    if absence(ground).is_none() {
-        let (postgres, data) = (Rc::new(OnceCell::new()), ground.options.data.clone());
+    let mut entries: Vec<Entry> = lines
+        .into_iter()
+        .map(|(line, name, run)| {
+            let path = file(ground.dir);
+            Entry::new(line, name, 1, move |turn| run(&path, turn))
+        })
+        .collect();
+    if no_postgres(ground).is_none() {
+        let (postgres, data) = (OnceCell::new(), ground.options.data.clone());
         let trial = move |turn: &Turn<'_>| {
             if postgres.get().is_none() {
-                let started = Postgres::start(&data)?;
-                // Nobody else has set it: trials run one after another.
-                let _ = postgres.set(started);
+                // Nothing else sets it: trials run one after another.
+                let _ = postgres.set(Postgres::start(&data)?);
             }
             postgres.get().expect("it was set").pages(turn)
         };
-        lines.push(("postgres", "PostgreSQL, over loopback", Box::new(trial)));
+        entries.push(Entry::new("postgres", "PostgreSQL, over loopback", 1, trial));
     }
-    let entry = |(line, name, trial): (&str, &str, Trial)| Entry {
-        line: line.into(),
-        name: name.into(),
-        x: "1".into(),
-        durability: Durability::Durable,
-        trial,
-    };
-    let section = Section {
-        key: "kv/page".into(),
-        title: "Pages of 201 queries".into(),
-        meaning:
-            "In process a query costs what it finds; over a connection it costs the way there \
-                  and back"
-                .into(),
-        x: "clients".into(),
-        unit: "pages".into(),
-    };
-    let check = "every page has all of its rows";
-    Bundle { section, check, entries: lines.into_iter().map(entry).collect() }
+    let meaning = "In process a query costs what it finds; over a connection it costs the way \
+                   there and back";
+    let section = Section::new("kv/page", "Pages of 201 queries", meaning, ["clients", "pages"]);
+    Bundle { section, check: "every page has all of its rows", entries }
 }
 
 /// First row of a page.
@@ -137,14 +111,13 @@ fn check(found: usize) -> Result<()> {
 }
 
 fn raw(path: &Path, turn: &Turn<'_>) -> Result<Round> {
-    Crew { threads: 1, sample: 1, turn }.work(|_, shift| {
+    Crew { threads: 1, sample: 1, turn }.work(|number, shift| {
         let connection = open_bare(path)?;
-        let mut random = fastrand::Rng::with_seed(turn.seed);
+        let mut random = turn.random(number);
         let mut list = connection.prepare(&list("?1"))?;
         let looks = TABLES.map(|table| connection.prepare(&look(table, "?1")));
         let mut looks = looks.into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
-        shift.begin();
-        while shift.goes_on() {
+        shift.repeat(|| {
             let ids: Vec<i64> = list
                 .query_map([first(&mut random)], |row| row.get(0))?
                 .collect::<rusqlite::Result<_>>()?;
@@ -155,75 +128,66 @@ fn raw(path: &Path, turn: &Turn<'_>) -> Result<Round> {
                     found += usize::from(!name.is_empty());
                 }
             }
-            check(found)?;
-            shift.acknowledged();
-        }
-        Ok(())
+            check(found)
+        })
     })
 }
 
 fn one_read(path: &Path, turn: &Turn<'_>) -> Result<Round> {
-    let db = Options::new().open(path).context("cannot open the engine")?;
-    let (list, looks) = (list("?1"), TABLES.map(|table| look(table, "?1")));
-    let round = Crew { threads: 1, sample: 1, turn }.work(|_, shift| {
-        let mut random = fastrand::Rng::with_seed(turn.seed);
-        shift.begin();
-        while shift.goes_on() {
-            let first = first(&mut random);
-            let found: monolite::Result<usize> = db
-                .read(|tx| {
-                    let mut statement = tx.prepare_cached(&list)?;
-                    let ids = statement.query_map([first], |row| row.get::<_, i64>(0))?;
-                    let mut found = 0;
-                    for id in ids {
-                        let id = id?;
-                        for look in &looks {
-                            let name: String = tx.query_row(look, [id], |row| row.get(0))?;
-                            found += usize::from(!name.is_empty());
-                        }
+    by_engine(path, turn, |db, first, list, looks| {
+        let found: monolite::Result<usize> = db
+            .read(|tx| {
+                let mut statement = tx.prepare_cached(list)?;
+                let ids = statement.query_map([first], |row| row.get::<_, i64>(0))?;
+                let mut found = 0;
+                for id in ids {
+                    let id = id?;
+                    for look in looks {
+                        let name: String = tx.query_row(look, [id], |row| row.get(0))?;
+                        found += usize::from(!name.is_empty());
                     }
-                    Ok(found)
-                })
-                .wait();
-            check(found?)?;
-            shift.acknowledged();
-        }
-        Ok(())
-    })?;
-    db.close()?;
-    Ok(round)
+                }
+                Ok(found)
+            })
+            .wait();
+        check(found?)
+    })
 }
 
 fn many_reads(path: &Path, turn: &Turn<'_>) -> Result<Round> {
-    let db = Options::new().open(path).context("cannot open the engine")?;
-    let (list, looks) = (list("?1"), TABLES.map(|table| look(table, "?1")));
-    let round = Crew { threads: 1, sample: 1, turn }.work(|_, shift| {
-        let mut random = fastrand::Rng::with_seed(turn.seed);
-        shift.begin();
-        while shift.goes_on() {
-            let first = first(&mut random);
-            let ids: monolite::Result<Vec<i64>> = db
-                .read(|tx| {
-                    let mut statement = tx.prepare_cached(&list)?;
-                    let ids = statement.query_map([first], |row| row.get(0))?;
-                    Ok(ids.collect::<monolite::rusqlite::Result<_>>()?)
-                })
-                .wait();
-            let mut found = 0;
-            for id in ids? {
-                for look in &looks {
-                    let name: monolite::Result<String> =
-                        db.read(|tx| tx.query_row(look, [id], |row| row.get(0))).wait();
-                    found += usize::from(!name?.is_empty());
-                }
+    by_engine(path, turn, |db, first, list, looks| {
+        let ids: monolite::Result<Vec<i64>> = db
+            .read(|tx| {
+                let mut statement = tx.prepare_cached(list)?;
+                let ids = statement.query_map([first], |row| row.get(0))?;
+                Ok(ids.collect::<monolite::rusqlite::Result<_>>()?)
+            })
+            .wait();
+        let mut found = 0;
+        for id in ids? {
+            for look in looks {
+                let name: monolite::Result<String> =
+                    db.read(|tx| tx.query_row(look, [id], |row| row.get(0))).wait();
+                found += usize::from(!name?.is_empty());
             }
-            check(found)?;
-            shift.acknowledged();
         }
-        Ok(())
-    })?;
-    db.close()?;
-    Ok(round)
+        check(found)
+    })
+}
+
+/// Has one client ask for pages, each by its first row and the statements.
+fn by_engine(
+    path: &Path,
+    turn: &Turn<'_>,
+    page: impl Fn(&Database, i64, &str, &[String; TABLES.len()]) -> Result<()> + Sync,
+) -> Result<Round> {
+    let (list, looks) = (list("?1"), TABLES.map(|table| look(table, "?1")));
+    on_engine(Options::new(), path, |db| {
+        Crew { threads: 1, sample: 1, turn }.work(|number, shift| {
+            let mut random = turn.random(number);
+            shift.repeat(|| page(db, first(&mut random), &list, &looks))
+        })
+    })
 }
 
 /// A private server with the tables, and a connection to it over TCP.

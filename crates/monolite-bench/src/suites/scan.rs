@@ -6,14 +6,14 @@
 //! pinning to NUMA nodes needs more than one.
 
 use super::shift::Crew;
-use super::{Bundle, Entry, Ground, Suite, Trial, Turn, threads};
+use super::{Bundle, Entry, Ground, Suite, Turn, cores, on_engine, threads};
 use crate::drivers::Round;
-use crate::raw_connection::{Durability, open_bare};
+use crate::raw_connection::open_bare;
 use crate::report::record::Section;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use monolite::Options;
 use rusqlite::{Connection, Statement};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The suite.
 pub const SUITE: Suite = Suite { name: "scan", prepare, sections };
@@ -129,8 +129,7 @@ fn load(path: &Path, rows: u64, ground: &Ground<'_>) -> Result<()> {
 }
 
 fn sections(ground: &Ground<'_>) -> Vec<Bundle> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let most = ground.options.depth.pick(cores, cores * 2, cores * 8);
+    let most = ground.options.depth.pick(cores(), cores() * 2, cores() * 8);
     QUERIES.iter().map(|query| bundle(ground, *query, &threads(most))).collect()
 }
 
@@ -138,27 +137,19 @@ fn bundle(ground: &Ground<'_>, query: Query, threads: &[usize]) -> Bundle {
     let path = ground.dir.join(query.file);
     let mut entries = Vec::new();
     for &threads in threads {
-        let mut add = |line: &str, name: &str, trial: Trial| {
-            let (line, name, x) = (line.into(), name.into(), threads.to_string());
-            entries.push(Entry { line, name, x, durability: Durability::Durable, trial });
-        };
         for (line, name, tweaks) in RAW {
             let path = path.clone();
-            add(line, name, Box::new(move |turn| raw(&path, query, tweaks, threads, turn)));
+            let trial = move |turn: &Turn<'_>| raw(&path, query, tweaks, threads, turn);
+            entries.push(Entry::new(line, name, threads, trial));
         }
         let path = path.clone();
-        add("monolite", "monolite", Box::new(move |turn| ours(&path, query, threads, turn)));
+        let trial = move |turn: &Turn<'_>| ours(&path, query, threads, turn);
+        entries.push(Entry::new("monolite", "monolite", threads, trial));
     }
-    let section = Section {
-        key: format!("scan/{}", query.key),
-        title: query.title.into(),
-        meaning:
-            "Every line but one differs from the first in one setting; a line that rises with \
-                  the threads up to the cores scales"
-                .into(),
-        x: "threads".into(),
-        unit: "queries".into(),
-    };
+    let meaning = "Every line but one differs from the first in one setting; a line that rises \
+                   with the threads up to the cores scales";
+    let key = format!("scan/{}", query.key);
+    let section = Section::new(key, query.title, meaning, ["threads", "queries"]);
     let check = "every query answered with the rows that it must find";
     Bundle { section, check, entries }
 }
@@ -179,40 +170,33 @@ fn raw(
 ) -> Result<Round> {
     Crew { threads, sample: SAMPLE, turn }.work(|number, shift| {
         let connection = tweaks.connect(path)?;
-        let mut random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
+        let mut random = turn.random(number);
         let ask = |statement: &mut Statement<'_>, above: i64| -> Result<i64> {
             Ok(statement.query_row([above], |row| row.get(0))?)
         };
         let mut statement = connection.prepare(query.sql)?;
-        shift.begin();
-        while shift.goes_on() {
+        shift.repeat(|| {
             let above = random.i64(..);
             let found = if tweaks.unprepared {
                 ask(&mut connection.prepare(query.sql)?, above)?
             } else {
                 ask(&mut statement, above)?
             };
-            check(query, found)?;
-            shift.acknowledged();
-        }
-        Ok(())
+            check(query, found)
+        })
     })
 }
 
-fn ours(path: &PathBuf, query: Query, threads: usize, turn: &Turn<'_>) -> Result<Round> {
-    let db = Options::new().readers(threads.max(2)).open(path).context("cannot open the engine")?;
-    let round = Crew { threads, sample: SAMPLE, turn }.work(|number, shift| {
-        let mut random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
-        shift.begin();
-        while shift.goes_on() {
-            let above = random.i64(..);
-            let found: monolite::Result<i64> =
-                db.read(move |tx| tx.query_row(query.sql, [above], |row| row.get(0))).wait();
-            check(query, found?)?;
-            shift.acknowledged();
-        }
-        Ok(())
-    })?;
-    db.close()?;
-    Ok(round)
+fn ours(path: &Path, query: Query, threads: usize, turn: &Turn<'_>) -> Result<Round> {
+    on_engine(Options::new().readers(threads.max(2)), path, |db| {
+        Crew { threads, sample: SAMPLE, turn }.work(|number, shift| {
+            let mut random = turn.random(number);
+            shift.repeat(|| {
+                let above = random.i64(..);
+                let found: monolite::Result<i64> =
+                    db.read(move |tx| tx.query_row(query.sql, [above], |row| row.get(0))).wait();
+                check(query, found?)
+            })
+        })
+    })
 }

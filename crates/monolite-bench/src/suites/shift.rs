@@ -27,9 +27,6 @@ pub struct Crew<'t> {
 impl Crew<'_> {
     /// Has every thread run `worker`, which prepares, calls [`Shift::begin`], and works while
     /// [`Shift::goes_on`].
-    ///
-    /// # Errors
-    /// The first of a worker, and when the user interrupts.
     pub fn work(
         &self,
         worker: impl Fn(usize, &mut Shift<'_>) -> Result<()> + Sync,
@@ -57,9 +54,6 @@ impl Crew<'_> {
     }
 
     /// As [`Crew::work`], and looks at the WAL of `database` meanwhile.
-    ///
-    /// # Errors
-    /// Those of [`Crew::work`].
     pub fn work_watching(
         &self,
         database: &Path,
@@ -151,6 +145,16 @@ impl<'s> Shift<'s> {
         let now = Instant::now();
         self.done.begin = Some(now);
         self.deadline = Some(now + self.length);
+    }
+
+    /// Begins, and has operations done and counted until the time is over.
+    pub fn repeat(&mut self, mut operate: impl FnMut() -> Result<()>) -> Result<()> {
+        self.begin();
+        while self.goes_on() {
+            operate()?;
+            self.acknowledged();
+        }
+        Ok(())
     }
 
     /// Whether to do another operation, one at least; its time begins.

@@ -11,7 +11,7 @@ use crate::progress::{Interrupt, Progress};
 use crate::report::record::{Cell, RECORD_VERSION, Record, Setup, Verification, today};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Share of its length that the dropped first round has.
 const DROPPED_SHARE: f64 = 1.0 / 3.0;
@@ -25,9 +25,6 @@ pub trait Play {
     fn name(&self) -> &'static str;
 
     /// Loads what its trials need into the ground's directory, and says what that is.
-    ///
-    /// # Errors
-    /// When it cannot be loaded.
     fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>>;
 
     /// What there is to measure.
@@ -48,31 +45,7 @@ impl Play for Suite {
     }
 }
 
-/// Time that a suite needs to load what it measures, about, on two cores.
-const LOADING: [Duration; 3] =
-    [Duration::from_secs(4), Duration::from_secs(15), Duration::from_secs(60)];
-
-/// Returns the time that a suite needs with one round, and with all of them, about.
-pub fn estimate(suite: &dyn Play, options: &SuiteOptions) -> (Duration, Duration) {
-    let memory = Path::new(MEMORY);
-    let ground = Ground {
-        options,
-        dir: &options.data,
-        memory: memory.exists().then_some(memory),
-        interrupt: &Interrupt::default(),
-    };
-    let bundles = selected(suite, &ground);
-    let planned: Vec<Planned> = bundles.iter().flat_map(planned_cells(options)).collect();
-    let [quick, standard, full] = LOADING;
-    let loading = options.depth.pick(quick, standard, full);
-    (loading + plan::total(&planned, 1), loading + plan::total(&planned, options.rounds))
-}
-
 /// Runs a suite.
-///
-/// # Errors
-/// When the data cannot be loaded, a trial fails or finds its work wrong, nothing was asked for, or
-/// the user interrupts.
 pub fn run(
     suite: &dyn Play,
     options: &SuiteOptions,
@@ -100,10 +73,9 @@ pub fn run(
     });
     progress.note(&format!("{} cells in about {needed}, and loading{budget}", planned.len()));
     engine::initialize_sqlite()?;
-    let mut work = options.with.build(suite.name(), &options.data, progress, interrupt)?;
     let built = Instant::now();
     progress.begin("loading", None);
-    work.extend(suite.prepare(&ground)?);
+    let work = suite.prepare(&ground)?;
     progress.begin("measuring the device", None);
     let probe = device::probe(&options.data, options.round, interrupt)?;
     let deadline = options.budget.map(|budget| built + budget);
@@ -245,9 +217,6 @@ fn round(
 }
 
 /// Removes a database and what is beside it, so that a trial begins with none.
-///
-/// # Errors
-/// When one of them cannot be removed.
 pub fn remove(database: &Path) -> Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = database.as_os_str().to_owned();

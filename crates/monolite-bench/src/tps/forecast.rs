@@ -67,15 +67,6 @@ impl Forecast {
         text
     }
 
-    /// Says which cells of the full run are left out.
-    pub(super) fn left_out(&self, options: &TpsOptions) -> Result<Vec<String>> {
-        if options.only.is_some() {
-            return Ok(Vec::new());
-        }
-        let full =
-            TpsOptions { postgres: options.postgres.clone(), ..TpsOptions::full(".".into()) };
-        Ok(plan::left_out(&self.planned, &cells(&full, None)?))
-    }
 }
 
 /// Plans what these options ask for. Without a server its cells are planned from their names.
@@ -110,22 +101,15 @@ pub(super) fn cells(options: &TpsOptions, postgres: Option<&Postgres>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::Depth;
 
     #[test]
     fn the_standard_run_fits_into_its_budget_with_all_its_rounds() {
         let dir = tempfile::tempdir().unwrap();
-        for options in [TpsOptions::standard(dir.path().into()), TpsOptions::quick("x".into())] {
+        for depth in [Depth::Standard, Depth::Quick] {
+            let options = TpsOptions::new(dir.path().into(), depth);
             let forecast = Forecast::of(&options).unwrap();
             assert!(forecast.total() <= options.budget.unwrap(), "{:?}", forecast.total());
         }
-    }
-
-    #[test]
-    fn what_is_left_to_the_full_run_is_named() {
-        let options = TpsOptions { postgres: Source::None, ..TpsOptions::standard(".".into()) };
-        let left = Forecast::of(&options).unwrap().left_out(&options).unwrap();
-        assert!(left.iter().any(|kind| kind.starts_with("burst/buffered (")), "{left:?}");
-        let full = TpsOptions { postgres: Source::None, ..TpsOptions::full(".".into()) };
-        assert!(Forecast::of(&full).unwrap().left_out(&full).unwrap().is_empty());
     }
 }

@@ -7,9 +7,7 @@ mod burst;
 mod closed_loop;
 mod contests;
 mod interactive;
-mod profile;
 mod reads;
-mod sustained;
 mod uniform;
 
 use super::TpsOptions;
@@ -31,14 +29,12 @@ const READS_PER_TRANSACTION: u64 = 2;
 const TIMED_TRANSFERS: usize = 200_000;
 
 /// The groups, in the order in which they run. Their tables are in `report::tables`.
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 7] = [
     burst::GROUP,
     closed_loop::GROUP,
     reads::GROUP,
     interactive::GROUP,
     contests::GROUP,
-    sustained::GROUP,
-    profile::GROUP,
     backups::GROUP,
     // Last: each account that it touches is looked at again after each candidate that follows.
     uniform::GROUP,
@@ -96,9 +92,6 @@ fn selected(options: &TpsOptions, id: &str) -> bool {
 
 impl<'g> Groups<'g> {
     /// Runs every group and returns all cells, those without figures included.
-    ///
-    /// # Errors
-    /// Those of [`Bench::interleave`].
     pub fn run(&self, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for group in &GROUPS {

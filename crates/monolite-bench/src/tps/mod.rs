@@ -28,6 +28,7 @@ use crate::progress::{Interrupt, Interrupted, Progress};
 use crate::raw_connection::{Durability, WRITER_CACHE_BYTES};
 use crate::report::names::DELAYS;
 use crate::report::record::{Data, RECORD_VERSION, Record, Setup, Verification, today};
+use crate::suites::Depth;
 use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
 use anyhow::{Result, ensure};
 use forecast::Forecast;
@@ -80,50 +81,27 @@ pub struct InteractiveOptions {
 }
 
 impl InteractiveOptions {
-    /// What the summary needs: 10 ms between the statements, with more clients than the engine can
-    /// serve and with fewer, and the two pools of PostgreSQL that are best at it.
-    fn standard() -> InteractiveOptions {
+    /// The standard run has what the summary needs: 10 ms between the statements, with more clients
+    /// than the engine can serve and with fewer, and the two pools of PostgreSQL that are best at
+    /// it. On two cores 64 clients are fewer than the engine can serve, 512 about as many, and 2,000
+    /// more. The quick run has both pools, since which is better depends on the isolation.
+    fn new(depth: Depth) -> InteractiveOptions {
+        let pick = |quick: &[u64], standard: &[u64], full: &[u64]| {
+            depth.pick(quick, standard, full).to_vec()
+        };
         InteractiveOptions {
-            clients: vec![64, 512, 2_000],
-            pools: vec![64, 256],
-            holders: vec![1],
-            mixed: vec![12],
-            families: vec![64],
-            rivals: Rivals::Few,
-            writers: Vec::new(),
-            costs: Vec::new(),
-            columns: vec!["10ms"],
-        }
-    }
-
-    /// All of it. At 10 ms and on two cores, 64 clients are fewer than the engine can serve, 512
-    /// about as many, and 2,000 more.
-    fn full() -> InteractiveOptions {
-        InteractiveOptions {
-            clients: vec![64, 512, 2_000],
-            pools: vec![8, 64, 256],
-            holders: vec![1, 16],
-            mixed: vec![12, 64, 256, 1_024],
-            families: vec![8, 64, 256],
-            rivals: Rivals::All,
-            writers: vec![128, 1_024],
-            costs: vec![16, 128],
-            columns: DELAYS.map(|(column, _)| column).to_vec(),
-        }
-    }
-
-    /// A cell of each kind, and both pools: which of them is better depends on the isolation.
-    fn quick() -> InteractiveOptions {
-        InteractiveOptions {
-            clients: vec![512],
-            pools: vec![8, 64],
-            holders: vec![1],
-            mixed: vec![12],
-            families: vec![64],
-            rivals: Rivals::Few,
-            writers: Vec::new(),
-            costs: Vec::new(),
-            columns: vec!["10ms"],
+            clients: pick(&[512], &[64, 512, 2_000], &[64, 512, 2_000]),
+            pools: depth.pick(vec![8, 64], vec![64, 256], vec![8, 64, 256]),
+            holders: pick(&[1], &[1], &[1, 16]),
+            mixed: pick(&[12], &[12], &[12, 64, 256, 1_024]),
+            families: pick(&[64], &[64], &[8, 64, 256]),
+            rivals: depth.pick(Rivals::Few, Rivals::Few, Rivals::All),
+            writers: pick(&[], &[], &[128, 1_024]),
+            costs: pick(&[], &[], &[16, 128]),
+            columns: match depth {
+                Depth::Full => DELAYS.map(|(column, _)| column).to_vec(),
+                _ => vec!["10ms"],
+            },
         }
     }
 }
@@ -159,8 +137,6 @@ pub struct TpsOptions {
     pub interactive: InteractiveOptions,
     /// Only cells whose name contains this.
     pub only: Option<String>,
-    /// Length of the sustained burst; left out when there is none.
-    pub sustained: Option<Duration>,
     /// Limit of the engine's WAL; raw connections checkpoint at the same size as the engine.
     pub wal_limit_bytes: u64,
     /// The command that repeats the run, without names of directories.
@@ -168,56 +144,33 @@ pub struct TpsOptions {
 }
 
 impl TpsOptions {
-    /// The run that takes five minutes: durable commits, and what the summary shows.
-    pub fn standard(data: PathBuf) -> TpsOptions {
+    /// The run of this depth: under a minute with a cell or two of each kind, five minutes with what
+    /// the summary shows, or every cell.
+    pub fn new(data: PathBuf, depth: Depth) -> TpsOptions {
+        let seconds = depth.pick(Some(55), Some(285), None);
         TpsOptions {
-            transactions: 200_000,
-            timed_round: Duration::from_millis(800),
-            waiting_clients: vec![1, 128],
-            durabilities: vec![Durability::Durable],
-            interactive: InteractiveOptions::standard(),
-            budget: Some(Duration::from_secs(285)),
-            ..TpsOptions::full(data)
-        }
-    }
-
-    /// The full run: every cell.
-    pub fn full(data: PathBuf) -> TpsOptions {
-        TpsOptions {
-            rows: 10_000_000,
+            rows: depth.pick(1_000_000, 10_000_000, 10_000_000),
             schema: Schema::Published,
             skew: Skew::Pareto,
             data,
-            rounds: 3,
-            transactions: 300_000,
-            timed_round: Duration::from_millis(1_200),
-            warm_up_transfers: 20_000,
-            waiting_clients: vec![1, 16, 128, 1024],
-            durabilities: Durability::ALL.to_vec(),
-            budget: None,
+            rounds: depth.pick(1, 3, 3),
+            transactions: depth.pick(60_000, 200_000, 300_000),
+            timed_round: Duration::from_millis(depth.pick(200, 800, 1_200)),
+            warm_up_transfers: depth.pick(5_000, 20_000, 20_000),
+            waiting_clients: match depth {
+                Depth::Full => vec![1, 16, 128, 1024],
+                _ => vec![1, 128],
+            },
+            durabilities: match depth {
+                Depth::Full => Durability::ALL.to_vec(),
+                _ => vec![Durability::Durable],
+            },
+            budget: seconds.map(Duration::from_secs),
             postgres: Source::Private,
-            interactive: InteractiveOptions::full(),
+            interactive: InteractiveOptions::new(depth),
             only: None,
-            sustained: None,
             wal_limit_bytes: WAL_LIMIT_BYTES,
             command: String::new(),
-        }
-    }
-
-    /// The run that takes less than a minute: fewer rows, one counted round, short ones, and of
-    /// each kind one cell or two.
-    pub fn quick(data: PathBuf) -> TpsOptions {
-        TpsOptions {
-            rows: 1_000_000,
-            rounds: 1,
-            transactions: 60_000,
-            timed_round: Duration::from_millis(200),
-            warm_up_transfers: 5_000,
-            waiting_clients: vec![1, 128],
-            durabilities: vec![Durability::Durable],
-            budget: Some(Duration::from_secs(55)),
-            interactive: InteractiveOptions::quick(),
-            ..TpsOptions::full(data)
         }
     }
 
@@ -235,20 +188,7 @@ impl TpsOptions {
     }
 }
 
-/// Returns the time that a run needs with one round, and with all of them, about.
-///
-/// # Errors
-/// When the cells cannot be planned.
-pub fn estimate(options: &TpsOptions) -> Result<(Duration, Duration)> {
-    let one = Forecast::of(&TpsOptions { rounds: 1, ..options.clone() })?;
-    Ok((one.total(), Forecast::of(options)?.total()))
-}
-
 /// Runs everything and returns the record.
-///
-/// # Errors
-/// When an option is out of range, the data set cannot be used, a driver fails, the money is wrong,
-/// or the user interrupts ([`Interrupted`]). What was started is stopped and removed in any case.
 pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt) -> Result<Record> {
     options.check()?;
     machine::allow_open_files();
@@ -266,7 +206,6 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
     dataset.warm(machine.memory_bytes / 2)?;
     progress.finish();
     let mut setup = setup(options);
-    setup.left_out = forecast.left_out(options)?;
     let postgres = postgres(options, &machine, &mut setup, progress, interrupt)?;
     let planned = forecast::cells(options, postgres.as_ref())?;
     let deadline = options.budget.map(|budget| begin + budget);

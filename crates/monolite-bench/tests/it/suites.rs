@@ -2,12 +2,10 @@
 //!
 //! Figures of such a run mean nothing; that each trial verifies itself does.
 
-use monolite_bench::drivers::Absent;
 use monolite_bench::drivers::postgres::{Source, server};
-use monolite_bench::optional::{Optional, With};
 use monolite_bench::progress::{Interrupt, Silent};
 use monolite_bench::report::record::{CellOutcome, Record};
-use monolite_bench::report::{html, pictures, tables};
+use monolite_bench::report::{chart, html, tables};
 use monolite_bench::suites::yours::{Yours, YoursOptions};
 use monolite_bench::suites::{Depth, SuiteOptions, named, stage};
 use std::path::Path;
@@ -46,7 +44,7 @@ fn assert_whole(record: &Record) {
         assert!(titles.contains(&section.title), "{} is not among {titles:?}", section.title);
     }
     assert!(titles.iter().any(|title| title.starts_with("Published on other hardware")));
-    assert!(pictures::all(record).len() >= record.sections.len());
+    assert!(!chart::all(record).is_empty());
     assert!(html::page(std::slice::from_ref(record)).len() < 1 << 20);
 }
 
@@ -114,7 +112,7 @@ fn kv_measures_blobs_and_the_page() {
 #[test]
 fn the_page_is_asked_of_postgres_over_loopback() {
     if server::find_binaries().is_err() {
-        crate::browser::skip("the_page_is_asked_of_postgres_over_loopback", "no PostgreSQL");
+        crate::skip("the_page_is_asked_of_postgres_over_loopback", "no PostgreSQL");
         return;
     }
     let record = run("kv", |options| {
@@ -123,32 +121,6 @@ fn the_page_is_asked_of_postgres_over_loopback() {
     });
     assert_eq!(record.cells.len(), 1);
     assert_whole(&record);
-}
-
-#[test]
-fn the_script_of_pgbench_adds_up_in_every_database() {
-    let there = server::find_binaries().is_ok_and(|dir| dir.join("pgbench").exists());
-    if !there {
-        crate::browser::skip("the_script_of_pgbench_adds_up_in_every_database", "no pgbench");
-    }
-    let record = run("others", |options| {
-        options.postgres = if there { Source::Private } else { Source::None };
-        options.only = Some("/1".into());
-    });
-    let lines = ["raw", "monolite-write", "monolite-interactive", "postgres-pgbench", "postgres"];
-    for line in &lines[..if there { 5 } else { 3 }] {
-        let cell = record.cell(&format!("others/tpcb/{line}/1")).unwrap();
-        let figures = cell.measurement().unwrap_or_else(|| panic!("{cell:?}"));
-        assert!(figures.per_second.median > 0.0 && figures.latency.p50_ns > 0, "{line}");
-    }
-}
-
-#[test]
-fn a_driver_that_is_not_there_is_a_gap_and_not_the_end() {
-    let with = With::new(vec![Optional::SqliteTools]);
-    let interrupt = Interrupt::default();
-    let error = with.round(Optional::SqliteTools, &[], &interrupt).unwrap_err();
-    assert!(error.is::<Absent>(), "{error:#}");
 }
 
 fn yours(change: impl FnOnce(&mut YoursOptions)) -> YoursOptions {
@@ -190,7 +162,7 @@ fn own_statements_run_raw_and_through_the_engine() {
 #[test]
 fn own_statements_run_on_postgres_where_it_accepts_them() {
     if server::find_binaries().is_err() {
-        crate::browser::skip("own_statements_run_on_postgres_where_it_accepts_them", "none here");
+        crate::skip("own_statements_run_on_postgres_where_it_accepts_them", "none here");
         return;
     }
     let rate = |record: &Record| {

@@ -175,7 +175,8 @@ mod tests {
         let made = differences_page();
         assert!(
             made == written("differences.md"),
-            "run: cargo run -p monolite-cli -- conform --list-differences > docs/differences.md"
+            "run: cargo run -p monolite-cli --features developer -- conform --list-differences > \
+             docs/differences.md"
         );
     }
 
@@ -184,8 +185,8 @@ mod tests {
         let made = features_page(&[root().join("conform")]).unwrap();
         assert!(
             made == written("sqlite-features.md"),
-            "run: cargo run -p monolite-cli -- conform conform --list-features > \
-             docs/sqlite-features.md"
+            "run: cargo run -p monolite-cli --features developer -- conform conform \
+             --list-features > docs/sqlite-features.md"
         );
     }
 

@@ -14,36 +14,24 @@ pub struct Asked<'c> {
 
 impl Asked<'_> {
     /// Returns all rows.
-    ///
-    /// # Errors
-    /// Those of the server.
     pub async fn query(&self, sql: &str, parameters: &[i64]) -> Result<Vec<Row>> {
         let statement = self.transaction.prepare_cached(&sql.replace('?', "$")).await?;
         Ok(self.transaction.query(&statement, &values(parameters)).await?)
     }
 
     /// Returns how many rows were changed.
-    ///
-    /// # Errors
-    /// Those of the server.
     pub async fn execute(&self, sql: &str, parameters: &[i64]) -> Result<u64> {
         let statement = self.transaction.prepare_cached(&sql.replace('?', "$")).await?;
         Ok(self.transaction.execute(&statement, &values(parameters)).await?)
     }
 
     /// Returns the one number of a query of one row.
-    ///
-    /// # Errors
-    /// Those of the server.
     pub async fn number(&self, sql: &str, parameters: &[i64]) -> Result<i64> {
         let rows = self.query(sql, parameters).await?;
         Ok(rows.first().context("there is no such row")?.get(0))
     }
 
     /// Returns a number that the application decides on, read as it must be in this isolation.
-    ///
-    /// # Errors
-    /// Those of the server.
     pub async fn number_to_decide_on(&self, sql: &str, parameters: &[i64]) -> Result<i64> {
         match self.reading {
             Reading::Plain => self.number(sql, parameters).await,

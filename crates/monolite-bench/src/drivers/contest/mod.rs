@@ -12,7 +12,6 @@
 //! round is asked for the same.
 
 pub mod asked;
-pub mod bystanders;
 pub mod hot_row;
 pub mod mixed;
 pub mod parent_child;
@@ -114,9 +113,6 @@ pub struct Done {
 }
 
 /// Has the clients work until the round is over; their transactions are numbered from `first`.
-///
-/// # Errors
-/// The first of a client, and when the user interrupts.
 pub async fn drive<C: Client>(
     clients: Vec<C>,
     goal: Goal,
@@ -163,9 +159,6 @@ pub fn seed(work: &Work<'_>) -> u64 {
 }
 
 /// Compares what the database holds with what was acknowledged.
-///
-/// # Errors
-/// When they differ: an update was lost, or done twice.
 pub fn compare(found: Sums, expected: Sums) -> Result<()> {
     ensure!(found == expected, "{found:?} is there where {expected:?} was acknowledged");
     Ok(())

@@ -60,9 +60,6 @@ pub struct Postgres {
 
 impl Postgres {
     /// Wraps a running private server.
-    ///
-    /// # Errors
-    /// When it cannot be connected to or loaded, or the user interrupts.
     pub fn load_private(
         server: Server,
         rows: u64,
@@ -76,9 +73,6 @@ impl Postgres {
     }
 
     /// Uses the server at `url`.
-    ///
-    /// # Errors
-    /// When it cannot be connected to or loaded, or the user interrupts.
     pub fn load_url(
         url: &str,
         rows: u64,
@@ -134,9 +128,6 @@ impl Postgres {
     }
 
     /// Returns the money on all accounts together, and what it must be.
-    ///
-    /// # Errors
-    /// When the server fails.
     pub fn total(&self) -> Result<(i64, i64)> {
         let found: i64 = self.runtime.block_on(async {
             let client = connect(&self.config).await?;

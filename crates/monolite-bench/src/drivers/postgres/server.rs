@@ -62,9 +62,6 @@ impl Reach {
 }
 
 /// Returns the directory of the server's binaries.
-///
-/// # Errors
-/// With [`INSTALL_HINT`] when there are none.
 pub fn find_binaries() -> Result<PathBuf> {
     let mut found: Vec<(bool, u32, PathBuf)> = Vec::new();
     for root in ["/usr/lib/postgresql", "/opt/homebrew/opt", "/usr/local/opt"] {
@@ -86,9 +83,6 @@ pub fn find_binaries() -> Result<PathBuf> {
 }
 
 /// Returns the version of the installed binaries, as they say it.
-///
-/// # Errors
-/// With [`INSTALL_HINT`] when there are none, or when they do not run.
 pub fn version() -> Result<String> {
     let output = Command::new(find_binaries()?.join("postgres")).arg("--version").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -97,9 +91,6 @@ pub fn version() -> Result<String> {
 
 impl Server {
     /// Starts a server whose data is beside `data_dir`'s, if its user can get there.
-    ///
-    /// # Errors
-    /// When there are no binaries, no room, no user to run it as, or it does not start.
     pub fn start(
         data_dir: &Path,
         needed_bytes: u64,

@@ -6,7 +6,6 @@
 use super::*;
 use crate::report::record::{Measurement, RoundFigures};
 use crate::report::render::Table;
-use crate::report::{collection, matrix};
 use std::path::Path;
 
 fn golden(name: &str) -> std::path::PathBuf {
@@ -14,7 +13,7 @@ fn golden(name: &str) -> std::path::PathBuf {
 }
 
 pub(crate) fn golden_record() -> Record {
-    read_json(&golden("golden.json")).unwrap()
+    read(&golden("golden.json")).unwrap().remove(0)
 }
 
 fn assert_golden(name: &str, text: &str) {
@@ -26,53 +25,40 @@ fn assert_golden(name: &str, text: &str) {
 
 #[test]
 fn summary_and_readme_are_generated_from_the_record() {
-    let record = read_json(&golden("golden.json")).unwrap();
+    let record = read(&golden("golden.json")).unwrap().remove(0);
     assert_golden("golden-summary.md", &tables_page(&record));
     assert_golden("golden-readme.md", &readme(&record));
 }
 
 #[test]
 fn record_survives_its_file() {
-    let record = read_json(&golden("golden.json")).unwrap();
+    let record = golden_record();
     let dir = tempfile::tempdir().unwrap();
-    let first = write_record(&record, dir.path()).unwrap();
-    let second = write_record(&record, dir.path()).unwrap();
+    let first = write_record(std::slice::from_ref(&record), dir.path()).unwrap();
+    let second = write_record(std::slice::from_ref(&record), dir.path()).unwrap();
     assert_eq!(first.file_name().unwrap(), "2026-11-21-tps");
     assert_eq!(second.file_name().unwrap(), "2026-11-21-tps-2");
-    assert_eq!(read_json(&first.join("raw.json")).unwrap(), record);
+    assert_eq!(read(&first.join("raw.json")).unwrap(), [record]);
     assert!(first.join("README.md").exists() && first.join("summary.md").exists());
+    assert!(read(&first.join("README.md")).is_err());
 }
 
 #[test]
-fn a_record_of_several_suites_is_read_as_its_records() {
-    let record = golden_record();
-    let collection = Collection {
-        collection_version: collection::VERSION,
-        date: "2026-11-24".into(),
-        command: "monolite bench all".into(),
-        settings: collection::Settings::default(),
-        seconds: 61.0,
-        interruptions: 1,
-        ahead: Vec::new(),
-        records: vec![record.clone(), record.clone()],
-    };
+fn records_of_several_suites_are_kept_in_one_file() {
+    let records = [golden_record(), golden_record()];
     let dir = tempfile::tempdir().unwrap();
-    let written = write_collection(&collection, dir.path()).unwrap();
-    assert_eq!(written.file_name().unwrap(), "2026-11-24-all");
-    assert_eq!(read_records(&written.join("raw.json")).unwrap().len(), 2);
-    assert_eq!(read_records(&golden("golden.json")).unwrap(), [record]);
-    assert!(read_records(&written.join("README.md")).is_err());
-    assert!(written.join("report.html").exists());
-    let mut out = Vec::new();
-    write_summaries(&collection, &mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("1 min 1 s in all") && text.contains("burst, each isolated"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= summary::COLUMNS), "{text}");
+    let [raw, page] = write_latest(&records, dir.path()).unwrap();
+    assert_eq!(raw.file_name().unwrap(), "latest-all.json");
+    assert_eq!(read(&raw).unwrap(), records);
+    assert!(fs::read_to_string(page).unwrap().contains("bench tps, 2026-11-21"));
+    let written = write_record(&records, dir.path()).unwrap();
+    assert_eq!(written.file_name().unwrap(), "2026-11-21-all");
+    assert!(write_charts(&records, &dir.path().join("charts")).unwrap() >= 2);
 }
 
 #[test]
 fn terminal_report_says_what_is_missing_and_why() {
-    let record = read_json(&golden("golden.json")).unwrap();
+    let record = read(&golden("golden.json")).unwrap().remove(0);
     let mut out = Vec::new();
     write_text(&record, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -135,7 +121,7 @@ fn with_tables(page: &str, results: &Path) -> String {
         let (_, rest) = rest.split_once(END).unwrap_or_else(|| panic!("{place} has no end"));
         let names: Vec<&str> = place.splitn(3, ": ").collect();
         let &[folder, suite, title] = &names[..] else { panic!("{place}: RECORD: SUITE: TITLE") };
-        let records = read_records(&results.join(folder).join("raw.json")).unwrap();
+        let records = read(&results.join(folder).join("raw.json")).unwrap();
         let record = records.iter().find(|record| record.suite == suite).expect(place);
         let table = table_of(record, title).to_markdown();
         let (title, table) = table.trim_start_matches('#').split_once('\n').unwrap();
@@ -146,9 +132,7 @@ fn with_tables(page: &str, results: &Path) -> String {
 }
 
 fn table_of(record: &Record, title: &str) -> Table {
-    let is_tps = record.suite == "tps";
-    let summary = if is_tps { summary::table(record) } else { matrix::summary(record) };
-    let mut all = std::iter::once(summary).chain(tables::all(record));
+    let mut all = std::iter::once(summary::of(record)).chain(tables::all(record));
     let found = all.find(|table| table.title.starts_with(title));
     found.unwrap_or_else(|| panic!("bench {} has no table {title:?}", record.suite))
 }
@@ -156,7 +140,7 @@ fn table_of(record: &Record, title: &str) -> Table {
 #[test]
 fn a_table_is_quoted_between_its_marks() {
     let dir = tempfile::tempdir().unwrap();
-    let written = write_record(&golden_record(), dir.path()).unwrap();
+    let written = write_record(&[golden_record()], dir.path()).unwrap();
     let folder = written.file_name().unwrap().to_str().unwrap();
     let page = format!("before\n{BEGIN}{folder}: tps: Summary -->stale{END}\nafter\n");
     let anew = with_tables(&page, dir.path());

@@ -1,6 +1,7 @@
 //! Sections of made-up cells.
 use super::*;
 use crate::raw_connection::Durability;
+use crate::report::chart;
 use crate::report::files::tests::golden_record;
 use crate::report::record::{RoundFigures, WalSample};
 use crate::statistics::Spread;
@@ -49,40 +50,27 @@ fn a_section_is_a_table_of_lines_and_columns() {
 }
 
 #[test]
-fn lines_that_would_be_points_are_bars_that_say_where_they_are() {
-    let mut record = record();
-    record.cells = vec![
-        cell("begin/disk/raw/1", "raw", 1.0, 0),
-        cell("begin/disk/raw-b/1", "raw, b", 1.0, 0),
-        cell("begin/disk/monolite/1", "monolite", 2.0, 0),
-        cell("begin/disk/monolite/16", "monolite", 3.0, 0),
-    ];
-    let charts = charts(&record);
-    let names: Vec<&str> = charts[0].lines.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(charts[0].form, Form::Bars);
-    let expected =
-        ["raw, 1 thread", "raw, b, 1 thread", "monolite, 1 thread", "monolite, 16 threads"];
-    assert_eq!(names, expected);
-}
-
-#[test]
-fn threads_get_a_chart_each_and_retries_one_of_their_own() {
+fn threads_get_a_chart_each_and_retries_and_the_wal_one_of_their_own() {
     let mut record = record();
     if let CellOutcome::Measured(figures) = &mut record.cells[0].outcome {
         figures.wal =
             vec![WalSample { seconds: 0.0, bytes: 0 }, WalSample { seconds: 4.0, bytes: 4096 }];
     }
-    let charts = charts(&record);
+    let charts = chart::all(&record);
     let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
     assert_eq!(
         titles,
         [
-            "One update",
-            "One update, per thread",
-            "One update, attempts repeated",
-            "One update: the WAL over time"
+            "One update: commits/s",
+            "One update: commits/s for each thread",
+            "One update: attempts repeated a second",
+            "One update: the WAL over time, 16 threads"
         ]
     );
-    assert_eq!(charts[1].lines[0].points[1].y, 900.0 / 16.0);
-    assert_eq!(charts[2].lines[1].points[0].y, 15.0);
+    for chart in &charts {
+        let drawn = chart::svg(chart);
+        assert!(drawn.starts_with("<svg") && drawn.contains("<polyline"), "{drawn}");
+    }
+    record.cells.retain(|cell| cell.id.ends_with("/2"));
+    assert!(chart::all(&record).is_empty(), "one column is no chart");
 }

@@ -112,9 +112,6 @@ impl Zipf {
 
 impl Parameter {
     /// Reads `:id uniform(1..1e6)`.
-    ///
-    /// # Errors
-    /// When it is something else; the error says what is understood.
     pub fn parse(text: &str) -> Result<Parameter> {
         let (name, generator) = text.trim().split_once(char::is_whitespace).with_context(|| {
             format!(

@@ -130,9 +130,6 @@ impl Transaction {
 
 impl Yours {
     /// Reads what the user says.
-    ///
-    /// # Errors
-    /// When something of it cannot be understood, or is missing; the error names it.
     pub fn new(options: &YoursOptions) -> Result<Yours> {
         let parameters: Result<Vec<Parameter>> =
             options.parameters.iter().map(|text| Parameter::parse(text)).collect();

@@ -18,9 +18,6 @@ pub struct Statement {
 }
 
 /// Cuts SQL into statements.
-///
-/// # Errors
-/// When a quote or a comment has no end, a parameter has no name, or there is no statement.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let (mut statements, mut open) = (Vec::new(), Statement::default());
     let mut rest = sql;

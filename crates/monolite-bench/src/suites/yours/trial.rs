@@ -3,9 +3,9 @@
 use super::{Drawn, Kind, Shared, fresh};
 use crate::drivers::Round;
 use crate::raw_connection::open_bare;
-use crate::suites::Turn;
 use crate::suites::shift::{Crew, Shift};
-use anyhow::{Context, Result, ensure};
+use crate::suites::{Turn, on_engine};
+use anyhow::{Result, ensure};
 use monolite::{Database, ErrorKind, Options, rusqlite};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params_from_iter};
@@ -54,15 +54,14 @@ impl Work {
                 })
             })?
         } else {
-            let db = Options::new().open(&path).context("cannot open the engine")?;
-            let round = crew.work(|number, shift| {
-                self.client(turn, number, &serial, shift, |kind, drawn| match how {
-                    How::Interactive => interactive(&db, kind, drawn),
-                    _ => closures(&db, kind, drawn),
+            on_engine(Options::new(), &path, |db| {
+                crew.work(|number, shift| {
+                    self.client(turn, number, &serial, shift, |kind, drawn| match how {
+                        How::Interactive => interactive(db, kind, drawn),
+                        _ => closures(db, kind, drawn),
+                    })
                 })
-            })?;
-            db.close()?;
-            round
+            })?
         };
         verify(&path)?;
         Ok(round)
@@ -77,7 +76,7 @@ impl Work {
         shift: &mut Shift<'_>,
         mut run: impl FnMut(Kind, &Drawn<'_>) -> Result<u32>,
     ) -> Result<()> {
-        let mut random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
+        let mut random = turn.random(number);
         shift.begin();
         while shift.goes_on() {
             let (kind, drawn) = self.shared.draw(self.kind, &mut random, serial);

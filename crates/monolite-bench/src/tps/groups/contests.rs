@@ -5,7 +5,6 @@
 //! groups, as `mixed/`, runs all of it.
 
 use super::{Candidates, Group, Groups, PostgresCell, TIMED_TRANSFERS};
-use crate::drivers::contest::bystanders::{Beside, Bystanders, WRITERS};
 use crate::drivers::contest::hot_row::HotRow;
 use crate::drivers::contest::mixed::{Mixed, Plan, Returning};
 use crate::drivers::contest::parent_child::{Ids, ParentAndChild};
@@ -49,8 +48,6 @@ enum Work {
     Mixed(Plan, Returning),
     HotRow,
     Family(Ids),
-    /// Plain writes of others.
-    Plain(Beside),
 }
 
 /// Whose transactions they are.
@@ -86,14 +83,9 @@ const fn line(
 const LOCKING: &str = "read committed, FOR UPDATE";
 
 use Whose::{Locking, Ours, Serializable};
-use Work::{Family, HotRow as OneRow, Mixed as Kinds, Plain};
+use Work::{Family, HotRow as OneRow, Mixed as Kinds};
 
-const ALONE: Beside = Beside { clients: 0, delay: Duration::ZERO, is_rivalled: false };
-const DECIDED: Beside = Beside { clients: 64, delay: DECISION, is_rivalled: false };
-const SERVICE: Beside =
-    Beside { clients: 8, delay: Duration::from_millis(1_500), is_rivalled: true };
-
-const LINES: [Line; 20] = [
+const LINES: [Line; 17] = [
     line(["mixed", "monolite", ""], Ours, Kinds(Plan::Mixed, Returning::Columns), true),
     line(
         ["mixed", "monolite-rowids", ", ids returned"],
@@ -142,9 +134,6 @@ const LINES: [Line; 20] = [
     line(["hot-row", "monolite", ""], Ours, OneRow, true),
     line(["hot-row", "postgres-locking", LOCKING], Locking, OneRow, false),
     line(["hot-row", "postgres-ser", "serializable"], Serializable, OneRow, false),
-    line(["bystanders", "alone", ", alone"], Ours, Plain(ALONE), false),
-    line(["bystanders", "decided", ", the row decided on"], Ours, Plain(DECIDED), false),
-    line(["bystanders", "service", ", a service asked"], Ours, Plain(SERVICE), false),
     line(["parent-child", "monolite-asked", ", id asked for"], Ours, Family(Ids::Asked), true),
     line(["parent-child", "monolite-given", ", ids given"], Ours, Family(Ids::Given), true),
     line(
@@ -164,7 +153,6 @@ const LINES: [Line; 20] = [
 impl Line {
     fn clients(&self, options: &TpsOptions) -> Vec<u64> {
         let (all, these): (&[u64], _) = match self.work {
-            Plain(_) => (&[WRITERS], &vec![WRITERS]),
             Family(_) => (&FAMILY_CLIENTS, &options.interactive.families),
             _ => (&CLIENTS, &options.interactive.mixed),
         };
@@ -252,16 +240,9 @@ impl<'g> Groups<'g> {
             Kinds(plan, returning) => {
                 self.by(line, clients, Mixed { plan, returning, delay: MIXED_DELAY })
             }
-            Plain(beside) => Some(Box::new(self.bystanders(line, beside))),
             OneRow => self.by(line, clients, HotRow { delay: DECISION }),
             Family(ids) => self.by(line, clients, ParentAndChild { ids, delay: BETWEEN }),
         }
-    }
-
-    fn bystanders(&self, line: &Line, beside: Beside) -> Bystanders {
-        let profile = line.profile(WRITERS, self);
-        let settings = self.engine_settings(profile.durability);
-        Bystanders { profile, dir: self.options.data.clone(), settings, beside }
     }
 
     fn by(
@@ -292,6 +273,7 @@ impl<'g> Groups<'g> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::Depth;
 
     #[test]
     fn every_group_has_lines_and_every_line_a_group() {
@@ -305,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_group_that_is_asked_for_by_name_is_run_whole() {
-        let some = TpsOptions::standard(".".into());
+        let some = TpsOptions::new(".".into(), Depth::Standard);
         let all = TpsOptions { only: Some("mixed/".into()), ..some.clone() };
         assert_eq!(LINES[4].clients(&some), Vec::<u64>::new());
         assert_eq!(LINES[4].clients(&all), CLIENTS);

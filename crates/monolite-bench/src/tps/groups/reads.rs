@@ -1,7 +1,7 @@
 //! Point reads.
 
 use super::{Candidates, Group, Groups, PostgresCell, READS_PER_TRANSACTION, raw_settings};
-use crate::drivers::engine::{EngineReads, Preparing};
+use crate::drivers::engine::EngineReads;
 use crate::drivers::postgres::reads::PostgresReads;
 use crate::drivers::raw::RawReads;
 use crate::drivers::{Candidate, Extent, Profile, Store};
@@ -46,7 +46,6 @@ impl<'g> Groups<'g> {
                 profile: ours,
                 database,
                 settings: self.engine_settings(durability),
-                preparing: Preparing::Kept,
             }),
         ];
         group.extend(self.postgres_reads());

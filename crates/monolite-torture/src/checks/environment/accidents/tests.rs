@@ -11,7 +11,8 @@ fn the_page_is_what_the_rows_make() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/accidents.md");
     assert!(
         accidents_page() == fs::read_to_string(page).unwrap(),
-        "run: cargo run -p monolite-cli -- torture --list-accidents > docs/accidents.md"
+        "run: cargo run -p monolite-cli --features developer -- torture --list-accidents > \
+         docs/accidents.md"
     );
 }
 

@@ -1,11 +1,10 @@
 //! `monolite conform`: hands the arguments over, shows progress, prints the table and differences.
 
-use crate::arguments::Conform;
+use super::arguments::Conform;
 use crate::bar::Bar;
 use crate::out::stdout;
 use crate::{interrupt, json, words};
 use anyhow::Result;
-use monolite_bench::progress::Progress;
 use monolite_bench::report::render::{Table, count};
 use monolite_torture::conform::{self, Event, Plan, Report, Watch};
 use serde::Serialize;

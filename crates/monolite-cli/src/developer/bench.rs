@@ -1,17 +1,14 @@
 //! `monolite bench`: hands the arguments over and prints what comes back.
 
-use crate::arguments::{
+use super::arguments::{
     All, Bench, Compare, Output, Report, SchemaArgument, SkewArgument, SuiteRun, Tps, Yours,
 };
 use crate::bar::Bar;
+use crate::interrupt;
 use crate::out::stdout;
-use crate::{interrupt, json};
 use anyhow::{Context, Result, ensure};
-use monolite_bench::all::{self, AllOptions};
 use monolite_bench::drivers::postgres::Source;
-use monolite_bench::optional::With;
-use monolite_bench::progress::{Interrupt, Interrupted, Progress};
-use monolite_bench::report::collection::Collection;
+use monolite_bench::progress::{Interrupt, Interrupted};
 use monolite_bench::report::compare::{self, Comparison};
 use monolite_bench::report::files;
 use monolite_bench::report::record::Record;
@@ -23,7 +20,6 @@ use monolite_bench::tps::{self, InteractiveOptions, TpsOptions};
 use monolite_bench::workload::{Schema, Skew};
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 
 /// The user stopped the run.
 #[derive(Debug)]
@@ -40,88 +36,58 @@ impl std::fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 /// Runs a benchmark, or prints an old one.
-pub(crate) fn run(command: Bench) -> Result<()> {
+pub(crate) fn run(command: &Bench) -> Result<()> {
     match command {
-        Bench::Tps(arguments) => tps(&arguments),
-        Bench::Begin(arguments) => suite("begin", &arguments),
-        Bench::Micro(arguments) => suite("micro", &arguments),
-        Bench::Scan(arguments) => suite("scan", &arguments),
+        Bench::Tps(arguments) => tps(arguments),
+        Bench::Begin(arguments) => suite("begin", arguments),
+        Bench::Micro(arguments) => suite("micro", arguments),
+        Bench::Scan(arguments) => suite("scan", arguments),
         Bench::Archive(arguments) => {
             let archives = Archives::new(arguments.archive.as_deref())?;
             let played = play(&archives, &arguments.run);
             let removed = archives.remove();
             played.and(removed)
         }
-        Bench::Kv(arguments) => suite("kv", &arguments),
-        Bench::Others(arguments) => suite("others", &arguments),
-        Bench::Yours(arguments) => yours(&arguments),
-        Bench::All(arguments) => all(&arguments),
-        Bench::Report(arguments) => report(&arguments),
-        Bench::Compare(arguments) => compare(&arguments),
+        Bench::Kv(arguments) => suite("kv", arguments),
+        Bench::Yours(arguments) => yours(arguments),
+        Bench::All(arguments) => all(arguments),
+        Bench::Report(arguments) => report(arguments),
+        Bench::Compare(arguments) => compare(arguments),
     }
 }
 
 fn tps(arguments: &Tps) -> Result<()> {
-    let options = options(arguments, std::env::args().skip(1));
+    let options = options(arguments, repeatable(std::env::args().skip(1)));
     let record = measure(|progress, interrupt| tps::run(&options, progress, interrupt))?;
     let output = arguments.output.clone();
     let output = Output { tables: output.tables || arguments.full, ..output };
-    show(&record, &arguments.data, &output)
+    show(&[record], &arguments.data, &output)
 }
-
-/// Time that `bench all` is given, in minutes.
-const ALL_MINUTES: [u64; 2] = [10, 60];
 
 fn all(arguments: &All) -> Result<()> {
-    let [quick, whole] = ALL_MINUTES;
-    let minutes = arguments.budget.unwrap_or(if arguments.quick { quick } else { whole });
-    let options = AllOptions {
-        data: arguments.data.clone(),
-        budget: Duration::from_secs(minutes * 60),
-        depth: if arguments.quick { Depth::Standard } else { Depth::Full },
-        postgres: if arguments.no_postgres { Source::None } else { Source::Private },
-        with: With::new(arguments.with.clone()),
-        fresh: arguments.fresh,
-        command: repeatable(std::env::args().skip(1)),
+    let (data, depth) = (&arguments.data, depth(arguments.quick, arguments.full));
+    let postgres = if arguments.no_postgres { Source::None } else { Source::Private };
+    let flag = depth.pick(" --quick", "", " --full");
+    let command = |suite: &str| {
+        let all = repeatable(std::env::args().skip(1));
+        format!("{all}, whose part it was: bench {suite}{flag}")
     };
-    let measured = measure(|progress, interrupt| all::run(&options, progress, interrupt));
-    if measured.as_ref().is_err_and(|error| error.is::<Stopped>())
-        && let Some(kept) = Collection::unfinished(&arguments.data)?
-    {
-        let suites: Vec<&str> = kept.records.iter().map(|record| record.suite.as_str()).collect();
-        writeln!(
-            io::stderr(),
-            "kept: {}; the same command goes on with {}",
-            suites.join(", "),
-            kept.ahead.first().map_or("nothing", String::as_str)
-        )?;
-    }
-    show_all(&measured?, &arguments.data, &arguments.output)
-}
-
-/// Writes the report of a collection, which keeps itself, and prints what was asked for.
-fn show_all(collection: &Collection, data: &Path, output: &Output) -> Result<()> {
-    let latest = collection.keep(data)?;
-    let page = latest.with_extension("html");
-    files::write_html(&collection.records, &page)?;
-    let mut out = stdout();
-    if output.json {
-        json::print(&mut out, collection)?;
-    } else {
-        if output.tables {
-            for record in &collection.records {
-                files::write_text(record, &mut out)?;
-                writeln!(out)?;
-            }
+    let records = measure(|progress, interrupt| {
+        let base = TpsOptions::new(data.clone(), depth);
+        let options = TpsOptions { postgres: postgres.clone(), command: command("tps"), ..base };
+        let mut records = vec![tps::run(&options, progress, interrupt)?];
+        for suite in &suites::SUITES {
+            files::write_latest(&records[records.len() - 1..], data)?;
+            progress.note(&format!("bench {}", suite.name));
+            let base = SuiteOptions::new(data.clone(), depth);
+            let (postgres, command) = (postgres.clone(), command(suite.name));
+            let options = SuiteOptions { postgres, command, ..base };
+            records.push(stage::run(suite, &options, progress, interrupt)?);
         }
-        files::write_summaries(collection, &mut out)?;
-        writeln!(out, "report: {} (from {})", page.display(), latest.display())?;
-    }
-    if let Some(dir) = &output.record {
-        let target = files::write_collection(collection, dir)?;
-        writeln!(io::stderr(), "record written to {}", target.display())?;
-    }
-    Ok(())
+        files::write_latest(&records[records.len() - 1..], data)?;
+        Ok(records)
+    })?;
+    show(&records, data, &arguments.output)
 }
 
 fn suite(name: &str, arguments: &SuiteRun) -> Result<()> {
@@ -144,23 +110,26 @@ fn yours(arguments: &Yours) -> Result<()> {
 }
 
 fn play(suite: &dyn Play, arguments: &SuiteRun) -> Result<()> {
-    let depth = match (arguments.quick, arguments.full) {
-        (true, _) => Depth::Quick,
-        (_, true) => Depth::Full,
-        _ => Depth::Standard,
-    };
+    let depth = depth(arguments.quick, arguments.full);
     let base = SuiteOptions::new(arguments.data.clone(), depth);
     let options = SuiteOptions {
         rounds: arguments.rounds.unwrap_or(base.rounds),
         rows: arguments.rows,
         postgres: if arguments.no_postgres { Source::None } else { Source::Private },
-        with: With::new(arguments.with.clone()),
         only: arguments.only.clone(),
         command: repeatable(std::env::args().skip(1)),
         ..base
     };
     let record = measure(|progress, interrupt| stage::run(suite, &options, progress, interrupt))?;
-    show(&record, &arguments.data, &arguments.output)
+    show(&[record], &arguments.data, &arguments.output)
+}
+
+fn depth(quick: bool, full: bool) -> Depth {
+    match (quick, full) {
+        (true, _) => Depth::Quick,
+        (_, true) => Depth::Full,
+        _ => Depth::Standard,
+    }
 }
 
 /// Runs a benchmark with progress, until it is done or the user stops it.
@@ -182,36 +151,31 @@ fn measure<T>(run: impl FnOnce(&Bar, &Interrupt) -> Result<T>) -> Result<T> {
     }
 }
 
-/// Keeps the record and its report in the data directory, and prints what was asked for.
-fn show(record: &Record, data: &Path, output: &Output) -> Result<()> {
-    let latest = files::write_latest(record, data)?;
-    let page = latest.with_extension("html");
-    files::write_html(std::slice::from_ref(record), &page)?;
+/// Keeps the records and their report in the data directory, and prints what was asked for.
+fn show(records: &[Record], data: &Path, output: &Output) -> Result<()> {
+    let [latest, page] = files::write_latest(records, data)?;
     let mut out = stdout();
     if output.json {
-        files::write_json(record, &mut out)?;
+        out.write_all(&files::json(records)?)?;
     } else {
-        if output.tables {
-            files::write_text(record, &mut out)?;
-            writeln!(out)?;
+        for record in records {
+            if output.tables {
+                files::write_text(record, &mut out)?;
+                writeln!(out)?;
+            }
+            files::write_summary(record, &mut out)?;
         }
-        files::write_summary(record, &mut out)?;
         writeln!(out, "report: {} (from {})", page.display(), latest.display())?;
     }
     if let Some(dir) = &output.record {
-        let target = files::write_record(record, dir)?;
+        let target = files::write_record(records, dir)?;
         writeln!(io::stderr(), "record written to {}", target.display())?;
     }
     Ok(())
 }
 
-fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
-    let data = arguments.data.clone();
-    let base = match (arguments.quick, arguments.full) {
-        (true, _) => TpsOptions::quick(data),
-        (_, true) => TpsOptions::full(data),
-        _ => TpsOptions::standard(data),
-    };
+fn options(arguments: &Tps, command: String) -> TpsOptions {
+    let base = TpsOptions::new(arguments.data.clone(), depth(arguments.quick, arguments.full));
     let clients = arguments.clients.clone();
     TpsOptions {
         interactive: InteractiveOptions {
@@ -235,9 +199,8 @@ fn options(arguments: &Tps, line: impl Iterator<Item = String>) -> TpsOptions {
             (None, _) => Source::Private,
         },
         only: arguments.only.clone(),
-        sustained: arguments.sustained.map(Duration::from_secs),
         wal_limit_bytes: arguments.wal_limit_mib << 20,
-        command: repeatable(line),
+        command,
         ..base
     }
 }
@@ -274,7 +237,7 @@ fn repeatable(line: impl Iterator<Item = String>) -> String {
 
 fn report(arguments: &Report) -> Result<()> {
     let records: Result<Vec<Vec<Record>>> =
-        arguments.files.iter().map(|file| files::read_records(file)).collect();
+        arguments.files.iter().map(|file| files::read(file)).collect();
     let records: Vec<Record> = records?.into_iter().flatten().collect();
     let mut out = stdout();
     if arguments.markdown || arguments.text {
@@ -299,8 +262,7 @@ fn report(arguments: &Report) -> Result<()> {
 }
 
 fn compare(arguments: &Compare) -> Result<()> {
-    let [a, b] = [&arguments.a, &arguments.b].map(|file| files::read_records(file));
-    let (a, b) = (a?, b?);
+    let (a, b) = (files::read(&arguments.a)?, files::read(&arguments.b)?);
     // Of one suite each, or of several, of which those are compared that both have.
     let pairs: Vec<(&Record, &Record)> = match (a.as_slice(), b.as_slice()) {
         ([a], [b]) => vec![(a, b)],

@@ -82,8 +82,8 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Arguments;
     use super::*;
+    use crate::arguments::{Arguments, Command};
     use clap::Parser as _;
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
     fn named(arguments: &[&str]) -> Vec<(&'static str, u64)> {
         let line = ["monolite", "torture"].iter().chain(arguments);
         match Arguments::try_parse_from(line).unwrap().command {
-            super::super::Command::Torture(torture) => {
+            Command::Torture(torture) => {
                 let named = torture.checks.named.into_iter();
                 named.map(|(check, amount)| (check.name, amount)).collect()
             }

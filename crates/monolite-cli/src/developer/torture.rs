@@ -1,12 +1,11 @@
 //! `monolite torture`: hands the arguments over, shows progress, prints the table and the verdict.
 
-use crate::arguments::Torture;
+use super::arguments::Torture;
 use crate::bar::Bar;
 use crate::out::stdout;
 use crate::{interrupt, json};
 use anyhow::{Context, Result};
 use monolite_bench::machine::Machine;
-use monolite_bench::progress::Progress;
 use monolite_bench::report::render::{Table, count};
 use monolite_torture::{self as torture, CHECKS, Event, Outcome, Plan, Program, Verdict, Watch};
 use serde::Serialize;
