@@ -10,13 +10,13 @@
 //! The same clients can run the same transfers in `Database::write`, for what that costs.
 
 use super::engine::{Fate, Settings, TransferError, close, submit, warm_up};
-use super::script::{SET_SQL, Script, Workload, changes, decide};
+use super::script::{Script, perform};
 use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::drivers::contention::Contention;
 use crate::machine::cpu_time;
 use crate::progress::Interrupt;
-use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
-use anyhow::{Result, anyhow};
+use crate::workload::Transfer;
+use anyhow::{Context, Result, anyhow};
 use monolite::{Database, Stats, Transaction};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,6 +102,7 @@ impl InteractiveTransfers {
     async fn drive(&self, db: &Database, work: &Work<'_>, goal: Goal) -> Result<Vec<Part>> {
         let session = Arc::new(Session {
             db: db.with_error(),
+            plain: db.with_error(),
             transfers: work.transfers.into(),
             next: AtomicU64::new(0),
             goal,
@@ -137,7 +138,8 @@ pub(super) fn contention(before: &Stats, after: &Stats) -> Contention {
 }
 
 struct Session {
-    db: Database<TransferError>,
+    db: Database<anyhow::Error>,
+    plain: Database<TransferError>,
     transfers: Arc<[Transfer]>,
     next: AtomicU64,
     goal: Goal,
@@ -153,10 +155,7 @@ impl Session {
             self.interrupt.check()?;
             let transfer = self.transfers[(index % self.transfers.len() as u64) as usize];
             let start = Instant::now();
-            let attempts = self.transfer(transfer).await.map_err(|error| match error {
-                TransferError::Engine(error) => anyhow!(error).context("a transfer failed"),
-                other => anyhow!("{transfer:?} was answered {other:?}"),
-            })?;
+            let attempts = self.transfer(transfer).await.context("a transfer failed")?;
             part.acknowledged(start);
             part.retries += u64::from(attempts) - 1;
         }
@@ -164,55 +163,18 @@ impl Session {
     }
 
     /// Returns how many attempts it took.
-    async fn transfer(&self, transfer: Transfer) -> Result<u32, TransferError> {
+    async fn transfer(&self, transfer: Transfer) -> Result<u32> {
         if self.call == Call::Write {
-            return submit(&self.db, transfer, Fate::Succeeds).await.map(|()| 1);
+            let done = submit(&self.plain, transfer, Fate::Succeeds).await;
+            return done.map(|()| 1).map_err(|error| anyhow!("it was answered {error:?}"));
         }
         let script = self.script;
         let run = |tx: Transaction| async move {
-            match script.workload {
-                Workload::Blind => blind(&tx, transfer, script).await?,
-                Workload::Decide => decided(&tx, transfer, script).await?,
-            }
+            perform(&tx, transfer, script).await?;
             Ok(tx.attempt())
         };
         self.db.transact(run).await
     }
-}
-
-async fn blind(tx: &Transaction, transfer: Transfer, script: Script) -> Result<(), TransferError> {
-    let withdrawn = tx.execute(WITHDRAW_SQL, (transfer.amount, transfer.from)).await?;
-    pause(script.delay).await;
-    if script.third_statement {
-        balance(tx, transfer.to).await?;
-        pause(script.delay).await;
-    }
-    let deposited = tx.execute(DEPOSIT_SQL, (transfer.amount, transfer.to)).await?;
-    if withdrawn + deposited == 2 { Ok(()) } else { Err(TransferError::NoAccount) }
-}
-
-async fn decided(
-    tx: &Transaction,
-    transfer: Transfer,
-    script: Script,
-) -> Result<(), TransferError> {
-    let sides = changes(transfer);
-    let first = balance(tx, sides[0].id).await?;
-    if script.third_statement {
-        pause(script.delay).await;
-    }
-    let balances = [first, balance(tx, sides[1].id).await?];
-    pause(script.delay).await;
-    for (side, balance) in sides.iter().zip(decide(sides, balances)) {
-        if tx.execute(SET_SQL, (balance, side.id)).await? != 1 {
-            return Err(TransferError::NoAccount);
-        }
-    }
-    Ok(())
-}
-
-async fn balance(tx: &Transaction, id: i64) -> Result<i64, TransferError> {
-    Ok(tx.query_row(BALANCE_SQL, [id], |row| row.get(0)).await?)
 }
 
 /// Takes the application's time.

@@ -8,7 +8,10 @@
 //!   also takes its time between the two reads. The account with the smaller id is read and written
 //!   first, as an application would do against deadlocks.
 
-use crate::workload::Transfer;
+use super::contest::asked::Asked;
+use super::interactive::pause;
+use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
+use anyhow::{Result, ensure};
 use std::time::Duration;
 
 /// Writes a balance that the application computed.
@@ -78,6 +81,40 @@ pub fn decide(changes: [Change; 2], balances: [i64; 2]) -> [i64; 2] {
     let decided = [balances[0] + changes[0].amount, balances[1] + changes[1].amount];
     let suffices = decided.iter().all(|balance| *balance >= 0);
     if suffices && changes[0].id != changes[1].id { decided } else { balances }
+}
+
+/// Does everything of a transfer but the commit.
+pub async fn perform(tx: &impl Asked, transfer: Transfer, script: Script) -> Result<()> {
+    let Transfer { from, to, amount } = transfer;
+    match script.workload {
+        Workload::Blind => {
+            change(tx, WITHDRAW_SQL, amount, from).await?;
+            pause(script.delay).await;
+            if script.third_statement {
+                tx.row(BALANCE_SQL, &[to]).await?;
+                pause(script.delay).await;
+            }
+            change(tx, DEPOSIT_SQL, amount, to).await
+        }
+        Workload::Decide => {
+            let sides = changes(transfer);
+            let first = tx.to_decide_on(BALANCE_SQL, &[sides[0].id]).await?;
+            if script.third_statement {
+                pause(script.delay).await;
+            }
+            let balances = [first, tx.to_decide_on(BALANCE_SQL, &[sides[1].id]).await?];
+            pause(script.delay).await;
+            for (side, balance) in sides.iter().zip(decide(sides, balances)) {
+                change(tx, SET_SQL, balance, side.id).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn change(tx: &impl Asked, sql: &str, amount: i64, id: i64) -> Result<()> {
+    ensure!(tx.execute(sql, &[amount, id]).await? == 1, "there is no account {id}");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,9 +13,8 @@ mod store;
 use self::place::{Opened, PATIENCE, Place, accounts, forget, transfer};
 use super::shift::{Crew, Shift};
 use super::stage::Play;
-use super::{Bundle, Entry, Ground, Trial, Turn};
+use super::{Bundle, Entry, Ground, Turn};
 use crate::drivers::Round;
-use crate::raw_connection::Durability as Asked;
 use crate::report::record::Section;
 use anyhow::{Context, Result, ensure};
 use monolite::Durability;
@@ -116,21 +115,6 @@ fn rows(ground: &Ground<'_>) -> u64 {
     ground.options.rows.unwrap_or(ground.options.depth.pick(50_000, 500_000, 10_000_000))
 }
 
-fn section(key: &str, title: &str, meaning: &str, x: &str, unit: &str) -> Section {
-    Section {
-        key: format!("archive/{key}"),
-        title: title.into(),
-        meaning: meaning.into(),
-        x: x.into(),
-        unit: unit.into(),
-    }
-}
-
-fn entry(line: &str, name: &str, x: impl ToString, trial: Trial) -> Entry {
-    let (line, name, x) = (line.into(), name.into(), x.to_string());
-    Entry { line, name, x, durability: Asked::Durable, trial }
-}
-
 const CHECK: &str = "each acknowledged transaction is in the database once, and what is restored \
                      of the archive is what the database has";
 
@@ -167,12 +151,11 @@ impl Archives {
     fn bursts(&self, ground: &Ground<'_>) -> Bundle {
         let mut entries = Vec::new();
         for (line, name, rest) in [
-            ("without", "monolite, no archive", None),
-            ("archived", &format!("monolite, and an archive: {}", self.kind()), Some(0)),
+            ("without", "monolite, no archive".into(), None),
+            ("archived", format!("monolite, and an archive: {}", self.kind()), Some(0)),
         ] {
             let place = self.place(ground, &format!("burst-{line}"), rest, Durability::Synced);
-            let trial: Trial = Box::new(move |turn| burst(&place, turn));
-            entries.push(entry(line, name, BURST.0, trial));
+            entries.push(Entry::new(line, name, BURST.0, move |turn| burst(&place, turn)));
         }
         for (line, name, program) in litestream::candidates(&self.kind()) {
             let batches = litestream::Batches {
@@ -181,17 +164,15 @@ impl Archives {
                 rows: rows(ground),
                 program,
             };
-            let trial: Trial = Box::new(move |turn| batches.burst(turn));
-            entries.push(entry(line, &name, BURST.0, trial));
+            entries.push(Entry::new(line, name, BURST.0, move |turn| batches.burst(turn)));
         }
-        let section = section(
-            "burst",
+        let section = Section::new(
+            "archive/burst",
             "Bursts, with and without an archive",
             "What an archive takes of the processor and the disk from those who do not wait \
              for it; Litestream beside raw SQLite, one writer and batches, where the program is \
              found",
-            "threads",
-            "transactions",
+            ["threads", "transactions"],
         );
         Bundle { section, check: CHECK, entries }
     }
@@ -204,17 +185,16 @@ impl Archives {
             {
                 let place =
                     self.place(ground, &format!("closed-{line}-{rest}"), Some(rest), durability);
-                let trial: Trial = Box::new(move |turn| wait_each(&place, turn));
-                entries.push(entry(line, &format!("monolite, {durability:?}"), rest, trial));
+                let name = format!("monolite, {durability:?}");
+                entries.push(Entry::new(line, name, rest, move |turn| wait_each(&place, turn)));
             }
         }
-        let section = section(
-            "closed",
+        let section = Section::new(
+            "archive/closed",
             "128 clients that wait for each answer, by the time that the store takes",
             "An answer of `Archived` waits for one request of the store, which all share that wait \
          meanwhile",
-            "ms a request",
-            "transactions",
+            ["ms a request", "transactions"],
         );
         Bundle { section, check: CHECK, entries }
     }
@@ -229,22 +209,21 @@ impl Archives {
             let place = self.place(ground, &format!("copy-{line}"), rest, Durability::Synced);
             let place = Place { text: TEXT, ..place };
             let took = Rc::clone(&took);
-            let trial: Trial = Box::new(move |turn| burst_beside_copy(&place, turn, &took));
-            entries.push(entry(line, name, BURST.0, trial));
+            let trial = move |turn: &Turn<'_>| burst_beside_copy(&place, turn, &took);
+            entries.push(Entry::new(line, name, BURST.0, trial));
         }
         let place = self.place(ground, "copy-before", Some(0), Durability::Synced);
         let place = Place { text: TEXT, ..place };
-        let trial: Trial = Box::new(move |turn| {
+        let trial = move |turn: &Turn<'_>| {
             burst(&place, &Turn { length: took.get().unwrap_or(turn.length), ..*turn })
-        });
-        entries.push(entry("before", "monolite, copied before", BURST.0, trial));
-        let section = section(
-            "copy",
+        };
+        entries.push(Entry::new("before", "monolite, copied before", BURST.0, trial));
+        let section = Section::new(
+            "archive/copy",
             "Bursts while the first copy of the database is made",
             "How much the copy leaves to those who write, until it is in the archive; beside none, \
              and with a copy that is there already, they write for as long as the copy before took",
-            "threads",
-            "transactions",
+            ["threads", "transactions"],
         );
         Bundle { section, check: CHECK, entries }
     }
@@ -261,16 +240,14 @@ impl Archives {
             ("disk", "the disk alone", restoring::disk),
         ] {
             let place = place.clone();
-            let trial: Trial = Box::new(move |_| trial(&place));
-            entries.push(entry(line, name, megabytes, trial));
+            entries.push(Entry::new(line, name, megabytes, move |_| trial(&place)));
         }
-        let section = section(
-            "restore",
+        let section = Section::new(
+            "archive/restore",
             "The restore of a database, and what bounds it",
             "The client reads the archive's files and drops them; the disk writes and syncs as \
              many bytes as the database has; all figures are of the database's bytes",
-            "MB",
-            "megabytes",
+            ["MB", "megabytes"],
         );
         Bundle { section, check: "what is restored is the database, byte for byte", entries }
     }

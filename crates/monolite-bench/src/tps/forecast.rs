@@ -66,7 +66,6 @@ impl Forecast {
         }
         text
     }
-
 }
 
 /// Plans what these options ask for. Without a server its cells are planned from their names.

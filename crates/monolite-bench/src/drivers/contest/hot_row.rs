@@ -4,7 +4,6 @@ use super::asked::Asked;
 use super::{Contest, Sums, Ticket};
 use crate::drivers::interactive::pause;
 use anyhow::Result;
-use monolite::Transaction;
 use std::time::Duration;
 
 const READ: &str = "SELECT n FROM hot WHERE id = 1";
@@ -36,15 +35,8 @@ impl Contest for HotRow {
         "SELECT n, CAST(0 AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) FROM hot"
     }
 
-    async fn on_engine(&self, tx: &Transaction, _: Ticket) -> Result<Sums, monolite::Error> {
-        let seen: i64 = tx.query_row(READ, (), |row| row.get(0)).await?;
-        pause(self.delay).await;
-        tx.execute(SET, [seen + 1]).await?;
-        Ok([1, 0, 0, 0])
-    }
-
-    async fn on_postgres(&self, tx: &Asked<'_>, _: Ticket) -> Result<Sums> {
-        let seen = tx.number_to_decide_on(READ, &[]).await?;
+    async fn run(&self, tx: &impl Asked, _: Ticket) -> Result<Sums> {
+        let seen = tx.to_decide_on(READ, &[]).await?;
         pause(self.delay).await;
         tx.execute(SET, &[seen + 1]).await?;
         Ok([1, 0, 0, 0])

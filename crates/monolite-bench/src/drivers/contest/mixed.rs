@@ -15,7 +15,6 @@ use super::asked::Asked;
 use super::{Contest, Sums, Ticket, add};
 use crate::drivers::interactive::pause;
 use anyhow::Result;
-use monolite::Transaction;
 use std::time::Duration;
 
 /// Rows of the table that most operations use.
@@ -156,21 +155,10 @@ impl Contest for Mixed {
          (SELECT count(*) - 2000 FROM slot), CAST((SELECT sum(n) FROM tally) AS BIGINT)"
     }
 
-    async fn on_engine(&self, tx: &Transaction, ticket: Ticket) -> Result<Sums, monolite::Error> {
+    async fn run(&self, tx: &impl Asked, ticket: Ticket) -> Result<Sums> {
         let mut sums = Sums::default();
         for (kind, key) in self.draw(ticket) {
             add(&mut sums, self.operate(tx, kind, key).await?);
-            if self.plan == Plan::Mixed {
-                pause(self.delay).await;
-            }
-        }
-        Ok(sums)
-    }
-
-    async fn on_postgres(&self, tx: &Asked<'_>, ticket: Ticket) -> Result<Sums> {
-        let mut sums = Sums::default();
-        for (kind, key) in self.draw(ticket) {
-            add(&mut sums, self.operate_postgres(tx, kind, key).await?);
             if self.plan == Plan::Mixed {
                 pause(self.delay).await;
             }
@@ -211,92 +199,43 @@ impl Mixed {
         }
     }
 
-    async fn operate(
-        &self,
-        tx: &Transaction,
-        kind: Kind,
-        key: i64,
-    ) -> Result<Sums, monolite::Error> {
-        let number = |row: &rusqlite::Row<'_>| row.get::<_, Option<i64>>(0);
-        Ok(match kind {
+    async fn operate(&self, tx: &impl Asked, kind: Kind, key: i64) -> Result<Sums> {
+        match kind {
             Kind::ReadPoint => {
-                tx.query_row(READ, [key], number).await?;
-                NOTHING
+                tx.row(READ, &[key]).await?;
             }
             Kind::ReadRange => {
-                tx.query_map(READ_RANGE, [key, key + RANGE - 1], number).await?;
-                NOTHING
+                tx.rows(READ_RANGE, &[key, key + RANGE - 1]).await?;
             }
             Kind::ReadMax => {
-                tx.query_row(READ_MAX, [key], number).await?;
-                NOTHING
+                tx.row(READ_MAX, &[key]).await?;
             }
             Kind::UpdateDependent => {
-                let n: i64 = tx.query_row(READ, [key], |row| row.get(0)).await?;
-                self.decide().await;
-                tx.execute(SET, [key, n + 1]).await?;
-                INCREMENTED
-            }
-            Kind::UpdateBlind => {
-                tx.execute(INCREMENT, [key]).await?;
-                INCREMENTED
-            }
-            Kind::AppendReturning if self.returning != Returning::Nothing => {
-                tx.query_row(self.returning.sql(), [key], number).await?;
-                ENTERED
-            }
-            Kind::Append | Kind::AppendReturning => {
-                tx.execute(APPEND, [key]).await?;
-                ENTERED
-            }
-            Kind::Insert => [0, 0, tx.execute(INSERT, [key]).await? as i64, 0],
-            Kind::Delete => [0, 0, -(tx.execute(DELETE, [key]).await? as i64), 0],
-            Kind::Upsert => {
-                tx.execute(UPSERT, [key]).await?;
-                TALLIED
-            }
-        })
-    }
-
-    async fn operate_postgres(&self, tx: &Asked<'_>, kind: Kind, key: i64) -> Result<Sums> {
-        Ok(match kind {
-            Kind::ReadPoint => {
-                tx.query(READ, &[key]).await?;
-                NOTHING
-            }
-            Kind::ReadRange => {
-                tx.query(READ_RANGE, &[key, key + RANGE - 1]).await?;
-                NOTHING
-            }
-            Kind::ReadMax => {
-                tx.query(READ_MAX, &[key]).await?;
-                NOTHING
-            }
-            Kind::UpdateDependent => {
-                let n = tx.number_to_decide_on(READ, &[key]).await?;
+                let n = tx.to_decide_on(READ, &[key]).await?;
                 self.decide().await;
                 tx.execute(SET, &[key, n + 1]).await?;
-                INCREMENTED
+                return Ok(INCREMENTED);
             }
             Kind::UpdateBlind => {
                 tx.execute(INCREMENT, &[key]).await?;
-                INCREMENTED
+                return Ok(INCREMENTED);
             }
             Kind::AppendReturning if self.returning != Returning::Nothing => {
-                tx.query(self.returning.sql(), &[key]).await?;
-                ENTERED
+                tx.row(self.returning.sql(), &[key]).await?;
+                return Ok(ENTERED);
             }
             Kind::Append | Kind::AppendReturning => {
                 tx.execute(APPEND, &[key]).await?;
-                ENTERED
+                return Ok(ENTERED);
             }
-            Kind::Insert => [0, 0, tx.execute(INSERT, &[key]).await? as i64, 0],
-            Kind::Delete => [0, 0, -(tx.execute(DELETE, &[key]).await? as i64), 0],
+            Kind::Insert => return Ok([0, 0, tx.execute(INSERT, &[key]).await?, 0]),
+            Kind::Delete => return Ok([0, 0, -tx.execute(DELETE, &[key]).await?, 0]),
             Kind::Upsert => {
                 tx.execute(UPSERT, &[key]).await?;
-                TALLIED
+                return Ok(TALLIED);
             }
-        })
+        }
+        Ok(NOTHING)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Interactive transactions that want the same rows, on small databases made anew for every round.
 //!
 //! # Algorithm
-//! A [`Contest`] says what the tables are and what a transaction does, once on the engine and once
-//! on PostgreSQL; [`EngineContest`] and
+//! A [`Contest`] says what the tables are and what a transaction does; [`EngineContest`] and
 //! [`PostgresContest`](super::postgres::contest::PostgresContest) run it by many clients. Each
 //! client is a task that begins its next transaction when the one before is acknowledged. What the
 //! acknowledged transactions changed is added up, and the database must hold just that in the end.
@@ -68,18 +67,7 @@ pub trait Contest: Clone + Debug + Send + Sync + 'static {
     fn sums_sql(&self) -> &'static str;
 
     /// Does everything but the commit, and returns what it changes.
-    fn on_engine(
-        &self,
-        tx: &Transaction,
-        ticket: Ticket,
-    ) -> impl Future<Output = Result<Sums, monolite::Error>> + Send;
-
-    /// Does everything but the commit on PostgreSQL, and returns what it changes.
-    fn on_postgres(
-        &self,
-        tx: &Asked<'_>,
-        ticket: Ticket,
-    ) -> impl Future<Output = Result<Sums>> + Send;
+    fn run(&self, tx: &impl Asked, ticket: Ticket) -> impl Future<Output = Result<Sums>> + Send;
 }
 
 /// How a client's transaction ended.
@@ -192,7 +180,7 @@ impl<C: Contest> Candidate for EngineContest<C> {
         made.context("cannot make the rows to contend for")?;
         let (runtime, seed) = (runtime()?, seed(work));
         let clients = || {
-            let client = |_| EngineClient { db: db.clone(), contest: self.contest.clone() };
+            let client = |_| EngineClient { db: db.with_error(), contest: self.contest.clone() };
             (0..self.clients).map(client).collect::<Vec<_>>()
         };
         let once = Goal { count: self.clients, deadline: None };
@@ -228,7 +216,7 @@ impl<C: Contest> EngineContest<C> {
 }
 
 struct EngineClient<C> {
-    db: Database,
+    db: Database<anyhow::Error>,
     contest: C,
 }
 
@@ -236,11 +224,10 @@ impl<C: Contest> Client for EngineClient<C> {
     async fn transact(&mut self, ticket: Ticket, _: &Goal) -> Result<Ended> {
         let contest = &self.contest;
         let run = |tx: Transaction| async move {
-            let sums = contest.on_engine(&tx, ticket).await?;
+            let sums = contest.run(&tx, ticket).await?;
             Ok((sums, tx.attempt()))
         };
-        let done: Result<(Sums, u32), monolite::Error> = self.db.transact(run).await;
-        let (sums, attempts) = done.context("a transaction failed")?;
+        let (sums, attempts) = self.db.transact(run).await.context("a transaction failed")?;
         Ok(Ended { sums: Some(sums), repeated: u64::from(attempts) - 1 })
     }
 }

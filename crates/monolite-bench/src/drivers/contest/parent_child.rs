@@ -10,8 +10,7 @@
 use super::asked::Asked;
 use super::{Contest, Sums, Ticket};
 use crate::drivers::interactive::pause;
-use anyhow::Result;
-use monolite::Transaction;
+use anyhow::{Context, Result};
 use std::time::Duration;
 
 /// Children of a parent.
@@ -76,33 +75,11 @@ impl Contest for ParentAndChild {
          (SELECT count(*) - count(DISTINCT number) FROM parent)"
     }
 
-    async fn on_engine(&self, tx: &Transaction, ticket: Ticket) -> Result<Sums, monolite::Error> {
+    async fn run(&self, tx: &impl Asked, ticket: Ticket) -> Result<Sums> {
         let number = ticket.index as i64;
         match self.ids {
             Ids::Asked => {
-                let parent: i64 = tx.query_row(PARENT, [number], |row| row.get(0)).await?;
-                pause(self.delay).await;
-                for _ in 0..CHILDREN {
-                    tx.execute(CHILD, [parent, number]).await?;
-                }
-            }
-            Ids::Given => {
-                tx.execute(PARENT_GIVEN, [number, number]).await?;
-                pause(self.delay).await;
-                for child in 0..CHILDREN {
-                    let id = number * CHILDREN + child;
-                    tx.execute(CHILD_GIVEN, [id, number, number]).await?;
-                }
-            }
-        }
-        Ok(WRITTEN)
-    }
-
-    async fn on_postgres(&self, tx: &Asked<'_>, ticket: Ticket) -> Result<Sums> {
-        let number = ticket.index as i64;
-        match self.ids {
-            Ids::Asked => {
-                let parent = tx.number(PARENT, &[number]).await?;
+                let parent = tx.row(PARENT, &[number]).await?.context("an id is a number")?;
                 pause(self.delay).await;
                 for _ in 0..CHILDREN {
                     tx.execute(CHILD, &[parent, number]).await?;

@@ -13,7 +13,7 @@
 
 use super::transfers::is_retryable;
 use super::{Postgres, connect};
-use crate::drivers::contest::asked::Asked;
+use crate::drivers::contest::asked::OnPostgres;
 use crate::drivers::contest::{Client, Contest, Ended, Sums, Ticket, compare, drive, seed};
 use crate::drivers::script::Reading;
 use crate::drivers::{Absent, Candidate, Goal, Outcome, Profile, Round, Work};
@@ -185,8 +185,8 @@ impl<C: Contest> Client for PostgresClient<C> {
 impl<C: Contest> PostgresClient<C> {
     async fn attempt(&mut self, ticket: Ticket) -> Result<Sums> {
         let begin = self.connection.build_transaction().isolation_level(self.isolation);
-        let asked = Asked { transaction: begin.start().await?, reading: self.reading };
-        let sums = self.contest.on_postgres(&asked, ticket).await?;
+        let asked = OnPostgres { transaction: begin.start().await?, reading: self.reading };
+        let sums = self.contest.run(&asked, ticket).await?;
         asked.transaction.commit().await?;
         Ok(sums)
     }

@@ -6,23 +6,20 @@
 //! failure or a deadlock is answered by doing the transaction again, and counted.
 
 use super::Postgres;
-use crate::drivers::script::{Reading, Script, Workload, changes, decide};
+use crate::drivers::contest::asked::OnPostgres;
+use crate::drivers::script::{Reading, Script, perform};
 use crate::drivers::traffic::Traffic;
 use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
 use crate::workload::Transfer;
-use anyhow::{Result, ensure};
-use deadpool_postgres::{Client, Pool, Transaction};
+use anyhow::Result;
+use deadpool_postgres::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use tokio_postgres::IsolationLevel;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{IsolationLevel, Statement};
 
-const WITHDRAW: &str = "UPDATE account SET balance = balance - $1 WHERE id = $2";
-const DEPOSIT: &str = "UPDATE account SET balance = balance + $1 WHERE id = $2";
 pub(super) const BALANCE: &str = "SELECT balance FROM account WHERE id = $1";
-const LOCKED_BALANCE: &str = "SELECT balance FROM account WHERE id = $1 FOR UPDATE";
-const SET: &str = "UPDATE account SET balance = $1 WHERE id = $2";
 
 /// Transfers per connection before the clock starts: enough that each has connected and prepared.
 const WARM_UP_PER_CONNECTION: u64 = 4;
@@ -126,94 +123,15 @@ impl Shared {
 
     async fn attempt(&self, transfer: Transfer) -> Result<()> {
         let mut client = self.pool.get().await?;
-        let statements = Statements::prepare(&client, self.reading).await?;
         let start = client.build_transaction().isolation_level(self.isolation).start();
-        let held = Held { statements, transaction: start.await? };
-        match self.script.workload {
-            Workload::Blind => self.blind(&held, transfer).await?,
-            Workload::Decide => self.decided(&held, transfer).await?,
-        }
-        held.transaction.commit().await?;
+        let asked = OnPostgres { transaction: start.await?, reading: self.reading };
+        perform(&asked, transfer, self.script).await?;
+        asked.transaction.commit().await?;
         Ok(())
     }
-
-    async fn blind(&self, held: &Held<'_>, transfer: Transfer) -> Result<()> {
-        let Transfer { from, to, amount } = transfer;
-        held.change(&held.statements.withdraw, amount, from).await?;
-        self.pause().await;
-        if self.script.third_statement {
-            held.balance(to).await?;
-            self.pause().await;
-        }
-        held.change(&held.statements.deposit, amount, to).await
-    }
-
-    async fn decided(&self, held: &Held<'_>, transfer: Transfer) -> Result<()> {
-        let sides = changes(transfer);
-        let first = held.balance(sides[0].id).await?;
-        if self.script.third_statement {
-            self.pause().await;
-        }
-        let balances = [first, held.balance(sides[1].id).await?];
-        self.pause().await;
-        for (side, balance) in sides.iter().zip(decide(sides, balances)) {
-            held.change(&held.statements.set, balance, side.id).await?;
-        }
-        Ok(())
-    }
-
-    async fn pause(&self) {
-        if !self.script.delay.is_zero() {
-            tokio::time::sleep(self.script.delay).await;
-        }
-    }
 }
 
-/// The prepared statements of a connection, which keeps them.
-struct Statements {
-    withdraw: Statement,
-    deposit: Statement,
-    balance: Statement,
-    set: Statement,
-}
-
-impl Statements {
-    async fn prepare(client: &Client, reading: Reading) -> Result<Statements> {
-        let balance = match reading {
-            Reading::Plain => BALANCE,
-            Reading::ForUpdate => LOCKED_BALANCE,
-        };
-        Ok(Statements {
-            withdraw: client.prepare_cached(WITHDRAW).await?,
-            deposit: client.prepare_cached(DEPOSIT).await?,
-            balance: client.prepare_cached(balance).await?,
-            set: client.prepare_cached(SET).await?,
-        })
-    }
-}
-
-/// A transaction on a connection of the pool.
-struct Held<'c> {
-    statements: Statements,
-    transaction: Transaction<'c>,
-}
-
-impl Held<'_> {
-    async fn change(&self, statement: &Statement, amount: i64, id: i64) -> Result<()> {
-        let (amount, id) = (i32::try_from(amount)?, i32::try_from(id)?);
-        let changed = self.transaction.execute(statement, &[&amount, &id]).await?;
-        ensure!(changed == 1, "there is no account {id}");
-        Ok(())
-    }
-
-    async fn balance(&self, id: i64) -> Result<i64> {
-        let id = i32::try_from(id)?;
-        let row = self.transaction.query_one(&self.statements.balance, &[&id]).await?;
-        Ok(i64::from(row.get::<_, i32>(0)))
-    }
-}
-
-pub(super) fn is_retryable(error: &anyhow::Error) -> bool {
+pub(crate) fn is_retryable(error: &anyhow::Error) -> bool {
     let state = error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code());
     state.is_some_and(|state| {
         *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED

@@ -18,9 +18,9 @@ pub mod sql;
 mod trial;
 
 use super::stage::{Play, remove};
-use super::{Bundle, Entry, Ground, Trial, Turn};
+use super::{Bundle, Entry, Ground, Turn, no_postgres};
 use crate::drivers::{Absent, Round};
-use crate::raw_connection::{Durability, open_bare};
+use crate::raw_connection::open_bare;
 use crate::report::record::Section;
 use anyhow::{Context, Result, bail, ensure};
 use generators::Parameter;
@@ -266,30 +266,21 @@ impl Yours {
         let mut counts = vec![1, self.shared.clients];
         counts.dedup();
         for clients in counts {
-            let mut add = |line: &str, name: &str, trial: Trial| {
-                let (line, name, x) = (line.into(), name.into(), clients.to_string());
-                entries.push(Entry { line, name, x, durability: Durability::Durable, trial });
-            };
             for (how, line, name) in trial::WAYS {
                 let (shared, base) = (Arc::clone(&self.shared), ground.dir.join(BASE));
                 let work = trial::Work { shared, kind, clients, base };
-                add(line, name, Box::new(move |turn| work.run(how, turn)));
+                entries.push(Entry::new(line, name, clients, move |turn| work.run(how, turn)));
             }
-            if postgres::is_there(ground) {
+            if no_postgres(ground).is_none() {
                 let yours = self.clone();
                 let trial = move |turn: &Turn<'_>| yours.postgres_round(kind, clients, turn);
-                add("postgres", "PostgreSQL", Box::new(trial));
+                entries.push(Entry::new("postgres", "PostgreSQL", clients, trial));
             }
         }
-        let section = Section {
-            key: format!("yours/{}", format!("{kind:?}").to_lowercase()),
-            title,
-            meaning: "Each client waits for its transaction before the next; raw SQLite's clients \
-                      take turns at writing, the engine's share commits"
-                .into(),
-            x: "clients".into(),
-            unit: "transactions".into(),
-        };
+        let meaning = "Each client waits for its transaction before the next; raw SQLite's clients \
+                       take turns at writing, the engine's share commits";
+        let key = format!("yours/{}", format!("{kind:?}").to_lowercase());
+        let section = Section::new(key, title, meaning, ["clients", "transactions"]);
         let check = "integrity_check and foreign_key_check of every copy found nothing";
         Bundle { section, check, entries }
     }

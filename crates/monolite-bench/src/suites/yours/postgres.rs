@@ -1,11 +1,11 @@
 //! The user's statements on PostgreSQL, where it accepts them.
 
 use super::{Drawn, Kind, Shared, sql};
-use crate::drivers::postgres::Source;
-use crate::drivers::postgres::server::{self, Reach, Server};
+use crate::drivers::postgres::server::{Reach, Server};
+use crate::drivers::postgres::transfers::is_retryable;
 use crate::drivers::{Part, Round};
 use crate::progress::Interrupt;
-use crate::suites::{Ground, Turn};
+use crate::suites::{Ground, Turn, no_postgres};
 use anyhow::{Context, Result, anyhow, bail};
 use rusqlite::types::Value;
 use std::cell::OnceCell;
@@ -33,22 +33,14 @@ pub(super) struct Postgres {
     _server: Server,
 }
 
-/// Whether PostgreSQL is asked for, and installed.
-pub(super) fn is_there(ground: &Ground<'_>) -> bool {
-    ground.options.postgres != Source::None && server::find_binaries().is_ok()
-}
-
 /// Starts and loads a server, and says what came of it.
 pub(super) fn start(
     cell: &OnceCell<Result<Postgres, String>>,
     shared: &Shared,
     ground: &Ground<'_>,
 ) -> String {
-    if ground.options.postgres == Source::None {
-        return "PostgreSQL: left out".into();
-    }
-    if !is_there(ground) {
-        return "PostgreSQL: not installed (Debian: apt install postgresql)".into();
+    if let Some(reason) = no_postgres(ground) {
+        return format!("PostgreSQL: {reason}");
     }
     let started =
         cell.get_or_init(|| Postgres::start(shared, ground).map_err(|error| format!("{error:#}")));
@@ -126,7 +118,7 @@ impl Postgres {
                 .into_iter()
                 .enumerate()
                 .map(|(number, connection)| {
-                    let random = fastrand::Rng::with_seed(turn.seed << 32 | number as u64);
+                    let random = turn.random(number);
                     let (shared, serial) = (Arc::clone(shared), Arc::clone(&serial));
                     let interrupt = turn.interrupt.clone();
                     let end = begin + turn.length;
@@ -271,11 +263,6 @@ fn parameter(value: &Value, kind: &Type) -> Result<Box<dyn ToSql + Sync + Send>>
 
 fn state(error: &anyhow::Error) -> Option<&SqlState> {
     error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code())
-}
-
-fn is_retryable(error: &anyhow::Error) -> bool {
-    let retried = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
-    state(error).is_some_and(|state| retried.contains(&state))
 }
 
 /// Class 23: a constraint refused it.
