@@ -71,9 +71,9 @@ impl Bench<'_> {
         &mut self,
         group: &str,
         transfers: usize,
-        mut candidates: Vec<Box<dyn Candidate + '_>>,
+        candidates: Vec<Candidate<'_>>,
     ) -> Result<Vec<Cell>> {
-        let planned: Vec<Planned> = candidates.iter().map(|c| Planned::of(c.profile())).collect();
+        let planned: Vec<Planned> = candidates.iter().map(|c| Planned::of(&c.profile)).collect();
         let rounds = match &mut self.purpose {
             Purpose::Plan(plan) => {
                 plan.extend(planned);
@@ -86,28 +86,28 @@ impl Bench<'_> {
         let steps = (rounds + 1) * candidates.len();
         for number in 0..=rounds {
             let drawn = draw_transfers(&self.draw, seed(group, number), transfers);
-            for (position, candidate) in candidates.iter_mut().enumerate() {
+            for (position, candidate) in candidates.iter().enumerate() {
                 self.interrupt.check()?;
                 let Ok(counted) = &mut outcomes[position] else { continue };
                 let step = (number * planned.len() + position) as u64;
-                let what = format!("{group}, {}: {}", round_name(number), candidate.profile().name);
+                let what = format!("{group}, {}: {}", round_name(number), candidate.profile.name);
                 self.progress.begin(&what, Some(steps as u64));
                 self.progress.advance_to(step);
                 let begin = Instant::now();
-                match self.round(candidate.as_mut(), &drawn, number) {
+                match self.round(candidate, &drawn, number) {
                     Ok(round) if number > 0 => counted.push(round),
                     Ok(_) => {}
                     Err(error) => outcomes[position] = Err(error.downcast::<Absent>()?),
                 }
-                if number == rounds && candidate.profile().store == Store::Dataset {
-                    self.verify(&candidate.profile().id)?;
+                if number == rounds && candidate.profile.store == Store::Dataset {
+                    self.verify(&candidate.profile.id)?;
                 }
                 self.pass(&planned[position], number == 0, begin);
             }
         }
         self.progress.finish();
         let begin = Instant::now();
-        let local = candidates.iter().any(|candidate| candidate.profile().store == Store::Dataset);
+        let local = candidates.iter().any(|candidate| candidate.profile.store == Store::Dataset);
         if local && self.dataset.identity.rows < SUM_PER_GROUP_BELOW_ROWS {
             self.check_sum(&format!("all of {group}"))?;
         }
@@ -115,12 +115,10 @@ impl Bench<'_> {
             pace.spend(begin.elapsed());
         }
         let cells = candidates.iter().zip(outcomes).map(|(candidate, outcome)| {
-            let profile = candidate.profile();
+            let profile = &candidate.profile;
             match outcome {
                 Ok(rounds) => cell(profile, &rounds),
-                Err(Absent(reason)) => {
-                    Cell::missing(&profile.id, &profile.name, profile.durability, &reason)
-                }
+                Err(Absent(reason)) => Cell::missing(profile, &reason),
             }
         });
         Ok(cells.collect())
@@ -146,11 +144,11 @@ impl Bench<'_> {
 
     fn round(
         &mut self,
-        candidate: &mut dyn Candidate,
+        candidate: &Candidate<'_>,
         drawn: &[Transfer],
         number: usize,
     ) -> Result<Round> {
-        let profile = candidate.profile().clone();
+        let profile = &candidate.profile;
         let local = profile.store == Store::Dataset;
         if local {
             self.ledger.learn(&self.dataset.path, drawn)?;

@@ -66,7 +66,7 @@ pub struct Published {
 }
 
 /// The tables of all suites.
-pub const SUITES: [Published; 4] = [
+pub const SUITES: [Published; 3] = [
     Published {
         suite: "micro",
         what: "operations a second",
@@ -100,22 +100,11 @@ pub const SUITES: [Published; 4] = [
         note: "with private locks, without memory statistics, pinned to NUMA nodes",
     },
     Published {
-        suite: "kv",
-        what: "time of an operation",
-        header: &["", "write", "read"],
-        rows: &[
-            &["512 B, Equinix m3.large.x86", "13.78 µs", "2.013 µs"],
-            &["512 B, a machine of $5 a month", "35.217 µs", "3.340 µs"],
-            &["32 KiB, Equinix m3.large.x86", "303.74 µs", ""],
-        ],
-        note: "WAL and NORMAL, one thread, by kvtest",
-    },
-    Published {
         suite: "begin",
         what: "updates a second, BEGIN CONCURRENT, 16 threads, read from a chart",
         header: &["", "updates/s"],
         rows: &[&["1 update", "about 12,000"], &["10 updates", "about 19,000"]],
         note: "on tmpfs with synchronous off, more than 1,000 attempts repeated a second; the \
-               branch of SQLite that has CONCURRENT takes part with --with concurrent",
+               branch of SQLite that has CONCURRENT is in docs/results/2026-11-25-all",
     },
 ];

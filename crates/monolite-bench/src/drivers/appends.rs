@@ -4,7 +4,7 @@
 //! device did in the same minute. Its pages are appended to a file of its own in the data
 //! directory.
 
-use super::{Candidate, Outcome, Profile, Round, Work};
+use super::{Driver, Outcome, Profile, Round, Work};
 use crate::device::PAGE;
 use crate::statistics::Latencies;
 use anyhow::{Context, Result};
@@ -15,21 +15,15 @@ use std::time::Instant;
 /// Appends of a page, each followed by `fdatasync`.
 #[derive(Debug)]
 pub struct Appends {
-    /// What it is.
-    pub profile: Profile,
     /// Where the file is made.
     pub dir: PathBuf,
 }
 
-impl Candidate for Appends {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for Appends {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let mut file =
             tempfile::tempfile_in(&self.dir).context("cannot write in the data directory")?;
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
         while !goal.reached(done) {
             work.interrupt.check()?;

@@ -7,7 +7,7 @@
 //! and gets its name.
 
 use super::engine::{self, EngineBurst};
-use super::{Candidate, Outcome, Profile, Work};
+use super::{Driver, Outcome, Profile, Work};
 use anyhow::{Context as _, Result, ensure};
 use monolite::{Database, ErrorKind};
 use std::path::Path;
@@ -25,18 +25,14 @@ pub struct BurstBesideBackups {
     pub burst: EngineBurst,
 }
 
-impl Candidate for BurstBesideBackups {
-    fn profile(&self) -> &Profile {
-        &self.burst.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for BurstBesideBackups {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let beside = self.burst.database.parent().context("the data set has no directory")?;
         let scratch = tempfile::tempdir_in(beside).context("cannot make a directory")?;
         let (db, is_over) = (self.burst.open()?, AtomicBool::new(false));
         let (outcome, backups) = thread::scope(|scope| {
             let backups = scope.spawn(|| back_up(&db, scratch.path(), &is_over));
-            let outcome = self.burst.run_on_open(&db, work);
+            let outcome = self.burst.run_on_open(&db, profile, work);
             is_over.store(true, Ordering::Release);
             (outcome, backups.join().expect("backups do not panic"))
         });

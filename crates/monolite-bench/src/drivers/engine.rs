@@ -6,7 +6,7 @@
 //! drawn beforehand; the closures hold what they need and draw nothing.
 
 use super::traffic::{self, Io};
-use super::{Candidate, Goal, Outcome, Profile, Round, Work};
+use super::{Driver, Goal, Outcome, Profile, Round, Work};
 use crate::raw_connection::{Durability, READER_CACHE_BYTES, WRITER_CACHE_BYTES};
 use crate::statistics::{BURST_SAMPLE, Latencies};
 use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
@@ -164,50 +164,45 @@ pub(super) fn close(db: &Database, round: &mut Round) -> Result<()> {
 /// Transfers offered as fast as the queue takes them.
 #[derive(Debug)]
 pub struct EngineBurst {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of the engine.
     pub settings: Settings,
 }
 
-impl Candidate for EngineBurst {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
-        self.run_on(&self.open()?, work)
+impl Driver for EngineBurst {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
+        let db = self.open()?;
+        let mut outcome = self.run_on_open(&db, profile, work)?;
+        close(&db, &mut outcome.round)?;
+        Ok(outcome)
     }
 }
 
 impl EngineBurst {
     /// Opens the engine on the data set.
-    pub fn open(&self) -> Result<Database> {
+    pub(super) fn open(&self) -> Result<Database> {
         self.settings.open(&self.database)
     }
 
-    /// Warms `db` up, works through the round, and closes.
-    pub fn run_on(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
-        let mut outcome = self.run_on_open(db, work)?;
-        close(db, &mut outcome.round)?;
-        Ok(outcome)
-    }
-
     /// Warms `db` up, and works through the round.
-    pub(super) fn run_on_open(&self, db: &Database, work: &Work<'_>) -> Result<Outcome> {
+    pub(super) fn run_on_open(
+        &self,
+        db: &Database,
+        profile: &Profile,
+        work: &Work<'_>,
+    ) -> Result<Outcome> {
         let warmed = warm_up(db, work)?;
         let io = Io::look();
-        let (round, wal_bytes) = traffic::watching(db, || self.submit_all(db, work));
+        let (round, wal_bytes) = traffic::watching(db, || self.submit_all(db, profile, work));
         let mut round = round?;
         round.traffic = io.and_then(|io| io.since(round.taken, wal_bytes));
         Ok(Outcome { round, warmed })
     }
 
-    fn submit_all(&self, db: &Database, work: &Work<'_>) -> Result<Round> {
+    fn submit_all(&self, db: &Database, profile: &Profile, work: &Work<'_>) -> Result<Round> {
         let sender = db.with_error();
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let mut under_way = UnderWay::default();
         let begin = Instant::now();
         let mut next = 0;
@@ -216,7 +211,7 @@ impl EngineBurst {
                 work.interrupt.check()?;
                 under_way.take_answers()?;
             }
-            let fate = if self.profile.fails(next) { Fate::Fails } else { Fate::Succeeds };
+            let fate = if profile.fails(next) { Fate::Fails } else { Fate::Succeeds };
             let start = next.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);
             let handle = under_way.submit(&sender, work.transfer(next), fate)?;
             under_way.pending.push_back(Pending { handle, fate, start });
@@ -295,8 +290,6 @@ impl UnderWay {
 /// Clients that wait for each acknowledgement.
 #[derive(Debug)]
 pub struct EngineClients {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of the engine.
@@ -309,15 +302,11 @@ pub struct EngineClients {
     pub reads_per_write: u64,
 }
 
-impl Candidate for EngineClients {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for EngineClients {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let db = self.settings.open(&self.database)?;
         let warmed = warm_up(&db, work)?;
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let session = Session {
             db: &db,
             sender: db.with_error(),
@@ -429,25 +418,19 @@ fn read_balance(db: &Database, id: i64) -> Result<i64> {
 /// Autocommit point reads by one thread.
 #[derive(Debug)]
 pub struct EngineReads {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of the engine.
     pub settings: Settings,
 }
 
-impl Candidate for EngineReads {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for EngineReads {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let db = self.settings.open(&self.database)?;
         for transfer in work.warm_up() {
             read_balance(&db, transfer.from)?;
         }
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
         while !goal.reached(done) {
             let start = done.is_multiple_of(BURST_SAMPLE as u64).then(Instant::now);

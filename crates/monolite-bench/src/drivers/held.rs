@@ -6,7 +6,7 @@
 
 use super::raw::Statements;
 use super::script::Script;
-use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use super::{Driver, Goal, Outcome, Part, Profile, Round, Work};
 use crate::raw_connection;
 use anyhow::Result;
 use rusqlite::Connection;
@@ -27,8 +27,6 @@ thread_local! {
 /// One transfer per commit, with the application's time in the middle of it.
 #[derive(Debug)]
 pub struct HeldTransfers {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of its connections.
@@ -39,17 +37,13 @@ pub struct HeldTransfers {
     pub script: Script,
 }
 
-impl Candidate for HeldTransfers {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for HeldTransfers {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         // The last connection that closes removes the WAL, whose size is looked at below.
         let _keeps_it_open = raw_connection::open(&self.database, self.settings)?;
         let open = |_| raw_connection::open(&self.database, self.settings);
         let connections = (0..self.clients).map(open).collect::<Result<Vec<_>>>()?;
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let this = &*self;
         let (next, begin) = (&AtomicU64::new(0), Instant::now());
         let parts: Vec<Result<Part>> = thread::scope(|scope| {

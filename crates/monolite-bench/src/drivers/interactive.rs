@@ -11,7 +11,7 @@
 
 use super::engine::{Fate, Settings, TransferError, close, submit, warm_up};
 use super::script::{Script, perform};
-use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use super::{Driver, Goal, Outcome, Part, Profile, Round, Work};
 use crate::drivers::contention::Contention;
 use crate::machine::cpu_time;
 use crate::progress::Interrupt;
@@ -36,8 +36,6 @@ pub enum Call {
 /// Transfers by many waiting clients.
 #[derive(Debug)]
 pub struct InteractiveTransfers {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of the engine.
@@ -50,16 +48,12 @@ pub struct InteractiveTransfers {
     pub script: Script,
 }
 
-impl Candidate for InteractiveTransfers {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for InteractiveTransfers {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let db = self.open()?;
         let runtime = runtime()?;
         let warmed = self.warm_up(&db, &runtime, work)?;
-        let mut round = self.measure(&db, &runtime, work)?;
+        let mut round = self.measure(&db, &runtime, profile, work)?;
         close(&db, &mut round)?;
         Ok(Outcome { round, warmed })
     }
@@ -87,11 +81,12 @@ impl InteractiveTransfers {
         &self,
         db: &Database,
         runtime: &Runtime,
+        profile: &Profile,
         work: &Work<'_>,
     ) -> Result<Round> {
         let (before, cpu) = (db.stats(), cpu_time());
         let begin = Instant::now();
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let parts = runtime.block_on(self.drive(db, work, goal))?;
         let elapsed = begin.elapsed();
         let cpu = Some(cpu_time().since(cpu));

@@ -212,6 +212,11 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Whether it needs PostgreSQL.
+    pub fn is_of_postgres(&self) -> bool {
+        self.id.contains("/postgres")
+    }
+
     /// Whether transfer number `index` must fail.
     pub fn fails(&self, index: u64) -> bool {
         self.failing.is_some_and(|every| index % every == every - 1)
@@ -219,12 +224,28 @@ impl Profile {
 }
 
 /// One driver, used in one way.
-pub trait Candidate {
-    /// Says what it is.
-    fn profile(&self) -> &Profile;
+pub struct Candidate<'c> {
+    /// What it is.
+    pub profile: Profile,
+    driver: Box<dyn Driver + 'c>,
+}
 
+impl<'c> Candidate<'c> {
+    /// A driver of this profile.
+    pub fn new(profile: Profile, driver: impl Driver + 'c) -> Candidate<'c> {
+        Candidate { profile, driver: Box::new(driver) }
+    }
+
+    /// Works through a round.
+    pub fn run(&self, work: &Work<'_>) -> Result<Outcome> {
+        self.driver.run(&self.profile, work)
+    }
+}
+
+/// Drives one database in one way.
+pub trait Driver {
     /// Opens its database, warms up, works through the round, and closes. Only the work is timed.
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome>;
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome>;
 }
 
 /// Why a candidate cannot be measured here: an error of it that is a gap in the report and not the

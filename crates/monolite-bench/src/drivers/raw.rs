@@ -6,7 +6,7 @@
 
 use super::script::{SET_SQL, Script, Workload, changes, decide};
 use super::traffic::{Io, Traffic, WalMeter};
-use super::{Candidate, Goal, Outcome, Profile, Round, Work};
+use super::{Driver, Goal, Outcome, Profile, Round, Work};
 use crate::raw_connection;
 use crate::statistics::{BURST_SAMPLE, Latencies};
 use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
@@ -33,8 +33,6 @@ pub enum Isolation {
 /// Transfers, `batch` of them in one `BEGIN IMMEDIATE` … `COMMIT`.
 #[derive(Debug)]
 pub struct RawTransfers {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of its connection.
@@ -45,17 +43,13 @@ pub struct RawTransfers {
     pub isolation: Isolation,
 }
 
-impl Candidate for RawTransfers {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for RawTransfers {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let connection = raw_connection::open(&self.database, self.settings)?;
         let mut statements = Statements::prepare(&connection)?;
         let warm_up = work.warm_up();
         statements.batch(warm_up, Isolation::None, |_| ())?;
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let frames = || wal_frames(&connection);
         let (mut round, traffic) = self.work_through(&mut statements, work, goal, frames)?;
         round.traffic = traffic;
@@ -225,26 +219,20 @@ impl<'c> Statements<'c> {
 /// Autocommit point reads with one prepared statement.
 #[derive(Debug)]
 pub struct RawReads {
-    /// What it is.
-    pub profile: Profile,
     /// The data set.
     pub database: PathBuf,
     /// Of its connection.
     pub settings: raw_connection::Settings,
 }
 
-impl Candidate for RawReads {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for RawReads {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let connection = raw_connection::open(&self.database, self.settings)?;
         let mut balance = connection.prepare(BALANCE_SQL)?;
         for transfer in work.warm_up() {
             let _: i64 = balance.query_row([transfer.from], |row| row.get(0))?;
         }
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let (mut done, mut latencies, begin) = (0, Latencies::default(), Instant::now());
         while !goal.reached(done) {
             let start = (done as usize).is_multiple_of(BURST_SAMPLE).then(Instant::now);

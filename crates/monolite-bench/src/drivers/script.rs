@@ -59,6 +59,12 @@ pub struct Script {
     pub third_statement: bool,
 }
 
+impl Script {
+    /// Two updates, and nothing between them.
+    pub const PLAIN: Script =
+        Script { workload: Workload::Blind, delay: Duration::ZERO, third_statement: false };
+}
+
 /// An account and the amount that is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {

@@ -10,7 +10,7 @@
 //! 4. The sleepers' transactions are dropped, so that nothing of theirs is ever kept.
 
 use super::interactive::{InteractiveTransfers, contention, runtime};
-use super::{Candidate, Outcome, Profile, Work};
+use super::{Driver, Outcome, Profile, Work};
 use crate::workload::{BALANCE_SQL, WITHDRAW_SQL};
 use anyhow::{Context as _, Result, ensure};
 use monolite::{Database, ErrorKind, Transaction};
@@ -38,19 +38,15 @@ pub struct WritesBesideSleepers {
     pub accounts: u64,
 }
 
-impl Candidate for WritesBesideSleepers {
-    fn profile(&self) -> &Profile {
-        &self.writes.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl Driver for WritesBesideSleepers {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let db = self.writes.open()?;
         let runtime = runtime()?;
         let warmed = self.writes.warm_up(&db, &runtime, work)?;
         let beds = Arc::new(Beds::default());
         let mut asleep = self.put_to_sleep(&db, &runtime, &beds)?;
         let before = db.stats();
-        let mut round = self.writes.measure(&db, &runtime, work)?;
+        let mut round = self.writes.measure(&db, &runtime, profile, work)?;
         let after = db.stats();
         round.contention = contention(&before, &after);
         ensure!(

@@ -148,13 +148,10 @@ impl Cell {
     }
 
     /// A cell without.
-    pub fn missing(id: &str, name: &str, durability: Durability, reason: &str) -> Cell {
-        Cell {
-            id: id.into(),
-            name: name.into(),
-            durability,
-            outcome: CellOutcome::Missing(reason.into()),
-        }
+    pub fn missing(profile: &Profile, reason: &str) -> Cell {
+        let outcome = CellOutcome::Missing(reason.into());
+        let (id, name) = (profile.id.clone(), profile.name.clone());
+        Cell { id, name, durability: profile.durability, outcome }
     }
 
     /// Returns the figures, when there are any.

@@ -12,9 +12,7 @@
 
 pub mod archive;
 pub mod begin;
-pub mod kv;
 pub mod micro;
-pub mod page;
 pub mod scan;
 pub mod shift;
 pub mod stage;
@@ -31,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The suites.
-pub const SUITES: [Suite; 4] = [begin::SUITE, micro::SUITE, scan::SUITE, kv::SUITE];
+pub const SUITES: [Suite; 3] = [begin::SUITE, micro::SUITE, scan::SUITE];
 
 /// A suite.
 #[derive(Clone, Copy, Debug)]

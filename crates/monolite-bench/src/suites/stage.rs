@@ -195,10 +195,7 @@ fn measure(
     }
     let cells = bundle.entries.iter().zip(outcomes).map(|(entry, outcome)| match outcome {
         Ok(rounds) => cell(&profile(key, entry, options), &rounds),
-        Err(absent) => {
-            let id = id(key, entry);
-            Cell::missing(&id, &entry.name, entry.durability, &absent.to_string())
-        }
+        Err(absent) => Cell::missing(&profile(key, entry, options), &absent.to_string()),
     });
     Ok(cells.collect())
 }

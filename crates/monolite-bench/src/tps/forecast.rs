@@ -1,9 +1,8 @@
 //! What a run of `bench tps` will measure, and how long it will take, before anything is loaded.
 
 use super::TpsOptions;
-use super::groups::{self, Groups, postgres_cells};
+use super::groups::{self, Groups};
 use crate::dataset::Dataset;
-use crate::drivers::Extent;
 use crate::drivers::postgres::{Postgres, Source, server};
 use crate::harness::{Bench, Purpose};
 use crate::ledger::Ledger;
@@ -32,14 +31,13 @@ pub(super) struct Forecast {
 impl Forecast {
     /// Looks at what is loaded already and at what is asked for.
     pub(super) fn of(options: &TpsOptions) -> Result<Forecast> {
-        let planned = cells(options, None)?;
+        let planned = cells(options, None, expects_postgres(options))?;
         let rows = options.rows as f64;
         let mut loading = AROUND;
         if !Dataset::path(&options.data, options.schema, options.rows).exists() {
             loading += Duration::from_secs_f64(rows / SQLITE_ROWS_PER_SECOND);
         }
-        let postgres = planned.iter().any(|cell| cell.id.contains("postgres"));
-        if postgres && groups::wants_accounts_in_postgres(options) {
+        if planned.iter().any(needs_accounts_in_postgres) {
             loading += Duration::from_secs_f64(rows / POSTGRES_ROWS_PER_SECOND);
         }
         let measuring = plan::total(&planned, options.rounds);
@@ -68,10 +66,27 @@ impl Forecast {
     }
 }
 
-/// Plans what these options ask for. Without a server its cells are planned from their names.
-pub(super) fn cells(options: &TpsOptions, postgres: Option<&Postgres>) -> Result<Vec<Planned>> {
+fn expects_postgres(options: &TpsOptions) -> bool {
+    match options.postgres {
+        Source::None => false,
+        Source::Url(_) => true,
+        Source::Private => server::find_binaries().is_ok(),
+    }
+}
+
+/// Whether a cell is a transfer between accounts of PostgreSQL.
+pub(super) fn needs_accounts_in_postgres(cell: &Planned) -> bool {
+    cell.id.contains("/postgres") && !groups::needs_no_accounts(&cell.id)
+}
+
+/// Plans what these options ask for; with PostgreSQL, if it is there or expected.
+pub(super) fn cells(
+    options: &TpsOptions,
+    postgres: Option<&Postgres>,
+    expects_postgres: bool,
+) -> Result<Vec<Planned>> {
     let dataset = Dataset::planned(&options.data, options.schema, options.rows);
-    let groups = Groups { options, database: &dataset.path, postgres };
+    let groups = Groups { options, database: &dataset.path, postgres, expects_postgres };
     let mut bench = Bench {
         dataset: &dataset,
         draw: Draw::new(options.skew, options.rows),
@@ -84,16 +99,7 @@ pub(super) fn cells(options: &TpsOptions, postgres: Option<&Postgres>) -> Result
         purpose: Purpose::Plan(Vec::new()),
     };
     groups.run(&mut bench)?;
-    let Purpose::Plan(mut planned) = bench.purpose else { unreachable!("a plan stays one") };
-    let expected = match options.postgres {
-        Source::None => false,
-        Source::Url(_) => true,
-        Source::Private => server::find_binaries().is_ok(),
-    };
-    if postgres.is_none() && expected {
-        let estimate = plan::estimate(Extent::Time(options.timed_round));
-        planned.extend(postgres_cells(options).map(|cell| Planned { id: cell.id, estimate }));
-    }
+    let Purpose::Plan(planned) = bench.purpose else { unreachable!("a plan stays one") };
     Ok(planned)
 }
 

@@ -1,61 +1,42 @@
-//! The groups of candidates: a file for each, and a line in the table of them.
+//! The groups of candidates, in the order in which they run.
 //!
 //! Candidates of a group are interleaved, so what is compared belongs into one group.
 
-mod backups;
-mod burst;
-mod closed_loop;
 mod contests;
 mod interactive;
-mod reads;
-mod uniform;
+mod plain;
 
 use super::TpsOptions;
 use crate::drivers::engine::{Settings, Sql};
 use crate::drivers::postgres::Postgres;
-use crate::drivers::raw::{Isolation, RawTransfers};
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::WRITER_CACHE_BYTES;
 use crate::raw_connection::{self, CHECKPOINT_MOST, CHECKPOINT_SHARE, Durability};
 use crate::report::record::Cell;
 use anyhow::Result;
+pub(super) use contests::needs_no_accounts;
 use std::path::Path;
-
-/// Point reads per round of the read scenario, per burst transaction.
-const READS_PER_TRANSACTION: u64 = 2;
 
 /// Transfers drawn at most for a round that is measured by time; it begins again after the last.
 const TIMED_TRANSFERS: usize = 200_000;
 
-/// The groups, in the order in which they run. Their tables are in `report::tables`.
+/// Measures what is asked for of candidates that are compared, or of a few such sets.
+type Group = fn(&Groups<'_>, &mut Bench<'_>) -> Result<Vec<Cell>>;
+
+/// The groups. Their tables are in `report::tables`.
 const GROUPS: [Group; 7] = [
-    burst::GROUP,
-    closed_loop::GROUP,
-    reads::GROUP,
-    interactive::GROUP,
-    contests::GROUP,
-    backups::GROUP,
+    plain::bursts,
+    plain::closed_loops,
+    plain::reads,
+    interactive::run,
+    contests::run,
+    plain::backups,
     // Last: each account that it touches is looked at again after each candidate that follows.
-    uniform::GROUP,
+    plain::uniform,
 ];
 
-/// Candidates that are compared with each other, or a few such sets that belong together.
-struct Group {
-    /// Measures what is asked for.
-    run: fn(&Groups<'_>, &mut Bench<'_>) -> Result<Vec<Cell>>,
-    /// Its cells that cannot be measured without PostgreSQL.
-    postgres: fn(&TpsOptions) -> Vec<PostgresCell>,
-}
-
-/// A cell of PostgreSQL, by its name.
-pub(super) struct PostgresCell {
-    pub(super) id: String,
-    name: String,
-    durability: Durability,
-}
-
-type Candidates<'g> = Vec<Box<dyn Candidate + 'g>>;
+type Candidates<'g> = Vec<Candidate<'g>>;
 
 /// Builds and runs the groups.
 pub struct Groups<'g> {
@@ -65,6 +46,8 @@ pub struct Groups<'g> {
     pub database: &'g Path,
     /// The server, when there is one.
     pub postgres: Option<&'g Postgres>,
+    /// Whether there will be a server: then its cells are planned.
+    pub expects_postgres: bool,
 }
 
 /// Returns how raw connections that write are set, in a run with these options.
@@ -76,31 +59,17 @@ pub fn raw_settings(options: &TpsOptions, durability: Durability) -> raw_connect
     }
 }
 
-/// Whether any cell of PostgreSQL is asked for.
-pub fn wants_postgres(options: &TpsOptions) -> bool {
-    postgres_cells(options).next().is_some()
-}
-
-/// Whether any of them is a transfer between accounts.
-pub fn wants_accounts_in_postgres(options: &TpsOptions) -> bool {
-    postgres_cells(options).any(|cell| !contests::needs_no_accounts(&cell.id))
-}
-
-fn selected(options: &TpsOptions, id: &str) -> bool {
-    options.only.as_ref().is_none_or(|filter| id.contains(filter.as_str()))
-}
-
 impl<'g> Groups<'g> {
     /// Runs every group and returns all cells, those without figures included.
     pub fn run(&self, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
         for group in &GROUPS {
-            cells.extend((group.run)(self, bench)?);
+            cells.extend(group(self, bench)?);
         }
-        cells.extend(self.missing());
         Ok(cells)
     }
 
+    /// Measures what the filter selects; what needs PostgreSQL is missing where there is none.
     fn measure(
         &self,
         bench: &mut Bench<'_>,
@@ -108,16 +77,28 @@ impl<'g> Groups<'g> {
         transfers: usize,
         mut candidates: Candidates<'_>,
     ) -> Result<Vec<Cell>> {
-        candidates.retain(|candidate| selected(self.options, &candidate.profile().id));
-        if candidates.is_empty() {
-            return Ok(Vec::new());
+        let filter = self.options.only.as_deref().unwrap_or_default();
+        candidates.retain(|candidate| candidate.profile.id.contains(filter));
+        let there = self.postgres.is_some() || self.expects_postgres;
+        let (candidates, missing): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|it| there || !it.profile.is_of_postgres());
+        let mut cells = Vec::new();
+        if !candidates.is_empty() {
+            cells = bench.interleave(group, transfers, candidates)?;
         }
-        bench.interleave(group, transfers, candidates)
+        cells.extend(missing.iter().map(|candidate| Cell::missing(&candidate.profile, "missing")));
+        Ok(cells)
     }
 
-    fn profile(&self, id: String, name: &str, durability: Durability, extent: Extent) -> Profile {
-        let store = Store::Dataset;
-        Profile { id, name: name.into(), durability, extent, store, failing: None }
+    fn profile(
+        &self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+        durability: Durability,
+        extent: Extent,
+    ) -> Profile {
+        let (id, name) = (id.into(), name.into());
+        Profile { id, name, durability, extent, store: Store::Dataset, failing: None }
     }
 
     fn timed(&self) -> Extent {
@@ -128,26 +109,4 @@ impl<'g> Groups<'g> {
         let wal_limit_bytes = self.options.wal_limit_bytes;
         Settings { durability, wal_limit_bytes, sql: Sql::Trusted }
     }
-
-    fn raw(&self, profile: Profile, batch: u64, isolation: Isolation) -> Box<dyn Candidate + 'g> {
-        let settings = raw_settings(self.options, profile.durability);
-        let database = self.database.to_owned();
-        Box::new(RawTransfers { profile, database, settings, batch, isolation })
-    }
-
-    /// The cells that cannot be measured, with the reason.
-    fn missing(&self) -> Vec<Cell> {
-        if self.postgres.is_some() {
-            return Vec::new();
-        }
-        let missing =
-            |cell: PostgresCell| Cell::missing(&cell.id, &cell.name, cell.durability, "missing");
-        postgres_cells(self.options).map(missing).collect()
-    }
-}
-
-/// The cells of PostgreSQL that are asked for.
-pub(super) fn postgres_cells(options: &TpsOptions) -> impl Iterator<Item = PostgresCell> {
-    let all = GROUPS.iter().flat_map(|group| (group.postgres)(options));
-    all.filter(|cell| selected(options, &cell.id))
 }

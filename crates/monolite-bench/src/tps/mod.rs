@@ -207,7 +207,7 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
     progress.finish();
     let mut setup = setup(options);
     let postgres = postgres(options, &machine, &mut setup, progress, interrupt)?;
-    let planned = forecast::cells(options, postgres.as_ref())?;
+    let planned = forecast::cells(options, postgres.as_ref(), false)?;
     let deadline = options.budget.map(|budget| begin + budget);
     let mut bench = Bench {
         dataset: &dataset,
@@ -220,7 +220,12 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
         verifications: Vec::new(),
         purpose: Purpose::Measure(Pace::new(&planned, deadline)),
     };
-    let groups = Groups { options, database: &dataset.path, postgres: postgres.as_ref() };
+    let groups = Groups {
+        options,
+        database: &dataset.path,
+        postgres: postgres.as_ref(),
+        expects_postgres: false,
+    };
     let cells = groups.run(&mut bench)?;
     let only = options.only.as_deref().unwrap_or_default();
     ensure!(
@@ -289,11 +294,12 @@ fn postgres(
     progress: &dyn Progress,
     interrupt: &Interrupt,
 ) -> Result<Option<Postgres>> {
-    if !groups::wants_postgres(options) {
+    let wanted = forecast::cells(options, None, true)?;
+    if !wanted.iter().any(|cell| cell.id.contains("/postgres")) {
         setup.postgres_missing = Some("not asked for".into());
         return Ok(None);
     }
-    let rows = match groups::wants_accounts_in_postgres(options) {
+    let rows = match wanted.iter().any(forecast::needs_accounts_in_postgres) {
         true => options.rows,
         false => FEW_ACCOUNTS,
     };
@@ -303,13 +309,7 @@ fn postgres(
         Source::Private => {
             progress.begin("starting a private PostgreSQL", None);
             let needed = rows * BYTES_PER_ROW + (2 << 30);
-            server::Server::start(
-                &options.data,
-                needed,
-                machine.memory_bytes,
-                server::Reach::Socket,
-            )
-            .and_then(|server| {
+            server::Server::start(&options.data, needed, machine.memory_bytes).and_then(|server| {
                 if !server.same_device {
                     setup.postgres_settings.push(
                         "data on another device than SQLite's, which its user cannot reach".into(),

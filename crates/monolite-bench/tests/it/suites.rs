@@ -102,27 +102,6 @@ fn scan_measures_each_tweak_alone() {
     }
 }
 
-#[test]
-fn kv_measures_blobs_and_the_page() {
-    let record = run("kv", |_| ());
-    assert_whole(&record);
-    assert!(record.work.iter().any(|line| line.contains("left out by --no-postgres")));
-}
-
-#[test]
-fn the_page_is_asked_of_postgres_over_loopback() {
-    if server::find_binaries().is_err() {
-        crate::skip("the_page_is_asked_of_postgres_over_loopback", "no PostgreSQL");
-        return;
-    }
-    let record = run("kv", |options| {
-        options.postgres = Source::Private;
-        options.only = Some("kv/page/postgres".into());
-    });
-    assert_eq!(record.cells.len(), 1);
-    assert_whole(&record);
-}
-
 fn yours(change: impl FnOnce(&mut YoursOptions)) -> YoursOptions {
     let mut options = YoursOptions {
         schema: "CREATE TABLE post(id INTEGER PRIMARY KEY, title TEXT NOT NULL, \

@@ -23,8 +23,6 @@ pub(crate) enum Bench {
     Scan(SuiteRun),
     /// What an archive costs those who write, and how long they wait for it
     Archive(OfArchives),
-    /// Blobs by key, and a page of 201 queries beside PostgreSQL over loopback
-    Kv(SuiteRun),
     /// Your own statements on your own schema: raw SQLite, monolite, PostgreSQL
     #[command(long_about = YOURS_HELP, after_help = YOURS_EXAMPLE)]
     Yours(Yours),
@@ -174,7 +172,7 @@ pub(crate) struct Output {
 }
 
 const ALL_HELP: &str = "\
-Every suite but `yours` and `archive`, one after the other: tps, begin, micro, scan, kv.
+Every suite but `yours` and `archive`, one after the other: tps, begin, micro, scan.
 
 Each says first how long it takes, and leaves its own latest-SUITE.json in --data when it is done. \
 --quick takes five minutes, the default twenty, and --full, with every cell, an hour. At the end \

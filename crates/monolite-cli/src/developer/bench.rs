@@ -48,7 +48,6 @@ pub(crate) fn run(command: &Bench) -> Result<()> {
             let removed = archives.remove();
             played.and(removed)
         }
-        Bench::Kv(arguments) => suite("kv", arguments),
         Bench::Yours(arguments) => yours(arguments),
         Bench::All(arguments) => all(arguments),
         Bench::Report(arguments) => report(arguments),

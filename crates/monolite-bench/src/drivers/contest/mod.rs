@@ -17,7 +17,7 @@ pub mod parent_child;
 
 use super::engine::{Settings, close};
 use super::interactive::{contention, runtime};
-use super::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use super::{Driver, Goal, Outcome, Part, Profile, Round, Work};
 use crate::progress::Interrupt;
 use anyhow::{Context as _, Result, ensure};
 use asked::Asked;
@@ -155,8 +155,6 @@ pub fn compare(found: Sums, expected: Sums) -> Result<()> {
 /// A contest of the engine's interactive transactions.
 #[derive(Debug)]
 pub struct EngineContest<C> {
-    /// What it is.
-    pub profile: Profile,
     /// Where the database is made.
     pub dir: PathBuf,
     /// Of the engine.
@@ -167,12 +165,8 @@ pub struct EngineContest<C> {
     pub contest: C,
 }
 
-impl<C: Contest> Candidate for EngineContest<C> {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
+impl<C: Contest> Driver for EngineContest<C> {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
         let dir = tempfile::Builder::new().prefix("contest-").tempdir_in(&self.dir)?;
         let db = self.settings.open(&dir.path().join("contest.db"))?;
         let script = self.contest.sqlite();
@@ -187,7 +181,7 @@ impl<C: Contest> Candidate for EngineContest<C> {
         let first = Ticket { index: 0, seed };
         let warmed = runtime.block_on(drive(clients(), once, first, work.interrupt))?;
         let (before, begin) = (db.stats(), Instant::now());
-        let goal = work.goal(self.profile.extent);
+        let goal = work.goal(profile.extent);
         let first = Ticket { index: self.clients, seed };
         let done = runtime.block_on(drive(clients(), goal, first, work.interrupt))?;
         let elapsed = begin.elapsed();

@@ -12,11 +12,12 @@
 //! 4. Compare what the tables hold with what was acknowledged.
 
 use super::transfers::is_retryable;
-use super::{Postgres, connect};
+use super::{Postgres, connect, there};
 use crate::drivers::contest::asked::OnPostgres;
 use crate::drivers::contest::{Client, Contest, Ended, Sums, Ticket, compare, drive, seed};
 use crate::drivers::script::Reading;
-use crate::drivers::{Absent, Candidate, Goal, Outcome, Profile, Round, Work};
+use crate::drivers::{Absent, Driver, Goal, Outcome, Profile, Round, Work};
+use crate::raw_connection::Durability;
 use anyhow::{Context, Result};
 use deadpool_postgres::Object;
 use std::time::{Duration, Instant};
@@ -31,10 +32,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A contest of PostgreSQL's transactions.
 pub struct PostgresContest<'p, C> {
-    /// What it is.
-    pub profile: Profile,
     /// The server.
-    pub postgres: &'p Postgres,
+    pub postgres: Option<&'p Postgres>,
     /// Connections, each a client.
     pub clients: u64,
     /// READ COMMITTED or SERIALIZABLE.
@@ -45,20 +44,15 @@ pub struct PostgresContest<'p, C> {
     pub contest: C,
 }
 
-impl<C: Contest> Candidate for PostgresContest<'_, C> {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
-        let postgres = self.postgres;
-        let (round, done) = postgres.runtime.block_on(async {
+impl<C: Contest> Driver for PostgresContest<'_, C> {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
+        let (round, done) = there(self.postgres).runtime.block_on(async {
             self.make().await?;
             let mut clients = Vec::new();
             // The server ends a statement that waits for longer than the round, after its end. That
             // costs nothing while the clock runs.
             let length = work
-                .goal(self.profile.extent)
+                .goal(profile.extent)
                 .deadline
                 .map_or(GRACE, |end| end.saturating_duration_since(Instant::now()) + GRACE);
             let limit = format!("SET statement_timeout = {}", length.as_millis());
@@ -73,7 +67,7 @@ impl<C: Contest> Candidate for PostgresContest<'_, C> {
             }
             let first = Ticket { index: 1, seed: seed(work) };
             let begin = Instant::now();
-            let goal = work.goal(self.profile.extent);
+            let goal = work.goal(profile.extent);
             let done = drive(clients, goal, first, work.interrupt).await?;
             let round = Round::of(&done.parts, begin.elapsed());
             // Others use these connections, too.
@@ -94,7 +88,7 @@ impl<C: Contest> Candidate for PostgresContest<'_, C> {
 
 impl<C: Contest> PostgresContest<'_, C> {
     async fn make(&self) -> Result<()> {
-        let client = connect(&self.postgres.config).await?;
+        let client = connect(&there(self.postgres).config).await?;
         client.batch_execute(self.contest.postgres()).await.context("cannot make the tables")?;
         let vacuum = format!("VACUUM (ANALYZE) {}", self.contest.tables());
         client.batch_execute(&vacuum).await?;
@@ -102,7 +96,7 @@ impl<C: Contest> PostgresContest<'_, C> {
     }
 
     async fn sums(&self) -> Result<Sums> {
-        let client = connect(&self.postgres.config).await?;
+        let client = connect(&there(self.postgres).config).await?;
         let row = client.query_one(self.contest.sums_sql(), &[]).await?;
         Ok([0, 1, 2, 3].map(|column| row.get(column)))
     }
@@ -110,7 +104,7 @@ impl<C: Contest> PostgresContest<'_, C> {
     /// A connection for each client, from a pool that keeps them for the next round.
     async fn connections(&self) -> Result<Vec<Object>> {
         let size = usize::try_from(self.clients)?;
-        let pool = self.postgres.pool(size, self.profile.durability)?;
+        let pool = there(self.postgres).pool(size, Durability::Durable)?;
         let end = Instant::now() + PATIENCE;
         let mut connections = Vec::with_capacity(size);
         while connections.len() < size {

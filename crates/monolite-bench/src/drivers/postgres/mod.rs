@@ -178,6 +178,11 @@ impl Drop for Postgres {
     }
 }
 
+/// The server of a candidate that needs one.
+fn there(postgres: Option<&Postgres>) -> &Postgres {
+    postgres.expect("a candidate that needs PostgreSQL is run where there is one")
+}
+
 async fn connect(config: &Config) -> Result<Client> {
     let (client, connection) =
         config.connect(NoTls).await.context("cannot connect to PostgreSQL")?;

@@ -1,8 +1,8 @@
 //! Autocommit point reads from PostgreSQL, one connection, one statement, each awaited.
 
-use super::Postgres;
 use super::transfers::BALANCE;
-use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use super::{Postgres, there};
+use crate::drivers::{Driver, Goal, Outcome, Part, Profile, Round, Work};
 use anyhow::{Result, ensure};
 use deadpool_postgres::Client;
 use std::time::Instant;
@@ -13,25 +13,20 @@ const WARM_UP_READS: u64 = 1_000;
 
 /// Reads by one client.
 pub struct PostgresReads<'p> {
-    /// What it is.
-    pub profile: Profile,
     /// The server.
-    pub postgres: &'p Postgres,
+    pub postgres: Option<&'p Postgres>,
 }
 
-impl Candidate for PostgresReads<'_> {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
-        let pool = self.postgres.pool(1, self.profile.durability)?;
-        let round = self.postgres.runtime.block_on(async {
+impl Driver for PostgresReads<'_> {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
+        let postgres = there(self.postgres);
+        let pool = postgres.pool(1, profile.durability)?;
+        let round = postgres.runtime.block_on(async {
             let client = pool.get().await?;
             let statement = client.prepare_cached(BALANCE).await?;
             let warm_up = Goal { count: WARM_UP_READS, deadline: None };
             read(&client, &statement, warm_up, work).await?;
-            read(&client, &statement, work.goal(self.profile.extent), work).await
+            read(&client, &statement, work.goal(profile.extent), work).await
         })?;
         Ok(Outcome { round, warmed: 0 })
     }

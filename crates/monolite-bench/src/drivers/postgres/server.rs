@@ -1,5 +1,5 @@
-//! A private PostgreSQL server: started from installed binaries, reachable by one Unix socket, or
-//! by one port of the loopback interface, gone at the end.
+//! A private PostgreSQL server: started from installed binaries, reachable by one Unix socket, gone
+//! at the end.
 //!
 //! It lives in a temporary directory beside the SQLite data, on the same device. PostgreSQL refuses
 //! to run as root; for root it runs as the user `postgres`, or `nobody`. It has a process group of
@@ -11,7 +11,6 @@
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -34,31 +33,8 @@ pub struct Server {
     socket: TempDir,
     // Removed last, when the server is gone.
     _data: TempDir,
-    port: Option<u16>,
     /// Whether the data is on the device of the SQLite data set.
     pub same_device: bool,
-}
-
-/// How clients reach the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// By a Unix socket, which is faster.
-    Socket,
-    /// By TCP on the loopback interface, as from another process group or container.
-    Loopback,
-}
-
-impl Reach {
-    /// A port that is free now, where one is needed.
-    fn port(self) -> Result<Option<u16>> {
-        match self {
-            Reach::Socket => Ok(None),
-            Reach::Loopback => {
-                let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-                Ok(Some(probe.local_addr()?.port()))
-            }
-        }
-    }
 }
 
 /// Returns the directory of the server's binaries.
@@ -91,12 +67,7 @@ pub fn version() -> Result<String> {
 
 impl Server {
     /// Starts a server whose data is beside `data_dir`'s, if its user can get there.
-    pub fn start(
-        data_dir: &Path,
-        needed_bytes: u64,
-        memory_bytes: u64,
-        reach: Reach,
-    ) -> Result<Server> {
+    pub fn start(data_dir: &Path, needed_bytes: u64, memory_bytes: u64) -> Result<Server> {
         let binaries = find_binaries()?;
         let owner = owner()?;
         let place = place(data_dir, owner);
@@ -114,15 +85,14 @@ impl Server {
         let log = File::create(data.path().join("server.log"))?;
         let mut command = as_owner(&binaries.join("postgres"), owner);
         command.args(["-D".as_ref(), data.path().join("cluster").as_os_str()]);
-        let port = reach.port()?;
-        for setting in settings(socket.path(), memory_bytes, port) {
+        for setting in settings(socket.path(), memory_bytes) {
             command.args(["-c", &setting]);
         }
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().context("cannot start PostgreSQL")?;
         let device = |path: &Path| fs::metadata(path).map(|file| file.dev()).ok();
         let same_device = device(data.path()) == device(data_dir);
-        let mut server = Server { child, socket, _data: data, port, same_device };
+        let mut server = Server { child, socket, _data: data, same_device };
         server.wait()?;
         Ok(server)
     }
@@ -130,17 +100,8 @@ impl Server {
     /// Returns how to connect to it.
     pub fn config(&self) -> Config {
         let mut config = Config::new();
-        config.user("monolite").dbname("postgres");
-        match self.port {
-            None => config.host_path(self.socket.path()),
-            Some(port) => config.host("127.0.0.1").port(port),
-        };
+        config.user("monolite").dbname("postgres").host_path(self.socket.path());
         config
-    }
-
-    /// Returns the directory of its socket.
-    pub fn socket(&self) -> &Path {
-        self.socket.path()
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -167,12 +128,10 @@ impl Drop for Server {
 }
 
 /// Settings of the private server; everything else is PostgreSQL's default.
-fn settings(socket: &Path, memory_bytes: u64, port: Option<u16>) -> Vec<String> {
+fn settings(socket: &Path, memory_bytes: u64) -> Vec<String> {
     let buffers_mib = ((memory_bytes / 4) >> 20).clamp(128, 2048);
-    let listen = port.map_or("", |_| "127.0.0.1");
     vec![
-        format!("listen_addresses={listen}"),
-        format!("port={}", port.unwrap_or(5432)),
+        "listen_addresses=".into(),
         format!("unix_socket_directories={}", socket.display()),
         format!("shared_buffers={buffers_mib}MB"),
         // Pools are kept open: of 8, 64 and 256, two of them buffered, too, of 12 and of 1,024.

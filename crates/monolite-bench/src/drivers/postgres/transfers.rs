@@ -5,11 +5,11 @@
 //! [`crate::drivers::script`] says. Statements are prepared once per connection. A serialization
 //! failure or a deadlock is answered by doing the transaction again, and counted.
 
-use super::Postgres;
+use super::{Postgres, there};
 use crate::drivers::contest::asked::OnPostgres;
 use crate::drivers::script::{Reading, Script, perform};
 use crate::drivers::traffic::Traffic;
-use crate::drivers::{Candidate, Goal, Outcome, Part, Profile, Round, Work};
+use crate::drivers::{Driver, Goal, Outcome, Part, Profile, Round, Work};
 use crate::workload::Transfer;
 use anyhow::Result;
 use deadpool_postgres::Pool;
@@ -26,10 +26,8 @@ const WARM_UP_PER_CONNECTION: u64 = 4;
 
 /// Transfers from a pool.
 pub struct PostgresTransfers<'p> {
-    /// What it is.
-    pub profile: Profile,
     /// The server.
-    pub postgres: &'p Postgres,
+    pub postgres: Option<&'p Postgres>,
     /// Connections.
     pub pool: usize,
     /// READ COMMITTED or SERIALIZABLE.
@@ -40,13 +38,10 @@ pub struct PostgresTransfers<'p> {
     pub script: Script,
 }
 
-impl Candidate for PostgresTransfers<'_> {
-    fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
-    fn run(&mut self, work: &Work<'_>) -> Result<Outcome> {
-        let pool = self.postgres.pool(self.pool, self.profile.durability)?;
+impl Driver for PostgresTransfers<'_> {
+    fn run(&self, profile: &Profile, work: &Work<'_>) -> Result<Outcome> {
+        let postgres = there(self.postgres);
+        let pool = postgres.pool(self.pool, profile.durability)?;
         let transfers: Arc<[Transfer]> = work.transfers.into();
         let shared = Arc::new(Shared {
             pool,
@@ -57,13 +52,13 @@ impl Candidate for PostgresTransfers<'_> {
             script: self.script,
         });
         let warm_up = Goal { count: self.pool as u64 * WARM_UP_PER_CONNECTION, deadline: None };
-        let round = self.postgres.runtime.block_on(async {
+        let round = postgres.runtime.block_on(async {
             self.drive(&shared, warm_up, work).await?;
             shared.next.store(0, Ordering::Relaxed);
-            let goal = work.goal(self.profile.extent);
-            let before = self.postgres.wal_position().await?;
+            let goal = work.goal(profile.extent);
+            let before = postgres.wal_position().await?;
             let round = self.drive(&shared, goal, work).await?;
-            let wal_bytes = self.postgres.wal_position().await? - before;
+            let wal_bytes = postgres.wal_position().await? - before;
             let operations = round.operations;
             let traffic = Traffic { operations, wal_bytes, ..Traffic::default() };
             Ok::<_, anyhow::Error>(Round { traffic: Some(traffic), ..round })

@@ -32,7 +32,10 @@ fn record() -> Record {
         cell("begin/disk/monolite/16", "monolite, write", 900.0, 0),
         cell("begin/disk/monolite/2", "monolite, write", 200.0, 0),
         cell("begin/disk/raw/2", "raw, IMMEDIATE", 100.0, 30),
-        Cell::missing("begin/disk/postgres/2", "PostgreSQL", Durability::Durable, "missing"),
+        Cell {
+            outcome: CellOutcome::Missing("missing".into()),
+            ..cell("begin/disk/postgres/2", "PostgreSQL", 0.0, 0)
+        },
     ];
     record
 }

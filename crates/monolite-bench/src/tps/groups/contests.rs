@@ -4,7 +4,7 @@
 //! The standard run has a few of these cells. A filter that begins with the name of one of the
 //! groups, as `mixed/`, runs all of it.
 
-use super::{Candidates, Group, Groups, PostgresCell, TIMED_TRANSFERS};
+use super::{Candidates, Groups, TIMED_TRANSFERS};
 use crate::drivers::contest::hot_row::HotRow;
 use crate::drivers::contest::mixed::{Mixed, Plan, Returning};
 use crate::drivers::contest::parent_child::{Ids, ParentAndChild};
@@ -20,8 +20,6 @@ use crate::tps::{Rivals, TpsOptions};
 use anyhow::Result;
 use std::time::Duration;
 use tokio_postgres::IsolationLevel;
-
-pub(super) const GROUP: Group = Group { run, postgres };
 
 /// The application's time after each operation of the mixed workload, or before a decision.
 const MIXED_DELAY: Duration = Duration::from_millis(1);
@@ -59,152 +57,70 @@ enum Whose {
     Serializable,
 }
 
-/// A line of a table, for each number of clients.
-struct Line {
-    group: &'static str,
-    key: &'static str,
-    /// What the name says after the number of clients.
-    name: &'static str,
-    whose: Whose,
-    work: Work,
-    /// Whether the standard run has it.
-    brief: bool,
-}
-
-const fn line(
-    [group, key, name]: [&'static str; 3],
-    whose: Whose,
-    work: Work,
-    brief: bool,
-) -> Line {
-    Line { group, key, name, whose, work, brief }
-}
+/// A line of a table, for each number of clients: its group, its key, what its name says after the
+/// number of clients, whose it is, what it does, and whether the standard run has it.
+type Line = (&'static str, &'static str, &'static str, Whose, Work, bool);
 
 const LOCKING: &str = "read committed, FOR UPDATE";
+const ORDERED: &str = "read committed, FOR UPDATE, rows in order";
 
 use Whose::{Locking, Ours, Serializable};
-use Work::{Family, HotRow as OneRow, Mixed as Kinds};
+use Work::{Family, HotRow as OneRow};
+
+const COLUMNS: Work = Work::Mixed(Plan::Mixed, Returning::Columns);
+const IDS: Work = Work::Mixed(Plan::Mixed, Returning::Id);
+const SILENT: Work = Work::Mixed(Plan::Mixed, Returning::Nothing);
+const DECIDE: Work = Work::Mixed(Plan::Decide, Returning::Nothing);
+const IN_ORDER: Work = Work::Mixed(Plan::DecideInOrder, Returning::Nothing);
+const ASKED: Work = Family(Ids::Asked);
 
 const LINES: [Line; 17] = [
-    line(["mixed", "monolite", ""], Ours, Kinds(Plan::Mixed, Returning::Columns), true),
-    line(
-        ["mixed", "monolite-rowids", ", ids returned"],
-        Ours,
-        Kinds(Plan::Mixed, Returning::Id),
-        true,
-    ),
-    line(
-        ["mixed", "monolite-silent", ", nothing returned"],
-        Ours,
-        Kinds(Plan::Mixed, Returning::Nothing),
-        false,
-    ),
-    line(["mixed", "postgres-locking", LOCKING], Locking, Kinds(Plan::Mixed, Returning::Id), false),
-    line(
-        ["mixed", "postgres-ser", "serializable"],
+    ("mixed", "monolite", "", Ours, COLUMNS, true),
+    ("mixed", "monolite-rowids", ", ids returned", Ours, IDS, true),
+    ("mixed", "monolite-silent", ", nothing returned", Ours, SILENT, false),
+    ("mixed", "postgres-locking", LOCKING, Locking, IDS, false),
+    ("mixed", "postgres-ser", "serializable", Serializable, IDS, false),
+    ("hot-rows", "monolite", "", Ours, DECIDE, false),
+    ("hot-rows", "monolite-ordered", ", rows in order", Ours, IN_ORDER, false),
+    ("hot-rows", "postgres-locking", LOCKING, Locking, DECIDE, false),
+    ("hot-rows", "postgres-ordered", ORDERED, Locking, IN_ORDER, false),
+    ("hot-rows", "postgres-ser", "serializable", Serializable, DECIDE, false),
+    ("hot-row", "monolite", "", Ours, OneRow, true),
+    ("hot-row", "postgres-locking", LOCKING, Locking, OneRow, false),
+    ("hot-row", "postgres-ser", "serializable", Serializable, OneRow, false),
+    ("parent-child", "monolite-asked", ", id asked for", Ours, ASKED, true),
+    ("parent-child", "monolite-given", ", ids given", Ours, Family(Ids::Given), true),
+    ("parent-child", "postgres-asked", "read committed, id asked for", Locking, ASKED, true),
+    (
+        "parent-child",
+        "postgres-ser-asked",
+        "serializable, id asked for",
         Serializable,
-        Kinds(Plan::Mixed, Returning::Id),
-        false,
-    ),
-    line(["hot-rows", "monolite", ""], Ours, Kinds(Plan::Decide, Returning::Nothing), false),
-    line(
-        ["hot-rows", "monolite-ordered", ", rows in order"],
-        Ours,
-        Kinds(Plan::DecideInOrder, Returning::Nothing),
-        false,
-    ),
-    line(
-        ["hot-rows", "postgres-locking", LOCKING],
-        Locking,
-        Kinds(Plan::Decide, Returning::Nothing),
-        false,
-    ),
-    line(
-        ["hot-rows", "postgres-ordered", "read committed, FOR UPDATE, rows in order"],
-        Locking,
-        Kinds(Plan::DecideInOrder, Returning::Nothing),
-        false,
-    ),
-    line(
-        ["hot-rows", "postgres-ser", "serializable"],
-        Serializable,
-        Kinds(Plan::Decide, Returning::Nothing),
-        false,
-    ),
-    line(["hot-row", "monolite", ""], Ours, OneRow, true),
-    line(["hot-row", "postgres-locking", LOCKING], Locking, OneRow, false),
-    line(["hot-row", "postgres-ser", "serializable"], Serializable, OneRow, false),
-    line(["parent-child", "monolite-asked", ", id asked for"], Ours, Family(Ids::Asked), true),
-    line(["parent-child", "monolite-given", ", ids given"], Ours, Family(Ids::Given), true),
-    line(
-        ["parent-child", "postgres-asked", "read committed, id asked for"],
-        Locking,
-        Family(Ids::Asked),
-        true,
-    ),
-    line(
-        ["parent-child", "postgres-ser-asked", "serializable, id asked for"],
-        Serializable,
-        Family(Ids::Asked),
+        ASKED,
         false,
     ),
 ];
 
-impl Line {
-    fn clients(&self, options: &TpsOptions) -> Vec<u64> {
-        let (all, these): (&[u64], _) = match self.work {
-            Family(_) => (&FAMILY_CLIENTS, &options.interactive.families),
-            _ => (&CLIENTS, &options.interactive.mixed),
-        };
-        let asked = options.only.as_deref().unwrap_or_default();
-        if asked.starts_with(&format!("{}/", self.group)) {
-            return all.to_vec();
-        }
-        let is_in = self.brief || options.interactive.rivals == Rivals::All;
-        if is_in { these.clone() } else { Vec::new() }
+/// Numbers of clients of a line.
+fn clients(&(group, .., work, brief): &Line, options: &TpsOptions) -> Vec<u64> {
+    let (all, these): (&[u64], _) = match work {
+        Family(_) => (&FAMILY_CLIENTS, &options.interactive.families),
+        _ => (&CLIENTS, &options.interactive.mixed),
+    };
+    let asked = options.only.as_deref().unwrap_or_default();
+    if asked.starts_with(&format!("{group}/")) {
+        return all.to_vec();
     }
-
-    fn profile(&self, clients: u64, groups: &Groups<'_>) -> Profile {
-        let Cellular { id, name } = self.cell(clients);
-        let long = if clients < MANY { 1 } else { LONGER };
-        let extent = Extent::Time(groups.options.timed_round * long);
-        let profile = groups.profile(id, &name, Durability::Durable, extent);
-        Profile { store: Store::Nowhere, ..profile }
-    }
-
-    fn cell(&self, clients: u64) -> Cellular {
-        let id = format!("{}/durable/{}-{clients}", self.group, self.key);
-        let name = match self.whose {
-            Ours => format!("monolite, {clients} clients{}", self.name),
-            _ => format!("PostgreSQL, {clients} clients, {}", self.name),
-        };
-        Cellular { id, name }
-    }
+    let is_in = brief || options.interactive.rivals == Rivals::All;
+    if is_in { these.clone() } else { Vec::new() }
 }
 
-/// Identity of a cell.
-struct Cellular {
-    id: String,
-    name: String,
-}
-
-/// Whether a cell of PostgreSQL needs its accounts.
-pub(super) fn needs_no_accounts(id: &str) -> bool {
+/// Whether a cell of PostgreSQL needs no accounts.
+pub(in crate::tps) fn needs_no_accounts(id: &str) -> bool {
     CONTESTS.iter().any(|(group, _)| id.starts_with(group))
 }
 
-fn postgres(options: &TpsOptions) -> Vec<PostgresCell> {
-    let lines = LINES.iter().filter(|line| !matches!(line.whose, Ours));
-    let cells = lines.flat_map(|line| {
-        line.clients(options).into_iter().map(|clients| {
-            let Cellular { id, name } = line.cell(clients);
-            PostgresCell { id, name, durability: Durability::Durable }
-        })
-    });
-    cells.collect()
-}
-
-fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
+pub(super) fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
     let transfers = (groups.options.transactions as usize).min(TIMED_TRANSFERS);
     let mut cells = Vec::new();
     for (group, _) in CONTESTS {
@@ -227,46 +143,44 @@ fn run(groups: &Groups<'_>, bench: &mut Bench<'_>) -> Result<Vec<Cell>> {
 impl<'g> Groups<'g> {
     /// All lines of a group; those with as many clients, which are compared, one after the other.
     fn contest(&self, group: &str) -> Candidates<'g> {
-        let lines = LINES.iter().filter(|line| group.trim_end_matches('/') == line.group);
+        let lines = LINES.iter().filter(|line| group.trim_end_matches('/') == line.0);
         let mut places: Vec<(u64, &Line)> = lines
-            .flat_map(|line| line.clients(self.options).into_iter().map(move |n| (n, line)))
+            .flat_map(|line| clients(line, self.options).into_iter().map(move |n| (n, line)))
             .collect();
         places.sort_by_key(|(clients, _)| *clients);
-        places.into_iter().filter_map(|(clients, line)| self.contestant(line, clients)).collect()
-    }
-
-    fn contestant(&self, line: &Line, clients: u64) -> Option<Box<dyn Candidate + 'g>> {
-        match line.work {
-            Kinds(plan, returning) => {
+        let contestant = |(clients, line): (u64, &Line)| match line.4 {
+            Work::Mixed(plan, returning) => {
                 self.by(line, clients, Mixed { plan, returning, delay: MIXED_DELAY })
             }
             OneRow => self.by(line, clients, HotRow { delay: DECISION }),
             Family(ids) => self.by(line, clients, ParentAndChild { ids, delay: BETWEEN }),
-        }
+        };
+        places.into_iter().map(contestant).collect()
     }
 
-    fn by(
-        &self,
-        line: &Line,
-        clients: u64,
-        contest: impl Contest,
-    ) -> Option<Box<dyn Candidate + 'g>> {
-        let profile = line.profile(clients, self);
-        let (isolation, reading) = match line.whose {
+    fn by(&self, line: &Line, clients: u64, contest: impl Contest) -> Candidate<'g> {
+        let &(group, key, name, whose, ..) = line;
+        let id = format!("{group}/durable/{key}-{clients}");
+        let name = match whose {
+            Ours => format!("monolite, {clients} clients{name}"),
+            _ => format!("PostgreSQL, {clients} clients, {name}"),
+        };
+        let long = if clients < MANY { 1 } else { LONGER };
+        let extent = Extent::Time(self.options.timed_round * long);
+        let profile = self.profile(id, name, Durability::Durable, extent);
+        let profile = Profile { store: Store::Nowhere, ..profile };
+        let (isolation, reading) = match whose {
             Ours => {
-                return Some(Box::new(EngineContest {
-                    settings: self.engine_settings(profile.durability),
-                    profile,
-                    dir: self.options.data.clone(),
-                    clients,
-                    contest,
-                }));
+                let settings = self.engine_settings(Durability::Durable);
+                let dir = self.options.data.clone();
+                return Candidate::new(profile, EngineContest { dir, settings, clients, contest });
             }
             Locking => (IsolationLevel::ReadCommitted, Reading::ForUpdate),
             Serializable => (IsolationLevel::Serializable, Reading::Plain),
         };
-        let postgres = self.postgres?;
-        Some(Box::new(PostgresContest { profile, postgres, clients, isolation, reading, contest }))
+        let postgres = self.postgres;
+        let driver = PostgresContest { postgres, clients, isolation, reading, contest };
+        Candidate::new(profile, driver)
     }
 }
 
@@ -277,11 +191,11 @@ mod tests {
 
     #[test]
     fn every_group_has_lines_and_every_line_a_group() {
+        let is_of = |line: &Line, group: &str| format!("{}/", line.0) == group;
         for (group, _) in CONTESTS {
-            assert!(LINES.iter().any(|line| format!("{}/", line.group) == group), "{group}");
+            assert!(LINES.iter().any(|line| is_of(line, group)), "{group}");
         }
-        let known =
-            |line: &&Line| CONTESTS.iter().any(|(group, _)| *group == format!("{}/", line.group));
+        let known = |line: &&Line| CONTESTS.iter().any(|(group, _)| is_of(line, group));
         assert_eq!(LINES.iter().filter(known).count(), LINES.len());
     }
 
@@ -289,10 +203,7 @@ mod tests {
     fn a_group_that_is_asked_for_by_name_is_run_whole() {
         let some = TpsOptions::new(".".into(), Depth::Standard);
         let all = TpsOptions { only: Some("mixed/".into()), ..some.clone() };
-        assert_eq!(LINES[4].clients(&some), Vec::<u64>::new());
-        assert_eq!(LINES[4].clients(&all), CLIENTS);
-        let mixed = |cell: &PostgresCell| cell.id.starts_with("mixed/");
-        assert_eq!(postgres(&all).into_iter().filter(mixed).count(), 2 * CLIENTS.len());
-        assert!(!postgres(&some).iter().any(mixed));
+        assert_eq!(clients(&LINES[4], &some), Vec::<u64>::new());
+        assert_eq!(clients(&LINES[4], &all), CLIENTS);
     }
 }
