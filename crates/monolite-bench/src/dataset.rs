@@ -1,17 +1,16 @@
 //! The loaded SQLite data set: made once, recognised, and used again.
 //!
 //! # Format
-//! `DIR/tps-<schema>-<rows>.db`, a stock SQLite file, and beside it `….json`, its [`Identity`]. The
-//! identity is written after the database is complete and synced, so a database without one is the
-//! rest of an interrupted load and is loaded anew. A database whose identity is not the one asked
-//! for is refused, never overwritten.
+//! `DIR/tps-<schema>-<rows>.db`, a stock SQLite file whose `user_version` is [`FORMAT_VERSION`].
+//! That is written last, so a file without one is the rest of an interrupted load and is loaded
+//! anew. A database that is not the one asked for is refused, never overwritten.
 //!
 //! # Invariants
 //! A database that is offered for reuse holds `rows` accounts with the ids `0..rows`, and
 //! `rows * INITIAL_BALANCE` in all: the money is checked by every run that used it.
 
 use crate::progress::{Interrupt, Progress};
-use crate::raw_connection;
+use crate::raw_connection::{self, remove};
 use crate::workload::{INITIAL_BALANCE, Schema, TOTAL_SQL};
 use anyhow::{Context, Result, bail, ensure};
 use rusqlite::Connection;
@@ -21,7 +20,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Version of the data set's layout; another one is not reused.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Rows per transaction of the load.
 const LOAD_BATCH_ROWS: u64 = 100_000;
@@ -42,7 +41,6 @@ pub struct Identity {
     pub suite: String,
     /// How the table is declared.
     pub schema: Schema,
-    /// Accounts.
     pub rows: u64,
     /// Balance of each account at the load.
     pub initial_balance: i64,
@@ -57,7 +55,6 @@ pub struct Identity {
 pub struct Dataset {
     /// The database file.
     pub path: PathBuf,
-    /// What it is.
     pub identity: Identity,
     /// Whether this run loaded it, or an earlier one.
     pub origin: Origin,
@@ -76,6 +73,20 @@ pub enum Origin {
     Reused,
 }
 
+impl Identity {
+    fn new(schema: Schema, rows: u64, rows_per_leaf: Vec<f64>) -> Identity {
+        Identity {
+            format_version: FORMAT_VERSION,
+            suite: "tps".into(),
+            schema,
+            rows,
+            initial_balance: INITIAL_BALANCE,
+            sqlite_version: rusqlite::version().into(),
+            rows_per_leaf,
+        }
+    }
+}
+
 impl Dataset {
     /// Returns where the data set is, or would be.
     pub fn path(dir: &Path, schema: Schema, rows: u64) -> PathBuf {
@@ -84,15 +95,7 @@ impl Dataset {
 
     /// Returns the data set as it would be, without looking for it: to plan a run.
     pub fn planned(dir: &Path, schema: Schema, rows: u64) -> Dataset {
-        let identity = Identity {
-            format_version: FORMAT_VERSION,
-            suite: "tps".into(),
-            schema,
-            rows,
-            initial_balance: INITIAL_BALANCE,
-            sqlite_version: rusqlite::version().into(),
-            rows_per_leaf: Vec::new(),
-        };
+        let identity = Identity::new(schema, rows, Vec::new());
         Dataset { path: Dataset::path(dir, schema, rows), identity, origin: Origin::Reused }
     }
 
@@ -106,28 +109,18 @@ impl Dataset {
     ) -> Result<Dataset> {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let path = Dataset::path(dir, schema, rows);
-        let identity_path = path.with_extension("json");
-        if path.exists() && identity_path.exists() {
-            let identity = check(&path, &identity_path, schema, rows)?;
+        if let Some(identity) = find(&path, schema, rows)? {
             return Ok(Dataset { path, identity, origin: Origin::Reused });
         }
-        ensure!(
-            path.exists() || !identity_path.exists(),
-            "{} has no database beside it; delete it to load the data set anew",
-            identity_path.display()
-        );
-        remove_database(&path)?;
+        remove(&path)?;
         ensure_room(dir, rows * schema.bytes_per_row())?;
         let started = std::time::Instant::now();
         let loaded = load(&path, schema, rows, progress, interrupt);
         progress.finish();
         if loaded.is_err() {
-            remove_database(&path)?;
+            remove(&path)?;
         }
-        let identity = loaded?;
-        let text = serde_json::to_string_pretty(&identity)?;
-        fs::write(&identity_path, text + "\n").context("cannot write the data set's identity")?;
-        let seconds = started.elapsed().as_secs_f64();
+        let (identity, seconds) = (loaded?, started.elapsed().as_secs_f64());
         Ok(Dataset { path, identity, origin: Origin::Loaded { seconds } })
     }
 
@@ -156,42 +149,28 @@ impl Dataset {
     }
 }
 
-fn check(path: &Path, identity_path: &Path, schema: Schema, rows: u64) -> Result<Identity> {
-    let text = fs::read_to_string(identity_path)?;
-    let found: Identity = serde_json::from_str(&text).with_context(|| {
-        format!("{} is not a data set's identity; {}", identity_path.display(), REMEDY)
-    })?;
-    let wanted = Identity {
-        format_version: FORMAT_VERSION,
-        suite: "tps".into(),
-        schema,
-        rows,
-        initial_balance: INITIAL_BALANCE,
-        ..found.clone()
-    };
-    ensure!(
-        found == wanted,
-        "{} is another data set: {} rows, schema {}, format {}, balance {}; {REMEDY}",
-        path.display(),
-        found.rows,
-        found.schema,
-        found.format_version,
-        found.initial_balance,
-    );
+/// Returns the identity of a data set that is there and whole.
+fn find(path: &Path, schema: Schema, rows: u64) -> Result<Option<Identity>> {
+    if !path.exists() {
+        return Ok(None);
+    }
     let connection = raw_connection::open_bare(path)?;
+    let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0));
+    let version: u32 = match version {
+        Err(_) | Ok(0) => return Ok(None),
+        Ok(version) => version,
+    };
+    let look = "SELECT sql, (SELECT max(id) FROM account) FROM sqlite_schema \
+                WHERE name = 'account'";
     let (sql, last): (String, Option<i64>) = connection
-        .query_row(
-            "SELECT sql, (SELECT max(id) FROM account) FROM sqlite_schema WHERE name = 'account'",
-            [],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
+        .query_row(look, [], |row| Ok((row.get(0)?, row.get(1)?)))
         .with_context(|| format!("{} has no readable table; {REMEDY}", path.display()))?;
     ensure!(
-        sql == schema.create_sql() && last == Some(rows as i64 - 1),
-        "{} does not hold what its identity says ({sql}, last id {last:?}); {REMEDY}",
-        path.display()
+        version == FORMAT_VERSION && sql == schema.create_sql() && last == Some(rows as i64 - 1),
+        "{} is another data set (format {version}, {sql}, last id {last:?}); {REMEDY}",
+        path.display(),
     );
-    Ok(found)
+    Ok(Some(Identity::new(schema, rows, rows_per_leaf(&connection, schema)?)))
 }
 
 const REMEDY: &str = "delete it, or name another directory with --data";
@@ -231,19 +210,14 @@ fn load(
         load_batch(&mut connection, first..end)?;
         progress.advance_to(end);
     }
-    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_checkpoint(TRUNCATE)")?;
+    connection.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL; PRAGMA user_version = {FORMAT_VERSION}; \
+         PRAGMA wal_checkpoint(TRUNCATE)"
+    ))?;
     let rows_per_leaf = rows_per_leaf(&connection, schema)?;
     connection.close().map_err(|(_, error)| error)?;
     fs::File::open(path)?.sync_all().context("cannot sync the data set")?;
-    Ok(Identity {
-        format_version: FORMAT_VERSION,
-        suite: "tps".into(),
-        schema,
-        rows,
-        initial_balance: INITIAL_BALANCE,
-        sqlite_version: rusqlite::version().into(),
-        rows_per_leaf,
-    })
+    Ok(Identity::new(schema, rows, rows_per_leaf))
 }
 
 fn load_batch(connection: &mut Connection, ids: std::ops::Range<u64>) -> Result<()> {
@@ -275,18 +249,6 @@ fn rows_per_leaf(connection: &Connection, schema: Schema) -> Result<Vec<f64>> {
         let pages: f64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         Ok(trees.iter().map(|_| rows * trees.len() as f64 / pages).collect())
     })
-}
-
-fn remove_database(path: &Path) -> Result<()> {
-    for file in [path.to_owned(), raw_connection::wal_path(path)] {
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {}", file.display()));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

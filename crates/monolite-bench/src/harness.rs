@@ -28,7 +28,7 @@ use anyhow::{Context, Result, ensure};
 use std::time::Instant;
 
 /// Share of its length that the dropped first round has.
-const DROPPED_SHARE: f64 = 1.0 / 3.0;
+pub const DROPPED_SHARE: f64 = 1.0 / 3.0;
 
 /// From this many accounts on, the sum is taken once at the end and not after each group: a full
 /// scan of a billion accounts takes minutes.
@@ -38,13 +38,10 @@ const SUM_PER_GROUP_BELOW_ROWS: u64 = 100_000_000;
 pub struct Bench<'a> {
     /// The loaded accounts.
     pub dataset: &'a Dataset,
-    /// How accounts are drawn.
     pub draw: Draw,
-    /// Counted rounds.
     pub rounds: usize,
     /// Transfers at most that warm the caches of a candidate.
     pub warm_up_transfers: usize,
-    /// Told what is going on.
     pub progress: &'a dyn Progress,
     /// Checked between rounds and within them.
     pub interrupt: &'a Interrupt,
@@ -54,6 +51,55 @@ pub struct Bench<'a> {
     pub verifications: Vec<Verification>,
     /// What candidates are for.
     pub purpose: Purpose,
+}
+
+/// Candidates in turn, round after round: A B C A B C.
+pub struct Turns<'t> {
+    /// Decides how many rounds there is time for.
+    pub pace: &'t mut Pace,
+    pub planned: &'t [Planned],
+    /// Counted rounds, where there is time.
+    pub wanted: usize,
+    pub progress: &'t dyn Progress,
+}
+
+impl Turns<'_> {
+    /// Returns the counted rounds of each candidate, or why it is absent. `run` gets a round's
+    /// number, 0 for the one that is dropped, the candidate's, and the number of the last round.
+    pub fn run(
+        &mut self,
+        name: impl Fn(usize, usize) -> String,
+        mut run: impl FnMut(usize, usize, usize) -> Result<Round>,
+    ) -> Result<Vec<Result<Vec<Round>, Absent>>> {
+        let candidates = self.planned.len();
+        let rounds = self.pace.begin_group(self.planned, self.wanted, Instant::now());
+        let mut outcomes: Vec<Result<Vec<Round>, Absent>> = vec![Ok(Vec::new()); candidates];
+        for number in 0..=rounds {
+            for (position, planned) in self.planned.iter().enumerate() {
+                let Ok(counted) = &mut outcomes[position] else { continue };
+                let steps = ((rounds + 1) * candidates) as u64;
+                self.progress.begin(&name(number, position), Some(steps));
+                self.progress.advance_to((number * candidates + position) as u64);
+                let begin = Instant::now();
+                match run(number, position, rounds) {
+                    Ok(round) if number > 0 => counted.push(round),
+                    Ok(_) => {}
+                    Err(error) => outcomes[position] = Err(error.downcast::<Absent>()?),
+                }
+                self.pace.finish_round(planned, number == 0, begin.elapsed());
+                self.progress.time_left(self.pace.time_left(self.wanted));
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+/// The cell of a candidate with these rounds.
+pub fn outcome_cell(profile: &Profile, outcome: Result<Vec<Round>, Absent>) -> Cell {
+    match outcome {
+        Ok(rounds) => cell(profile, &rounds),
+        Err(Absent(reason)) => Cell::missing(profile, &reason),
+    }
 }
 
 /// What a pass over all groups is for.
@@ -74,63 +120,46 @@ impl Bench<'_> {
         candidates: Vec<Candidate<'_>>,
     ) -> Result<Vec<Cell>> {
         let planned: Vec<Planned> = candidates.iter().map(|c| Planned::of(&c.profile)).collect();
-        let rounds = match &mut self.purpose {
+        let mut pace = match &mut self.purpose {
             Purpose::Plan(plan) => {
                 plan.extend(planned);
                 return Ok(Vec::new());
             }
-            Purpose::Measure(pace) => pace.begin_group(&planned, self.rounds, Instant::now()),
+            Purpose::Measure(pace) => pace.clone(),
         };
-        let mut outcomes: Vec<Result<Vec<Round>, Absent>> =
-            candidates.iter().map(|_| Ok(Vec::new())).collect();
-        let steps = (rounds + 1) * candidates.len();
-        for number in 0..=rounds {
-            let drawn = draw_transfers(&self.draw, seed(group, number), transfers);
-            for (position, candidate) in candidates.iter().enumerate() {
-                self.interrupt.check()?;
-                let Ok(counted) = &mut outcomes[position] else { continue };
-                let step = (number * planned.len() + position) as u64;
-                let what = format!("{group}, {}: {}", round_name(number), candidate.profile.name);
-                self.progress.begin(&what, Some(steps as u64));
-                self.progress.advance_to(step);
-                let begin = Instant::now();
-                match self.round(candidate, &drawn, number) {
-                    Ok(round) if number > 0 => counted.push(round),
-                    Ok(_) => {}
-                    Err(error) => outcomes[position] = Err(error.downcast::<Absent>()?),
+        let (progress, rounds) = (self.progress, self.rounds);
+        let mut drawn = (usize::MAX, Vec::new());
+        let mut turns = Turns { pace: &mut pace, planned: &planned, wanted: rounds, progress };
+        let outcomes = turns.run(
+            |number, position| {
+                let name = &candidates[position].profile.name;
+                format!("{group}, {}: {name}", round_name(number))
+            },
+            |number, position, rounds| {
+                let candidate = &candidates[position];
+                if drawn.0 != number {
+                    drawn = (number, draw_transfers(&self.draw, seed(group, number), transfers));
                 }
+                let round = self.round(candidate, &drawn.1, number)?;
                 if number == rounds && candidate.profile.store == Store::Dataset {
                     self.verify(&candidate.profile.id)?;
                 }
-                self.pass(&planned[position], number == 0, begin);
-            }
-        }
-        self.progress.finish();
+                Ok(round)
+            },
+        )?;
+        progress.finish();
         let begin = Instant::now();
         let local = candidates.iter().any(|candidate| candidate.profile.store == Store::Dataset);
         if local && self.dataset.identity.rows < SUM_PER_GROUP_BELOW_ROWS {
             self.check_sum(&format!("all of {group}"))?;
         }
-        if let Purpose::Measure(pace) = &mut self.purpose {
-            pace.spend(begin.elapsed());
-        }
-        let cells = candidates.iter().zip(outcomes).map(|(candidate, outcome)| {
-            let profile = &candidate.profile;
-            match outcome {
-                Ok(rounds) => cell(profile, &rounds),
-                Err(Absent(reason)) => Cell::missing(profile, &reason),
-            }
-        });
-        Ok(cells.collect())
-    }
-
-    /// Notes that a round is over, and says how long the rest takes.
-    fn pass(&mut self, planned: &Planned, dropped: bool, begin: Instant) {
-        let rounds = self.rounds;
-        if let Purpose::Measure(pace) = &mut self.purpose {
-            pace.finish_round(planned, dropped, begin.elapsed());
-            self.progress.time_left(pace.time_left(rounds));
-        }
+        pace.spend(begin.elapsed());
+        self.purpose = Purpose::Measure(pace);
+        let profiles = candidates.iter().map(|candidate| &candidate.profile);
+        Ok(profiles
+            .zip(outcomes)
+            .map(|(profile, outcome)| outcome_cell(profile, outcome))
+            .collect())
     }
 
     /// Makes the checks that are left to the end.
@@ -231,7 +260,7 @@ fn notes(rounds: &[Round]) -> Vec<String> {
 }
 
 /// Sums up the counted rounds of a candidate.
-pub fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
+fn cell(profile: &Profile, rounds: &[Round]) -> Cell {
     let mut latencies = Latencies::default();
     rounds.iter().for_each(|round| latencies.merge(&round.latencies));
     let mut contention = Contention::default();

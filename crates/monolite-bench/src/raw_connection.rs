@@ -41,7 +41,6 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Both, in the order of the report.
     pub const ALL: [Durability; 2] = [Durability::Durable, Durability::Buffered];
 
     /// Returns what an acknowledgement means, as a report says it.
@@ -104,7 +103,16 @@ impl Settings {
 
 /// Opens a raw connection with these settings.
 pub fn open(path: &Path, settings: Settings) -> Result<Connection> {
-    let connection = open_bare(path)?;
+    set(open_bare(path)?, path, settings)
+}
+
+/// Opens a database with these settings where another process has it open, too.
+pub fn open_beside_others(path: &Path, settings: Settings) -> Result<Connection> {
+    let connection = Connection::open(path);
+    set(connection.with_context(|| format!("cannot open {}", path.display()))?, path, settings)
+}
+
+fn set(connection: Connection, path: &Path, settings: Settings) -> Result<Connection> {
     connection
         .execute_batch(&settings.pragmas())
         .with_context(|| format!("cannot set pragmas on {}", path.display()))?;
@@ -118,16 +126,6 @@ pub fn wal_restarts(database: &Path) -> u64 {
     let read = File::open(wal_path(database)).and_then(|mut wal| wal.read_exact(&mut header));
     let [.., a, b, c, d] = header;
     read.map_or(0, |()| u64::from(u32::from_be_bytes([a, b, c, d])))
-}
-
-/// Opens a database with the given pragmas where another process has it open, too.
-pub fn open_beside_others(path: &Path, settings: Settings) -> Result<Connection> {
-    let connection =
-        Connection::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    connection
-        .execute_batch(&settings.pragmas())
-        .with_context(|| format!("cannot set pragmas on {}", path.display()))?;
-    Ok(connection)
 }
 
 /// Opens a raw connection on `unix-excl` and sets nothing.
@@ -150,4 +148,19 @@ pub fn wal_path(database: &Path) -> PathBuf {
 /// its largest size since it was opened.
 pub fn wal_bytes(database: &Path) -> u64 {
     std::fs::metadata(wal_path(database)).map_or(0, |file| file.len())
+}
+
+/// Removes a database and what is beside it, so that a trial begins with none.
+pub fn remove(database: &Path) -> Result<()> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = database.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::remove_file(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).context("cannot remove a database");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -1,16 +1,18 @@
 //! The `monolite` command: arguments and output, no logic.
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
-//! 1 failed, 2 wrong usage, a verb that this build is without, or (`check`) nothing known, 130 stopped by the user, 141 nobody reads
-//! the results.
+//! 1 failed, 2 wrong usage, a verb that this build is without, or (`check`) nothing known, 130
+//! stopped by the user, 141 nobody reads the results.
 #![forbid(unsafe_code)]
 
+#[cfg(not(feature = "developer"))]
+mod absent;
 mod archive;
 mod arguments;
 mod backup;
 mod bar;
 mod check;
-#[cfg_attr(not(feature = "developer"), path = "absent.rs")]
+#[cfg(feature = "developer")]
 mod developer;
 mod interrupt;
 mod json;
@@ -18,6 +20,8 @@ mod migrate;
 mod out;
 mod words;
 
+#[cfg(not(feature = "developer"))]
+use absent as developer;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use std::io::Write;

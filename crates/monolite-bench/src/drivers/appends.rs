@@ -15,7 +15,6 @@ use std::time::Instant;
 /// Appends of a page, each followed by `fdatasync`.
 #[derive(Debug)]
 pub struct Appends {
-    /// Where the file is made.
     pub dir: PathBuf,
 }
 

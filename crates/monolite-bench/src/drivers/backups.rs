@@ -21,7 +21,6 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A burst beside backups.
 #[derive(Debug)]
 pub struct BurstBesideBackups {
-    /// The burst.
     pub burst: EngineBurst,
 }
 

@@ -164,9 +164,7 @@ pub(super) fn close(db: &Database, round: &mut Round) -> Result<()> {
 /// Transfers offered as fast as the queue takes them.
 #[derive(Debug)]
 pub struct EngineBurst {
-    /// The data set.
     pub database: PathBuf,
-    /// Of the engine.
     pub settings: Settings,
 }
 
@@ -290,13 +288,10 @@ impl UnderWay {
 /// Clients that wait for each acknowledgement.
 #[derive(Debug)]
 pub struct EngineClients {
-    /// The data set.
     pub database: PathBuf,
-    /// Of the engine.
     pub settings: Settings,
     /// Logical clients; a single one is a blocking thread.
     pub clients: u64,
-    /// Threads that drive them.
     pub executors: u64,
     /// Point reads awaited by a client before each of its transfers.
     pub reads_per_write: u64,
@@ -418,9 +413,7 @@ fn read_balance(db: &Database, id: i64) -> Result<i64> {
 /// Autocommit point reads by one thread.
 #[derive(Debug)]
 pub struct EngineReads {
-    /// The data set.
     pub database: PathBuf,
-    /// Of the engine.
     pub settings: Settings,
 }
 

@@ -27,13 +27,9 @@ thread_local! {
 /// One transfer per commit, with the application's time in the middle of it.
 #[derive(Debug)]
 pub struct HeldTransfers {
-    /// The data set.
     pub database: PathBuf,
-    /// Of its connections.
     pub settings: raw_connection::Settings,
-    /// Threads, each with a connection.
     pub clients: u64,
-    /// Each transaction.
     pub script: Script,
 }
 
@@ -44,11 +40,10 @@ impl Driver for HeldTransfers {
         let open = |_| raw_connection::open(&self.database, self.settings);
         let connections = (0..self.clients).map(open).collect::<Result<Vec<_>>>()?;
         let goal = work.goal(profile.extent);
-        let this = &*self;
         let (next, begin) = (&AtomicU64::new(0), Instant::now());
         let parts: Vec<Result<Part>> = thread::scope(|scope| {
             let client =
-                |connection| scope.spawn(move || this.client(connection, work, goal, next));
+                |connection| scope.spawn(move || self.client(connection, work, goal, next));
             let clients: Vec<_> = connections.into_iter().map(client).collect();
             clients.into_iter().map(|client| client.join().expect("no client panics")).collect()
         });

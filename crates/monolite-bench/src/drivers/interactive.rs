@@ -9,19 +9,18 @@
 //!
 //! The same clients can run the same transfers in `Database::write`, for what that costs.
 
+use super::clients::{Client, Ended, Ticket, drive};
 use super::engine::{Fate, Settings, TransferError, close, submit, warm_up};
 use super::script::{Script, perform};
 use super::{Driver, Goal, Outcome, Part, Profile, Round, Work};
 use crate::drivers::contention::Contention;
 use crate::machine::cpu_time;
-use crate::progress::Interrupt;
 use crate::workload::Transfer;
 use anyhow::{Context, Result, anyhow};
 use monolite::{Database, Stats, Transaction};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 
 /// By which call a client does its transfers.
@@ -36,13 +35,9 @@ pub enum Call {
 /// Transfers by many waiting clients.
 #[derive(Debug)]
 pub struct InteractiveTransfers {
-    /// The data set.
     pub database: PathBuf,
-    /// Of the engine.
     pub settings: Settings,
-    /// Tasks.
     pub clients: u64,
-    /// What each calls.
     pub call: Call,
     /// Each transaction; of no effect on [`Call::Write`].
     pub script: Script,
@@ -99,19 +94,11 @@ impl InteractiveTransfers {
             db: db.with_error(),
             plain: db.with_error(),
             transfers: work.transfers.into(),
-            next: AtomicU64::new(0),
-            goal,
-            interrupt: work.interrupt.clone(),
             call: self.call,
             script: self.script,
         });
-        let client = |_| tokio::spawn(Arc::clone(&session).client());
-        let clients: Vec<_> = (0..self.clients).map(client).collect();
-        let mut parts = Vec::with_capacity(clients.len());
-        for client in clients {
-            parts.push(client.await??);
-        }
-        Ok(parts)
+        let clients = vec![session; self.clients as usize];
+        Ok(drive(clients, goal, Ticket::default(), work.interrupt).await?.parts)
     }
 }
 
@@ -136,27 +123,19 @@ struct Session {
     db: Database<anyhow::Error>,
     plain: Database<TransferError>,
     transfers: Arc<[Transfer]>,
-    next: AtomicU64,
-    goal: Goal,
-    interrupt: Interrupt,
     call: Call,
     script: Script,
 }
 
-impl Session {
-    async fn client(self: Arc<Session>) -> Result<Part> {
-        let mut part = Part::default();
-        while let Some(index) = self.goal.take(&self.next) {
-            self.interrupt.check()?;
-            let transfer = self.transfers[(index % self.transfers.len() as u64) as usize];
-            let start = Instant::now();
-            let attempts = self.transfer(transfer).await.context("a transfer failed")?;
-            part.acknowledged(start);
-            part.retries += u64::from(attempts) - 1;
-        }
-        Ok(part)
+impl Client for Arc<Session> {
+    async fn transact(&mut self, ticket: Ticket, _: &Goal) -> Result<Ended> {
+        let transfer = self.transfers[(ticket.index % self.transfers.len() as u64) as usize];
+        let attempts = self.transfer(transfer).await.context("a transfer failed")?;
+        Ok(Ended::acknowledged(u64::from(attempts) - 1))
     }
+}
 
+impl Session {
     /// Returns how many attempts it took.
     async fn transfer(&self, transfer: Transfer) -> Result<u32> {
         if self.call == Call::Write {
@@ -169,13 +148,6 @@ impl Session {
             Ok(tx.attempt())
         };
         self.db.transact(run).await
-    }
-}
-
-/// Takes the application's time.
-pub(super) async fn pause(delay: Duration) {
-    if !delay.is_zero() {
-        tokio::time::sleep(delay).await;
     }
 }
 

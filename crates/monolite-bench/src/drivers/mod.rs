@@ -1,7 +1,9 @@
 //! The candidates: each drives one database in one way, for one round at a time.
 
 pub mod appends;
+pub mod asked;
 pub mod backups;
+pub mod clients;
 pub mod contention;
 pub mod contest;
 pub mod engine;
@@ -199,11 +201,9 @@ impl Round {
 pub struct Profile {
     /// Unique name, as `burst/durable/monolite`.
     pub id: String,
-    /// Name in a table.
     pub name: String,
     /// What its acknowledgement means.
     pub durability: Durability,
-    /// Its length.
     pub extent: Extent,
     /// Where its money is.
     pub store: Store,
@@ -225,7 +225,6 @@ impl Profile {
 
 /// One driver, used in one way.
 pub struct Candidate<'c> {
-    /// What it is.
     pub profile: Profile,
     driver: Box<dyn Driver + 'c>,
 }

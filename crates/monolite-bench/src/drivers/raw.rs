@@ -33,13 +33,9 @@ pub enum Isolation {
 /// Transfers, `batch` of them in one `BEGIN IMMEDIATE` … `COMMIT`.
 #[derive(Debug)]
 pub struct RawTransfers {
-    /// The data set.
     pub database: PathBuf,
-    /// Of its connection.
     pub settings: raw_connection::Settings,
-    /// Transactions per commit.
     pub batch: u64,
-    /// Between the transactions of a batch.
     pub isolation: Isolation,
 }
 
@@ -219,9 +215,7 @@ impl<'c> Statements<'c> {
 /// Autocommit point reads with one prepared statement.
 #[derive(Debug)]
 pub struct RawReads {
-    /// The data set.
     pub database: PathBuf,
-    /// Of its connection.
     pub settings: raw_connection::Settings,
 }
 

@@ -8,8 +8,7 @@
 //!   also takes its time between the two reads. The account with the smaller id is read and written
 //!   first, as an application would do against deadlocks.
 
-use super::contest::asked::Asked;
-use super::interactive::pause;
+use super::asked::Asked;
 use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
 use anyhow::{Result, ensure};
 use std::time::Duration;
@@ -27,7 +26,6 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Both, in the order of the report.
     pub const ALL: [Workload; 2] = [Workload::Blind, Workload::Decide];
 
     /// Returns the beginning of a cell's name.
@@ -37,15 +35,6 @@ impl Workload {
             Workload::Decide => "decide",
         }
     }
-}
-
-/// How PostgreSQL is asked for what the application decides on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// `SELECT`; safe in SERIALIZABLE alone.
-    Plain,
-    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
-    ForUpdate,
 }
 
 /// A transfer as the application drives it.
@@ -115,6 +104,13 @@ pub async fn perform(tx: &impl Asked, transfer: Transfer, script: Script) -> Res
             }
             Ok(())
         }
+    }
+}
+
+/// Takes the application's time.
+pub(super) async fn pause(delay: Duration) {
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
     }
 }
 

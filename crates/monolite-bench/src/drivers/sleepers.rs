@@ -30,9 +30,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Writes beside open transactions.
 #[derive(Debug)]
 pub struct WritesBesideSleepers {
-    /// The writing clients.
     pub writes: InteractiveTransfers,
-    /// Open transactions.
     pub sleepers: u64,
     /// All accounts. Those of the sleepers are in the middle, where hardly anybody else writes.
     pub accounts: u64,

@@ -22,36 +22,19 @@ pub struct Comparison {
     pub table: Table,
 }
 
-/// What the intervals of two cells say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Faster,
-    Slower,
-    Noise,
-    Unknown,
-}
+const VERDICTS: [&str; 4] = ["▲ B faster", "▼ B slower", "within noise", "one round"];
 
-impl Verdict {
-    fn of(a: &Measurement, b: &Measurement) -> Verdict {
-        let (first, second) = (a.per_second, b.per_second);
-        if a.rounds.len() < ROUNDS || b.rounds.len() < ROUNDS {
-            Verdict::Unknown
-        } else if second.min > first.max {
-            Verdict::Faster
-        } else if second.max < first.min {
-            Verdict::Slower
-        } else {
-            Verdict::Noise
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Verdict::Faster => "▲ B faster",
-            Verdict::Slower => "▼ B slower",
-            Verdict::Noise => "within noise",
-            Verdict::Unknown => "one round",
-        }
+/// What the intervals of two cells say, as a place in [`VERDICTS`].
+fn verdict(a: &Measurement, b: &Measurement) -> usize {
+    let (first, second) = (a.per_second, b.per_second);
+    if a.rounds.len() < ROUNDS || b.rounds.len() < ROUNDS {
+        3
+    } else if second.min > first.max {
+        0
+    } else if second.max < first.min {
+        1
+    } else {
+        2
     }
 }
 
@@ -59,28 +42,25 @@ impl Verdict {
 pub fn compare(a: &Record, b: &Record) -> Comparison {
     let header = ["per second", "A (min–max)", "B (min–max)", "B ÷ A", ""];
     let mut table = Table::new("A and B", &header);
-    let mut verdicts = Vec::new();
+    let mut many = [0; VERDICTS.len()];
     for cell in &a.cells {
         let both = (cell.measurement(), b.cell(&cell.id).and_then(|other| other.measurement()));
         let (Some(first), Some(second)) = both else { continue };
-        let verdict = Verdict::of(first, second);
-        verdicts.push(verdict);
+        let verdict = verdict(first, second);
+        many[verdict] += 1;
         table.rows.push(vec![
             cell.id.clone(),
             spread(first.per_second),
             spread(second.per_second),
             ratio(second.per_second.median / first.per_second.median.max(f64::MIN_POSITIVE)),
-            verdict.words().into(),
+            VERDICTS[verdict].into(),
         ]);
     }
-    let many = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    let [faster, slower, noise, unknown] = many;
     table.notes = vec![
         format!(
-            "{} of B faster, {} slower, {} within noise, {} of one round, which tells no noise",
-            many(Verdict::Faster),
-            many(Verdict::Slower),
-            many(Verdict::Noise),
-            many(Verdict::Unknown)
+            "{faster} of B faster, {slower} slower, {noise} within noise, {unknown} of one round, \
+             which tells no noise"
         ),
         "beyond noise: the slowest round of one is faster than the fastest of the other; with \
          three rounds that comes by chance once in ten cells"
@@ -157,11 +137,11 @@ mod tests {
     #[test]
     fn only_intervals_that_do_not_touch_are_marked() {
         let base = figures(&[10.0, 12.0]);
-        let verdict = |rounds: &[f64]| Verdict::of(&base, &figures(rounds));
-        assert_eq!(verdict(&[13.0, 14.0]), Verdict::Faster);
-        assert_eq!(verdict(&[8.0, 9.0]), Verdict::Slower);
-        assert_eq!(verdict(&[12.0, 14.0]), Verdict::Noise);
-        assert_eq!(verdict(&[99.0]), Verdict::Unknown);
+        let verdict = |rounds: &[f64]| VERDICTS[verdict(&base, &figures(rounds))];
+        assert_eq!(verdict(&[13.0, 14.0]), "▲ B faster");
+        assert_eq!(verdict(&[8.0, 9.0]), "▼ B slower");
+        assert_eq!(verdict(&[12.0, 14.0]), "within noise");
+        assert_eq!(verdict(&[99.0]), "one round");
     }
 
     #[test]

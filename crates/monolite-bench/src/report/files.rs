@@ -1,7 +1,7 @@
 //! A record as files: `raw.json`, the tables in `summary.md`, and a `README.md` that says what it
 //! is.
 
-use super::record::{Record, Verification};
+use super::record::Record;
 use super::{chart, html, summary, tables};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -76,37 +76,8 @@ pub fn readme(record: &Record) -> String {
     if record.suite == "tps" {
         text.push_str(&format!("\n{}", tables::headlines(record).to_markdown()));
     }
-    text.push_str(&settings(record));
+    text.push_str(&tables::settings(record));
     text
-}
-
-/// Returns what was set, and what was checked.
-pub fn settings(record: &Record) -> String {
-    let mut text = String::new();
-    section(&mut text, "Settings of the engine", &record.setup.engine);
-    section(&mut text, "Pragmas of raw SQLite", &record.setup.raw_pragmas);
-    section(&mut text, "Settings of PostgreSQL", &record.setup.postgres_settings);
-    let checks: Vec<String> = record.verifications.iter().map(checked).collect();
-    section(&mut text, &format!("Checks of the {}, all passed", record.checked()), &checks);
-    if let Some(data) = &record.data {
-        text.push_str(&format!("\nHot pages: {}.\n", data.hot_set.method));
-    }
-    text
-}
-
-/// A check, and how much was looked at.
-fn checked(check: &Verification) -> String {
-    let Verification { after, check, accounts } = check;
-    let is_of_accounts = ["account ", "balances "].iter().any(|word| check.contains(word));
-    let what = if is_of_accounts { "accounts" } else { "looked at" };
-    format!("{after}: {check} ({accounts} {what})")
-}
-
-fn section(text: &mut String, title: &str, lines: &[String]) {
-    if !lines.is_empty() {
-        text.push_str(&format!("\n## {title}\n\n"));
-        lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
-    }
 }
 
 /// Writes the records into `DIR/latest-<suite>.json`, over those of the run before, with the report

@@ -1,9 +1,9 @@
 //! Tables of suites whose cells stand in [`Section`]s: a line for each candidate, a
 //! column for each number of threads, or whatever differs.
 
+use super::published;
 use super::record::{Cell, CellOutcome, Measurement, Record, Section};
-use super::render::{Table, count, nanoseconds, ratio, spread};
-use crate::published::SUITES;
+use super::render::{Table, count, line, nanoseconds, spread};
 use crate::raw_connection::Durability;
 
 /// Returns all tables in the order they are read.
@@ -29,21 +29,9 @@ pub fn tables(record: &Record) -> Vec<Table> {
             }));
         }
     }
-    tables.extend(published(&record.suite));
+    tables.extend(published::of(&record.suite));
     tables.retain(|table| !table.rows.is_empty());
     tables
-}
-
-fn published(suite: &str) -> impl Iterator<Item = Table> {
-    SUITES.iter().filter(move |table| table.suite == suite).map(|published| {
-        let what = published.what;
-        let title = format!("Published on other hardware, not to be compared: {what}");
-        let mut table = Table::new(title, published.header);
-        let words = |row: &&[&str]| row.iter().map(ToString::to_string).collect();
-        table.rows = published.rows.iter().map(words).collect();
-        table.notes.push(published.note.into());
-        table
-    })
 }
 
 /// Returns a line for each section: the best of ours, of raw SQLite and of PostgreSQL.
@@ -65,12 +53,7 @@ pub fn summary(record: &Record) -> Table {
             rates.reduce(f64::max)
         };
         let Some(ours) = best("monolite") else { continue };
-        let mut row = vec![section.title.clone(), count(ours)];
-        for other in [best("raw"), best("postgres")] {
-            row.push(other.map_or("–".into(), count));
-            row.push(other.map_or("–".into(), |other| ratio(ours / other)));
-        }
-        table.rows.push(row);
+        table.rows.push(line(&section.title, ours, [best("raw"), best("postgres")]));
     }
     if table.rows.iter().flatten().any(|figure| figure == "–") {
         table.notes.push("–: nothing there does it".into());
@@ -123,7 +106,12 @@ impl<'r> Places<'r> {
         }
     }
 
-    fn table(&self, title: &str, unit: &str, show: impl Fn(&Measurement) -> String) -> Table {
+    pub(super) fn table(
+        &self,
+        title: &str,
+        unit: &str,
+        show: impl Fn(&Measurement) -> String,
+    ) -> Table {
         let mut header = vec![unit.to_owned()];
         header.extend(self.columns.iter().map(|column| self.place(column)));
         let mut table = Table { title: title.into(), header, ..Table::default() };

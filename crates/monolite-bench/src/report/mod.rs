@@ -1,6 +1,7 @@
 //! What a run leaves behind: the record, and the tables and charts made from it.
 
 pub mod names;
+pub mod published;
 pub mod record;
 
 pub mod chart;

@@ -110,6 +110,16 @@ pub fn ratio(ratio: f64) -> String {
     if ratio >= 10.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") }
 }
 
+/// A line of a summary: ours, and each other side with our ratio to it.
+pub fn line(name: &str, ours: f64, others: [Option<f64>; 2]) -> Vec<String> {
+    let mut row = vec![name.to_owned(), count(ours)];
+    for other in others {
+        row.push(other.map_or("–".into(), count));
+        row.push(other.map_or("–".into(), |other| ratio(ours / other)));
+    }
+    row
+}
+
 /// Writes a share, as `12.3 %`.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

@@ -2,7 +2,7 @@
 
 use super::matrix;
 use super::record::{Cell, Data, Record};
-use super::render::{Table, bytes, count, nanoseconds, ratio};
+use super::render::{Table, bytes, count, line, nanoseconds};
 
 /// Lines of a summary at most: it stays on the smallest terminal.
 pub const LINES: usize = 25;
@@ -10,13 +10,9 @@ pub const LINES: usize = 25;
 /// Columns of a summary at most.
 pub const COLUMNS: usize = 100;
 
-/// A line: a name, and how the cells are named among which the best one of each side is.
-struct Line {
-    name: &'static str,
-    ours: &'static [&'static str],
-    raw: &'static [&'static str],
-    postgres: &'static [&'static str],
-}
+/// A line: what it shows, and how the cells are named among which the best one of ours, of raw
+/// SQLite, and of PostgreSQL is. A name with a `*` stands for all cells that begin and end so.
+type Line = (&'static str, [&'static [&'static str]; 3]);
 
 /// Raw batches without isolation: what SQLite can do at most, and what nobody could use.
 const CEILING: &[&str] = &["burst/durable/raw-batch"];
@@ -24,71 +20,50 @@ const CEILING: &[&str] = &["burst/durable/raw-batch"];
 const PATIENT_POSTGRES: &[&str] =
     &["burst/durable/postgres-8", "burst/durable/postgres-64", "burst/durable/postgres-256"];
 
-/// The lines. A name that ends with `*` stands for all cells that begin with it.
+const ASKED: &[&str] =
+    &["parent-child/durable/postgres-asked-*", "parent-child/durable/postgres-ser-asked-*"];
+
 const LINES_OF_TPS: [Line; 10] = [
-    Line {
-        name: "burst, each isolated",
-        ours: &["burst/durable/monolite"],
-        raw: CEILING,
-        postgres: PATIENT_POSTGRES,
-    },
-    Line {
-        name: "burst, 1 in 100 failing",
-        ours: &["burst/durable/monolite-failing"],
-        raw: &[],
-        postgres: &[],
-    },
-    Line {
-        name: "burst, uniform draw",
-        ours: &["uniform/durable/monolite"],
-        raw: &["uniform/durable/raw-batch"],
-        postgres: &["uniform/durable/postgres-64"],
-    },
-    Line {
-        name: "closed loop, 128 clients",
-        ours: &["closed/durable/monolite-128"],
-        raw: &["closed/durable/raw-batch-128"],
-        postgres: PATIENT_POSTGRES,
-    },
-    Line {
-        name: "closed loop, 1 client",
-        ours: &["closed/durable/monolite-1"],
-        raw: &["closed/durable/raw-batch-1"],
-        postgres: &[],
-    },
-    Line {
-        name: "3 awaited reads per write: writes",
-        ours: &["burst/durable/monolite-reads"],
-        raw: &[],
-        postgres: &[],
-    },
-    Line {
-        name: "point reads, one thread",
-        ours: &["reads/durable/monolite"],
-        raw: &["reads/durable/raw"],
-        postgres: &["reads/durable/postgres"],
-    },
-    Line {
-        name: "interactive, 10 ms between updates",
-        ours: &["delay/durable/interactive-*/10ms"],
-        raw: &["delay/durable/held-*/10ms"],
-        postgres: &["delay/durable/postgres-*/10ms"],
-    },
-    Line {
-        name: "contention: read, 10 ms, write",
-        ours: &["decide/durable/interactive-*/10ms"],
-        raw: &["decide/durable/held-*/10ms"],
-        postgres: &["decide/durable/postgres-*/10ms"],
-    },
-    Line {
-        name: "parent, 5 ms, children; id asked",
-        ours: &["parent-child/durable/monolite-asked-*"],
-        raw: &[],
-        postgres: &[
-            "parent-child/durable/postgres-asked-*",
-            "parent-child/durable/postgres-ser-asked-*",
+    ("burst, each isolated", [&["burst/durable/monolite"], CEILING, PATIENT_POSTGRES]),
+    ("burst, 1 in 100 failing", [&["burst/durable/monolite-failing"], &[], &[]]),
+    (
+        "burst, uniform draw",
+        [
+            &["uniform/durable/monolite"],
+            &["uniform/durable/raw-batch"],
+            &["uniform/durable/postgres-64"],
         ],
-    },
+    ),
+    (
+        "closed loop, 128 clients",
+        [&["closed/durable/monolite-128"], &["closed/durable/raw-batch-128"], PATIENT_POSTGRES],
+    ),
+    (
+        "closed loop, 1 client",
+        [&["closed/durable/monolite-1"], &["closed/durable/raw-batch-1"], &[]],
+    ),
+    ("3 awaited reads per write: writes", [&["burst/durable/monolite-reads"], &[], &[]]),
+    (
+        "point reads, one thread",
+        [&["reads/durable/monolite"], &["reads/durable/raw"], &["reads/durable/postgres"]],
+    ),
+    (
+        "interactive, 10 ms between updates",
+        [
+            &["delay/durable/interactive-*/10ms"],
+            &["delay/durable/held-*/10ms"],
+            &["delay/durable/postgres-*/10ms"],
+        ],
+    ),
+    (
+        "contention: read, 10 ms, write",
+        [
+            &["decide/durable/interactive-*/10ms"],
+            &["decide/durable/held-*/10ms"],
+            &["decide/durable/postgres-*/10ms"],
+        ],
+    ),
+    ("parent, 5 ms, children; id asked", [&["parent-child/durable/monolite-asked-*"], &[], ASKED]),
 ];
 
 /// Returns the summary as a table.
@@ -98,19 +73,9 @@ pub fn of(record: &Record) -> Table {
     }
     let header = ["per second", "monolite", "raw limit", "÷ raw", "PostgreSQL", "÷ PostgreSQL"];
     let mut table = Table::new("Summary: durable, an answer comes after the sync", &header);
-    for line in &LINES_OF_TPS {
-        let Some(ours) = best(record, line.ours) else { continue };
-        let (raw, postgres) = (best(record, line.raw), best(record, line.postgres));
-        let rate = |other: Option<f64>| other.map_or("–".into(), count);
-        let over = |other: Option<f64>| other.map_or("–".into(), |other| ratio(ours / other));
-        table.rows.push(vec![
-            line.name.into(),
-            count(ours),
-            rate(raw),
-            over(raw),
-            rate(postgres),
-            over(postgres),
-        ]);
+    for (name, sides) in &LINES_OF_TPS {
+        let [ours, raw, postgres] = sides.map(|names| best(record, names));
+        table.rows.extend(ours.map(|ours| line(name, ours, [raw, postgres])));
     }
     table.notes.push(
         "raw limit: SQLite in a tight loop, one thread; in bursts 10,000 to a commit, not isolated"

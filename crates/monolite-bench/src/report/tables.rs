@@ -4,10 +4,10 @@ mod headlines;
 
 use super::matrix;
 use super::names::{BACKUPS, BURST_ALONE, CONTESTS, DELAYS};
-use super::record::{Cell, CellOutcome, Data, Measurement, Record};
+use super::published;
+use super::record::{Cell, CellOutcome, Data, Measurement, Record, Verification};
 use super::render::{Table, bytes, count, nanoseconds, percent, ratio, spread};
 use crate::drivers::script::Workload;
-use crate::published;
 use crate::raw_connection::Durability;
 use crate::statistics::{BURST_SAMPLE, Percentiles};
 pub use headlines::headlines;
@@ -23,7 +23,8 @@ pub fn all(record: &Record) -> Vec<Table> {
     tables.extend([uniform(record), traffic(record), reads(record)]);
     tables.extend(Workload::ALL.into_iter().flat_map(|workload| delays(record, workload)));
     tables.extend(CONTESTS.map(|(group, title)| contended(record, title, group)));
-    tables.extend([sleepers(record), costs(record), backups(record), published_figures()]);
+    tables.extend([sleepers(record), costs(record), backups(record)]);
+    tables.extend(published::of(&record.suite));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -397,32 +398,6 @@ fn contention(record: &Record, workload: Workload, title: String) -> Table {
     table
 }
 
-fn published_figures() -> Table {
-    let mut table = Table::new(
-        format!("Published on other hardware ({}), not to be compared", published::HARDWARE),
-        &["tx/s", "no delay", "1 ms", "5 ms", "10 ms", "10 ms, third statement"],
-    );
-    for line in published::POSTGRES {
-        let mut row = vec![line.name.to_owned()];
-        row.extend(line.per_second.iter().map(|&rate| count(f64::from(rate))));
-        row.push(line.third_statement.map_or("".into(), |rate| count(f64::from(rate))));
-        table.rows.push(row);
-    }
-    for (name, normal, full) in published::SQLITE {
-        table.notes.push(format!(
-            "SQLite, {name}: {} (NORMAL), {} (FULL)",
-            count(f64::from(normal)),
-            count(f64::from(full))
-        ));
-    }
-    table.notes.push(
-        "The published batcher acknowledged before COMMIT, never checkpointed, did not await its \
-         reads, and its rollback was a syntax error"
-            .into(),
-    );
-    table
-}
-
 /// Returns the lines that say what was measured, and on what.
 pub fn preamble(record: &Record) -> Vec<String> {
     let (machine, setup) = (&record.machine, &record.setup);
@@ -490,4 +465,33 @@ fn describe(data: &Data) -> [String; 2] {
             count(hot.distinct_leaf_pages as f64)
         ),
     ]
+}
+
+/// Returns what was set, and what was checked.
+pub fn settings(record: &Record) -> String {
+    let mut text = String::new();
+    section(&mut text, "Settings of the engine", &record.setup.engine);
+    section(&mut text, "Pragmas of raw SQLite", &record.setup.raw_pragmas);
+    section(&mut text, "Settings of PostgreSQL", &record.setup.postgres_settings);
+    let checks: Vec<String> = record.verifications.iter().map(checked).collect();
+    section(&mut text, &format!("Checks of the {}, all passed", record.checked()), &checks);
+    if let Some(data) = &record.data {
+        text.push_str(&format!("\nHot pages: {}.\n", data.hot_set.method));
+    }
+    text
+}
+
+/// A check, and how much was looked at.
+fn checked(check: &Verification) -> String {
+    let Verification { after, check, accounts } = check;
+    let is_of_accounts = ["account ", "balances "].iter().any(|word| check.contains(word));
+    let what = if is_of_accounts { "accounts" } else { "looked at" };
+    format!("{after}: {check} ({accounts} {what})")
+}
+
+fn section(text: &mut String, title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        text.push_str(&format!("\n## {title}\n\n"));
+        lines.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+    }
 }

@@ -387,18 +387,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let interrupt = crate::progress::Interrupt::default();
         let turn = Turn { length: Duration::from_millis(20), seed: 1, interrupt: &interrupt };
-        let place = |rest, durability| Place {
-            database: directory.path().join(format!("{rest:?}.db")),
-            archive: format!("{}/{rest:?}.archive", directory.path().display()),
-            rows: 100,
-            text: 50,
-            rest,
-            durability,
+        let place = |name: &str, rest, durability| {
+            let dir = directory.path().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            Place { rest, durability, ..Place::within(&dir, 100, 50) }
         };
-        let without = place(None, Durability::Synced);
+        let without = place("without", None, Durability::Synced);
         let round = burst(&without, &turn).unwrap();
         assert!(round.operations > 0 && round.note.is_none());
-        let with = place(Some(Duration::from_millis(1)), Durability::Archived);
+        let with = place("with", Some(Duration::from_millis(1)), Durability::Archived);
         let round = wait_each(&with, &turn).unwrap();
         assert!(round.operations > 0);
         let note = round.note.unwrap();
@@ -412,14 +409,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let interrupt = crate::progress::Interrupt::default();
         let turn = Turn { length: Duration::from_millis(20), seed: 1, interrupt: &interrupt };
-        let place = Place {
-            database: directory.path().join("db"),
-            archive: format!("{}/archive", directory.path().display()),
-            rows: 5_000,
-            text: 100,
-            rest: Some(Duration::ZERO),
-            durability: Durability::Synced,
-        };
+        let place = Place::within(directory.path(), 5_000, 100);
         let took = Cell::default();
         for _ in 0..2 {
             let round = burst_beside_copy(&place, &turn, &took).unwrap();

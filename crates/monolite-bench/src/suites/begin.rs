@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The suite.
 pub const SUITE: Suite = Suite { name: "begin", prepare, sections };
 
 const SCAN: &str =

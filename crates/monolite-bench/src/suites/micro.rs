@@ -5,10 +5,9 @@
 //! by one client, and by many that wait.
 
 use super::shift::Crew;
-use super::stage::remove;
 use super::{Bundle, Entry, Ground, Suite, Turn, cores, on_engine, threads};
 use crate::drivers::Round;
-use crate::raw_connection::{Durability, open_bare};
+use crate::raw_connection::{Durability, open_bare, remove};
 use crate::report::record::Section;
 use anyhow::{Result, ensure};
 use monolite::{Database, Options};
@@ -16,7 +15,6 @@ use rusqlite::{Connection, Statement};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The suite.
 pub const SUITE: Suite = Suite { name: "micro", prepare, sections };
 
 const TABLE: &str =

@@ -72,11 +72,9 @@ impl Depth {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
-    /// Where the data goes.
     pub data: PathBuf,
     /// How much of it to run.
     pub depth: Depth,
-    /// Counted rounds.
     pub rounds: usize,
     /// Length of a round.
     pub round: Duration,
@@ -112,7 +110,6 @@ impl SuiteOptions {
 /// What a suite stands on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'g> {
-    /// What to run.
     pub options: &'g SuiteOptions,
     /// A scratch directory on the disk that is measured, gone at the end.
     pub dir: &'g Path,
@@ -128,7 +125,6 @@ pub struct Bundle {
     pub section: Section,
     /// What every trial of it verifies at its end.
     pub check: &'static str,
-    /// Candidates.
     pub entries: Vec<Entry>,
 }
 
@@ -138,7 +134,6 @@ pub struct Entry {
     pub line: String,
     /// What to call the line; those of the engine begin with `monolite`, of raw SQLite with `raw`.
     pub name: String,
-    /// Its column.
     pub x: String,
     /// What an acknowledgement means.
     pub durability: Durability,

@@ -15,7 +15,6 @@ use monolite::Options;
 use rusqlite::{Connection, Statement};
 use std::path::Path;
 
-/// The suite.
 pub const SUITE: Suite = Suite { name: "scan", prepare, sections };
 
 const TABLE: &str = "CREATE TABLE perfTest(indexedColumn, nonIndexedColumn)";

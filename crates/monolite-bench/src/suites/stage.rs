@@ -3,18 +3,14 @@
 use super::{Bundle, Entry, Ground, Suite, SuiteOptions, Turn};
 use crate::device;
 use crate::drivers::postgres::server;
-use crate::drivers::{Absent, Extent, Profile, Round, Store, engine};
-use crate::harness::cell;
+use crate::drivers::{Absent, Extent, Profile, Store, engine};
+use crate::harness::{DROPPED_SHARE, Turns, outcome_cell};
 use crate::machine::{self, Machine};
 use crate::plan::{self, Pace, Planned};
 use crate::progress::{Interrupt, Progress};
 use crate::report::record::{Cell, RECORD_VERSION, Record, Setup, Verification, today};
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
 use std::time::Instant;
-
-/// Share of its length that the dropped first round has.
-const DROPPED_SHARE: f64 = 1.0 / 3.0;
 
 /// A file system in memory, on Linux.
 const MEMORY: &str = "/dev/shm";
@@ -169,61 +165,25 @@ fn measure(
 ) -> Result<Vec<Cell>> {
     let key = &bundle.section.key;
     let planned = planned_cells(options)(bundle);
-    let rounds = pace.begin_group(&planned, options.rounds, Instant::now());
-    let mut outcomes: Vec<Result<Vec<Round>, Absent>> =
-        bundle.entries.iter().map(|_| Ok(Vec::new())).collect();
-    let steps = (rounds + 1) * bundle.entries.len();
-    for number in 0..=rounds {
-        for (position, entry) in bundle.entries.iter().enumerate() {
-            let Ok(counted) = &mut outcomes[position] else { continue };
-            let what = format!("{}, round {number}: {}, {}", key, entry.name, entry.x);
-            progress.begin(&what, Some(steps as u64));
-            progress.advance_to((number * bundle.entries.len() + position) as u64);
-            let begin = Instant::now();
-            let round = round(entry, options, number, interrupt);
-            pace.finish_round(&planned[position], number == 0, begin.elapsed());
-            progress.time_left(pace.time_left(options.rounds));
-            match round {
-                Ok(round) if number > 0 => counted.push(round),
-                Ok(_) => {}
-                Err(error) => match error.downcast::<Absent>() {
-                    Ok(absent) => outcomes[position] = Err(absent),
-                    Err(error) => return Err(error.context(format!("{} failed", id(key, entry)))),
-                },
-            }
-        }
-    }
-    let cells = bundle.entries.iter().zip(outcomes).map(|(entry, outcome)| match outcome {
-        Ok(rounds) => cell(&profile(key, entry, options), &rounds),
-        Err(absent) => Cell::missing(&profile(key, entry, options), &absent.to_string()),
-    });
-    Ok(cells.collect())
-}
-
-fn round(
-    entry: &Entry,
-    options: &SuiteOptions,
-    number: usize,
-    interrupt: &Interrupt,
-) -> Result<Round> {
-    interrupt.check()?;
-    machine::settle(&options.data)?;
-    let share = if number == 0 { DROPPED_SHARE } else { 1.0 };
-    let length = options.round.mul_f64(share);
-    (entry.trial)(&Turn { length, seed: number as u64, interrupt })
-}
-
-/// Removes a database and what is beside it, so that a trial begins with none.
-pub fn remove(database: &Path) -> Result<()> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = database.as_os_str().to_owned();
-        name.push(suffix);
-        match std::fs::remove_file(&name) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).context("cannot remove a database");
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    let mut turns = Turns { pace, planned: &planned, wanted: options.rounds, progress };
+    let outcomes = turns.run(
+        |number, position| {
+            let Entry { name, x, .. } = &bundle.entries[position];
+            format!("{key}, round {number}: {name}, {x}")
+        },
+        |number, position, _| {
+            let entry = &bundle.entries[position];
+            interrupt.check()?;
+            machine::settle(&options.data)?;
+            let share = if number == 0 { DROPPED_SHARE } else { 1.0 };
+            let length = options.round.mul_f64(share);
+            let round = (entry.trial)(&Turn { length, seed: number as u64, interrupt });
+            round.map_err(|error| match error.is::<Absent>() {
+                true => error,
+                false => error.context(format!("{} failed", id(key, entry))),
+            })
+        },
+    )?;
+    let profiles = bundle.entries.iter().map(|entry| profile(key, entry, options));
+    Ok(profiles.zip(outcomes).map(|(profile, outcome)| outcome_cell(&profile, outcome)).collect())
 }

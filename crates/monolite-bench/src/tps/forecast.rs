@@ -21,57 +21,32 @@ const POSTGRES_ROWS_PER_SECOND: f64 = 300_000.0;
 /// Beside the loads: the device is measured, files are read, PostgreSQL starts, balances summed.
 const AROUND: Duration = Duration::from_secs(6);
 
-/// Time and cells of a run.
-pub(super) struct Forecast {
-    planned: Vec<Planned>,
-    loading: Duration,
-    measuring: Duration,
-}
-
-impl Forecast {
-    /// Looks at what is loaded already and at what is asked for.
-    pub(super) fn of(options: &TpsOptions) -> Result<Forecast> {
-        let planned = cells(options, None, expects_postgres(options))?;
-        let rows = options.rows as f64;
-        let mut loading = AROUND;
-        if !Dataset::path(&options.data, options.schema, options.rows).exists() {
-            loading += Duration::from_secs_f64(rows / SQLITE_ROWS_PER_SECOND);
-        }
-        if planned.iter().any(needs_accounts_in_postgres) {
-            loading += Duration::from_secs_f64(rows / POSTGRES_ROWS_PER_SECOND);
-        }
-        let measuring = plan::total(&planned, options.rounds);
-        Ok(Forecast { planned, loading, measuring })
-    }
-
-    /// Time that everything takes, about.
-    pub(super) fn total(&self) -> Duration {
-        self.loading + self.measuring
-    }
-
-    /// Says what will happen.
-    pub(super) fn announcement(&self, options: &TpsOptions) -> String {
-        let mut text = format!(
-            "{} cells in about {}: {} to load, {} to measure",
-            self.planned.len(),
-            plan::duration(self.total()),
-            plan::duration(self.loading),
-            plan::duration(self.measuring),
-        );
-        if let Some(budget) = options.budget {
-            let budget = plan::duration(budget);
-            text.push_str(&format!("; fewer rounds where it would take more than {budget}"));
-        }
-        text
-    }
-}
-
-fn expects_postgres(options: &TpsOptions) -> bool {
-    match options.postgres {
+/// Looks at what is loaded already and at what is asked for, and returns how long it takes, about,
+/// with an announcement.
+pub(super) fn forecast(options: &TpsOptions) -> Result<(Duration, String)> {
+    let expects_postgres = match options.postgres {
         Source::None => false,
         Source::Url(_) => true,
         Source::Private => server::find_binaries().is_ok(),
+    };
+    let planned = cells(options, None, expects_postgres)?;
+    let rows = options.rows as f64;
+    let mut loading = AROUND;
+    if !Dataset::path(&options.data, options.schema, options.rows).exists() {
+        loading += Duration::from_secs_f64(rows / SQLITE_ROWS_PER_SECOND);
     }
+    if planned.iter().any(needs_accounts_in_postgres) {
+        loading += Duration::from_secs_f64(rows / POSTGRES_ROWS_PER_SECOND);
+    }
+    let measuring = plan::total(&planned, options.rounds);
+    let [all, load, measure] = [loading + measuring, loading, measuring].map(plan::duration);
+    let cells = planned.len();
+    let mut text = format!("{cells} cells in about {all}: {load} to load, {measure} to measure");
+    if let Some(budget) = options.budget {
+        let budget = plan::duration(budget);
+        text.push_str(&format!("; fewer rounds where it would take more than {budget}"));
+    }
+    Ok((loading + measuring, text))
 }
 
 /// Whether a cell is a transfer between accounts of PostgreSQL.
@@ -113,8 +88,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for depth in [Depth::Standard, Depth::Quick] {
             let options = TpsOptions::new(dir.path().into(), depth);
-            let forecast = Forecast::of(&options).unwrap();
-            assert!(forecast.total() <= options.budget.unwrap(), "{:?}", forecast.total());
+            let (total, _) = forecast(&options).unwrap();
+            assert!(total <= options.budget.unwrap(), "{total:?}");
         }
     }
 }

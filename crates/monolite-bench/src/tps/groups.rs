@@ -40,9 +40,7 @@ type Candidates<'g> = Vec<Candidate<'g>>;
 
 /// Builds and runs the groups.
 pub struct Groups<'g> {
-    /// What to run.
     pub options: &'g TpsOptions,
-    /// The data set.
     pub database: &'g Path,
     /// The server, when there is one.
     pub postgres: Option<&'g Postgres>,

@@ -31,7 +31,6 @@ use crate::report::record::{Data, RECORD_VERSION, Record, Setup, Verification, t
 use crate::suites::Depth;
 use crate::workload::{Draw, Schema, Skew, draw_transfers, hot_set};
 use anyhow::{Result, ensure};
-use forecast::Forecast;
 use groups::Groups;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -83,8 +82,8 @@ pub struct InteractiveOptions {
 impl InteractiveOptions {
     /// The standard run has what the summary needs: 10 ms between the statements, with more clients
     /// than the engine can serve and with fewer, and the two pools of PostgreSQL that are best at
-    /// it. On two cores 64 clients are fewer than the engine can serve, 512 about as many, and 2,000
-    /// more. The quick run has both pools, since which is better depends on the isolation.
+    /// it. On two cores 64 clients are fewer than the engine can serve, 512 about as many, and
+    /// 2,000 more. The quick run has both pools: which is better depends on the isolation.
     fn new(depth: Depth) -> InteractiveOptions {
         let pick = |quick: &[u64], standard: &[u64], full: &[u64]| {
             depth.pick(quick, standard, full).to_vec()
@@ -109,15 +108,12 @@ impl InteractiveOptions {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct TpsOptions {
-    /// Accounts.
     pub rows: u64,
     /// How the SQLite table is declared.
     pub schema: Schema,
-    /// How accounts are drawn.
     pub skew: Skew,
     /// Where the data set is, or goes.
     pub data: PathBuf,
-    /// Counted rounds.
     pub rounds: usize,
     /// Transactions per burst round.
     pub transactions: u64,
@@ -144,8 +140,8 @@ pub struct TpsOptions {
 }
 
 impl TpsOptions {
-    /// The run of this depth: under a minute with a cell or two of each kind, five minutes with what
-    /// the summary shows, or every cell.
+    /// The run of this depth: under a minute with a cell or two of each kind, five minutes with
+    /// what the summary shows, or every cell.
     pub fn new(data: PathBuf, depth: Depth) -> TpsOptions {
         let seconds = depth.pick(Some(55), Some(285), None);
         TpsOptions {
@@ -193,9 +189,9 @@ pub fn run(options: &TpsOptions, progress: &dyn Progress, interrupt: &Interrupt)
     options.check()?;
     machine::allow_open_files();
     let begin = Instant::now();
-    let forecast = Forecast::of(options)?;
-    progress.note(&forecast.announcement(options));
-    progress.time_left(forecast.total());
+    let (total, announcement) = forecast::forecast(options)?;
+    progress.note(&announcement);
+    progress.time_left(total);
     engine::initialize_sqlite()?;
     let dataset =
         Dataset::prepare(&options.data, options.schema, options.rows, progress, interrupt)?;

@@ -1,8 +1,9 @@
 //! Transactions that all want one row: they read it, decide for a while, and write it.
 
-use super::asked::Asked;
-use super::{Contest, Sums, Ticket};
-use crate::drivers::interactive::pause;
+use super::Contest;
+use crate::drivers::asked::Asked;
+use crate::drivers::clients::{Sums, Ticket};
+use crate::drivers::script::pause;
 use anyhow::Result;
 use std::time::Duration;
 

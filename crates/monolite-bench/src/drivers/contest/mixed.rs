@@ -11,9 +11,10 @@
 //! alone ended 48 % of its attempts in a conflict, or 58 % with half of the accesses on hot rows;
 //! validation by value 11 % and 19 %. There, 12 clients took their steps in turn.
 
-use super::asked::Asked;
-use super::{Contest, Sums, Ticket, add};
-use crate::drivers::interactive::pause;
+use super::Contest;
+use crate::drivers::asked::Asked;
+use crate::drivers::clients::{Sums, Ticket, add};
+use crate::drivers::script::pause;
 use anyhow::Result;
 use std::time::Duration;
 

@@ -10,47 +10,20 @@
 //! Number and seed of a transaction decide everything that it does, so that every candidate of a
 //! round is asked for the same.
 
-pub mod asked;
 pub mod hot_row;
 pub mod mixed;
 pub mod parent_child;
 
+use super::asked::Asked;
+use super::clients::{Client, Ended, Sums, Ticket, add, drive};
 use super::engine::{Settings, close};
 use super::interactive::{contention, runtime};
-use super::{Driver, Goal, Outcome, Part, Profile, Round, Work};
-use crate::progress::Interrupt;
+use super::{Driver, Goal, Outcome, Profile, Round, Work};
 use anyhow::{Context as _, Result, ensure};
-use asked::Asked;
 use monolite::{Database, Transaction};
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
-
-/// What transactions have changed, as the application knows it, and as the database shows it.
-pub type Sums = [i64; 4];
-
-/// Adds what another transaction has changed.
-pub fn add(sums: &mut Sums, other: Sums) {
-    sums.iter_mut().zip(other).for_each(|(sum, change)| *sum += change);
-}
-
-/// Which transaction it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Ticket {
-    /// Its number in the round, the warm-up included.
-    pub index: u64,
-    /// The round's.
-    pub seed: u64,
-}
-
-impl Ticket {
-    /// Random numbers that are this transaction's own.
-    pub fn random(self) -> fastrand::Rng {
-        fastrand::Rng::with_seed(self.index.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed)
-    }
-}
 
 /// A workload that many clients contend in.
 pub trait Contest: Clone + Debug + Send + Sync + 'static {
@@ -70,76 +43,6 @@ pub trait Contest: Clone + Debug + Send + Sync + 'static {
     fn run(&self, tx: &impl Asked, ticket: Ticket) -> impl Future<Output = Result<Sums>> + Send;
 }
 
-/// How a client's transaction ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// What it changed; none of one that was given up when the round was over.
-    pub sums: Option<Sums>,
-    /// Attempts that were repeated.
-    pub repeated: u64,
-}
-
-/// One of many clients.
-pub trait Client: Send + 'static {
-    /// Runs a transaction until it is acknowledged.
-    fn transact(
-        &mut self,
-        ticket: Ticket,
-        goal: &Goal,
-    ) -> impl Future<Output = Result<Ended>> + Send;
-}
-
-/// What clients have done together.
-#[derive(Debug, Default)]
-pub struct Done {
-    /// What they have changed.
-    pub sums: Sums,
-    /// What each of them did.
-    pub parts: Vec<Part>,
-    /// Transactions that were given up when the round was over.
-    pub given_up: u64,
-}
-
-/// Has the clients work until the round is over; their transactions are numbered from `first`.
-pub async fn drive<C: Client>(
-    clients: Vec<C>,
-    goal: Goal,
-    first: Ticket,
-    interrupt: &Interrupt,
-) -> Result<Done> {
-    let next = Arc::new(AtomicU64::new(0));
-    let work = |mut client: C| {
-        let (next, interrupt) = (Arc::clone(&next), interrupt.clone());
-        tokio::spawn(async move {
-            let (mut sums, mut part, mut given_up) = (Sums::default(), Part::default(), 0);
-            while let Some(index) = goal.take(&next) {
-                interrupt.check()?;
-                let start = Instant::now();
-                let ticket = Ticket { index: first.index + index, seed: first.seed };
-                let ended = client.transact(ticket, &goal).await?;
-                part.retries += ended.repeated;
-                match ended.sums {
-                    Some(changed) => {
-                        part.acknowledged(start);
-                        add(&mut sums, changed);
-                    }
-                    None => given_up += 1,
-                }
-            }
-            Ok::<_, anyhow::Error>((sums, part, given_up))
-        })
-    };
-    let tasks: Vec<_> = clients.into_iter().map(work).collect();
-    let mut done = Done::default();
-    for task in tasks {
-        let (sums, part, given_up) = task.await??;
-        add(&mut done.sums, sums);
-        done.parts.push(part);
-        done.given_up += given_up;
-    }
-    Ok(done)
-}
-
 /// Returns the seed of a round, from the transfers that all candidates have in common.
 pub fn seed(work: &Work<'_>) -> u64 {
     let transfer = work.transfer(0);
@@ -155,13 +58,9 @@ pub fn compare(found: Sums, expected: Sums) -> Result<()> {
 /// A contest of the engine's interactive transactions.
 #[derive(Debug)]
 pub struct EngineContest<C> {
-    /// Where the database is made.
     pub dir: PathBuf,
-    /// Of the engine.
     pub settings: Settings,
-    /// Tasks.
     pub clients: u64,
-    /// What they do.
     pub contest: C,
 }
 

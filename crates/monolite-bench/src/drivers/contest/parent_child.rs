@@ -7,9 +7,10 @@
 //! of another one's parent shows in the end: an id that was told to two applications, or to the
 //! wrong one.
 
-use super::asked::Asked;
-use super::{Contest, Sums, Ticket};
-use crate::drivers::interactive::pause;
+use super::Contest;
+use crate::drivers::asked::Asked;
+use crate::drivers::clients::{Sums, Ticket};
+use crate::drivers::script::pause;
 use anyhow::{Context, Result};
 use std::time::Duration;
 

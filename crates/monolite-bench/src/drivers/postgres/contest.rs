@@ -13,9 +13,10 @@
 
 use super::transfers::is_retryable;
 use super::{Postgres, connect, there};
-use crate::drivers::contest::asked::OnPostgres;
-use crate::drivers::contest::{Client, Contest, Ended, Sums, Ticket, compare, drive, seed};
-use crate::drivers::script::Reading;
+use crate::drivers::asked::OnPostgres;
+use crate::drivers::asked::Reading;
+use crate::drivers::clients::{Client, Ended, Sums, Ticket, drive};
+use crate::drivers::contest::{Contest, compare, seed};
 use crate::drivers::{Absent, Driver, Goal, Outcome, Profile, Round, Work};
 use crate::raw_connection::Durability;
 use anyhow::{Context, Result};
@@ -32,15 +33,10 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A contest of PostgreSQL's transactions.
 pub struct PostgresContest<'p, C> {
-    /// The server.
     pub postgres: Option<&'p Postgres>,
-    /// Connections, each a client.
     pub clients: u64,
-    /// READ COMMITTED or SERIALIZABLE.
     pub isolation: IsolationLevel,
-    /// Of what the application decides on.
     pub reading: Reading,
-    /// What they do.
     pub contest: C,
 }
 

@@ -13,7 +13,6 @@ const WARM_UP_READS: u64 = 1_000;
 
 /// Reads by one client.
 pub struct PostgresReads<'p> {
-    /// The server.
     pub postgres: Option<&'p Postgres>,
 }
 

@@ -6,6 +6,7 @@
 use super::*;
 use crate::report::record::{Measurement, RoundFigures};
 use crate::report::render::Table;
+use crate::suites::named;
 use std::path::Path;
 
 fn golden(name: &str) -> std::path::PathBuf {
@@ -125,7 +126,9 @@ fn with_tables(page: &str, results: &Path) -> String {
         let record = records.iter().find(|record| record.suite == suite).expect(place);
         let table = table_of(record, title).to_markdown();
         let (title, table) = table.trim_start_matches('#').split_once('\n').unwrap();
-        let title = format!("**`bench {suite}`**:{title}");
+        let is_there = suite == "tps" || named(suite).is_some();
+        let command = if is_there { format!("bench {suite}") } else { suite.to_owned() };
+        let title = format!("**`{command}`**:{title}");
         text.push_str(&format!("{BEGIN}{place} -->\n{title}\n{table}{END}{rest}"));
     }
     text

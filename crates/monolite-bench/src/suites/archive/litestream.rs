@@ -227,21 +227,11 @@ mod tests {
         use crate::suites::archive::place::{Place, transfer};
         let directory = tempfile::tempdir().unwrap();
         let archive = format!("{}/archive", directory.path().display());
-        let batches = Batches {
-            directory: directory.path().to_owned(),
-            archive: archive.clone(),
-            rows: 10,
-            program: None,
-        };
+        let batches =
+            Batches { directory: directory.path().to_owned(), archive, rows: 10, program: None };
         assert_eq!(batches.restored().unwrap(), None, "there is nothing");
-        let place = Place {
-            database: directory.path().join("db"),
-            archive,
-            rows: 10,
-            text: 0,
-            rest: Some(Duration::ZERO),
-            durability: monolite::Durability::Archived,
-        };
+        let place = Place::within(directory.path(), 10, 0);
+        let place = Place { durability: monolite::Durability::Archived, ..place };
         let opened = place.open().unwrap();
         assert_eq!(batches.restored().unwrap(), Some(10_000));
         transfer(&opened.db, 1, 2).wait().unwrap();

@@ -249,20 +249,29 @@ pub(super) fn accounts(random: &mut fastrand::Rng, rows: u64) -> (i64, i64) {
 }
 
 #[cfg(test)]
+impl Place {
+    /// One in a directory, whose store answers at once.
+    pub(super) fn within(directory: &std::path::Path, rows: u64, text: u32) -> Place {
+        Place {
+            database: directory.join("db"),
+            archive: directory.join("archive").display().to_string(),
+            rows,
+            text,
+            rest: Some(Duration::ZERO),
+            durability: Durability::Synced,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_the_archive_lacks_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place {
-            database: directory.path().join("db"),
-            archive: format!("{}/archive", directory.path().display()),
-            rows: 10,
-            text: 0,
-            rest: Some(Duration::ZERO),
-            durability: Durability::Archived,
-        };
+        let place = Place::within(directory.path(), 10, 0);
+        let place = Place { durability: Durability::Archived, ..place };
         let opened = place.open().unwrap();
         transfer(&opened.db, 1, 2).wait().unwrap();
         place.close(opened, 1).unwrap();

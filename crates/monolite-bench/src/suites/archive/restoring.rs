@@ -93,20 +93,11 @@ pub(super) fn disk(place: &Place) -> Result<Round> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use monolite::Durability;
-    use std::time::Duration;
 
     #[test]
     fn each_works_and_another_database_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place {
-            database: directory.path().join("db"),
-            archive: format!("{}/archive", directory.path().display()),
-            rows: 120_000,
-            text: 100,
-            rest: Some(Duration::ZERO),
-            durability: Durability::Synced,
-        };
+        let place = Place::within(directory.path(), 120_000, 100);
         for trial in [whole, client, disk] {
             assert!(trial(&place).unwrap().operations >= 2);
         }

@@ -17,10 +17,10 @@ mod postgres;
 pub mod sql;
 mod trial;
 
-use super::stage::{Play, remove};
+use super::stage::Play;
 use super::{Bundle, Entry, Ground, Turn, no_postgres};
 use crate::drivers::{Absent, Round};
-use crate::raw_connection::open_bare;
+use crate::raw_connection::{open_bare, remove};
 use crate::report::record::Section;
 use anyhow::{Context, Result, bail, ensure};
 use generators::Parameter;

@@ -6,7 +6,7 @@ use crate::raw_connection::open_bare;
 use crate::suites::shift::{Crew, Shift};
 use crate::suites::{Turn, on_engine};
 use anyhow::{Result, ensure};
-use monolite::{Database, ErrorKind, Options, rusqlite};
+use monolite::{Database, ErrorKind, Options, Tx, rusqlite};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params_from_iter};
 use std::path::{Path, PathBuf};
@@ -135,32 +135,28 @@ fn raw(connection: &mut Connection, kind: Kind, drawn: &Drawn<'_>) -> Result<u32
 }
 
 fn closures(db: &Database, kind: Kind, drawn: &Drawn<'_>) -> Result<u32> {
+    let borrowed = drawn.iter().map(|(statement, values)| (&statement.sqlite, values));
     if kind == Kind::Reads {
-        db.read(|tx| {
-            for (statement, values) in drawn {
-                let mut prepared = tx.prepare_cached(&statement.sqlite)?;
-                let mut rows = prepared.query(params_from_iter(values))?;
-                while rows.next()?.is_some() {}
-            }
-            Ok::<_, monolite::Error>(())
-        })
-        .wait()?;
-        return Ok(1);
+        db.read(|tx| each(tx, borrowed.clone())).wait()?;
+    } else {
+        let own: Vec<(String, Vec<Value>)> =
+            borrowed.map(|(sql, values)| (sql.clone(), values.clone())).collect();
+        db.write(move |tx| each(tx, own.iter().map(|(sql, values)| (sql, values)))).wait()?;
     }
-    let own: Vec<(String, Vec<Value>)> = drawn
-        .iter()
-        .map(|(statement, values)| (statement.sqlite.clone(), values.clone()))
-        .collect();
-    db.write(move |tx| {
-        for (sql, values) in &own {
-            let mut prepared = tx.prepare_cached(sql)?;
-            let mut rows = prepared.query(params_from_iter(values))?;
-            while rows.next()?.is_some() {}
-        }
-        Ok::<_, monolite::Error>(())
-    })
-    .wait()?;
     Ok(1)
+}
+
+/// Runs statements with their values, and reads all of their rows.
+fn each<'d>(
+    tx: &Tx<'_>,
+    drawn: impl Iterator<Item = (&'d String, &'d Vec<Value>)>,
+) -> Result<(), monolite::Error> {
+    for (sql, values) in drawn {
+        let mut prepared = tx.prepare_cached(sql)?;
+        let mut rows = prepared.query(params_from_iter(values))?;
+        while rows.next()?.is_some() {}
+    }
+    Ok(())
 }
 
 fn interactive(db: &Database, kind: Kind, drawn: &Drawn<'_>) -> Result<u32> {

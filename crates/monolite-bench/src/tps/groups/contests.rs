@@ -5,12 +5,12 @@
 //! groups, as `mixed/`, runs all of it.
 
 use super::{Candidates, Groups, TIMED_TRANSFERS};
+use crate::drivers::asked::Reading;
 use crate::drivers::contest::hot_row::HotRow;
 use crate::drivers::contest::mixed::{Mixed, Plan, Returning};
 use crate::drivers::contest::parent_child::{Ids, ParentAndChild};
 use crate::drivers::contest::{Contest, EngineContest};
 use crate::drivers::postgres::contest::PostgresContest;
-use crate::drivers::script::Reading;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::Durability;

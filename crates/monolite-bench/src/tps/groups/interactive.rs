@@ -3,10 +3,11 @@
 //! Those that want the same rows are in [`super::contests`].
 
 use super::{Candidates, Groups, raw_settings};
+use crate::drivers::asked::Reading;
 use crate::drivers::held::HeldTransfers;
 use crate::drivers::interactive::{Call, InteractiveTransfers};
 use crate::drivers::postgres::transfers::PostgresTransfers;
-use crate::drivers::script::{Reading, Script, Workload};
+use crate::drivers::script::{Script, Workload};
 use crate::drivers::sleepers::WritesBesideSleepers;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
@@ -55,8 +56,8 @@ impl<'g> Groups<'g> {
     /// the other.
     fn delays(&self, workload: Workload) -> Candidates<'g> {
         let options = &self.options.interactive;
-        // What of PostgreSQL is correct: with READ COMMITTED an application that decides on balances
-        // which it did not lock loses money.
+        // What of PostgreSQL is correct: with READ COMMITTED an application that decides on
+        // balances which it did not lock loses money.
         let weak = match workload {
             Workload::Blind => ("rc", "read committed", Reading::Plain),
             Workload::Decide => ("locking", "read committed, FOR UPDATE", Reading::ForUpdate),

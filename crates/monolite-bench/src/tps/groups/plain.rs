@@ -1,14 +1,15 @@
-//! The groups without anything between the statements of a transaction: bursts, closed loops, reads,
-//! bursts beside backups, and bursts on data larger than the cache.
+//! The groups without anything between the statements of a transaction: bursts, closed loops,
+//! reads, bursts beside backups, and bursts on data larger than the cache.
 
 use super::{Candidates, Groups, TIMED_TRANSFERS, raw_settings};
 use crate::drivers::appends::Appends;
+use crate::drivers::asked::Reading;
 use crate::drivers::backups::BurstBesideBackups;
 use crate::drivers::engine::{EngineBurst, EngineClients, EngineReads};
 use crate::drivers::postgres::reads::PostgresReads;
 use crate::drivers::postgres::transfers::PostgresTransfers;
 use crate::drivers::raw::{Isolation, RawReads, RawTransfers};
-use crate::drivers::script::{Reading, Script};
+use crate::drivers::script::Script;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
 use crate::raw_connection::{self, Durability, READER_CACHE_BYTES};

@@ -1,10 +1,18 @@
 //! Owns how a workload asks a database: each statement awaited, in SQLite's words, with whole
 //! numbers as parameters (`?1`), so that both databases get one text.
 
-use crate::drivers::script::Reading;
 use anyhow::{Context, Result};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
+
+/// How PostgreSQL is asked for what the application decides on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// `SELECT`; safe in SERIALIZABLE alone.
+    Plain,
+    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
+    ForUpdate,
+}
 
 /// A transaction that is under way.
 pub trait Asked: Sync {
