@@ -273,8 +273,8 @@ impl Shared<'_> {
                 self.tell(number);
                 self.note(Record::Read { number, floor, ops, saw });
             }
-            // Its snapshot stood in the way of the WAL, or the clock that others move says that it
-            // takes longer than the writer is held for one that conflicts to the end.
+            // Its snapshot stood in the way of the WAL, or plain writes have changed what it reads
+            // in each of its attempts.
             Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Conflict) => {}
             Err(error) => self.complain(format!("a read: {error}")),
         }

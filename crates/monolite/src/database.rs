@@ -14,7 +14,7 @@ use rusqlite::Row;
 use crate::archive::ArchiveToken;
 use crate::backup::Backup;
 use crate::call::completion::Completion;
-use crate::call::member::{Body, Member, Once, OwnLimit, Repeatable, Submission};
+use crate::call::member::{Body, Member, Once, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::engine::Engine;
@@ -196,7 +196,7 @@ impl<E> Database<E> {
     /// without a principal, such as this one has unless it was made here, have one share together,
     /// and may fill the queue.
     ///
-    /// Shares concern writes, and the commits and exclusive turns of interactive transactions.
+    /// Shares concern writes, and the commits of interactive transactions.
     /// Reads have threads of their own. Principals whose transactions are short cost no throughput;
     /// one that is not known yet gets one transaction in a batch before its share is known, so a
     /// number for each request would make all of them unknown.
@@ -334,7 +334,7 @@ impl<E> Database<E> {
         let Handle { writes, time_limit, .. } = &*self.handle;
         let member = Submission::new(body, writes.terms(), Arc::clone(caller));
         Box::new(match time_limit {
-            Some(limit) => member.within(OwnLimit::Call(*limit)),
+            Some(limit) => member.within(*limit),
             None => member,
         })
     }
@@ -469,13 +469,10 @@ impl<E> Database<E> {
     /// slow service included, and nobody waits for it.
     ///
     /// When its transaction conflicts with another one, `body` is run again, as soon as it is its
-    /// turn among those that collide (`docs/guides/interactive-transactions.md`). After as many
-    /// conflicts as the option `transaction_attempts` allows it runs once more, alone in the
-    /// writer, if it was quicker than the option `exclusive_time_limit`, and for no longer than
-    /// that; all other writes wait meanwhile. So it ends: with a commit, unless others keep
-    /// changing what it has read, and it is too slow for that (`Conflict`, `Timeout`). It should
-    /// change nothing but the database. The transaction is rolled back when `body` returns an
-    /// error.
+    /// turn among those that collide (`docs/guides/interactive-transactions.md`). It ends with
+    /// `Conflict` when plain writes have changed what it reads in as many attempts as the option
+    /// `transaction_attempts` allows. It never holds the writer. It should change nothing but the
+    /// database. The transaction is rolled back when `body` returns an error.
     ///
     /// # Cancellation
     /// Dropping the future rolls the transaction back, unless the commit has been handed to the

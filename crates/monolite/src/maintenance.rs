@@ -14,7 +14,7 @@ use monolite_sqlite::{AutoVacuum, Checkpoint, Connection};
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
 use crate::call::completion::Completion;
-use crate::call::member::{Alone, Around, Body, OwnLimit, Repeatable, Submission};
+use crate::call::member::{Alone, Around, Body, Repeatable, Submission};
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
@@ -338,7 +338,7 @@ fn submit<T: Send + 'static>(
         let caller = Completion::new();
         let member = Submission::new(body, writes.terms().of_upkeep(), Arc::clone(&caller));
         let member = match limit {
-            Some(limit) => member.within(OwnLimit::Call(limit)),
+            Some(limit) => member.within(limit),
             None => member,
         };
         Write::submit(Box::new(member), caller, writes)

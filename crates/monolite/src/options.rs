@@ -114,7 +114,6 @@ pub struct Options {
     pub(crate) transaction_max_statements: usize,
     pub(crate) transaction_max_bytes: usize,
     pub(crate) transaction_attempts: u32,
-    pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) ids_given_out_ahead: bool,
     pub(crate) optimize_every: Option<Duration>,
@@ -175,7 +174,6 @@ impl Default for Options {
             transaction_max_statements: 10_000,
             transaction_max_bytes: 64 << 20,
             transaction_attempts: 10,
-            exclusive_time_limit: Duration::from_millis(100),
             idempotency_lifetime: Duration::from_secs(24 * 3_600),
             ids_given_out_ahead: true,
             optimize_every: None,
@@ -384,23 +382,11 @@ impl Options {
         self
     }
 
-    /// How often `transact` tries before it takes an exclusive turn in the writer, or fails with
-    /// `Conflict`: 1 to 1,000. Default: 10. The last third of them goes before all others that
-    /// collide with it, see [`Options::exclusive_time_limit`].
+    /// How often `transact` tries before it fails with `Conflict`: 1 to 1,000. Default: 10. The
+    /// last third of the attempts goes before all others that collide with it.
     #[must_use]
     pub fn transaction_attempts(mut self, attempts: u32) -> Options {
         self.transaction_attempts = attempts;
-        self
-    }
-
-    /// Longest time that a transaction of `transact` may have the writer to itself after as many
-    /// conflicts as [`Options::transaction_attempts`] allows: up to 1 h; more than
-    /// [`Options::write_time_limit`] counts as that. Default: 100 ms. All other writes wait
-    /// meanwhile. A closure that has just taken longer does not get the writer and fails with
-    /// `Conflict`; with zero, nobody gets it.
-    #[must_use]
-    pub fn exclusive_time_limit(mut self, time: Duration) -> Options {
-        self.exclusive_time_limit = time;
         self
     }
 
@@ -596,7 +582,6 @@ impl Options {
         within("transaction_max_bytes", self.transaction_max_bytes, 1 << 10, 64 << 30)?;
         within("archive_time_limit", self.archive_time_limit, MS, 24 * HOUR)?;
         within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
-        within("exclusive_time_limit", self.exclusive_time_limit, Duration::ZERO, HOUR)?;
         within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
         if let Some(interval) = self.optimize_every {
             within("optimize_every", interval, 1_000 * MS, 87_600 * HOUR)?;

@@ -102,8 +102,6 @@ pub struct Stats {
     pub transactions_unchanged: u64,
     /// Interactive transactions that changed nothing, so that their commit cost nothing.
     pub transactions_read_only: u64,
-    /// Interactive transactions that had the writer to themselves, after too many conflicts.
-    pub transactions_exclusive: u64,
     /// Times that an interactive transaction waited for its turn among those with which it would
     /// have collided.
     pub turns_waited: u64,
@@ -272,7 +270,6 @@ pub(crate) struct Recorder {
     pub(crate) transactions_replayed: Count,
     pub(crate) transactions_unchanged: Count,
     pub(crate) transactions_read_only: Count,
-    pub(crate) transactions_exclusive: Count,
     pub(crate) turns_waited: Count,
     pub(crate) turn_wait_time: Measured,
     pub(crate) turns_taken_away: Count,
@@ -319,7 +316,6 @@ impl Recorder {
             transactions_replayed: self.transactions_replayed.get(),
             transactions_unchanged: self.transactions_unchanged.get(),
             transactions_read_only: self.transactions_read_only.get(),
-            transactions_exclusive: self.transactions_exclusive.get(),
             turns_waited: self.turns_waited.get(),
             turn_wait_time_ns: self.turn_wait_time.summary(),
             turns_taken_away: self.turns_taken_away.get(),

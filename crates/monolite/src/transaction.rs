@@ -4,7 +4,7 @@
 //! what it remembers and how that is done again and compared, [`connection`], [`pool`] and [`pins`]
 //! where its statements run, [`savepoints`] the names of its savepoints, [`replay`] what the writer
 //! does of it, [`contention`] who waits for whom where transactions collide, [`transact`] the
-//! retries, [`turn`] the last of them, [`keys`] the commits that can be repeated.
+//! retries, [`keys`] the commits that can be repeated.
 
 mod connection;
 mod contention;
@@ -19,7 +19,6 @@ mod savepoints;
 mod state;
 mod steps;
 mod transact;
-mod turn;
 
 use std::fmt;
 use std::future::Future;
@@ -48,7 +47,6 @@ pub(crate) use pool::{Pool, PoolOpener};
 pub(crate) use transact::{
     Attempts, Once, Transacted, transact, transact_blocking, transact_blocking_with, transact_with,
 };
-pub(crate) use turn::over as turn_is_over;
 
 /// A transaction that may live for as long as the application needs, across awaits and threads,
 /// and holds no lock while it does. From [`Database::transaction`](crate::Database::transaction),
@@ -474,7 +472,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
             let open = Arc::clone(open);
             move || body(&open)
         };
-        let outcome = ready!(self.work.poll(open.awaited(), context, bind));
+        let outcome = ready!(self.work.poll(&open.engine().threads.queue, context, bind));
         self.is_awaited = false;
         Poll::Ready(outcome.unwrap_for_caller().inspect_err(|error| open.end_after(error)))
     }
@@ -482,7 +480,7 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
 
 impl<T> Drop for Execution<'_, T> {
     fn drop(&mut self) {
-        self.work.leave(self.open.awaited());
+        self.work.leave(&self.open.engine().threads.queue);
         if self.is_awaited {
             self.open.abandon();
         }

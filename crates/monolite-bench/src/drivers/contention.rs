@@ -15,9 +15,6 @@ pub struct Contention {
     pub read_only: u64,
     /// Statements before which a transaction of the engine moved to a newer snapshot.
     pub resumed: u64,
-    /// Transactions that had the engine's writer to themselves; earlier records say `leased`.
-    #[serde(alias = "leased")]
-    pub exclusive: u64,
     /// Rests in the busy handler of raw SQLite.
     pub busy_waits: u64,
 }
@@ -31,7 +28,7 @@ impl Contention {
     /// page check found valid, so that the writer replayed none of them. `None` where the engine's
     /// interactive transactions have committed nothing.
     pub fn unchanged_share(&self) -> Option<f64> {
-        let commits = self.replayed + self.unchanged + self.read_only + self.exclusive;
+        let commits = self.replayed + self.unchanged + self.read_only;
         (commits > 0).then(|| self.unchanged as f64 / commits as f64)
     }
 
@@ -41,7 +38,6 @@ impl Contention {
         self.unchanged += other.unchanged;
         self.read_only += other.read_only;
         self.resumed += other.resumed;
-        self.exclusive += other.exclusive;
         self.busy_waits += other.busy_waits;
     }
 }

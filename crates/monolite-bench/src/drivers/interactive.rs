@@ -114,7 +114,6 @@ pub(super) fn contention(before: &Stats, after: &Stats) -> Contention {
         unchanged: after.transactions_unchanged - before.transactions_unchanged,
         read_only: after.transactions_read_only - before.transactions_read_only,
         resumed: after.transactions_resumed - before.transactions_resumed,
-        exclusive: after.transactions_exclusive - before.transactions_exclusive,
         busy_waits: 0,
     }
 }
@@ -161,21 +160,14 @@ mod tests {
             transactions_replayed: 10 * by,
             transactions_unchanged: 20 * by,
             transactions_read_only: 30 * by,
-            transactions_exclusive: 40 * by,
             transactions_resumed: 50 * by,
             ..Stats::default()
         };
         let found = contention(&look(1), &look(3));
-        let expected = Contention {
-            replayed: 20,
-            unchanged: 40,
-            read_only: 60,
-            exclusive: 80,
-            resumed: 100,
-            busy_waits: 0,
-        };
+        let expected =
+            Contention { replayed: 20, unchanged: 40, read_only: 60, resumed: 100, busy_waits: 0 };
         assert_eq!(found, expected);
-        assert_eq!(found.unchanged_share(), Some(0.2));
+        assert_eq!(found.unchanged_share(), Some(1.0 / 3.0));
         assert_eq!(contention(&look(1), &look(1)).unchanged_share(), None);
     }
 }

@@ -65,7 +65,6 @@ const P99_9: Column = ("p99.9", |row| nanoseconds(row.figures.latency.p99_9_ns))
 const MAX: Column = ("max", |row| nanoseconds(row.figures.latency.max_ns));
 const WAL: Column = ("WAL", |row| bytes(row.figures.wal_bytes_max));
 const RESUMED: Column = ("resumed", |row| count(row.figures.contention.resumed as f64));
-const EXCLUSIVE: Column = ("exclusive", |row| count(row.figures.contention.exclusive as f64));
 
 /// Share of commits whose reads the page check found valid; empty where nothing was checked.
 fn unchanged(row: &Row<'_>) -> String {
@@ -222,7 +221,6 @@ fn contended(record: &Record, title: &str, group: &str) -> Table {
         ("conflicts/s", |row| count(row.figures.retries_per_second())),
         RESUMED,
         ("unchanged", unchanged),
-        EXCLUSIVE,
         P50,
         P99,
         MAX,
@@ -242,8 +240,7 @@ fn contended(record: &Record, title: &str, group: &str) -> Table {
     table.notes.push(
         "resumed: statements before which a transaction moved to a newer snapshot; unchanged: \
          share of the commits of which the writer replayed the writes alone, because the page \
-         check found what they had read unchanged; exclusive: transactions that had the writer to \
-         themselves; the engine alone counts these"
+         check found what they had read unchanged; the engine alone counts these"
             .into(),
     );
     add_reason(record, &mut table);
@@ -364,14 +361,13 @@ fn delays(record: &Record, workload: Workload) -> Vec<Table> {
 
 /// What the engine and raw SQLite count beside their transactions.
 fn contention(record: &Record, workload: Workload, title: String) -> Table {
-    let columns: [Column; 9] = [
+    let columns: [Column; 8] = [
         ("transactions", |row| count(row.figures.operations() as f64)),
         ("repeated", |row| count(row.figures.retries as f64)),
         RESUMED,
         ("replayed", |row| count(row.figures.contention.replayed as f64)),
         ("unchanged", |row| count(row.figures.contention.unchanged as f64)),
         ("read only", |row| count(row.figures.contention.read_only as f64)),
-        EXCLUSIVE,
         ("unchanged of these", unchanged),
         ("busy waits", |row| count(row.figures.contention.busy_waits as f64)),
     ];
@@ -391,8 +387,7 @@ fn contention(record: &Record, workload: Workload, title: String) -> Table {
         "resumed: statements before which a transaction moved to a newer snapshot; replayed: \
          commits of which the writer replayed and compared everything; unchanged: those of which \
          it replayed the writes alone, because the page check found what they had read unchanged; \
-         read only: those that changed nothing; exclusive: transactions that had the writer to \
-         themselves; busy waits: rests of raw SQLite's busy handler"
+         read only: those that changed nothing; busy waits: rests of raw SQLite's busy handler"
             .into(),
     );
     table

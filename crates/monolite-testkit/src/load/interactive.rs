@@ -40,11 +40,11 @@ impl Shared<'_> {
         let told = Told::by(outcome.map(|ran| ran.map(|saw| Gave { number: Gave::LATER, saw })));
         match plan.ending.judge_interactive(&told, by_hand) {
             Err(_) if matches!(told, Told::Refused(ErrorKind::Timeout, _)) => {
-                // Its snapshot stood in the way of the WAL, or its turn was over.
+                // Its snapshot stood in the way of the WAL.
                 self.late.fetch_add(1, Ordering::Relaxed);
             }
             Err(_) if !by_hand && matches!(told, Told::Refused(ErrorKind::Conflict, _)) => {
-                // The clock that others move says that it takes longer than the writer is held.
+                // Plain writes have changed what it reads in each of its attempts.
                 self.late.fetch_add(1, Ordering::Relaxed);
             }
             Err(complaint) => {

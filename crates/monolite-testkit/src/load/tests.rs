@@ -23,8 +23,7 @@ fn played(seed: u64, options: Options, promise: Promise) -> Played {
         options: options
             .wal_limit_bytes(8 << 20)
             .transaction_connections(3)
-            .transaction_attempts(2)
-            .exclusive_time_limit(std::time::Duration::from_secs(60)),
+            .transaction_attempts(2),
         promise,
     };
     play(&load, &directory.path().join("load.db")).unwrap()
@@ -40,7 +39,7 @@ fn interactive_transactions_see_what_a_serial_order_gives() {
     let stats = &played.stats;
     assert!(stats.transactions_unchanged > 10 && stats.transactions_replayed > 100, "{stats:#?}");
     assert!(stats.transaction_conflicts > 10, "{stats:#?}");
-    assert!(stats.transactions_resumed > 10 && stats.transactions_exclusive > 0, "{stats:#?}");
+    assert!(stats.transactions_resumed > 10, "{stats:#?}");
 }
 
 #[test]

@@ -121,10 +121,10 @@ impl Statements {
 }
 
 fn note(outcome: &mut Outcome, histories: u64, sum: &Counts, groups: &Groups) {
-    let Counts { interactive, conflicts, moved, exclusive, .. } = sum;
+    let Counts { interactive, conflicts, moved, .. } = sum;
     outcome.notes.push(format!(
         "{histories} histories; {interactive} committed transactions were interactive; \
-         {conflicts} conflicts, {moved} moves to a new snapshot, {exclusive} exclusive turns"
+         {conflicts} conflicts, {moved} moves to a new snapshot"
     ));
     for (signature, count) in groups.counts() {
         outcome.notes.push(format!("{count} times {signature}"));
@@ -159,6 +159,5 @@ impl Counts {
         self.interactive += other.interactive;
         self.conflicts += other.conflicts;
         self.moved += other.moved;
-        self.exclusive += other.exclusive;
     }
 }

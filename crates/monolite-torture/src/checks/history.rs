@@ -281,9 +281,7 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         .sharing(sharing)
         .wal_limit_bytes(8 << 20)
         .transaction_connections([1, 3, 64][rng.usize(..3)])
-        .transaction_attempts([1, 3, 10][rng.usize(..3)])
-        // Whoever conflicts to the end gets the writer, however busy the machine is.
-        .exclusive_time_limit(std::time::Duration::from_secs(5));
+        .transaction_attempts([1, 3, 10][rng.usize(..3)]);
     // A client reads once or twice for a dozen writes.
     let writes = usize::try_from(length).unwrap_or(usize::MAX) * 8 / 9 / clients;
     Load {

@@ -69,14 +69,12 @@ impl Ours {
             .writer_cache_bytes(8 << 20)
             .write_time_limit(PATIENCE)
             .read_time_limit(PATIENCE)
-            .exclusive_time_limit(PATIENCE)
             .transaction_time_limit(PATIENCE);
         opened = match path.carrier {
             Carrier::Lost => opened.transaction_connections(1),
             Carrier::Aged => {
                 opened.transaction_connections(2).transaction_snapshot_age(Duration::from_millis(1))
             }
-            Carrier::Exclusive => opened.transaction_attempts(1),
             _ => opened,
         };
         for (name, number) in options {
@@ -120,7 +118,6 @@ impl Subject for Ours {
             }
             Carrier::Blocking => self.transact_blocking(unit),
             Carrier::Awaited => self.transact(unit),
-            Carrier::Exclusive => self.exclusive(unit),
         }
     }
 

@@ -28,9 +28,6 @@ pub(crate) enum Carrier {
     Blocking,
     /// `Database::transact`, with each statement awaited.
     Awaited,
-    /// `Database::transact_blocking` whose first attempt conflicts, so that it takes the exclusive
-    /// turn.
-    Exclusive,
 }
 
 /// What a closure does with a statement's error.
@@ -95,7 +92,7 @@ const fn returning(path: Path) -> Path {
 }
 
 /// All of them.
-pub const PATHS: [Path; 23] = [
+pub const PATHS: [Path; 22] = [
     path("write", Carrier::Write, Way::Execute, "each statement or block a closure of `write`"),
     path("write_once", Carrier::Once, Way::Execute, "the same with `write_once`"),
     path("execute_batch", Carrier::Write, Way::Batch, "`Tx::execute_batch` in a write"),
@@ -133,7 +130,6 @@ pub const PATHS: [Path; 23] = [
     grouped(path("shared_grouped", Carrier::Shared, Way::Execute, "the same, 8 statements long")),
     path("transact_blocking", Carrier::Blocking, Way::Execute, "`Database::transact_blocking`"),
     path("transact", Carrier::Awaited, Way::Execute, "`Database::transact`, awaited"),
-    path("exclusive", Carrier::Exclusive, Way::Execute, "the last attempt, alone in the writer"),
 ];
 
 #[cfg(test)]

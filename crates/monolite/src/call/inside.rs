@@ -52,7 +52,7 @@ impl DatabaseId {
 
     /// Whether the thread is inside of what has the writer: the next write comes after its end.
     pub(crate) fn has_writer(self) -> bool {
-        self.is_inside(Place::Write) || self.is_inside(Place::Exclusive)
+        self.is_inside(Place::Write)
     }
 
     /// Whether the thread is inside of any closure of this database.
@@ -73,8 +73,6 @@ pub(crate) enum Place {
     /// That of a write, or anything else that the writer, or a thread which answers for it, runs:
     /// the drop of a closure, a waker.
     Write,
-    /// That of an interactive transaction in an exclusive turn, which has the writer to itself.
-    Exclusive,
     /// That of a read.
     Read,
     /// The mapping closure of a statement of an interactive transaction.

@@ -28,23 +28,6 @@ pub(crate) enum Ran {
     Panicked,
 }
 
-/// A time limit of one member's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnLimit {
-    /// Of a transaction that has the writer to itself.
-    Turn(Duration),
-    /// Of a call.
-    Call(Duration),
-}
-
-impl OwnLimit {
-    pub(crate) fn time(self) -> Duration {
-        match self {
-            OwnLimit::Turn(time) | OwnLimit::Call(time) => time,
-        }
-    }
-}
-
 /// How a member runs that has a transaction of SQLite to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
@@ -91,7 +74,7 @@ pub(crate) trait Member: Send {
     /// Whether the closure may be run more than once.
     fn is_repeatable(&self) -> bool;
     /// How long the closure may take, where it is less than any other may.
-    fn time_limit(&self) -> Option<OwnLimit>;
+    fn time_limit(&self) -> Option<Duration>;
     /// How it runs when it is no part of a batch.
     fn alone(&self) -> Option<Alone>;
     /// Of whoever has submitted it.
@@ -145,7 +128,7 @@ pub(crate) struct Submission<B, T, E> {
     body: Option<B>,
     outcome: Option<Outcome<T, E>>,
     answered: bool,
-    time_limit: Option<OwnLimit>,
+    time_limit: Option<Duration>,
     alone: Option<Alone>,
     terms: Terms,
     caller: Arc<Completion<T, E>>,
@@ -165,7 +148,7 @@ impl<B, T, E> Submission<B, T, E> {
     }
 
     /// With a time limit of its own.
-    pub(crate) fn within(mut self, limit: OwnLimit) -> Submission<B, T, E> {
+    pub(crate) fn within(mut self, limit: Duration) -> Submission<B, T, E> {
         self.time_limit = Some(limit);
         self
     }
@@ -193,7 +176,7 @@ where
         B::REPEATABLE
     }
 
-    fn time_limit(&self) -> Option<OwnLimit> {
+    fn time_limit(&self) -> Option<Duration> {
         self.time_limit
     }
 

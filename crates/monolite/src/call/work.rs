@@ -8,7 +8,6 @@
 //! ended, so that its next step fails.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,7 @@ use std::task::{Context, Poll};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Queued, Ticket};
-use crate::call::queue::{Entered, Queue, Taken};
+use crate::call::queue::{Entered, Queue};
 use crate::call::watch::Watch;
 use crate::clock::Stopwatch;
 use crate::error::{Error, ErrorKind, Result};
@@ -258,14 +257,6 @@ impl<B, T, E: From<Error>> Awaited<B, T, E> {
 impl<B, T, E: From<Error>> Drop for Awaited<B, T, E> {
     fn drop(&mut self) {
         self.end_with(closed());
-    }
-}
-
-/// Runs work on this thread until the queue is closed and empty.
-pub(crate) fn serve(queue: &JobQueue) {
-    let (mut jobs, busy_since) = (VecDeque::new(), Arc::default());
-    while queue.take(1, &mut jobs, None) != Taken::Closed {
-        jobs.drain(..).for_each(|job| job.run(&busy_since));
     }
 }
 

@@ -15,7 +15,6 @@ pub(crate) struct Limits {
     /// Of a statement, by [`Database::within`](crate::Database::within).
     pub(crate) call_time_limit: Option<Duration>,
     pub(crate) transaction_attempts: u32,
-    pub(crate) exclusive_time_limit: Duration,
     pub(crate) idempotency_lifetime: Duration,
     pub(crate) validation: Validation,
 }
@@ -30,7 +29,6 @@ impl Limits {
             read_time_limit: options.read_time_limit,
             call_time_limit: None,
             transaction_attempts: options.transaction_attempts,
-            exclusive_time_limit: options.exclusive_time_limit.min(options.write_time_limit),
             idempotency_lifetime: options.idempotency_lifetime,
             validation: options.validation,
         }

@@ -15,8 +15,6 @@
 //!    they have read was changed since the snapshot: their answers are the same. A transaction that
 //!    wrote nothing is at its serial place already, that of its snapshot, and is answered when that
 //!    is on disk.
-//! 5. A transaction with a [`ExclusiveTurn`] has the writer to itself instead: its statements run
-//!    there, and nothing needs to be replayed.
 //!
 //! # Threads and locks
 //! A statement takes the transaction's state out of its slot and puts it back, so statements of one
@@ -58,11 +56,9 @@ use super::state::{Ending, Place, Snapshot, State};
 use super::steps::{
     Action, Done, Extent, More, Request, RowReader, Shape, Steps, fingerprint, perform,
 };
-use super::turn::{self, ExclusiveTurn, TurnThread};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
-use crate::call::work::JobQueue;
 use crate::call::write::Write;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::{Clock, Patience};
@@ -103,10 +99,6 @@ pub(crate) type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// An open transaction, shared by its handle and the statements under way.
 pub(crate) struct Open {
     engine: Arc<Transactions>,
-    /// Whether `transact` runs it, and runs it again after a conflict.
-    is_managed: bool,
-    /// Where awaited statements go when there is an exclusive turn.
-    exclusive: Option<TurnThread>,
     began: Duration,
     /// Among those with which it collides.
     visit: Arc<Visit>,
@@ -170,40 +162,23 @@ impl Open {
     /// # Errors
     /// `Overloaded` when as many are open as may be.
     pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<Open>> {
-        Open::begin_as(engine, false, Visit::new(&engine.contention, None), None)
+        Open::begin_as(engine, Visit::new(&engine.contention, None))
     }
 
-    /// As [`Open::begin`], for an attempt of `transact`.
+    /// As [`Open::begin`], for the attempt of `transact` that has this `visit`.
     ///
     /// # Errors
     /// As [`Open::begin`].
-    pub(crate) fn begin_managed(
-        engine: &Arc<Transactions>,
-        visit: Arc<Visit>,
-        turn: Option<(ExclusiveTurn, TurnThread)>,
-    ) -> Result<Arc<Open>> {
-        Open::begin_as(engine, true, visit, turn)
-    }
-
-    fn begin_as(
-        engine: &Arc<Transactions>,
-        is_managed: bool,
-        visit: Arc<Visit>,
-        turn: Option<(ExclusiveTurn, TurnThread)>,
-    ) -> Result<Arc<Open>> {
+    pub(crate) fn begin_as(engine: &Arc<Transactions>, visit: Arc<Visit>) -> Result<Arc<Open>> {
         engine.database.check_process()?;
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
             return Err(too_many_open(most));
         }
-        let (turn, exclusive) = turn.unzip();
-        engine.recorder.transactions_exclusive.add(u64::from(turn.is_some()));
-        let state = Some(Box::new(State::new(turn)));
+        let state = Some(Box::new(State::new()));
         Ok(Arc::new(Open {
             engine: Arc::clone(engine),
-            is_managed,
-            exclusive,
             began: engine.clock.now(),
             visit,
             slot: Mutex::new(Slot { state, told: None, user: None, waiting: 0 }),
@@ -215,18 +190,12 @@ impl Open {
         &self.engine
     }
 
-    /// Where awaited statements go.
-    pub(crate) fn awaited(&self) -> &JobQueue {
-        self.exclusive.as_ref().map_or(&self.engine.threads.queue, TurnThread::queue)
-    }
-
     /// What has to happen before `request` can run: others may be before it where it would collide.
     pub(crate) fn turn_for(&self, request: &Request) -> Option<BoxedWait> {
         self.engine.database.check_process().ok()?;
         let family = || fingerprint(&request.text);
         let spots = self.visit.spots_at(|| request.fingerprint(), family);
-        let has_writer = self.exclusive.is_some() || self.engine.database.has_writer();
-        let may_wait = !spots.is_empty() && !has_writer;
+        let may_wait = !spots.is_empty() && !self.engine.database.has_writer();
         may_wait.then(|| -> BoxedWait { Box::pin(Arc::clone(&self.visit).pass(spots)) })
     }
 
@@ -419,7 +388,6 @@ impl Open {
         R: RowReader + Send + 'static,
     {
         match state.place() {
-            Place::Exclusive(turn) => self.run_exclusively(turn, request, reader),
             Place::Writer => self.try_in_writer(state, request, reader),
             Place::Over(ending) => Err(ending.error()),
             Place::Pool(_) => {
@@ -452,25 +420,6 @@ impl Open {
             self.engine.pool.give_up(parked);
         }
         Start::First
-    }
-
-    fn run_exclusively<R>(
-        &self,
-        turn: &ExclusiveTurn,
-        request: Request,
-        mut reader: R,
-    ) -> Result<(Done, R)>
-    where
-        R: RowReader + Send + 'static,
-    {
-        let most_bytes = self.engine.limits.transaction_max_bytes;
-        turn.run(move |tx| {
-            let mut done = perform(tx, request, most_bytes, &mut reader);
-            if done.number.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
-                done.number = Err(turn::over());
-            }
-            (done, reader)
-        })
     }
 
     /// Runs a statement on a connection that has everything before it, and leaves the connection;
@@ -585,22 +534,12 @@ impl Open {
             let is_same = before.is_same_as(&state.snapshot);
             replayed.map_err(|error| {
                 self.note_conflict(&error, &state.steps);
-                if is_same { self.blame(error) } else { error }
+                let is_alone = is_same && error.kind() == ErrorKind::Conflict;
+                if is_alone { not_repeatable(&error) } else { error }
             })?;
             state.cost.note_replay(connection.took(), self.engine.clock.now());
         }
         Ok(held)
-    }
-
-    /// The verdict over a transaction that has met a conflict although nothing was changed since
-    /// its snapshot: retrying would not help it. `transact` ends alone in the writer, where it
-    /// does.
-    fn blame(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::Conflict && !self.is_managed {
-            not_repeatable(&error)
-        } else {
-            error
-        }
     }
 
     fn statement_limit(&self) -> Duration {
@@ -675,7 +614,6 @@ impl Open {
         };
         let ended = Error::new(ErrorKind::Invalid, "it was committed or rolled back before");
         let left = match state.finish(&ended) {
-            Place::Exclusive(turn) => return commit_exclusively(&turn, key),
             Place::Pool(left) => left,
             Place::Writer | Place::Over(_) => Left::Gone(None),
         };
@@ -689,7 +627,7 @@ impl Open {
         let mut replay = Replay {
             steps: std::mem::take(&mut state.steps),
             read_set,
-            sequence: state.snapshot.sequence.filter(|_| !self.is_managed),
+            sequence: state.snapshot.sequence,
             pool: Arc::clone(&self.engine.pool),
             recorder: Arc::clone(&self.engine.recorder),
             validation: self.engine.limits.validation,
@@ -705,18 +643,6 @@ impl Open {
             replay.run(tx)?;
             Key::commit(key.as_ref(), tx)
         }))
-    }
-
-    /// The outcome of an earlier commit with `key`, for a transaction that has the writer to
-    /// itself: none can come in between. `None` for any other, which looks when it commits.
-    ///
-    /// # Errors
-    /// Those of SQLite; `Timeout` when the turn is over.
-    pub(crate) fn outcome_in_turn(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let state = self.take()?;
-        let Place::Exclusive(turn) = state.place() else { return Ok(None) };
-        let key = key.to_owned();
-        turn.run(move |tx| tx.outcome_of(&key))?
     }
 
     /// The answer of a transaction that changed nothing: what it saw may still be on its way to the
@@ -778,11 +704,6 @@ impl Drop for Open {
         self.roll_back();
         self.engine.open.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn commit_exclusively(turn: &ExclusiveTurn, key: Option<Key>) -> Write<Committed> {
-    turn.commit(key)
-        .unwrap_or_else(|| answered(Err(Error::aborted("the transaction was committed before"))))
 }
 
 /// Keeps apart what the leading reads have read when a step of another kind follows.

@@ -23,7 +23,7 @@ use crate::tx::Tx;
 pub(super) struct Replay {
     pub(super) steps: Steps,
     pub(super) read_set: Option<ReadSet>,
-    /// The latest commit that the snapshot of a transaction contains which nobody runs again.
+    /// The latest commit that the snapshot contains, where that is known.
     pub(super) sequence: Option<CommitSequence>,
     pub(super) pool: Arc<Pool>,
     pub(super) recorder: Arc<Recorder>,

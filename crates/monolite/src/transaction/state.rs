@@ -8,7 +8,6 @@
 //! | [`Left::Parked`] | on the connection that it left, if that was not taken away meanwhile |
 //! | [`Left::Wrote`] | a change, on the snapshot that it keeps, without the changes before it |
 //! | [`Place::Writer`] | in the writer, behind all steps, and undone; from here only to the end |
-//! | [`Place::Exclusive`] | in the writer, for good; it begins here, and goes only to the end |
 //! | [`Place::Over`] | is refused |
 //!
 //! While a statement runs that may leave its connection again, the place is [`Left::Gone`]: that is
@@ -28,7 +27,6 @@ use super::connection::{PooledConnection, WriteSet};
 use super::pool::{Cost, Left, Memory};
 use super::savepoints::Savepoints;
 use super::steps::{Shape, Step, Steps};
-use super::turn::ExclusiveTurn;
 use crate::error::{Error, ErrorKind};
 use crate::progress::BatchNumber;
 
@@ -62,14 +60,8 @@ pub(super) enum Place {
     Pool(Left),
     /// In the writer, which undoes it: it has written where there is no overlay.
     Writer,
-    /// In the writer, which it has to itself.
-    Exclusive(ExclusiveTurn),
     /// Nowhere.
     Over(Ending),
-}
-
-impl Place {
-    const NOWHERE_YET: Place = Place::Pool(Left::Gone(None));
 }
 
 /// The snapshot of the latest statement.
@@ -111,15 +103,15 @@ pub(super) struct State {
 }
 
 impl State {
-    /// One that has done nothing yet, and has the writer to itself if it has a `turn`.
-    pub(super) fn new(turn: Option<ExclusiveTurn>) -> State {
+    /// One that has done nothing yet.
+    pub(super) fn new() -> State {
         State {
             steps: Steps::default(),
             savepoints: Savepoints::default(),
             cost: Cost::default(),
             snapshot: Snapshot::default(),
             given: None,
-            place: turn.map_or(Place::NOWHERE_YET, Place::Exclusive),
+            place: Place::Pool(Left::Gone(None)),
         }
     }
 
@@ -131,7 +123,7 @@ impl State {
     pub(super) fn ending(&self) -> Option<&Ending> {
         match &self.place {
             Place::Over(ending) => Some(ending),
-            Place::Pool(_) | Place::Writer | Place::Exclusive(_) => None,
+            Place::Pool(_) | Place::Writer => None,
         }
     }
 
@@ -140,7 +132,7 @@ impl State {
     pub(super) fn take_left(&mut self) -> Left {
         match &mut self.place {
             Place::Pool(left) => mem::replace(left, Left::Gone(None)),
-            Place::Writer | Place::Exclusive(_) | Place::Over(_) => Left::Gone(None),
+            Place::Writer | Place::Over(_) => Left::Gone(None),
         }
     }
 

@@ -7,16 +7,13 @@
 //!    collides ([`super::contention`]), or, where none are known, after a random rest.
 //! 3. The latest third of as many attempts as the options allow goes before all others, and is
 //!    alone in its family: only writes of other kinds can still be in its way.
-//! 4. If they were, all the same, and the closure has been quick enough, take an exclusive turn in
-//!    the writer: the closure runs alone, so nothing can conflict with it. Otherwise it ends with
-//!    the conflict: the writer is not held for somebody who would be out of time there.
+//! 4. If they were, all the same, it ends with the conflict. It never holds the writer.
 //!
 //! The rest is "full jitter" (Brooker, Exponential Backoff And Jitter, 2015): evenly distributed
 //! between nothing and a bound that doubles each time, so that transactions which met once do not
 //! meet again.
 
 use std::any::type_name;
-use std::cmp::Ordering;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,9 +27,7 @@ use super::contention::{InClosure, Visit};
 use super::keys::{Committed, Key};
 use super::open::{Open, Transactions};
 use super::steps::fingerprint;
-use super::turn::ExclusiveTurn;
 use crate::call::blocked::block_on;
-use crate::call::inside::{Inside, Place};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bound of the first rest: a few times what a commit takes.
@@ -50,8 +45,6 @@ pub(crate) struct Attempts<'e> {
     number: u32,
     /// The latest one, among those with which the transaction collides.
     visit: Arc<Visit>,
-    /// How long its closure took.
-    took: Duration,
 }
 
 /// What follows an attempt.
@@ -74,27 +67,12 @@ impl<'e> Attempts<'e> {
     pub(crate) fn of<F>(engine: &'e Arc<Transactions>) -> Attempts<'e> {
         let family = fingerprint(type_name::<F>());
         let visit = Visit::new(&engine.contention, Some(family));
-        Attempts { engine, number: 0, visit, took: Duration::ZERO }
-    }
-
-    /// Whether this attempt has the writer to itself.
-    fn is_exclusive(&self) -> bool {
-        self.number > self.engine.limits.transaction_attempts
+        Attempts { engine, number: 0, visit }
     }
 
     fn manner(&self) -> Manner {
         let most = self.engine.limits.transaction_attempts;
         if self.number > most - most / LAST_PART { Manner::Alone } else { Manner::Beside }
-    }
-
-    /// Whether another attempt may follow this one.
-    fn may_follow(&self) -> bool {
-        let limits = &self.engine.limits;
-        match self.number.cmp(&limits.transaction_attempts) {
-            Ordering::Less => true,
-            Ordering::Equal => self.took < limits.exclusive_time_limit,
-            Ordering::Greater => false,
-        }
     }
 
     /// Begins the next attempt, when it is its turn among those with which it collides.
@@ -104,14 +82,8 @@ impl<'e> Attempts<'e> {
         if self.number > 1 {
             self.visit = self.visit.again(self.manner());
         }
-        let turn = if self.is_exclusive() {
-            let limit = self.engine.limits.exclusive_time_limit;
-            Some(ExclusiveTurn::take(&self.engine.writes, limit).await?)
-        } else {
-            self.wait().await;
-            None
-        };
-        Open::begin_managed(self.engine, Arc::clone(&self.visit), turn)
+        self.wait().await;
+        Open::begin_as(self.engine, Arc::clone(&self.visit))
     }
 
     async fn wait(&self) {
@@ -125,18 +97,16 @@ impl<'e> Attempts<'e> {
         Arc::clone(&self.visit).pass(spots).await;
     }
 
-    /// Says, while what this returns is there, that this thread is in the closure of a transaction,
-    /// and of one which has the writer to itself, if it has.
-    fn enter(&self) -> (InClosure, Option<Inside>) {
-        let database = self.engine.writes.database();
-        let inside = self.is_exclusive().then(|| Inside::enter(database, Place::Exclusive));
-        (InClosure::enter(database), inside)
+    /// Says, while what this returns is there, that this thread is in the closure of a transaction.
+    fn enter(&self) -> InClosure {
+        InClosure::enter(self.engine.writes.database())
     }
 
     /// Decides after `result` of the closure, or of the commit that followed it.
     fn judge<T, E>(&self, open: &Open, result: Result<T, E>) -> Next<T, E> {
         let conflicted = open.over() == Some(ErrorKind::Conflict);
-        if result.is_err() && conflicted && self.may_follow() {
+        let may_follow = self.number < self.engine.limits.transaction_attempts;
+        if result.is_err() && conflicted && may_follow {
             self.engine.recorder.transaction_retries.add(1);
             return Next::Again;
         }
@@ -146,8 +116,6 @@ impl<'e> Attempts<'e> {
 
 /// What the transaction is committed with.
 pub(crate) trait Commits<T> {
-    /// The key that it must not have been committed with before.
-    fn key(&self) -> Option<&str>;
     /// What is committed with the value of the closure.
     fn key_with(&self, value: &T) -> Option<Key>;
 }
@@ -156,10 +124,6 @@ pub(crate) trait Commits<T> {
 struct Plain;
 
 impl<T> Commits<T> for Plain {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-
     fn key_with(&self, _: &T) -> Option<Key> {
         None
     }
@@ -169,10 +133,6 @@ impl<T> Commits<T> for Plain {
 pub(crate) struct Once(pub(crate) Key);
 
 impl<T> Commits<(T, Vec<u8>)> for Once {
-    fn key(&self) -> Option<&str> {
-        Some(&self.0.text)
-    }
-
     fn key_with(&self, (_, outcome): &(T, Vec<u8>)) -> Option<Key> {
         Some(Key { outcome: outcome.clone(), ..self.0.clone() })
     }
@@ -225,9 +185,6 @@ where
     loop {
         let attempt = Ended(attempts.begin().await?);
         let open = &attempt.0;
-        if let Some(outcome) = commits.key().map_or(Ok(None), |key| open.outcome_in_turn(key))? {
-            return Ok(Transacted::Before(outcome));
-        }
         let transaction = Transaction::managed(Arc::clone(open), attempts.number);
         let result = {
             let mut running = pin!({
@@ -240,7 +197,6 @@ where
             });
             poll.await
         };
-        attempts.took = attempts.visit.took();
         let result = match result {
             Ok(value) => match open.commit(commits.key_with(&value)).await {
                 Ok(committed) => Ok(Transacted::of(committed, value)),
@@ -276,15 +232,11 @@ where
     loop {
         let attempt = Ended(block_on(attempts.begin())?);
         let open = &attempt.0;
-        if let Some(outcome) = commits.key().map_or(Ok(None), |key| open.outcome_in_turn(key))? {
-            return Ok(Transacted::Before(outcome));
-        }
         let transaction = Transaction::managed(Arc::clone(open), attempts.number);
         let result = {
             let _inside = attempts.enter();
             body(&transaction)
         };
-        attempts.took = attempts.visit.took();
         let result = match result {
             Ok(value) => match open.commit(commits.key_with(&value)).wait() {
                 Ok(committed) => Ok(Transacted::of(committed, value)),

@@ -68,14 +68,13 @@ use monolite_sqlite::{Connection, Savepoint};
 
 use crate::call::entry::{Again, Entry};
 use crate::call::in_flight::{Batch, Closure, Collected, Held};
-use crate::call::member::{Around, ForeignKeys, OwnLimit, Ran};
+use crate::call::member::{Around, ForeignKeys, Ran};
 use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::stats::Recorder;
-use crate::transaction::turn_is_over;
 use crate::tx::Tx;
 use crate::untrusted::starved;
 use failure_rate::FailureRate;
@@ -450,9 +449,8 @@ impl Writer {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
         let alone = entry.member.alone();
-        let own_limit = entry.member.time_limit().filter(|own| own.time() < self.time_limit);
-        let own_time = own_limit.map(OwnLimit::time);
-        let limit = alone.map(|it| it.limit).or(own_time).unwrap_or(self.time_limit);
+        let own_limit = entry.member.time_limit().filter(|own| *own < self.time_limit);
+        let limit = alone.map(|it| it.limit).or(own_limit).unwrap_or(self.time_limit);
         self.deadline.set(self.now, limit);
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
@@ -482,8 +480,7 @@ impl Writer {
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
-                Some(OwnLimit::Turn(_)) => turn_is_over(),
-                Some(OwnLimit::Call(_)) => self.late(time, limit, "Database::within"),
+                Some(_) => self.late(time, limit, "Database::within"),
                 None if alone.is_some() => self.late(time, limit, "its own"),
                 None => self.late(time, limit, "option write_time_limit"),
             });

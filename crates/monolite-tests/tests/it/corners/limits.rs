@@ -491,35 +491,6 @@ fn long_transactions_that_share_a_connection_are_not_replayed_for_ever() {
     assert!(resumed < 2 * STATEMENTS as u64, "{resumed} replays");
 }
 
-/// A closure has the writer to itself after one conflict, however slow the machine is.
-fn exclusive() -> Options {
-    Options::new().transaction_attempts(1).exclusive_time_limit(SLACK)
-}
-
-#[test]
-fn a_panic_in_a_map_is_the_panic_of_its_statement_in_the_last_attempt_too() {
-    let (_directory, _, db) = database(exclusive());
-    let writes = db.clone();
-    let outcome = ends("the transaction", move || {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            db.transact_blocking(|tx| {
-                ask(tx, "SELECT v FROM a");
-                if tx.attempt() == 1 {
-                    write(&db, "UPDATE a SET v = v + 1");
-                    tx.execute("UPDATE b SET v = v + 1", ()).wait()?;
-                    return Ok(());
-                }
-                let mapped = tx.query_row("SELECT v FROM a", (), |_| panic!("in the map"));
-                mapped.wait()
-            })
-        }))
-    });
-    let payload = outcome.unwrap_err();
-    assert_eq!(payload.downcast_ref::<&str>(), Some(&"in the map"));
-    writes.write(|tx| tx.execute(ADD, ())).wait().unwrap();
-    assert_eq!(read(&writes, "SELECT v FROM b"), 20);
-}
-
 #[test]
 fn statistics_say_whether_pages_are_seen() {
     let (_directory, _, db) = database(Options::new());
@@ -548,67 +519,26 @@ fn the_last_handle_may_be_a_thread_local() {
 }
 
 #[test]
-fn a_write_inside_of_the_last_attempt_of_a_transaction_is_told_so() {
-    let (_directory, _, db) = database(exclusive());
-    let inner = || db.write(|tx| tx.execute(ADD, ()));
-    for is_awaited in [false, true] {
-        let begin = Instant::now();
-        let told = Mutex::new(Vec::new());
-        let done = if is_awaited {
-            block_on(db.transact(|tx| {
-                let told = &told;
-                let inner = &inner;
-                async move {
-                    tx.query_row("SELECT v FROM a", (), number).await?;
-                    let said = inner().await.map_err(|error| error.kind());
-                    told.lock().unwrap().push(said);
-                    tx.execute("UPDATE a SET v = v + 100", ()).await
-                }
-            }))
-        } else {
-            db.transact_blocking(|tx| {
-                tx.query_row("SELECT v FROM a", (), number).wait()?;
-                told.lock().unwrap().push(inner().wait().map_err(|error| error.kind()));
-                tx.execute("UPDATE a SET v = v + 100", ()).wait()
-            })
-        };
-        assert_eq!(done.unwrap(), 1);
-        assert_eq!(*told.lock().unwrap(), [Ok(1), Err(ErrorKind::Invalid)]);
-        assert!(begin.elapsed() < SLACK, "nobody waited for the end of the turn");
-    }
-    assert_eq!(read(&db, "SELECT v FROM a"), 10 + 2 * 101);
-    assert_eq!(db.stats().transactions_exclusive, 2);
-}
-
-#[test]
 fn a_handle_that_is_kept_beyond_its_transact_is_over() {
-    for conflicts in [false, true] {
-        let (_directory, _, db) = database(exclusive());
-        let kept = Mutex::new(None);
-        let done = block_on(db.transact(|tx| {
-            let (kept, db) = (&kept, &db);
-            async move {
-                tx.query_row("SELECT v FROM a", (), number).await?;
-                if conflicts {
-                    // Refused in the last attempt.
-                    let _ = db.write(|tx| tx.execute(ADD, ())).await;
-                }
-                tx.execute("UPDATE a SET v = v + 100", ()).await?;
-                *kept.lock().unwrap() = Some(tx);
-                Ok::<_, Error>(())
-            }
-        }));
-        done.unwrap();
-        assert_eq!(db.stats().transactions_exclusive, u64::from(conflicts));
-        let tx = kept.lock().unwrap().take().unwrap();
-        let awaited = block_on(tx.execute(ADD, ())).unwrap_err();
-        let waited = tx.execute(ADD, ()).wait().unwrap_err();
-        for told in [awaited, waited] {
-            assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
-            assert!(told.to_string().contains("it was committed"), "{told}");
+    let (_directory, _, db) = database(Options::new());
+    let kept = Mutex::new(None);
+    let done = block_on(db.transact(|tx| {
+        let kept = &kept;
+        async move {
+            tx.execute("UPDATE a SET v = v + 100", ()).await?;
+            *kept.lock().unwrap() = Some(tx);
+            Ok::<_, Error>(())
         }
-        assert_eq!(read(&db, "SELECT v FROM a"), 110 + i64::from(conflicts));
+    }));
+    done.unwrap();
+    let tx = kept.lock().unwrap().take().unwrap();
+    let awaited = block_on(tx.execute(ADD, ())).unwrap_err();
+    let waited = tx.execute(ADD, ()).wait().unwrap_err();
+    for told in [awaited, waited] {
+        assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
+        assert!(told.to_string().contains("it was committed"), "{told}");
     }
+    assert_eq!(read(&db, "SELECT v FROM a"), 110);
 }
 
 #[test]
@@ -640,24 +570,6 @@ fn a_transact_whose_future_is_dropped_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_turn_that_ran_out_is_counted() {
-    let options = limited().transaction_attempts(1).exclusive_time_limit(LIMIT / 4);
-    let (_directory, _, db) = database(options);
-    let failed = db.transact_blocking(|tx| {
-        tx.query_row("SELECT v FROM a", (), number).wait()?;
-        // A conflict in the first attempt, and no end in time in the second.
-        if tx.attempt() == 1 {
-            db.write(|tx| tx.execute(ADD, ())).wait()?;
-        } else {
-            thread::sleep(LIMIT / 2);
-        }
-        tx.execute(ADD, ()).wait()
-    });
-    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
-    assert_eq!(db.stats().transactions_exclusive, 1);
-}
-
-#[test]
 fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
     // Half of it is long enough for one that does nothing to be done on a busy machine.
     let limit = Duration::from_secs(5);
@@ -686,34 +598,6 @@ fn who_waits_for_a_thread_behind_many_reads_that_hang_waits_for_one_limit() {
     for hanging in asked.split_off(2) {
         assert_eq!(block_on(hanging).map_err(|e| e.kind()), Err(ErrorKind::Timeout));
     }
-}
-
-#[test]
-fn a_statement_of_a_turn_ends_with_the_turn() {
-    let turn = Duration::from_millis(100);
-    let options = Options::new().transaction_attempts(1).exclusive_time_limit(turn);
-    let (_directory, _, db) = database(options);
-    let failed = db.transact_blocking(|tx| {
-        tx.query_row("SELECT v FROM a", (), number).wait()?;
-        if tx.attempt() == 1 {
-            db.write(|tx| tx.execute(ADD, ())).wait()?;
-            return tx.execute(ADD, ()).wait();
-        }
-        let neighbour = thread::spawn({
-            let db = db.clone();
-            move || {
-                let begin = Instant::now();
-                db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
-                begin.elapsed()
-            }
-        });
-        let endless = tx.query_row(ENDLESS, (), number).wait().unwrap_err();
-        assert!(endless.to_string().contains("exclusive_time_limit"), "{endless}");
-        let waited = neighbour.join().unwrap();
-        assert!(waited < turn * 5, "{waited:?}");
-        Err(endless)
-    });
-    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 #[test]

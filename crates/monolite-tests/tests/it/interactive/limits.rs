@@ -80,8 +80,6 @@ fn options_out_of_range_are_refused_by_name() {
     refused(Options::new().max_transactions(0), "max_transactions");
     refused(Options::new().transaction_connections(0), "transaction_connections");
     refused(Options::new().transaction_attempts(0), "transaction_attempts");
-    let long = std::time::Duration::from_secs(4_000);
-    refused(Options::new().exclusive_time_limit(long), "exclusive_time_limit");
 }
 
 /// The writer waited inside of SQLite, for five seconds each time the WAL was to restart, until

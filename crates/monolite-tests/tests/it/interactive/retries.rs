@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use monolite::{Database, Error, ErrorKind, Options, TransactedOnce};
-use monolite_testkit::clock::HandClock;
 
 use super::{ADD, BALANCE, SET, accounts, balance};
 
@@ -27,71 +26,6 @@ fn many_threads_add_to_one_account_without_losing_any() {
         }
     });
     assert_eq!(balance(&db, 1), 260);
-}
-
-/// A closure has the writer to itself after so many conflicts, however slow the machine is.
-fn exclusive_after(attempts: u32) -> Options {
-    Options::new().transaction_attempts(attempts).exclusive_time_limit(crate::patience::PATIENCE)
-}
-
-#[test]
-fn the_last_attempt_has_the_writer_to_itself() {
-    let (_directory, db) = accounts(exclusive_after(2));
-    let mut attempts = 0;
-    let result: Result<i64, Error> = db.transact_blocking(|tx| {
-        attempts = tx.attempt();
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        // Somebody is always faster, but for the last time, when it has to wait.
-        let faster = db.write(|tx| tx.execute(ADD, (1, 1)));
-        if attempts < 3 {
-            faster.wait()?;
-        }
-        tx.execute(SET, (1, seen + 1_000)).wait()?;
-        Ok(seen)
-    });
-    assert_eq!((result.unwrap(), attempts), (102, 3));
-    let settled = || balance(&db, 1) == 1_103;
-    crate::patience::eventually("the write that waited is done", settled);
-    assert_eq!(db.stats().transactions_exclusive, 1);
-}
-
-#[test]
-fn a_turn_is_over_in_time_and_the_others_go_on() {
-    let turn = Duration::from_millis(500);
-    let (_directory, db) = accounts(exclusive_after(1).exclusive_time_limit(turn));
-    let result: Result<(), Error> = db.transact_blocking(|tx| {
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        if tx.attempt() == 1 {
-            db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
-        } else {
-            // It is silent for as long as somebody else needs the writer, who gets it in the end.
-            let other = || db.write(|tx| tx.execute(ADD, (2, 1))).wait();
-            std::thread::scope(|scope| scope.spawn(other).join().unwrap())?;
-        }
-        tx.execute(SET, (1, seen + 1)).wait()?;
-        Ok(())
-    });
-    let error = result.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    assert!(error.to_string().contains("exclusive_time_limit"), "{error}");
-    assert_eq!((balance(&db, 1), balance(&db, 2)), (101, 101));
-}
-
-#[test]
-fn an_exclusive_transaction_that_fails_is_rolled_back() {
-    let (_directory, db) = accounts(exclusive_after(1));
-    let result: Result<(), Error> = db.transact_blocking(|tx| {
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        if tx.attempt() == 1 {
-            db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
-        }
-        tx.execute(SET, (1, seen + 1)).wait()?;
-        if tx.attempt() == 1 { Ok(()) } else { Err(Error::aborted("no")) }
-    });
-    assert_eq!(result.unwrap_err().kind(), ErrorKind::Aborted);
-    assert_eq!(balance(&db, 1), 101);
-    db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
-    assert_eq!(balance(&db, 1), 102);
 }
 
 #[test]
@@ -173,36 +107,19 @@ fn a_conflict_stores_no_key() {
 }
 
 #[test]
-fn a_closure_that_was_too_slow_does_not_get_the_writer() {
-    let (limit, clock) = (Duration::from_millis(20), HandClock::new());
-    let options = Options::new().transaction_attempts(3).exclusive_time_limit(limit);
-    let (_directory, db) = accounts(options.clock(clock.clone()));
+fn transact_ends_with_the_conflict_of_its_last_attempt_and_holds_up_no_write() {
+    let (_directory, db) = accounts(Options::new().transaction_attempts(3));
     let mut attempts = 0;
     let result: Result<(), Error> = db.transact_blocking(|tx| {
         attempts = tx.attempt();
         let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+        // Each of these would wait for the end of a transaction that had the writer.
         db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
-        clock.advance(limit);
         tx.execute(SET, (1, seen + 1_000)).wait()?;
         Ok(())
     });
     assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!((attempts, balance(&db, 1)), (3, 103));
-    assert_eq!(db.stats().transactions_exclusive, 0);
-}
-
-#[test]
-fn nobody_has_the_writer_to_itself_where_the_option_says_so() {
-    let options = Options::new().transaction_attempts(2).exclusive_time_limit(Duration::ZERO);
-    let (_directory, db) = accounts(options);
-    let result: Result<(), Error> = db.transact_blocking(|tx| {
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
-        tx.execute(SET, (1, seen + 1_000)).wait()?;
-        Ok(())
-    });
-    assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!((balance(&db, 1), db.stats().transactions_exclusive), (102, 0));
 }
 
 /// What a closure with a key does: it adds, and says how much there is then.
@@ -246,14 +163,12 @@ fn requests_that_are_sent_twice_at_the_same_time_happen_once_each() {
 }
 
 #[test]
-fn a_key_is_stored_by_a_last_attempt_too_and_looked_for_in_it() {
-    let (_directory, db) = accounts(exclusive_after(1));
+fn a_key_is_stored_by_a_later_attempt_too_and_looked_for_at_its_commit() {
+    let (_directory, db) = accounts(Options::new().transaction_attempts(2));
     for is_repeated in [false, true] {
-        let mut attempts = 0;
         let done = db.transact_once_blocking("key", |tx| {
-            attempts = tx.attempt();
             let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-            if attempts == 1 {
+            if !is_repeated && tx.attempt() == 1 {
                 db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
             }
             tx.execute(SET, (1, seen + 10)).wait()?;
@@ -261,10 +176,9 @@ fn a_key_is_stored_by_a_last_attempt_too_and_looked_for_in_it() {
         });
         let done = done.unwrap();
         assert_eq!((done.is_repeated(), done.outcome()), (is_repeated, b"done".as_slice()));
-        assert_eq!(attempts, if is_repeated { 0 } else { 2 });
     }
-    assert_eq!((balance(&db, 1), db.stats().transactions_exclusive), (111, 1));
-    // Somebody else was first, while this one was on its way to its last attempt.
+    assert_eq!(balance(&db, 1), 111);
+    // Another one was first, while this closure ran.
     let done = db.transact_once_blocking("another", |tx| {
         assert_eq!(tx.attempt(), 1);
         let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;

@@ -47,7 +47,6 @@ fn many_clients_of_one_row_finish_with_few_conflicts() {
     let stats = db.stats();
     // All of the first ones meet, and after that hardly anybody: without turns it is thousands.
     assert!(stats.transaction_conflicts < 240, "{stats:?}");
-    assert_eq!(stats.transactions_exclusive, 0);
 }
 
 #[test]
@@ -342,7 +341,7 @@ fn closures_that_are_too_slow_for_the_writer_take_turns_and_nobody_else_waits() 
             });
         }
     });
-    assert_eq!((balance(&db, 1), db.stats().transactions_exclusive), (104, 0));
+    assert_eq!(balance(&db, 1), 104);
 }
 
 #[test]

@@ -97,7 +97,6 @@ fn open(path: &Path, rng: &mut Rng, limit: Duration) -> Result<Database> {
         .transaction_attempts(rng.u32(1..4))
         .write_time_limit(limit)
         .read_time_limit(limit)
-        .exclusive_time_limit(limit)
         .transaction_time_limit(limit * 10)
         .open(path)?;
     markers::create(&db)?;

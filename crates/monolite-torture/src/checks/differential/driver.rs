@@ -51,7 +51,6 @@ pub(super) struct Counts {
     pub(super) interactive: u64,
     pub(super) conflicts: u64,
     pub(super) moved: u64,
-    pub(super) exclusive: u64,
 }
 
 /// How an interactive transaction stands.
@@ -327,7 +326,6 @@ impl Driver {
             if stopped.is_some() {
                 return Err(Error::aborted(GAVE_UP));
             }
-            self.counts.exclusive += u64::from(tx.attempt() > attempts);
             let first = self.oracle.version();
             let mut attempt = Steps { steps: Vec::new(), told: Vec::new(), first };
             let mut failure = None;
@@ -368,7 +366,7 @@ impl Driver {
                 verdict::settle_commit(self, left, None, ended)
             }
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                Err(Difference::engine("transact", &error).into())
+                verdict::judge_conflict(self, left, "the last attempt")
             }
             Err(error) if is_gave_up(&error) => verdict::judge_end(self, left),
             Err(error) => verdict::settle_commit(self, left, None, Ended::Refused(error)),

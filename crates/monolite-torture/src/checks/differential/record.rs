@@ -310,7 +310,6 @@ impl Setup {
             .transaction_connections(self.connections)
             .transaction_snapshot_age(age)
             .transaction_attempts(self.attempts)
-            .exclusive_time_limit(TIME_LIMIT)
             .readers(self.readers)
             .max_batch(self.max_batch)
             .wal_limit_bytes(self.wal_limit_mib << 20)

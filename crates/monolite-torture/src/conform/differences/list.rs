@@ -162,8 +162,8 @@ pub(crate) const LIST: &[Difference] = &[
         sqlite: "runs on, and everybody who wants to write waits",
         monolite: "`Timeout`; the transaction is rolled back alone",
         why: "there is one writer, and nobody may stop it",
-        instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`, \
-                  `exclusive_time_limit`; shorter transactions",
+        instead: "the options `write_time_limit`, `read_time_limit`, `transaction_time_limit`; \
+                  shorter transactions",
         paths: Paths::All,
         sign: Sign::Refusal(
             |_| true,

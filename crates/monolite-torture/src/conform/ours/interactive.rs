@@ -19,9 +19,6 @@ use super::{Heard, Ours, outcome};
 /// Longer than the age that a snapshot may reach on the path `aged`.
 const REST: Duration = Duration::from_millis(2);
 
-/// An application id that no script sets: "conf".
-const MARK: i64 = 0x636f_6e66;
-
 impl Ours {
     pub(super) fn transaction(&self, unit: &Arc<Unit>) -> Ran {
         let heard = Heard::default();
@@ -67,41 +64,6 @@ impl Ours {
             }
         }));
         heard.ran(unit, result)
-    }
-
-    /// Its first attempt reads a number that a write changes before the commit, so that it
-    /// conflicts; the second one, which has the turn, puts the number back.
-    pub(super) fn exclusive(&self, unit: &Arc<Unit>) -> Ran {
-        let heard = Heard::default();
-        let mut before = None;
-        let result = self.db.transact_blocking(|tx| {
-            match before {
-                None => {
-                    let sql = "PRAGMA application_id";
-                    let id = tx.query_row(sql, (), |row| row.get::<_, i64>(0)).wait()?;
-                    before = Some(id);
-                    self.set_application_id(MARK)?;
-                }
-                Some(id) => tx.execute_batch(&format!("PRAGMA application_id = {id}")).wait()?,
-            }
-            self.attempt(tx, unit, &heard)
-        });
-        // Where there was no second attempt, because nothing was to be committed.
-        let put_back = self.put_back(before);
-        heard.ran(unit, result.and(put_back))
-    }
-
-    fn put_back(&self, before: Option<i64>) -> Result<(), Error> {
-        let sql = "PRAGMA application_id";
-        let now = self.db.read(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait()?;
-        match before {
-            Some(id) if now == MARK => self.set_application_id(id),
-            _ => Ok(()),
-        }
-    }
-
-    fn set_application_id(&self, id: i64) -> Result<(), Error> {
-        self.db.write(move |tx| tx.execute_batch(&format!("PRAGMA application_id = {id}"))).wait()
     }
 
     /// Does before a statement what the path is about.

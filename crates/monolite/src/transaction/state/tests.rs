@@ -21,7 +21,7 @@ fn aborted() -> Error {
 }
 
 fn new() -> State {
-    State::new(None)
+    State::new()
 }
 
 fn with(left: Left) -> State {
