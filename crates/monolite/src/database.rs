@@ -261,9 +261,8 @@ impl<E> Database<E> {
     /// the batch are not touched.
     ///
     /// `body` is handed to the writer thread at once, whether the handle is waited for or not. When
-    /// the queue is full, `body` waits for its turn, and dropping the handle meanwhile takes it
-    /// back: it is not run (see [`Write`]). It may be run more than once before its
-    /// one result is delivered (see [`Tx::attempt`]), so it should change nothing but the database.
+    /// the queue is full, `body` waits for its turn; dropping the handle does not stop it (see
+    /// [`Write`]). It may be run more than once before its one result is delivered (see [`Tx::attempt`]), so it should change nothing but the database.
     /// It should not block: the writer does nothing else meanwhile.
     ///
     /// # Durability

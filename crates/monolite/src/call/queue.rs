@@ -284,16 +284,23 @@ impl<T: Queued> Queue<T> {
         self.not_empty.notify_all();
     }
 
-    /// Lets nothing in any more, wakes all consumers, and gives back what waits for room.
-    #[must_use = "somebody waits for each"]
-    pub(crate) fn close(&self) -> Vec<T> {
-        let mut state = self.state();
-        state.closed = true;
+    /// Accepts nothing more, and wakes all consumers. What waits for room still gets in.
+    pub(crate) fn finish(&self) {
+        self.state().closed = true;
         self.full.store(false, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Release);
-        let waiting = state.items.drain_waiting();
-        drop(state);
         self.not_empty.notify_all();
+    }
+
+    /// Accepts nothing more, wakes all consumers, and gives back what waits for room.
+    #[must_use = "somebody waits for each"]
+    pub(crate) fn close(&self) -> Vec<T> {
+        let waiting = {
+            let mut state = self.state();
+            state.closed = true;
+            state.items.drain_waiting()
+        };
+        self.finish();
         waiting
     }
 }
@@ -336,4 +343,15 @@ fn items_without_room_get_in_in_their_order_unless_they_are_withdrawn() {
     assert_eq!(queue.close(), [10]);
     assert_eq!(queue.enter(11), Err(11));
     assert_eq!(queue.drain(), [8, 9]);
+}
+
+#[test]
+fn what_waits_for_room_gets_into_a_queue_that_is_finished() {
+    let queue: Queue<u32> = Queue::new(1);
+    (0..3).for_each(|item| drop(queue.enter(item)));
+    queue.finish();
+    assert_eq!(queue.enter(3), Err(3));
+    let mut items = VecDeque::new();
+    while queue.take(8, &mut items, None) != Taken::Closed {}
+    assert_eq!(items, [0, 1, 2]);
 }

@@ -20,8 +20,9 @@ use crate::error::{Error, ErrorKind};
 /// waits in front of it and gets in when its turn comes, whether the handle is polled or not.
 ///
 /// # Cancellation
-/// Dropping the handle of a transaction that is in the queue stops nobody: it runs to completion,
-/// whole, and its result is dropped. One that still waits in front of a full queue is not run.
+/// Dropping the handle does not stop the transaction: it runs to completion, whole, and its result is
+/// dropped. That holds in front of a full queue as well. So a loop that makes handles and drops them
+/// has no backpressure: use [`Database::try_write`](crate::Database::try_write) there.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {
@@ -159,22 +160,16 @@ impl<T, E> fmt::Debug for Write<T, E> {
 
 impl<T, E> Drop for Write<T, E> {
     fn drop(&mut self) {
-        let place = match std::mem::replace(&mut self.place, Where::Sent) {
-            Where::Here(queue, member) => Where::send(member, &queue),
-            place => place,
-        };
-        if let Where::Waits(queue, ticket) = place {
-            drop(queue.withdraw(ticket));
+        if let Where::Here(queue, member) = std::mem::replace(&mut self.place, Where::Sent) {
+            queue.submit(member);
         }
     }
 }
 
 fn not_run() -> Error {
     let message = "a write was waited for inside of a write closure of the same database (or of a \
-                   drop or a waker that the engine calls, or of the closure of an interactive \
-                   transaction which has the writer to itself after too many conflicts), which \
-                   would wait for itself; use the closure's own transaction. The inner write was \
-                   not run";
+                   drop or a waker that the engine calls), which would wait for itself; use the \
+                   closure's own transaction. The inner write was not run";
     Error::new(ErrorKind::Invalid, message)
 }
 

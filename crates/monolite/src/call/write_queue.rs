@@ -98,9 +98,9 @@ impl WriteQueue {
         if self.is_full() { Err(self.overloaded()) } else { Ok(()) }
     }
 
-    /// Lets nothing in any more, and answers those who wait for room.
+    /// Accepts nothing more. The writer still gets each write that was submitted before.
     pub(crate) fn close(&self) {
-        self.queue.close().into_iter().for_each(|member| self.refuse(member));
+        self.queue.finish();
     }
 
     /// Answers a member that came too late: the database is poisoned or closed.

@@ -57,7 +57,7 @@ fn write_waits_for_room() {
 }
 
 #[test]
-fn a_handle_that_nobody_keeps_leaves_its_transaction_whole_or_absent() {
+fn a_dropped_write_runs_in_the_queue_and_in_front_of_it() {
     let (db, gate, holding) = held_up(1);
     drop(insert(&db, 1));
     drop(insert(&db, 2));
@@ -67,7 +67,7 @@ fn a_handle_that_nobody_keeps_leaves_its_transaction_whole_or_absent() {
     gate.open();
     holding.wait().unwrap();
     insert(&db, 4).wait().unwrap();
-    assert_eq!(ids(&db), [1, 4], "1 was in the queue, 2 and 3 never were");
+    assert_eq!(ids(&db), [1, 2, 3, 4], "1 was in the queue, 2 and 3 waited for room");
 }
 
 #[test]

@@ -20,8 +20,7 @@ use crate::tx::Tx;
 
 const CAPACITY: usize = 2;
 
-/// Writes, and waits for the result if the place before the queue is not given back; tells what
-/// came of it.
+/// Writes, and waits for the result if the write is not taken back; tells what came of it.
 fn call(queue: &WriteQueue, runs: &Arc<AtomicU32>) -> Option<Result<u32>> {
     let caller = Completion::new();
     let runs = Arc::clone(runs);
