@@ -32,11 +32,9 @@ fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Sett
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes: RESERVED_BYTES,
-        overdue: Arc::new(|_| false),
-        untrusted: None,
+        overdue: Arc::new(|| false),
         rowids: None,
         setup: None,
-        dry_runs: None,
         control,
     }
 }

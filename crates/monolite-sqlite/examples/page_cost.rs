@@ -76,11 +76,9 @@ impl Rig {
             busy_timeout: Duration::ZERO,
             sync: false,
             reserved_bytes: 0,
-            overdue: Arc::new(|_| false),
-            untrusted: None,
+            overdue: Arc::new(|| false),
             rowids: None,
             setup: None,
-            dry_runs: None,
             control: None,
         };
         let writer = Connection::open(path, Role::Writer, &settings)?;

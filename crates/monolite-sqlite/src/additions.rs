@@ -78,7 +78,7 @@ impl ConnectionSetup<'_> {
     fn note_function(&self, name: &str, function: Function) -> Result<FunctionFlags> {
         check("function", name, &self.taken.functions)?;
         self.added.borrow_mut().note_function(name, function);
-        Ok(function.flags(self.signals.modules().is_none()))
+        Ok(function.flags(self.signals.query_rules().is_none()))
     }
 
     /// Adds a scalar function of so many arguments, or of any number (-1). A panic in it is an
@@ -164,7 +164,7 @@ impl ConnectionSetup<'_> {
 
     /// Adds a module of virtual tables. They are to be read only, and give the same for the same
     /// arguments: what a module keeps is no part of a transaction. A panic in it ends the process.
-    /// Untrusted SQL may use it if the profile names it ([`Untrusted`](crate::Untrusted)).
+    /// Untrusted queries cannot use it.
     ///
     /// # Errors
     /// As [`ConnectionSetup::scalar`].
@@ -178,11 +178,6 @@ impl ConnectionSetup<'_> {
         T: VTab<'static>,
     {
         check("module", name, &self.taken.modules)?;
-        if let Some(kept) = self.signals.modules()
-            && !kept.iter().any(|known| known.eq_ignore_ascii_case(name))
-        {
-            return Ok(());
-        }
         self.added.borrow_mut().note_module(name);
         self.connection.create_module(name, module, aux)
     }
@@ -251,9 +246,10 @@ pub(crate) fn add_to(
     signals: &Arc<Signals>,
     setup: Option<&Setup>,
 ) -> Result<()> {
-    let Some(setup) = setup else { return extras::add_to(connection, signals.modules()) };
+    let is_trusted = signals.query_rules().is_none();
+    let Some(setup) = setup else { return extras::add_to(connection, is_trusted) };
     let taken = Taken::on(connection)?;
-    extras::add_to(connection, signals.modules())?;
+    extras::add_to(connection, is_trusted)?;
     let added = RefCell::default();
     let additions = ConnectionSetup { connection, signals, taken, added };
     setup(&additions)?;

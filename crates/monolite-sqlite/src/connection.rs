@@ -22,10 +22,7 @@
 //! How it is opened: `opening`. What only overlays do: `overlay`.
 
 mod batches;
-mod budget;
-mod cached;
 mod deferral;
-mod dry_runs;
 mod figures;
 mod full_text;
 mod keys;
@@ -33,7 +30,6 @@ mod maintenance;
 mod migrations;
 mod opening;
 mod overlay;
-mod profile;
 mod reasons;
 mod rowids;
 mod savepoints;
@@ -48,8 +44,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use batches::FailedStatement;
-use budget::MemoryLimit;
-use cached::CachedPasses;
 pub use keys::KeyTime;
 pub use maintenance::AutoVacuum;
 pub use migrations::AppliedMigration;
@@ -57,21 +51,18 @@ use opening::Hooks;
 use overlay::OverlayState;
 pub use overlay::{Unfit, test_overlay};
 use rusqlite::config::DbConfig;
-use rusqlite::{ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
+use rusqlite::{CachedStatement, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaFacts;
 
 use crate::additions::Setup;
 use crate::counts::Counts;
-use crate::dry_run::{DryRuns, Rehearsing};
-use crate::like;
-use crate::look::{Look, Overdue};
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::rowids::{Giver, Rowids};
 use crate::signals::{Signals, Traits};
 use crate::statements::{Own, Prepared};
-use crate::untrusted::{self, Untrusted};
+use crate::untrusted;
 use crate::vfs::{CommitSequence, WalControl};
 
 /// What a connection is opened for.
@@ -83,8 +74,8 @@ pub enum Role {
     Reader,
     /// The connection that copies the WAL into the database in the background.
     Checkpointer,
-    /// A reader for dry runs, see [`DryRuns`].
-    DryRun,
+    /// A reader for queries from an untrusted source, see [`Connection::begin_query`].
+    Untrusted,
     /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
     /// of [`crate::vfs::Vfs::register_overlays`], see [`Connection::begin_on`].
     Overlay,
@@ -96,17 +87,17 @@ pub enum Role {
 impl Role {
     /// Whether its transactions never change the database.
     fn only_reads(self) -> bool {
-        matches!(self, Role::Reader | Role::DryRun | Role::Overlay | Role::Inspector)
+        matches!(self, Role::Reader | Role::Untrusted | Role::Overlay | Role::Inspector)
     }
 
-    /// Whether its transactions insert rows, be it in its own memory or for nothing.
+    /// Whether its transactions insert rows, be it in its own memory.
     fn inserts(self) -> bool {
-        matches!(self, Role::Writer | Role::Overlay | Role::DryRun)
+        matches!(self, Role::Writer | Role::Overlay)
     }
 
     /// Whether other threads may call SQLite with its connection.
     fn is_serialized(self) -> bool {
-        self == Role::Reader
+        matches!(self, Role::Reader | Role::Untrusted)
     }
 }
 
@@ -122,12 +113,9 @@ pub struct Settings {
     pub sync: bool,
     /// Bytes that a database which is new reserves at the end of each page.
     pub reserved_bytes: u8,
-    /// Asked about every 1,000 virtual machine instructions (20 for untrusted SQL); `true`
-    /// interrupts the statement. It is told how long the statement goes on if it is not interrupted
-    /// now.
+    /// Asked about every 1,000 virtual machine instructions (100 for untrusted SQL); `true`
+    /// interrupts the statement.
     pub overdue: Overdue,
-    /// For connections that run SQL from an untrusted source.
-    pub untrusted: Option<Untrusted>,
     /// The numbers that are given out ahead, for connections that insert.
     pub rowids: Option<Arc<Rowids>>,
     /// The record of all changes to the database, if no other process writes to it: lets readers
@@ -135,14 +123,18 @@ pub struct Settings {
     pub control: Option<Arc<WalControl>>,
     /// Adds an application's functions, collations and modules.
     pub setup: Option<Setup>,
-    /// Where large statements of untrusted SQL are prepared first.
-    pub dry_runs: Option<Arc<dyn DryRuns>>,
 }
+
+/// Says whether the statement that runs has to end.
+pub type Overdue = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Instructions between two calls of [`Settings::overdue`].
 ///
 /// At about 10 ns an instruction this is every 10 µs, and the call (one clock read) costs 0.3 %.
 const PROGRESS_INTERVAL: c_int = 1_000;
+
+/// The same for untrusted SQL, whose instructions can each be a pass over a large value.
+const UNTRUSTED_INTERVAL: c_int = 100;
 
 /// Which checkpoint to run, see <https://sqlite.org/c3ref/wal_checkpoint_v2.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,13 +177,11 @@ pub struct Connection {
     // `drop` clears the pointer in it before the connection closes.
     revoker: Revoker,
     prepared: Prepared,
-    cached: CachedPasses,
     signals: Arc<Signals>,
     counts: Arc<Counts>,
-    look: Arc<Look>,
     giver: Option<Arc<Giver>>,
+    overdue: Overdue,
     progress_interval: c_int,
-    memory: Option<MemoryLimit>,
     busy_timeout: Duration,
     pub(crate) overlay: Option<OverlayState>,
     /// Whether its file's pages are all read through the page cache, once that was asked.
@@ -207,7 +197,6 @@ pub struct Connection {
     open_facts: Cell<Option<SchemaFacts>>,
     /// Whether a transaction was begun and neither committed nor rolled back here.
     has_begun: Cell<bool>,
-    has_marked_functions: Cell<bool>,
     /// Whether the open transaction may have changed the schema.
     has_changed_schema: Cell<bool>,
     /// Whether there was no WAL before it was opened.
@@ -215,7 +204,6 @@ pub struct Connection {
     control: Option<Arc<WalControl>>,
     /// By which its keys expire.
     key_time: Arc<KeyTime>,
-    keeps_pages: bool,
     /// The number of a commit that the open transaction sees, with all before it.
     sequence: Cell<CommitSequence>,
     /// What [`Connection::spills`] was when the last transaction that writes was begun.
@@ -274,28 +262,23 @@ impl Connection {
         role: Role,
         settings: &Settings,
     ) -> Result<Connection> {
-        let Hooks { signals, counts, look, giver, stack } = hooks;
-        let profile = settings.untrusted.as_ref();
-        let is_untrusted = profile.is_some();
+        let Hooks { signals, counts, giver, stack } = hooks;
         let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
-        let runs = settings.dry_runs.clone().filter(|_| is_untrusted);
-        let dry_runs = runs.map(|runs| Rehearsing { runs, look: Arc::clone(&look) });
-        let may_write = !matches!(role, Role::Reader | Role::DryRun | Role::Inspector);
-        let prepared = Prepared::new(inner, may_write, stack, dry_runs);
-        let progress_interval =
-            if is_untrusted { untrusted::PROGRESS_INTERVAL } else { PROGRESS_INTERVAL };
-        let memory = profile.map(|it| MemoryLimit::new(it, settings.cache_kib));
+        let may_write = matches!(role, Role::Writer | Role::Checkpointer | Role::Overlay);
+        let prepared = Prepared::new(inner, may_write, stack);
+        let progress_interval = match role {
+            Role::Untrusted => UNTRUSTED_INTERVAL,
+            _ => PROGRESS_INTERVAL,
+        };
         let overlay = (role == Role::Overlay).then(|| OverlayState::new(settings.cache_kib));
         let mut connection = Connection {
             revoker,
             prepared,
-            cached: CachedPasses::default(),
             signals,
             counts,
-            look,
             giver,
+            overdue: Arc::clone(&settings.overdue),
             progress_interval,
-            memory,
             kept_cookie: Cell::new(None),
             busy_timeout: settings.busy_timeout,
             overlay,
@@ -306,11 +289,8 @@ impl Connection {
             is_wal_new: false,
             has_changed_schema: Cell::new(false),
             has_begun: Cell::new(false),
-            has_marked_functions: Cell::new(false),
             control: settings.control.clone().filter(|_| role.only_reads()),
             key_time: KeyTime::alone(|| Duration::ZERO),
-            // They would count as memory that the last transaction has left behind.
-            keeps_pages: !is_untrusted,
             sequence: Cell::new(CommitSequence::UNKNOWN),
             spills_before: Cell::new(0),
         };
@@ -346,7 +326,7 @@ impl Connection {
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         self.refuse_if_revoked()?;
-        self.prepared.with(sql, (&self.signals, &self.counts), run)
+        self.prepared.with(sql, &self.signals, run)
     }
 
     #[inline]
@@ -365,6 +345,37 @@ impl Connection {
     /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
     pub fn preparing<R>(&self, sql: &str, prepare: impl FnMut() -> Result<R>) -> Result<R> {
         self.prepared.preparing(sql, &self.signals, prepare)
+    }
+
+    /// As that of `rusqlite`: prepares the statement of `sql`.
+    ///
+    /// # Errors
+    /// Those of preparing it.
+    pub fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
+        self.preparing(sql, || self.raw().prepare(sql))
+    }
+
+    /// As that of `rusqlite`: prepares the statement of `sql`, or takes it from those that were
+    /// prepared before.
+    ///
+    /// # Errors
+    /// Those of preparing it.
+    pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        // The authorizer does not see one that is found.
+        if !self.signals.virtual_tables().are_none() {
+            self.signals.note_virtual_table();
+        }
+        self.preparing(sql, || self.raw().prepare_cached(sql))
+    }
+
+    /// Forgets the statements that `rusqlite` keeps, whose runs the authorizer does not see.
+    pub fn forget_cached_statements(&self) {
+        self.raw().flush_prepared_statement_cache();
+    }
+
+    /// Runs `body` on the stack on which statements are prepared, which is larger than a thread's.
+    pub fn on_stack<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.prepared.deeply(body)
     }
 
     /// The flags its hooks set.
@@ -389,8 +400,15 @@ impl Connection {
     }
 
     fn watch_progress(&mut self) -> Result<()> {
-        let (look, interval) = (Arc::clone(&self.look), self.progress_interval);
-        self.prepared.connection_mut().progress_handler(interval, Some(move || !look.goes_on()))
+        let (overdue, signals) = (Arc::clone(&self.overdue), Arc::clone(&self.signals));
+        let ends = move || {
+            let is_late = overdue();
+            if is_late {
+                signals.mark_interrupted();
+            }
+            is_late || signals.is_revoked()
+        };
+        self.prepared.connection_mut().progress_handler(self.progress_interval, Some(ends))
     }
 
     /// Whether a transaction is open (`sqlite3_get_autocommit` is 0).
@@ -423,39 +441,49 @@ impl Connection {
         self.begin(Own::Begin)
     }
 
+    /// As [`Connection::begin_read`], for one query from an untrusted source that may read `tables`
+    /// (all of the application's when `None`) and values of up to `value_bytes`.
+    ///
+    /// To be called on a connection for [`Role::Untrusted`].
+    ///
+    /// # Errors
+    /// As [`Connection::begin_read`].
+    pub fn begin_query(&self, tables: Option<Vec<String>>, value_bytes: u64) -> Result<()> {
+        let rules = self.signals.query_rules().expect("the connection is for untrusted SQL");
+        rules.set_tables(tables);
+        untrusted::limit_values(self.raw(), value_bytes);
+        self.begin_read()
+    }
+
+    /// Prepares the one statement of `sql`, a query from an untrusted source.
+    ///
+    /// # Errors
+    /// Those of preparing it; `SQLITE_AUTH` when it is refused.
+    pub fn prepare_query(&self, sql: &str) -> Result<Statement<'_>> {
+        let rules = self.signals.query_rules().expect("the connection is for untrusted SQL");
+        if let Some(refusal) = rules.refusal_of_text(sql) {
+            let code = ffi::Error::new(ffi::SQLITE_AUTH);
+            return Err(rusqlite::Error::SqliteFailure(code, Some(refusal)));
+        }
+        self.prepare(sql)
+    }
+
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
         self.end_deferral()?;
-        self.memory.iter().for_each(MemoryLimit::begin);
-        self.trim_schema()?;
         self.engine(own)?;
         self.note_taken(Giver::begin);
         self.has_begun.set(true);
-        self.signals.forget_additions();
         self.has_changed_schema.set(false);
         self.signals.virtual_tables().begin();
         self.signals.forget_wishes();
         self.open_facts.set(None);
         self.counts.start(self.raw());
-        let verified = self.verify_schema().and_then(|()| self.mark_functions());
+        let verified = self.verify_schema();
         self.forget_outdated_statements();
         verified.inspect_err(|_| {
             // Its failure leaves the transaction open, and the next BEGIN reports it.
             let _ = self.rollback();
         })
-    }
-
-    /// Lets SQLite use indexes for the functions of the profile for untrusted SQL, and looks how
-    /// its texts are kept, once.
-    fn mark_functions(&self) -> Result<()> {
-        if self.memory.is_none() || self.has_marked_functions.replace(true) {
-            return Ok(());
-        }
-        // Of a file that is new it is the one that it will have: nobody here may change it.
-        let encoding =
-            || self.raw().query_row("PRAGMA encoding", [], |row| row.get::<_, String>(0));
-        let is_utf16 = self.signals.as_engine(encoding)?.starts_with("UTF-16");
-        self.signals.note_encoding(is_utf16);
-        self.signals.as_engine(|| like::mark_on(self.raw()))
     }
 
     /// Keeps the pages in the cache that were not changed, if the connection may do so. The next
@@ -466,7 +494,7 @@ impl Connection {
             return;
         }
         self.sequence.set(sequence);
-        if let Some(control) = self.control.as_ref().filter(|_| self.keeps_pages)
+        if let Some(control) = &self.control
             && let Some(mut cache) = MainCache::of(self.raw())
         {
             cache.keep_until_changed(control, sequence);

@@ -11,15 +11,13 @@
 //!    in one pass over its tokens: each is a level of what is between two commas, at most.
 //! 3. It is prepared again, and may have as many `SELECT`s as fit.
 //!
-//! Untrusted SQL has other limits ([`crate::untrusted`]).
-//!
 //! # Not here
 //! Generated columns of one table that are made of each other, 2,000 of which can be written
 //! 1,000 deep each: nothing asks for them.
 
 use rusqlite::Result;
 
-use crate::text::{Scan, Token};
+use crate::scan::{Scan, Token};
 
 /// Levels for which there is stack: SQLite takes 1 KiB for each at most, and 64 MiB are there.
 const MAX_LEVELS: usize = 60_000;

@@ -14,49 +14,39 @@ pub mod allocations;
 mod connection;
 pub mod copy;
 mod counts;
-mod definitions;
 mod depth;
 mod drops;
-mod dry_run;
 mod fletcher;
 mod forks;
 mod format;
-mod functions;
 mod holder;
-mod light;
-mod like;
-mod look;
 mod memory;
 mod names;
 mod pages;
 mod pcache;
-mod program;
 mod revoke;
 mod rowids;
 mod rules;
+mod scan;
 mod signals;
 mod stack;
 mod statements;
 mod surroundings;
-mod text;
 mod untrusted;
 mod verb;
 mod version;
 pub mod vfs;
 mod virtual_tables;
 pub mod wal;
-mod weights;
 
 pub use added::Function;
 pub use additions::{ConnectionSetup, Setup};
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, KeyTime,
-    Role, Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
+    Overdue, Role, Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
 };
-pub use dry_run::{DryRun, DryRuns, Form};
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};
-pub use look::{Overdue, Rest};
 pub use memory::Budget;
 pub use pages::PageSet;
 pub use revoke::{Revocation, Revoker};
@@ -65,7 +55,6 @@ pub use rowids::{GivenRowids, Numbering, Rowids};
 pub use rusqlite;
 pub use signals::{Signals, Traits};
 pub use surroundings::Surroundings;
-pub use untrusted::Untrusted;
 pub use version::{
     MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize, sees_pages,
 };

@@ -24,7 +24,7 @@
 use rusqlite::ffi;
 use rusqlite::hooks::AuthAction;
 
-use crate::verb::has_word;
+use crate::verb::{has_word, may_join_by_names};
 
 /// Names that begin with this are the engine's, those of tables to come, too.
 const PREFIX: &str = "monolite_";
@@ -79,8 +79,7 @@ pub(crate) fn refusal(action: &AuthAction<'_>, numbers: bool) -> Option<String> 
 /// Says why `sql` is refused, if it may join a table of the engine by columns that both tables
 /// have: of those the authorizer is not asked, and an outer join shows what is in them.
 pub(crate) fn refusal_of_join(sql: &str) -> Option<String> {
-    let joins = || ["using", "natural"].iter().any(|word| has_word(sql, word));
-    (has_word(sql, PREFIX) && joins()).then(|| {
+    (has_word(sql, PREFIX) && may_join_by_names(sql)).then(|| {
         format!(
             "a statement with USING or NATURAL is refused that has {PREFIX} in its text: names \
              that begin with that belong to the engine, and what it keeps cannot be joined"

@@ -41,7 +41,6 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcache_page};
@@ -130,42 +129,6 @@ fn lower() -> &'static Lower {
     LOWER.get().expect("the wrapper is installed after the cache underneath is known")
 }
 
-/// Whether anything was ever weighed in this process ([`crate::weights`]). Without, nobody asks
-/// what is a page. Threads need not agree: each sets it before it weighs anything itself.
-static WEIGHS: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    /// Whether a cache is at work on this thread: what it allocates is a page.
-    static IS_AT_WORK: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What SQLite allocates on this thread is weighed from now on, all but pages.
-pub(crate) fn tell_pages_apart() {
-    WEIGHS.store(true, Ordering::Relaxed);
-}
-
-/// Whether what is allocated on this thread is a page.
-pub(crate) fn is_page() -> bool {
-    IS_AT_WORK.get()
-}
-
-/// What a call of the cache underneath returns, which may allocate pages. A macro, for each of the
-/// two to have its arguments where they are.
-macro_rules! of_pages {
-    ($call:expr) => {
-        if WEIGHS.load(Ordering::Relaxed) { told_apart(move || $call) } else { $call }
-    };
-}
-
-/// Not inlined: reaching a variable of the thread is a call, which costs as much as all the rest.
-#[inline(never)]
-fn told_apart<R>(use_cache: impl FnOnce() -> R) -> R {
-    IS_AT_WORK.set(true);
-    let result = use_cache();
-    IS_AT_WORK.set(false);
-    result
-}
-
 /// A page cache as SQLite knows it.
 struct Cache {
     lower: *mut sqlite3_pcache,
@@ -251,7 +214,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
     let Lower { create, fetch, unpin, .. } = *lower();
     let note_at = (extra as usize).next_multiple_of(align_of::<Note>());
     // SAFETY: SQLite's arguments are handed on, with room for our bytes.
-    let lower = unsafe { of_pages!(create(page, (note_at + OWN_BYTES) as c_int, purgeable)) };
+    let lower = unsafe { create(page, (note_at + OWN_BYTES) as c_int, purgeable) };
     if lower.is_null() {
         return ptr::null_mut();
     }
@@ -273,7 +236,7 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
 
 unsafe extern "C" fn cache_size(cache: *mut sqlite3_pcache, pages: c_int) {
     // SAFETY: SQLite passes a cache of ours.
-    unsafe { of_pages!((lower().cache_size)(ours(cache).lower, pages)) }
+    unsafe { (lower().cache_size)(ours(cache).lower, pages) }
 }
 
 unsafe extern "C" fn page_count(cache: *mut sqlite3_pcache) -> c_int {
@@ -296,7 +259,7 @@ unsafe extern "C" fn fetch(
             // The snapshot is the one before, which so contains these commits, too.
             cache.sequence = cache.sequence.max(sequence);
         }
-        of_pages!(cache.fetch_current(pgno, how))
+        cache.fetch_current(pgno, how)
     }
 }
 
@@ -310,7 +273,7 @@ unsafe extern "C" fn unpin(
         let cache = ours(cache);
         (*cache.note(page)).is_pinned = false;
         let (unpin, lower) = (cache.unpin, cache.lower);
-        of_pages!(unpin(lower, page, discard));
+        unpin(lower, page, discard);
     }
 }
 
@@ -321,7 +284,7 @@ unsafe extern "C" fn rekey(
     new: c_uint,
 ) {
     // SAFETY: SQLite passes a cache of ours and a page of it.
-    unsafe { of_pages!((lower().rekey)(ours(cache).lower, page, old, new)) }
+    unsafe { (lower().rekey)(ours(cache).lower, page, old, new) }
 }
 
 unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
@@ -334,7 +297,7 @@ unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
             cache.sequence = sequence;
         }
         // SAFETY: as above.
-        _ => unsafe { of_pages!((lower().truncate)(cache.lower, from)) },
+        _ => unsafe { (lower().truncate)(cache.lower, from) },
     }
 }
 
@@ -342,14 +305,14 @@ unsafe extern "C" fn destroy(cache: *mut sqlite3_pcache) {
     // SAFETY: SQLite passes a cache of ours and does not use it again.
     unsafe {
         let cache = Box::from_raw(cache.cast::<Cache>());
-        of_pages!((lower().destroy)(cache.lower));
+        (lower().destroy)(cache.lower);
     }
 }
 
 unsafe extern "C" fn shrink(cache: *mut sqlite3_pcache) {
     match PROBE.get() {
         // SAFETY: SQLite passes a cache of ours.
-        Probe::Off => unsafe { of_pages!((lower().shrink)(ours(cache).lower)) },
+        Probe::Off => unsafe { (lower().shrink)(ours(cache).lower) },
         Probe::Awaits => PROBE.set(Probe::Found(cache.cast())),
         Probe::Found(_) => {}
     }
@@ -429,7 +392,7 @@ impl<'c> MainCache<'c> {
         let cache = self.cache();
         let pages = c_int::try_from(bytes / cache.page_bytes).unwrap_or(c_int::MAX);
         // SAFETY: the cache underneath is this one's own, and in no other call.
-        unsafe { of_pages!((lower().cache_size)(cache.lower, pages)) }
+        unsafe { (lower().cache_size)(cache.lower, pages) }
     }
 
     /// Records the pages that are fetched from now on, up to `limit` of them.

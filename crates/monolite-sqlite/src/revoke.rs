@@ -2,9 +2,11 @@
 //! pins the WAL for longer than it may.
 //!
 //! # Algorithm
-//! 1. Mark the connection revoked, and interrupt it so that a long step ends. Enter the
-//!    connection's own mutex (readers are opened in serialized mode), so that no call of its user
-//!    is under way.
+//! 1. Mark the connection revoked, and interrupt it so that a long step ends. Try to enter the
+//!    connection's own mutex (readers are opened in serialized mode). When its user is inside of
+//!    SQLite this fails, and nothing more is done: a call that SQLite does not give back (the
+//!    planner looks at no interrupt) must stall no writer, no checkpoint and no close. Who needs
+//!    the snapshot gone tries again.
 //! 2. No statement is running: `ROLLBACK` ends the snapshot at once. A statement is running: its
 //!    user may hold pointers into it, so it is only interrupted; its next step fails and the
 //!    snapshot ends with the user's closure.
@@ -32,7 +34,8 @@ use crate::signals::Signals;
 pub enum Revocation {
     /// The snapshot is gone.
     Ended,
-    /// A statement may be running; the snapshot ends with what its user does next.
+    /// Its user may be inside of SQLite, or in the middle of a statement; the snapshot ends with
+    /// what that user does next, or when it is revoked once more.
     Interrupted,
     /// The connection is closed.
     Closed,
@@ -69,27 +72,11 @@ impl Revoker {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Ends the snapshot, or has it end at its user's next step.
+    /// Ends the snapshot, or has it end with what its user does next. Never waits for a call into
+    /// SQLite: the one that the connection's user is in is interrupted.
     ///
-    /// Waits for the call into SQLite that the connection's user is in, if any. The caller sees to
-    /// it that this user does not change meanwhile.
+    /// The caller sees to it that this user does not change meanwhile.
     pub fn revoke(&self) -> Revocation {
-        self.end(|mutex| {
-            // SAFETY: the mutex is that of an open connection.
-            unsafe { ffi::sqlite3_mutex_enter(mutex) };
-            true
-        })
-    }
-
-    /// As [`Revoker::revoke`], and waits for nobody: when the connection's user is inside of
-    /// SQLite, its call is interrupted, and the snapshot stays until that user is done.
-    pub fn stop(&self) -> Revocation {
-        // SAFETY: the mutex is that of an open connection.
-        self.end(|mutex| unsafe { ffi::sqlite3_mutex_try(mutex) } == ffi::SQLITE_OK)
-    }
-
-    /// Revokes with the connection's mutex if `enter` gets it.
-    fn end(&self, enter: impl FnOnce(*mut ffi::sqlite3_mutex) -> bool) -> Revocation {
         let guard = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = guard.as_ref() else { return Revocation::Closed };
         let db = handle.0.as_ptr();
@@ -101,13 +88,16 @@ impl Revoker {
         if !self.is_serialized {
             return Revocation::Interrupted;
         }
-        // SAFETY: the connection is open.
-        let mutex = unsafe { ffi::sqlite3_db_mutex(db) };
-        if !enter(mutex) {
+        // SAFETY: the connection is open (guard), and so its mutex is there.
+        let (mutex, entered) = unsafe {
+            let mutex = ffi::sqlite3_db_mutex(db);
+            (mutex, ffi::sqlite3_mutex_try(mutex) == ffi::SQLITE_OK)
+        };
+        if !entered {
             return Revocation::Interrupted;
         }
-        // SAFETY: `db` is open (guard) and in serialized mode, and `enter` has entered its mutex on
-        // this thread; everything until the leave runs as the connection's only user.
+        // SAFETY: `db` is open (guard) and in serialized mode, and its mutex was entered on this
+        // thread; everything until the leave runs as the connection's only user.
         unsafe {
             let outcome = self.end_snapshot(db);
             ffi::sqlite3_progress_handler(db, 1, Some(interrupt_always), ptr::null_mut());
@@ -141,3 +131,6 @@ impl Revoker {
 unsafe extern "C" fn interrupt_always(_: *mut c_void) -> c_int {
     1
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,10 +14,10 @@ use std::task::Waker;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use crate::added::Added;
-use crate::light::Light;
+use crate::untrusted::QueryRules;
 use crate::verb::Verb;
 use crate::virtual_tables::VirtualTables;
-use crate::{depth, names, rules, untrusted, weights};
+use crate::{depth, names, rules};
 
 /// What the authorizer tells of a statement: a set of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +39,8 @@ impl Traits {
     pub(crate) const DEFINES: Traits = Traits(32);
     /// It calls `changes()`, or a trigger that it fires does.
     pub(crate) const ASKS_CHANGES: Traits = Traits(64);
-    /// It makes the schema larger.
-    pub(crate) const ADDS_TO_SCHEMA: Traits = Traits(128);
     /// Its first word says that it changes rows.
     const CHANGES_ROWS: Traits = Traits(256);
-    /// It is `ALTER TABLE`.
-    pub(crate) const ALTERS: Traits = Traits(512);
     /// It calls a function of the application that may give something else when it is run again.
     const VOLATILE: Traits = Traits(2_048);
     /// It defers foreign keys: the statements behind it answer otherwise.
@@ -52,8 +48,7 @@ impl Traits {
     /// It may use a virtual table.
     pub(crate) const VIRTUAL: Traits = Traits(4_096);
     /// What has to be made good before the next statement is prepared.
-    pub(crate) const UNSETTLED: Traits =
-        Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0 | Traits::ADDS_TO_SCHEMA.0);
+    pub(crate) const UNSETTLED: Traits = Traits(Traits::SCHEMA.0 | Traits::STATISTICS.0);
 
     /// These, which the authorizer told while a statement was prepared or run, without those that
     /// are not its own: virtual tables prepare statements meanwhile, pragmas, too. None of those
@@ -136,8 +131,6 @@ impl Traits {
         add(rules::may_change(action), Traits::MAY_CHANGE);
         add(rules::asks_changes(action), Traits::ASKS_CHANGES);
         add(rules::defers_foreign_keys(action), Traits::DEFERS);
-        add(untrusted::adds_to_schema(action), Traits::ADDS_TO_SCHEMA);
-        add(matches!(action, AuthAction::AlterTable { .. }), Traits::ALTERS);
         traits
     }
 }
@@ -159,8 +152,8 @@ impl BitOrAssign for Traits {
 /// Flags through which a connection's hooks and the engine talk to each other.
 #[derive(Default)]
 pub struct Signals {
-    /// The modules that untrusted SQL may use; `None` when the SQL is trusted.
-    modules: Option<Vec<String>>,
+    /// What a query may name, where SQL is not trusted.
+    query_rules: Option<QueryRules>,
     engine_statement: AtomicBool,
     may_commit: AtomicBool,
     /// Whether the statement is one in its second form ([`crate::rowids`]).
@@ -172,39 +165,12 @@ pub struct Signals {
     traits: AtomicU16,
     /// `SELECT`s of the statement that is being prepared.
     selects: AtomicU32,
-    /// How many of them it may have where SQL is trusted, see [`crate::depth`]; 0 while they are
-    /// not counted.
+    /// How many of them it may have, see [`crate::depth`]; 0 while they are not counted.
     most_counted: AtomicU32,
-    /// Columns that it reads, each time that it names one.
-    columns: AtomicU32,
-    /// Functions that it calls, each time that it names one.
-    calls: AtomicU32,
-    /// The most passes over a value that a statement of the transaction has in its text.
-    passes: AtomicU32,
-    /// Whether the statement that runs is known not to sort ([`crate::program`]).
-    never_sorts: AtomicBool,
-    /// Whether a statement of the transaction is known whose runs are not.
-    is_handed_out: AtomicBool,
-    /// Whether the schema was changed in the transaction.
-    has_new_schema: AtomicBool,
-    /// Whether what runs was prepared for the schema that there is.
-    is_own_run: AtomicBool,
-    /// Whether the database keeps its texts as UTF-16, which is looked at where SQL is not trusted.
-    is_utf16: AtomicBool,
-    /// Whether all that SQLite does is to prepare a statement, or to explain one.
-    only_prepares: AtomicBool,
-    /// Whether no statement is being prepared: what that makes are no values.
-    is_running: AtomicBool,
-    /// Whether the statement that is being prepared has SQLite change tables of its own.
-    is_sqlites_way: AtomicBool,
-    /// Whether the statement that was prepared last is an `ALTER TABLE`.
-    is_altering: AtomicBool,
     /// Whether SQLite may have been told to defer foreign keys, see
     /// [`Connection::end_deferral`](crate::Connection::end_deferral).
     is_deferring: AtomicBool,
     denial: Mutex<Option<String>>,
-    /// What is seen of a statement that is prepared as long as it is light.
-    light: Mutex<Option<Light>>,
     /// Whether the statements are those of a migration.
     is_migrating: AtomicBool,
     /// Whether the transaction has asked for foreign keys to be off, and was refused it.
@@ -219,14 +185,14 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Those of a connection whose SQL is trusted, or is not and may use `modules`.
-    pub(crate) fn new(modules: Option<Vec<String>>) -> Signals {
-        Signals { modules, ..Signals::default() }
+    /// Those of a connection with rules for queries, if its SQL is not trusted.
+    pub(crate) fn new(query_rules: Option<QueryRules>) -> Signals {
+        Signals { query_rules, ..Signals::default() }
     }
 
-    /// The modules that untrusted SQL may use; `None` when the SQL is trusted.
-    pub(crate) fn modules(&self) -> Option<&[String]> {
-        self.modules.as_deref()
+    /// What a query may name, where SQL is not trusted.
+    pub(crate) fn query_rules(&self) -> Option<&QueryRules> {
+        self.query_rules.as_ref()
     }
 
     /// Whether a statement was interrupted by [`Settings::overdue`](crate::Settings::overdue)
@@ -239,10 +205,6 @@ impl Signals {
             self.interrupted.store(false, Ordering::Relaxed);
         }
         was_interrupted
-    }
-
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
     }
 
     pub(crate) fn mark_interrupted(&self) {
@@ -359,61 +321,14 @@ impl Signals {
         self.is_migrating.load(Ordering::Relaxed)
     }
 
-    /// Has `prepare` prepare a statement as long as it is `light`; what was seen of it then.
-    pub(crate) fn while_light<R>(&self, light: Light, prepare: impl FnOnce() -> R) -> (R, Light) {
-        *self.light() = Some(light);
-        let prepared = prepare();
-        let seen = self.light().take();
-        (prepared, seen.expect("nobody else takes it"))
-    }
-
-    fn light(&self) -> MutexGuard<'_, Option<Light>> {
-        self.light.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Says that a statement is not light, which was so far.
-    fn refute_light(&self, context: &AuthContext<'_>) -> Option<String> {
-        let is_light = self.light().as_mut()?.note(&context.action, context.accessor);
-        (!is_light).then(|| "the statement is not light".into())
-    }
-
     /// Whether the statement that is prepared may number rows ([`Signals::numbering`]).
     pub(crate) fn is_numbering(&self) -> bool {
         self.is_numbering.load(Ordering::Relaxed)
     }
 
-    /// Has [`Signals::take_denial`] give this reason next.
-    pub(crate) fn put_denial(&self, reason: Option<String>) {
-        *self.denial() = reason;
-    }
-
     /// The statements that are prepared are those of a migration until the switch is dropped.
     pub(crate) fn migrating(&self) -> Switch<'_> {
         Switch::turn_on(&self.is_migrating)
-    }
-
-    /// The schema was changed in the transaction.
-    pub(crate) fn note_new_schema(&self) {
-        self.has_new_schema.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the schema was changed in the transaction, and that was made good.
-    pub(crate) fn has_new_schema(&self) -> bool {
-        self.has_new_schema.load(Ordering::Relaxed)
-    }
-
-    /// Says why SQLite may not prepare a statement again that was handed out before the schema was
-    /// changed: how long that takes nobody foresees. What a module prepares is not told from that.
-    fn refuse_again(&self, action: &AuthAction<'_>) -> Option<String> {
-        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        let is_handed_out = is(&self.is_handed_out) && is(&self.is_running);
-        let is_prepared_here = is(&self.only_prepares) || is(&self.is_own_run);
-        let has_new_schema = self.has_new_schema() || !self.seen(Traits::UNSETTLED).is_empty();
-        // A pragma that is selected from is prepared when it is read, and plans nothing.
-        let plans = !matches!(action, AuthAction::Pragma { .. });
-        let has_modules = self.modules().is_some_and(|modules| !modules.is_empty());
-        (!has_modules && is_handed_out && !is_prepared_here && has_new_schema && plans)
-            .then(|| untrusted::NOT_AGAIN.into())
     }
 
     /// Takes the name of the table that the statement drops which was prepared last.
@@ -463,12 +378,6 @@ impl Signals {
         Traits(self.traits.load(Ordering::Relaxed) & which.0)
     }
 
-    /// Whatever was added to the schema was undone: who comes next is not refused for it, also
-    /// where the schema was too large before.
-    pub(crate) fn forget_additions(&self) {
-        self.take(Traits::ADDS_TO_SCHEMA);
-    }
-
     /// Takes all traits, for those of one statement to be told apart.
     #[inline]
     pub(crate) fn take_all(&self) -> Traits {
@@ -490,162 +399,26 @@ impl Signals {
         self.traits.store(all | traits.0, Ordering::Relaxed);
     }
 
-    /// Has `prepare` prepare a statement that may have `most` of what is counted, and says whether
-    /// it was refused for having more: uses of columns where SQL is not trusted, else `SELECT`s.
-    /// Of what SQLite prepares by itself, for a virtual table or again, the profile says how many
-    /// there may be; of trusted SQL none are counted.
+    /// Has `prepare` prepare a statement that may have `most` `SELECT`s, and says whether it was
+    /// refused for having more. Of what SQLite prepares by itself, for a virtual table or again,
+    /// none are counted.
     pub(crate) fn counting<R>(&self, most: u32, prepare: impl FnOnce() -> R) -> (R, bool) {
-        let counted = if self.modules.is_some() { &self.columns } else { &self.selects };
-        for number in [&self.selects, &self.columns, &self.calls] {
-            number.store(0, Ordering::Relaxed);
-        }
+        self.selects.store(0, Ordering::Relaxed);
         self.most_counted.store(most, Ordering::Relaxed);
         let prepared = prepare();
         self.most_counted.store(0, Ordering::Relaxed);
-        (prepared, counted.load(Ordering::Relaxed) > most)
+        (prepared, self.selects.load(Ordering::Relaxed) > most)
     }
 
-    /// Counts the `SELECT`s of a statement of trusted SQL, and says so when there are too many.
+    /// Counts the `SELECT`s of a statement, and says so when there are too many.
     fn count_selects(&self, action: &AuthAction<'_>) -> Option<String> {
         let most = self.most_counted.load(Ordering::Relaxed);
-        if most == 0 || self.modules.is_some() || !matches!(action, AuthAction::Select) {
+        if most == 0 || !matches!(action, AuthAction::Select) {
             return None;
         }
         let counted = self.selects.load(Ordering::Relaxed).saturating_add(1);
         self.selects.store(counted, Ordering::Relaxed);
         (counted > most).then(|| depth::refusal(most))
-    }
-
-    /// A user's next statement is about to be prepared. Only where SQL is not trusted is anything
-    /// of it counted.
-    #[inline]
-    pub fn start_statement(&self) {
-        if self.modules.is_none() {
-            return;
-        }
-        weights::start_preparing();
-        self.is_running.store(false, Ordering::Relaxed);
-        self.never_sorts.store(false, Ordering::Relaxed);
-        self.selects.store(0, Ordering::Relaxed);
-        self.columns.store(0, Ordering::Relaxed);
-        self.calls.store(0, Ordering::Relaxed);
-        self.is_sqlites_way.store(false, Ordering::Relaxed);
-        self.is_altering.store(false, Ordering::Relaxed);
-    }
-
-    /// Counts what a statement is made of, and says so when it is too much.
-    fn count(&self, action: &AuthAction<'_>) -> Option<String> {
-        let (number, more, what) = match action {
-            AuthAction::Select => (&self.selects, 1, Some(untrusted::Part::Select)),
-            AuthAction::Read { .. } => (&self.columns, 1, Some(untrusted::Part::Column)),
-            AuthAction::Function { function_name } => {
-                (&self.calls, untrusted::passes_of_call(function_name), None)
-            }
-            _ => return None,
-        };
-        let counted = number.load(Ordering::Relaxed).saturating_add(more);
-        number.store(counted, Ordering::Relaxed);
-        // What SQLite prepares while a statement runs can be asked by nobody.
-        if self.is_running.load(Ordering::Relaxed) && !matches!(action, AuthAction::Select) {
-            self.note_passes(counted);
-        }
-        what?.refusal(counted, self.most_counted.load(Ordering::Relaxed))
-    }
-
-    /// How many passes over a value the statement that was prepared last has in its text: a column
-    /// or a function can be one each, or both together.
-    pub(crate) fn passes_of_statement(&self) -> u32 {
-        self.columns.load(Ordering::Relaxed).max(self.calls.load(Ordering::Relaxed))
-    }
-
-    /// A statement that has so many passes over a value is prepared, or runs.
-    #[inline]
-    pub(crate) fn note_passes(&self, passes: u32) {
-        if passes > self.passes.load(Ordering::Relaxed) {
-            self.passes.store(passes, Ordering::Relaxed);
-        }
-    }
-
-    /// A transaction begins.
-    #[inline]
-    pub(crate) fn forget_passes(&self) {
-        self.passes.store(0, Ordering::Relaxed);
-        self.never_sorts.store(false, Ordering::Relaxed);
-        self.is_handed_out.store(false, Ordering::Relaxed);
-        self.has_new_schema.store(false, Ordering::Relaxed);
-    }
-
-    /// A statement that was not handed out runs while what this returns is there. It is known not
-    /// to sort if `never_sorts`, until SQLite prepares any statement: this one may have got another
-    /// program then.
-    #[inline]
-    pub(crate) fn running(&self, never_sorts: bool) -> [Switch<'_>; 2] {
-        let is_known = never_sorts && !self.is_handed_out.load(Ordering::Relaxed);
-        [Switch::turn_on(&self.is_own_run), Switch::set(&self.never_sorts, is_known)]
-    }
-
-    /// Whether what SQLite does may be a sort.
-    pub(crate) fn may_sort(&self) -> bool {
-        !self.never_sorts.load(Ordering::Relaxed) && !self.only_prepares.load(Ordering::Relaxed)
-    }
-
-    /// Whether the database keeps its texts as UTF-16, as far as that was looked at.
-    pub(crate) fn is_utf16(&self) -> bool {
-        self.is_utf16.load(Ordering::Relaxed)
-    }
-
-    /// The database keeps its texts as UTF-16, or as UTF-8.
-    pub(crate) fn note_encoding(&self, is_utf16: bool) {
-        self.is_utf16.store(is_utf16, Ordering::Relaxed);
-    }
-
-    /// What `prepare` gives, which has SQLite prepare a statement and run none of a user's.
-    pub fn prepared<R>(&self, prepare: impl FnOnce() -> R) -> R {
-        if self.modules.is_none() {
-            return prepare();
-        }
-        let _only = Switch::turn_on(&self.only_prepares);
-        prepare()
-    }
-
-    /// A statement is handed out, which may run at any time until the transaction ends.
-    pub fn note_handed_out(&self) {
-        self.is_handed_out.store(true, Ordering::Relaxed);
-        self.never_sorts.store(false, Ordering::Relaxed);
-        self.start_run();
-    }
-
-    /// A statement is prepared, and runs from now on.
-    #[inline]
-    pub fn start_run(&self) {
-        if self.modules.is_none() {
-            return;
-        }
-        // A kept statement may be prepared again behind a `DROP` that was prepared last.
-        self.is_sqlites_way.store(false, Ordering::Relaxed);
-        weights::forget_values();
-        self.is_running.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a statement is being prepared, where SQL is not trusted.
-    pub(crate) fn is_preparing(&self) -> bool {
-        self.modules.is_some() && !self.is_running.load(Ordering::Relaxed)
-    }
-
-    /// How many passes over a value the statement that runs may have before it.
-    pub(crate) fn passes(&self) -> u32 {
-        let is_running = self.is_running.load(Ordering::Relaxed);
-        if is_running { self.passes.load(Ordering::Relaxed) } else { 0 }
-    }
-
-    /// How deep the expressions of the statement that is prepared can be; nothing when it runs.
-    /// Each `SELECT` that is put in the place of its name adds its own to those around it, and
-    /// SQLite has no more of them in each other than levels in an expression.
-    pub(crate) fn levels(&self) -> u64 {
-        let most = untrusted::EXPRESSION_LEVELS;
-        let is_running = self.is_running.load(Ordering::Relaxed);
-        let selects = if is_running { 0 } else { self.selects.load(Ordering::Relaxed).min(most) };
-        u64::from(selects) * u64::from(most)
     }
 
     /// Lets the engine's own statements pass the authorizer while `run` runs.
@@ -670,35 +443,13 @@ impl Signals {
         self.may_commit.load(Ordering::Relaxed)
     }
 
-    /// Whether the rows of `action` are to be deleted one by one (which is what SQLite makes of
-    /// [`Authorization::Ignore`]): it empties a whole table in a single instruction, which looks at
-    /// no clock. A `DROP` would silently do nothing.
-    fn deletes_row_by_row(&self, action: &AuthAction<'_>) -> bool {
-        let AuthAction::Delete { table_name } = action else { return false };
-        let is_drop = self.is_sqlites_way.load(Ordering::Relaxed);
-        self.modules.is_some() && !is_drop && !names::begins(table_name, "sqlite_")
-    }
-
-    pub(crate) fn authorize(
-        &self,
-        context: &AuthContext<'_>,
-        overdue: &dyn Fn() -> bool,
-    ) -> Authorization {
-        // Where SQL is not trusted, ANALYZE is refused whole.
-        if self.modules.is_none() && names::is_left_out(&context.action) {
+    pub(crate) fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
+        if names::is_left_out(&context.action) {
             self.add(Traits::STATISTICS);
             return Authorization::Ignore;
         }
         if self.engine_statement.load(Ordering::Relaxed) {
             return Authorization::Allow;
-        }
-        // A statement of a user has a new program, whichever it is. None has one while the engine's
-        // own run.
-        self.never_sorts.store(false, Ordering::Relaxed);
-        // A long text of short statements ends none of them late.
-        if self.modules.is_some() && overdue() {
-            self.mark_interrupted();
-            return Authorization::Deny;
         }
         self.add(Traits::of(&context.action, context.database_name));
         self.add_those_of_virtual_tables(&context.action);
@@ -707,26 +458,6 @@ impl Signals {
         if let Some(added) = added {
             self.add_those_of_additions(added, &context.action);
         }
-        let untrusted = |action| {
-            let modules = self.modules()?;
-            if untrusted::changes_tables_itself(action) {
-                self.is_sqlites_way.store(true, Ordering::Relaxed);
-            }
-            if matches!(action, AuthAction::AlterTable { .. }) {
-                self.is_altering.store(true, Ordering::Relaxed);
-            }
-            if self.is_altering.load(Ordering::Relaxed) && untrusted::checks_rows(action) {
-                return None;
-            }
-            let is_sqlites_way = self.is_sqlites_way.load(Ordering::Relaxed);
-            let refused = untrusted::refusal(action, modules, is_sqlites_way);
-            let refused = refused.or_else(|| added?.refusal(action));
-            let refused = refused.or_else(|| self.refuse_again(action));
-            let is_running = self.is_running.load(Ordering::Relaxed);
-            let refused =
-                refused.or_else(|| is_running.then(|| untrusted::refusal_while_running(action))?);
-            refused.or_else(|| self.count(action)).or_else(|| self.refute_light(context))
-        };
         let general = || {
             let migration = self.is_migrating().then_some(&context.action);
             let rule = migration.and_then(rules::refusal_in_migration);
@@ -735,8 +466,11 @@ impl Signals {
             let rule = rule.or_else(|| names::refusal(&context.action, numbers));
             rule.or_else(|| self.count_selects(&context.action))
         };
-        match general().or_else(|| untrusted(&context.action)) {
-            None if self.deletes_row_by_row(&context.action) => Authorization::Ignore,
+        let of_queries = || {
+            let refused = self.query_rules()?.refusal(&context.action);
+            refused.or_else(|| added?.refusal(&context.action))
+        };
+        match general().or_else(of_queries) {
             None => {
                 if rules::defers_foreign_keys(&context.action) {
                     self.mark_deferring();
@@ -759,13 +493,9 @@ pub(crate) struct Switch<'s> {
 
 impl Switch<'_> {
     fn turn_on(flag: &AtomicBool) -> Switch<'_> {
-        Switch::set(flag, true)
-    }
-
-    fn set(flag: &AtomicBool, to: bool) -> Switch<'_> {
         // No swap, see `Signals::take`.
         let before = flag.load(Ordering::Relaxed);
-        flag.store(to, Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
         Switch { flag, before }
     }
 }

@@ -4,10 +4,9 @@
 //! a subquery, a view or a generated column that is put in the place of its name makes a deeper one
 //! of them, and nothing bounds that: 16 common table expressions of 240 additions each overflow the
 //! 2 MiB that a thread has, which ends the process. So the connection brings a stack of its own,
-//! large enough for the deepest expression that is let through: by the limits of the profile for
-//! untrusted SQL, and for all other SQL by [`crate::depth`].
+//! large enough for the deepest expression that [`crate::depth`] lets through.
 //!
-//! Where SQL is trusted, only SQLite runs on it, and the closures of users run on the stack of
+//! Only SQLite runs on it, and the closures of users run on the stack of
 //! their thread: what asks a thread for the bounds of its stack (the runtime of another language)
 //! would take its own for overflown. Preparing is what takes stack, and a statement that defines
 //! something, which parses the schema again when it runs; other programs run in a loop. SQLite
@@ -22,7 +21,7 @@
 //!
 //! # Source of the size
 //! Measured with SQLite 3.54.1 (x86-64, -O2 and unoptimized callers): 1 KiB for each level of an
-//! expression that is compiled. [`crate::untrusted`] bounds the levels.
+//! expression that is compiled.
 
 use std::cell::Cell;
 use std::io;
@@ -33,13 +32,9 @@ use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
 };
 
-/// Bytes of the stack for SQL that is trusted; the kernel gives memory for what is used. Eight
-/// times that of a program's main thread, on which SQLite itself would run.
-pub(crate) const TRUSTED: usize = 64 << 20;
-
-/// Bytes of that for SQL that is not: the limits of its profile let 40,000 levels through, and
-/// closures run on it, too.
-pub(crate) const UNTRUSTED: usize = 256 << 20;
+/// Bytes of the stack; the kernel gives memory for what is used. Eight times that of a program's
+/// main thread, on which SQLite itself would run.
+const SIZE: usize = 64 << 20;
 
 /// Bytes below it that nobody may touch.
 const GUARD: usize = 64 << 10;
@@ -53,7 +48,6 @@ const MARK: usize = 4 << 10;
 /// A region of memory used as a stack.
 pub(crate) struct Stack {
     lowest: NonNull<u8>,
-    size: usize,
     is_in_use: Cell<bool>,
 }
 
@@ -62,18 +56,18 @@ pub(crate) struct Stack {
 unsafe impl Send for Stack {}
 
 impl Stack {
-    /// One of `size` bytes.
+    /// A new one.
     ///
     /// # Errors
     /// Those of the system, when it has no address space to give.
-    pub(crate) fn new(size: usize) -> io::Result<Stack> {
+    pub(crate) fn new() -> io::Result<Stack> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let lowest = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), size, access, flags | MapFlags::NORESERVE)?
+            mmap_anonymous(std::ptr::null_mut(), SIZE, access, flags | MapFlags::NORESERVE)?
         };
         let lowest_byte = NonNull::new(lowest.cast()).ok_or(io::ErrorKind::Other)?;
-        let stack = Stack { lowest: lowest_byte, size, is_in_use: Cell::new(false) };
+        let stack = Stack { lowest: lowest_byte, is_in_use: Cell::new(false) };
         // SAFETY: the lowest part of the mapping above.
         unsafe { mprotect(lowest, GUARD, MprotectFlags::empty())? };
         Ok(stack)
@@ -90,7 +84,7 @@ impl Stack {
         let caught = || catch_unwind(AssertUnwindSafe(body));
         // SAFETY: the region above the guard is mapped, writable, aligned to pages, and used by
         // nobody else meanwhile; the callback does not unwind.
-        let result = unsafe { psm::on_stack(self.at(GUARD), self.size - GUARD, caught) };
+        let result = unsafe { psm::on_stack(self.at(GUARD), SIZE - GUARD, caught) };
         self.is_in_use.set(false);
         if self.was_deep() {
             self.give_back();
@@ -104,7 +98,7 @@ impl Stack {
     }
 
     fn mark(&self) -> *mut u64 {
-        self.at(self.size - SHALLOW - MARK).cast()
+        self.at(SIZE - SHALLOW - MARK).cast()
     }
 
     fn was_deep(&self) -> bool {
@@ -114,7 +108,7 @@ impl Stack {
 
     /// Has what lies behind the shallow part read as zeros again.
     fn give_back(&self) {
-        let deep = self.size - SHALLOW - GUARD;
+        let deep = SIZE - SHALLOW - GUARD;
         // SAFETY: nobody runs on the stack now. Private anonymous memory that is not needed any
         // more is fresh at its next use.
         let given = unsafe { madvise(self.at(GUARD).cast(), deep, Advice::LinuxDontNeed) };
@@ -126,7 +120,7 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nobody runs on it any more.
-        let _ = unsafe { munmap(self.lowest.as_ptr().cast(), self.size) };
+        let _ = unsafe { munmap(self.lowest.as_ptr().cast(), SIZE) };
     }
 }
 
@@ -142,13 +136,13 @@ mod tests {
 
     #[test]
     fn what_needs_many_stacks_of_a_thread_runs_and_leaves_no_memory_behind() {
-        let stack = Stack::new(UNTRUSTED).unwrap();
+        let stack = Stack::new().unwrap();
         assert_eq!(stack.run(|| sum(10)), 55);
         assert!(!stack.was_deep());
-        // 100 MiB and more.
-        assert_eq!(stack.run(|| sum(100_000)), 5_000_050_000);
+        // 20 MiB and more.
+        assert_eq!(stack.run(|| sum(20_000)), 200_010_000);
         assert!(!stack.was_deep());
-        assert_eq!(stack.run(|| stack_inside(&Stack::new(TRUSTED).unwrap())), 55);
+        assert_eq!(stack.run(|| stack_inside(&Stack::new().unwrap())), 55);
         assert_eq!(stack.run(|| stack.run(|| sum(10)) + sum(10)), 110);
     }
 
@@ -158,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_panic_comes_out_as_it_is() {
-        let stack = Stack::new(TRUSTED).unwrap();
+        let stack = Stack::new().unwrap();
         let panic = catch_unwind(AssertUnwindSafe(|| stack.run(|| panic!("on purpose"))));
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"on purpose"));
         assert_eq!(stack.run(|| 7), 7);

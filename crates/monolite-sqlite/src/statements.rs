@@ -17,40 +17,24 @@
 //! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.
-//! - Where SQL is not trusted, no large statement is prepared before its dry run
-//!   ([`crate::dry_run`]).
 //! - What users say is prepared on the connection's own stack ([`crate::stack`]), and so are
 //!   statements run that are not kept.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
-use rusqlite::{Result, Statement, StatementStatus};
+use rusqlite::{Result, Statement};
 
-use crate::counts::Counts;
-use crate::definitions;
 use crate::depth;
 use crate::drops;
-use crate::dry_run::Rehearsing;
-use crate::light::{Light, Weights};
 use crate::names;
-use crate::program::{Program, is_empty, is_large, most_passes};
 use crate::signals::{Signals, Traits};
 use crate::stack::Stack;
-use crate::text::{self, Planning};
-use crate::untrusted;
 use crate::verb::Verb;
-#[cfg(test)]
-use rusqlite::hooks::AuthContext;
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
-
-/// Up to so many bytes of text the memory of a program tells how large it is; in a longer one
-/// what the text takes of it could hide a large program.
-const MEASURED: usize = 1_000;
 
 /// The engine's own statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,15 +119,6 @@ struct Kept {
     traits: Traits,
     verb: Verb,
     is_explain: bool,
-    /// See [`Signals::passes_of_statement`]; of trusted SQL they are not counted.
-    counted: u32,
-    /// How often its program passes over a value, as far as that is known.
-    passes: u32,
-    /// Whether its program, if it has not got another one, never sorts; `None` while that could not
-    /// be asked.
-    never_sorts: Option<bool>,
-    /// Of which program that is said, see [`Kept::latest_program`].
-    program: i32,
 }
 
 impl Kept {
@@ -152,45 +127,18 @@ impl Kept {
         signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> R {
-        signals.note_passes(self.passes);
-        signals.start_run();
-        let running = signals.running(self.never_sorts == Some(true));
         let before = signals.take_all();
         // Before it runs: it may not come back.
         if self.traits.has(Traits::VIRTUAL) {
             signals.virtual_tables().mark_used();
         }
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
-        drop(running);
-        // SQLite prepares a statement again when the schema has changed.
-        let latest = self.latest_program();
-        if self.program != latest {
-            self.program = latest;
-            self.never_sorts = self.never_sorts.filter(|never_sorts| !never_sorts);
-            self.counted = self.counted.max(signals.passes_of_statement());
-            self.passes = self.passes.max(self.counted);
-        }
         self.traits |= signals.take_all().of_statement(self.verb);
         signals.add(before | self.traits);
         if self.is_explain {
             signals.note_failure();
         }
         result
-    }
-
-    /// Takes note of what is known of its program.
-    fn note_program(&mut self, program: Option<Program>, sql: &str) {
-        self.never_sorts = program.map(|program| !program.may_sort);
-        let most = || most_passes(&self.statement, sql, self.counted);
-        self.passes = program.map_or_else(most, |it| it.passes);
-    }
-
-    /// How often SQLite has prepared it again; of one that is empty nothing can be asked.
-    fn latest_program(&self) -> i32 {
-        if is_empty(&self.statement) {
-            return 0;
-        }
-        self.statement.get_status(StatementStatus::RePrepare)
     }
 
     /// Whether it may be found again by its text, unless running it has shown that it
@@ -219,19 +167,6 @@ pub(crate) struct Prepared {
     questions: RefCell<HashMap<Box<str>, Statement<'static>>>,
     own: RefCell<[Option<Statement<'static>>; Own::COUNT]>,
     stack: Stack,
-    /// Where large statements are prepared first, if that is done.
-    dry_runs: Option<Rehearsing>,
-    /// Those of the schema, as far as they are known.
-    weights: RefCell<Option<Weighed>>,
-}
-
-/// What is known of a schema, and of texts on it: those that are light as far as a text tells, by
-/// which statements that are kept are found without their texts being looked through again. What
-/// [`Light::of`] and [`untrusted::refusal_of_text`] say depends on a text and on the weights alone,
-/// so it goes with these.
-struct Weighed {
-    weights: Arc<Weights>,
-    light: HashMap<Box<str>, Light>,
 }
 
 // SAFETY: a connection may move between threads (`rusqlite::Connection: Send`), and the statements
@@ -239,12 +174,7 @@ struct Weighed {
 unsafe impl Send for Prepared {}
 
 impl Prepared {
-    pub(crate) fn new(
-        connection: rusqlite::Connection,
-        may_write: bool,
-        stack: Stack,
-        dry_runs: Option<Rehearsing>,
-    ) -> Prepared {
+    pub(crate) fn new(connection: rusqlite::Connection, may_write: bool, stack: Stack) -> Prepared {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
         Prepared {
             connection,
@@ -254,8 +184,6 @@ impl Prepared {
             questions: RefCell::default(),
             own: RefCell::default(),
             stack,
-            dry_runs,
-            weights: RefCell::default(),
         }
     }
 
@@ -282,18 +210,12 @@ impl Prepared {
     /// Forgets the users' statements, those that `rusqlite` keeps, too; not while one is used. To
     /// be called whenever the schema may be another one.
     pub(crate) fn forget_users(&self) {
-        self.forget_weights();
         for kept in [&self.by_text, &self.forms] {
             if let Ok(mut kept) = kept.try_borrow_mut() {
                 kept.clear();
             }
         }
         self.connection().flush_prepared_statement_cache();
-    }
-
-    /// Has the schema weighed again.
-    pub(crate) fn forget_weights(&self) {
-        self.weights.replace(None);
     }
 
     /// Runs `body`, in which SQLite prepares statements, on the connection's own stack.
@@ -310,37 +232,28 @@ impl Prepared {
         &self,
         sql: &str,
         signals: &Signals,
-        mut prepare: impl FnMut() -> Result<R>,
+        prepare: impl FnMut() -> Result<R>,
     ) -> Result<R> {
         // What is left of one that could not be prepared, or was although something in it could
         // not: `PRAGMA table_list` goes on where a view is refused.
         signals.take_denial();
-        signals.take(Traits::ALTERS);
         signals.take_dropped();
         names::refusal_of_join(sql).map_or(Ok(()), refused)?;
         if signals.virtual_tables().may_join(sql) {
             signals.note_virtual_table();
         }
-        let mut prepare = |most| {
-            let on_stack = || self.deeply(|| signals.prepared(&mut prepare));
-            signals.counting(most, on_stack)
-        };
-        let prepared = match signals.modules() {
-            None => self.preparing_trusted(sql, signals, &mut prepare),
-            Some(_) => self.preparing_untrusted(sql, signals, &mut prepare),
-        };
-        let prepared = prepared?;
-        self.refuse_prepared(signals)?;
+        let prepared = self.preparing_counted(sql, signals, prepare)?;
+        self.refuse_drop(signals)?;
         Ok(prepared)
     }
 
-    /// `prepare` is told how many `SELECT`s there may be, and says whether there were more.
-    fn preparing_trusted<R>(
+    fn preparing_counted<R>(
         &self,
         sql: &str,
         signals: &Signals,
-        prepare: &mut dyn FnMut(u32) -> (Result<R>, bool),
+        mut prepare: impl FnMut() -> Result<R>,
     ) -> Result<R> {
+        let mut prepare = |most| signals.counting(most, || self.deeply(&mut prepare));
         let (prepared, has_too_many) = prepare(depth::FREE_SELECTS);
         if prepared.is_ok() || !has_too_many {
             return prepared;
@@ -349,87 +262,19 @@ impl Prepared {
         if most <= depth::FREE_SELECTS {
             return prepared;
         }
-        forget_attempt(signals);
+        // The first attempt is no refusal of the second.
+        signals.take_denial();
+        signals.note_failure();
         prepare(most).0
     }
 
-    /// `prepare` is told how many uses of columns there may be.
-    fn preparing_untrusted<R>(
-        &self,
-        sql: &str,
-        signals: &Signals,
-        prepare: &mut dyn FnMut(u32) -> (Result<R>, bool),
-    ) -> Result<R> {
-        let defines = || text::planning(sql) == Planning::Defines && text::is_one(sql);
-        let is_free = signals.is_migrating() || defines();
-        let Some(dry_runs) = self.dry_runs.as_ref().filter(|_| !is_free) else {
-            return prepare(untrusted::MAX_COLUMNS).0;
-        };
-        if let Some(light) = self.light_of(sql, signals)? {
-            let prepare = || prepare(untrusted::MAX_COLUMNS).0;
-            let (prepared, light) = signals.while_light(light, prepare);
-            if prepared.is_ok() || !light.is_refuted() {
-                return prepared;
-            }
-            forget_attempt(signals);
-        }
-        let cookie = self.cookie(signals)?;
-        let ran = dry_runs.wait_for(sql, cookie, signals.is_numbering());
-        ran.map_err(|(error, reason)| {
-            signals.put_denial(reason);
-            error
-        })?;
-        prepare(untrusted::MAX_COLUMNS).0
-    }
-
-    /// That of the schema.
-    fn cookie(&self, signals: &Signals) -> Result<u32> {
-        signals.as_engine(|| {
-            self.connection().pragma_query_value(None, "schema_version", |row| row.get::<_, u32>(0))
-        })
-    }
-
-    /// The statement of `sql`, unless it is known not to be light.
-    ///
     /// # Errors
-    /// `SQLITE_AUTH` when its text is refused.
-    pub(crate) fn light_of(&self, sql: &str, signals: &Signals) -> Result<Option<Light>> {
-        let is_settled = signals.seen(Traits::UNSETTLED).is_empty();
-        if !is_settled || self.weights.borrow().is_none() {
-            let weights = Arc::new(signals.as_engine(|| Weights::of(self.connection()))?);
-            self.weights.replace(Some(Weighed { weights, light: HashMap::new() }));
-        }
-        let mut weighed = self.weights.borrow_mut();
-        let Some(Weighed { weights, light: known }) = weighed.as_mut() else { return Ok(None) };
-        if let Some(light) = known.get(sql) {
-            return Ok(Some(light.clone()));
-        }
-        untrusted::refusal_of_text(sql, weights.views()).map_or(Ok(()), refused)?;
-        let light = Light::of(sql, weights);
-        if let Some(light) = light.as_ref().filter(|light| light.is_short()) {
-            if known.len() >= KEPT {
-                known.clear();
-            }
-            known.insert(sql.into(), light.clone());
-        }
-        Ok(light)
-    }
-
-    /// Looks at what can be said of a statement only when it is prepared, before it runs.
-    ///
-    /// # Errors
-    /// `SQLITE_AUTH` when it is refused: a `DROP TABLE` that would act on the rows of others, and
-    /// where SQL is not trusted, an `ALTER TABLE` that would take too long.
-    fn refuse_prepared(&self, signals: &Signals) -> Result<()> {
-        if let Some(table) = signals.take_dropped() {
-            let refusal = || drops::refusal(self.connection(), &table, signals);
-            signals.as_engine(refusal)?.map_or(Ok(()), refused)?;
-        }
-        let traits = signals.take(Traits::ALTERS);
-        if traits.has(Traits::ALTERS) && signals.modules().is_some() {
-            signals.as_engine(|| definitions::check_before_alter(self.connection()))?;
-        }
-        Ok(())
+    /// `SQLITE_AUTH` when the statement that was prepared last is a `DROP TABLE` that would act on
+    /// the rows of others.
+    fn refuse_drop(&self, signals: &Signals) -> Result<()> {
+        let Some(table) = signals.take_dropped() else { return Ok(()) };
+        let refusal = || drops::refusal(self.connection(), &table, signals);
+        signals.as_engine(refusal)?.map_or(Ok(()), refused)
     }
 
     /// Hands the statement of `sql` to `run`, prepared now or earlier, and clears its bindings
@@ -437,20 +282,20 @@ impl Prepared {
     pub(crate) fn with<R>(
         &self,
         sql: &str,
-        hooks: (&Signals, &Counts),
+        signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
-        self.with_kept(&self.by_text, sql, hooks, run)
+        self.with_kept(&self.by_text, sql, signals, run)
     }
 
     /// As [`Prepared::with`], for a statement in its second form.
     pub(crate) fn with_form<R>(
         &self,
         form: &str,
-        hooks: (&Signals, &Counts),
+        signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
-        self.with_kept(&self.forms, form, hooks, run)
+        self.with_kept(&self.forms, form, signals, run)
     }
 
     #[inline]
@@ -458,26 +303,22 @@ impl Prepared {
         &self,
         kept: &RefCell<HashMap<Box<str>, Kept>>,
         sql: &str,
-        (signals, counts): (&Signals, &Counts),
+        signals: &Signals,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         // Borrowed already: called from inside of `run`, by a function that maps rows.
         let Ok(mut kept) = kept.try_borrow_mut() else {
-            let mut prepared = self.prepare_kept(sql, signals, counts)?;
+            let mut prepared = self.prepare_kept(sql, signals)?;
             return Ok(self.deeply(|| prepared.run(signals, run)));
         };
         if let Some(statement) = kept.get_mut(sql) {
-            if statement.never_sorts.is_none() {
-                let program = self.program(&statement.statement, sql, signals, counts);
-                statement.note_program(program, sql);
-            }
             let result = statement.run(signals, run);
             if statement.is_changing() {
                 kept.remove(sql);
             }
             return Ok(result);
         }
-        let mut prepared = self.prepare_kept(sql, signals, counts)?;
+        let mut prepared = self.prepare_kept(sql, signals)?;
         if !prepared.may_stay(self.may_write) {
             return Ok(self.deeply(|| prepared.run(signals, run)));
         }
@@ -488,88 +329,15 @@ impl Prepared {
         Ok(statement.run(signals, run))
     }
 
-    fn prepare_kept(&self, sql: &str, signals: &Signals, counts: &Counts) -> Result<Kept> {
+    fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
         let before = signals.take_all();
-        signals.start_statement();
         let prepared = self.preparing(sql, signals, || self.prepare(sql));
         let verb = Verb::of(sql);
         let traits = signals.take_all().of_statement(verb);
         signals.add(before | traits);
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
-        let counted = signals.passes_of_statement();
-        let program = self.program(&statement, sql, signals, counts);
-        let mut kept = Kept {
-            statement,
-            traits,
-            verb,
-            is_explain,
-            counted,
-            passes: 0,
-            never_sorts: None,
-            program: 0,
-        };
-        kept.note_program(program, sql);
-        Ok(kept)
-    }
-
-    /// What the program of `statement` does, whose text is `sql`. Of trusted SQL it is not asked.
-    ///
-    /// To explain a change has SQLite say that no row was changed, as if it had run: `None` where
-    /// the transaction could be told that, and has changed some.
-    pub(crate) fn program(
-        &self,
-        statement: &Statement<'_>,
-        sql: &str,
-        signals: &Signals,
-        counts: &Counts,
-    ) -> Option<Program> {
-        if signals.modules().is_none() || statement.is_explain() != 0 {
-            return Some(Program::UNASKED);
-        }
-        let may_ask = statement.readonly() || counts.changes(self.connection()) == 0;
-        let explained = match may_ask {
-            true => self.explain(sql, signals),
-            false if sql.len() <= MEASURED => return None,
-            false => self.explained_elsewhere(sql, signals),
-        };
-        Some(explained.unwrap_or_else(|| Program {
-            passes: most_passes(statement, sql, u32::MAX),
-            ..Program::UNASKED
-        }))
-    }
-
-    /// The program of `sql` as far as another connection tells, which may be asked.
-    fn explained_elsewhere(&self, sql: &str, signals: &Signals) -> Option<Program> {
-        let dry_runs = self.dry_runs.as_ref()?;
-        let cookie = self.cookie(signals).ok()?;
-        let passes = dry_runs.passes(sql, cookie, signals.is_numbering())?;
-        Some(Program { passes, ..Program::UNASKED })
-    }
-
-    /// How often the program of `statement`, which was prepared last and whose text is `sql`,
-    /// passes over a value at most. A small one is not asked.
-    pub(crate) fn passes_of(
-        &self,
-        statement: &Statement<'_>,
-        sql: &str,
-        signals: &Signals,
-        counts: &Counts,
-    ) -> u32 {
-        let counted = signals.passes_of_statement();
-        let is_large = sql.len() > MEASURED || is_large(statement, sql);
-        let program = is_large.then(|| self.program(statement, sql, signals, counts)).flatten();
-        program.map_or_else(|| most_passes(statement, sql, counted), |program| program.passes)
-    }
-
-    /// The program of `sql`, if SQLite tells. What is noted meanwhile is forgotten.
-    pub(crate) fn explain(&self, sql: &str, signals: &Signals) -> Option<Program> {
-        let before = signals.take_all();
-        signals.start_statement();
-        let program = self.deeply(|| signals.prepared(|| Program::of(self.connection(), sql)));
-        signals.take_all();
-        signals.add(before);
-        program
+        Ok(Kept { statement, traits, verb, is_explain })
     }
 
     /// Runs one of the engine's own statements.
@@ -632,12 +400,6 @@ fn refused(text: String) -> Result<()> {
     Err(rusqlite::Error::SqliteFailure(code, Some(text)))
 }
 
-/// The first attempt to prepare a statement is no refusal of the next.
-fn forget_attempt(signals: &Signals) {
-    signals.take_denial();
-    signals.note_failure();
-}
-
 /// A statement whose bindings are cleared when its user is done, or panics.
 struct Cleared<'s>(&'s mut Statement<'static>);
 
@@ -654,61 +416,15 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     let (writer, reader) = (open(), open());
     writer.execute_batch("CREATE TABLE gone(x)").unwrap();
     reader.execute_batch("PRAGMA query_only = ON").unwrap();
-    let (prepared, signals) = (
-        Prepared::new(reader, false, Stack::new(crate::stack::TRUSTED).unwrap(), None),
-        Signals::new(None),
-    );
+    let (prepared, signals) =
+        (Prepared::new(reader, false, Stack::new().unwrap()), Signals::new(None));
     let refused = || {
         let change = "INSERT INTO gone VALUES (1)";
-        let ran = prepared
-            .with(change, (&signals, &Counts::default()), |statement, _| statement.raw_execute());
+        let ran = prepared.with(change, &signals, |statement, _| statement.raw_execute());
         ran.and_then(|ran| ran).unwrap_err().to_string()
     };
     assert!(refused().contains("readonly"), "{}", refused());
     writer.execute_batch("ALTER TABLE gone RENAME TO other").unwrap();
     prepared.run_own(Own::Verify).unwrap();
     assert!(refused().contains("no such table"), "{}", refused());
-}
-
-#[test]
-fn a_statement_that_is_prepared_again_may_sort() {
-    let directory = tempfile::tempdir().unwrap();
-    let open = || rusqlite::Connection::open(directory.path().join("test.db")).unwrap();
-    let (other, mut connection) = (open(), open());
-    other.execute_batch("CREATE TABLE t(x); CREATE TABLE u(x)").unwrap();
-    let signals = Arc::new(Signals::new(Some(Vec::new())));
-    let told = Arc::clone(&signals);
-    let authorizer = move |context: AuthContext<'_>| told.authorize(&context, &|| false);
-    connection.authorizer(Some(authorizer)).unwrap();
-    let (prepared, counts) = (
-        Prepared::new(connection, true, Stack::new(crate::stack::TRUSTED).unwrap(), None),
-        Counts::default(),
-    );
-    let may_sort_behind = || {
-        let sql = "INSERT INTO t VALUES (1)";
-        let ran = prepared.with(sql, (&signals, &counts), |statement, _| {
-            statement.raw_execute().unwrap();
-            signals.may_sort()
-        });
-        ran.unwrap()
-    };
-    assert!(!may_sort_behind());
-    assert!(!may_sort_behind());
-    let sorts = "CREATE TRIGGER sorts AFTER INSERT ON t BEGIN
-                     INSERT INTO u SELECT x FROM t ORDER BY x;
-                 END";
-    other.execute_batch(sorts).unwrap();
-    assert!(may_sort_behind());
-    // And from then on.
-    assert!(may_sort_behind());
-    signals.note_handed_out();
-    other.execute_batch("DROP TRIGGER sorts").unwrap();
-    prepared.forget_users();
-    assert!(may_sort_behind(), "a statement that is handed out may run inside of it");
-    signals.forget_passes();
-    prepared.forget_users();
-    assert!(may_sort_behind(), "behind a change it is not asked");
-    assert!(may_sort_behind());
-    counts.start(prepared.connection());
-    assert!(!may_sort_behind());
 }

@@ -39,6 +39,12 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
     text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// Whether `text` may join tables by the columns that have the same names (`USING`, `NATURAL`), of
+/// which SQLite does not ask the authorizer.
+pub(crate) fn may_join_by_names(text: &str) -> bool {
+    ["using", "natural"].iter().any(|word| has_word(text, word))
+}
+
 /// What follows the white space, comments and empty statements at the start.
 pub(crate) fn without_blanks(sql: &str) -> &str {
     let mut text = sql;

@@ -49,7 +49,7 @@ pub fn sees_pages() -> bool {
     pcache::install()
 }
 
-/// Whether the profile for untrusted SQL can be kept in this process; call [`initialize`] first.
+/// Whether this process can limit what untrusted SQL takes; call [`initialize`] first.
 ///
 /// # Errors
 /// The text of the refusal when SQLite is older than [`MIN_VERSION_UNTRUSTED`], or was initialised
@@ -59,7 +59,7 @@ pub fn accept_untrusted() -> Result<(), String> {
     if memory::install() {
         return Ok(());
     }
-    Err("the profile for untrusted SQL cannot limit memory, because another library has \
+    Err("the memory of untrusted SQL cannot be limited, because another library has \
          initialised SQLite in this process before; open the first database through Monolite"
         .into())
 }

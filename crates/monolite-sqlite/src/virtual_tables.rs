@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::Result;
 use rusqlite::hooks::AuthAction;
 
-use crate::verb::has_word;
+use crate::verb::{has_word, may_join_by_names};
 
 /// Of a virtual table there is no root page.
 const NAMES: &str = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
@@ -135,9 +135,7 @@ fn may_join(text: &str, names: &[String]) -> bool {
     // Quotes within a name are doubled where it is quoted.
     let is_in =
         |name: &String| name.is_empty() || name.contains(['"', '\'', '`']) || has_word(text, name);
-    !names.is_empty()
-        && ["using", "natural"].iter().any(|word| has_word(text, word))
-        && names.iter().any(is_in)
+    !names.is_empty() && may_join_by_names(text) && names.iter().any(is_in)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite::{Database, Options, Result, Untrusted};
+use monolite::{Database, Options, Result};
 
 /// How long a transaction may take.
 const LIMIT: Duration = Duration::from_millis(200);
@@ -24,7 +24,7 @@ const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 F
                        SELECT max(i) FROM n";
 
 fn main() -> Result<()> {
-    let db = Options::new().untrusted(Untrusted::new()).write_time_limit(LIMIT).open(":memory:")?;
+    let db = Options::new().write_time_limit(LIMIT).open(":memory:")?;
     db.write(|tx| tx.execute_batch("CREATE TABLE orders(customer, text)")).wait()?;
     println!("a short write beside {FLOOD} that take {LIMIT:?} each, again and again:");
     let one = waits(&db, &db)?;

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite_sqlite::Rest;
-
 /// Where the engine's time comes from.
 ///
 /// ```
@@ -127,18 +125,15 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 pub(crate) struct Deadline {
     clock: Arc<dyn Clock>,
     at: AtomicU64,
-    /// The time there is from the start to it, in nanoseconds.
-    limit: AtomicU64,
 }
 
 impl Deadline {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Deadline> {
-        Arc::new(Deadline { clock, at: AtomicU64::new(u64::MAX), limit: AtomicU64::new(0) })
+        Arc::new(Deadline { clock, at: AtomicU64::new(u64::MAX) })
     }
 
     /// Sets the deadline `limit` after `start`.
     pub(crate) fn set(&self, start: Duration, limit: Duration) {
-        self.limit.store(nanos(limit), Ordering::Relaxed);
         self.at.store(nanos(start.saturating_add(limit)), Ordering::Relaxed);
     }
 
@@ -146,39 +141,9 @@ impl Deadline {
         self.at.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Whether a statement has to end that goes on for `rest` when it does not. Where that is the
-    /// most that it can be, it may be late by the time that there is for it, and no later.
-    pub(crate) fn is_past(&self, rest: Rest) -> bool {
+    /// Whether the statement has to end.
+    pub(crate) fn is_past(&self) -> bool {
         let at = self.at.load(Ordering::Relaxed);
-        if at == u64::MAX {
-            return false;
-        }
-        let surplus = match rest {
-            Rest::AtMost(most) => nanos(most).saturating_sub(self.limit.load(Ordering::Relaxed)),
-            Rest::Measured(time) => nanos(time),
-        };
-        nanos(self.clock.now()).saturating_add(surplus) > at
+        at != u64::MAX && nanos(self.clock.now()) > at
     }
-}
-
-#[test]
-fn a_deadline_is_past_when_what_has_to_be_done_yet_would_be_late_by_its_whole_time() {
-    #[derive(Debug)]
-    struct Still;
-    impl Clock for Still {
-        fn now(&self) -> Duration {
-            Duration::from_secs(10)
-        }
-    }
-    let deadline = Deadline::new(Arc::new(Still));
-    assert!(!deadline.is_past(Rest::Measured(Duration::MAX)));
-    deadline.set(Duration::from_secs(9), Duration::from_secs(2));
-    for (more, is_past) in [(0, false), (2, false), (3, false), (4, true)] {
-        let most = Rest::AtMost(Duration::from_secs(more));
-        assert_eq!(deadline.is_past(most), is_past, "{more}");
-    }
-    deadline.set(Duration::from_secs(7), Duration::from_secs(2));
-    assert!(deadline.is_past(Rest::NONE));
-    deadline.clear();
-    assert!(!deadline.is_past(Rest::NONE));
 }

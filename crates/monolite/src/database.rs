@@ -32,6 +32,7 @@ use crate::transaction::{
     Transactions, transact, transact_blocking, transact_blocking_with, transact_with,
 };
 use crate::tx::Tx;
+use crate::untrusted::{UntrustedLimits, UntrustedQuery};
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
 ///
@@ -451,6 +452,45 @@ impl<E> Database<E> {
         RowStream::new(engine.streams(), query, map)
     }
 
+    /// Runs `sql`, a query from a source that is not trusted, on a thread and a connection that only
+    /// such queries use (option [`untrusted_threads`](Options::untrusted_threads)).
+    ///
+    /// It sees every write acknowledged before the call. It cannot write, attach, change a setting,
+    /// use a virtual table or a function of the application that is not
+    /// [for untrusted SQL](crate::Function::for_untrusted), and takes no more than `limits` allow.
+    /// A query that SQLite plans for long keeps its thread meanwhile, and no other call of this
+    /// database waits for it. `docs/guides/untrusted-sql.md` has the list of what is refused, and
+    /// says what to do about authors who mean harm.
+    ///
+    /// ```
+    /// # fn main() -> monolite::Result<()> {
+    /// # if monolite::rusqlite::version_number() < 3_054_000 { return Ok(()) }
+    /// use monolite::{Database, ErrorKind, UntrustedLimits, Value};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let limits = UntrustedLimits::new();
+    /// let answer = db.query_untrusted("SELECT 6 * ?1 AS x", (7,), &limits).wait()?;
+    /// assert_eq!((&*answer.columns[0], &answer.rows[0][0]), ("x", &Value::Integer(42)));
+    ///
+    /// let attach = db.query_untrusted("ATTACH '/etc/passwd' AS secret", (), &limits);
+    /// assert_eq!(attach.wait().unwrap_err().kind(), ErrorKind::Invalid);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`UntrustedQuery::wait`].
+    pub fn query_untrusted(
+        &self,
+        sql: impl Into<String>,
+        parameters: impl IntoParameters,
+        limits: &UntrustedLimits,
+    ) -> UntrustedQuery {
+        let room = self.handle.engine.untrusted();
+        let parameters = parameters.into_parameters();
+        UntrustedQuery::start(room, sql.into(), parameters, limits.clone())
+    }
+
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
     /// Nothing happens before its first statement.
     ///
@@ -775,8 +815,10 @@ impl<E> Database<E> {
     /// `Invalid`, too, when a closure left a statement, rows or a blob that was never dropped
     /// (`mem::forget`), or SQLite itself lost one (FTS5 tables that are each other's content): all
     /// is closed and in the file, which stays locked until the process ends.
-    /// `Timeout` when a closure of this database has overrun its time limit and does not return:
-    /// the close is completed when it does.
+    /// `Timeout` when a closure of this database has overrun its time limit and does not return, or
+    /// SQLite does not give back an [untrusted query](Database::query_untrusted): the close is
+    /// completed when it does. For such a query alone nothing else waits: all is in the file, which
+    /// stays locked until then, or until the process ends.
     pub fn close(&self) -> Result<()> {
         self.handle.engine.close()
     }

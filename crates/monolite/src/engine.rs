@@ -6,7 +6,8 @@
 //! - `monolite-checkpoint` copies the WAL into the database ([`crate::checkpoint`]).
 //! - `monolite-read-N` serve awaited reads, `monolite-tx-N` awaited statements of interactive
 //!   transactions ([`crate::read::threads`]).
-//! - `monolite-dry-run` prepares large statements of untrusted SQL first ([`crate::dry_runs`]).
+//! - `monolite-untrusted-N` run untrusted queries, `monolite-untrusted-time` ends those that are
+//!   late ([`crate::untrusted`]).
 //! - `monolite-watch` looks whether closures come back ([`crate::watchdog`]).
 //! - `monolite-archived` answers those who wait for the archive, where there is one
 //!   ([`crate::write::archived`]).
@@ -41,7 +42,6 @@ use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::{Checkpointer, Checkpoints};
 use crate::clock::Stopwatch;
-use crate::dry_runs::DryRunner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
@@ -56,6 +56,7 @@ use crate::read::threads::{ReadThreads, Work};
 use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
 use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
+use crate::untrusted::UntrustedRoom;
 use crate::watchdog::Watchdog;
 use crate::write::answers::Answers;
 use crate::write::sync::{Handover, Syncer};
@@ -68,6 +69,9 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a close waits for one: it may have been told to end just now.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the last checkpoint waits for untrusted queries, which were interrupted just now.
+const UNTRUSTED_PATIENCE: Duration = Duration::from_millis(500);
 
 /// One open database.
 pub(crate) struct Engine {
@@ -104,7 +108,7 @@ struct Parts {
     progress: Arc<Progress>,
     watchdog: Arc<Watchdog>,
     jobs: Arc<Jobs>,
-    dry_runs: Option<Arc<DryRunner>>,
+    untrusted: Arc<UntrustedRoom>,
 }
 
 impl Parts {
@@ -112,6 +116,7 @@ impl Parts {
     fn shut(&self) {
         self.queue.close();
         self.threads().iter().for_each(|threads| threads.close());
+        self.untrusted.shut();
         self.jobs.shut();
         self.transactions.contention.close();
     }
@@ -161,14 +166,13 @@ impl Parts {
         [&self.reads.threads, &self.transactions.threads, &self.streams.threads]
     }
 
-    /// Whether a closure, or SQLite in the midst of a plan, has overrun its time and not come back.
+    /// Whether a closure or an untrusted query has overrun its time and not come back.
     fn is_stuck(&self) -> bool {
-        self.watchdog.is_stuck() || self.dry_runs.as_ref().is_some_and(|runs| runs.is_stuck())
+        self.watchdog.is_stuck() || self.untrusted.is_stuck()
     }
 
     /// Waits for reads and statements to end, closes their connections, and refuses more.
     fn close_readers(&self) {
-        self.dry_runs.iter().for_each(|runs| runs.close());
         self.reads.readers.close();
         self.streams.readers.close();
         self.transactions.pool.close();
@@ -244,7 +248,8 @@ impl Engine {
         let connections = (opened.readers, opener, opened.is_exclusive);
         let (reads, streams) = read_sides(database, connections, options, &progress, &archive);
         let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
-        let holding = (&reads, &streams, &pool, &backups);
+        let untrusted = untrusted(database, opened.open_untrusted, options, &progress);
+        let holding = (&reads, &streams, &pool, &backups, &untrusted);
         let holders = holders(holding, options, &progress, &recorder);
         let checkpoints = checkpoints((&opened.wal, &archive), &holders, options, &recorder);
         let used = (pool, threads_for(Work::Statements, count, options), &queue);
@@ -267,7 +272,7 @@ impl Engine {
             progress,
             watchdog,
             jobs: Arc::new(Jobs::new(database)),
-            dry_runs: opened.dry_runs,
+            untrusted,
         };
         let bounds = (options, archive.as_ref());
         let write_loop = parts.write_loop(&syncer, &backups.between, in_flight, bounds);
@@ -317,6 +322,10 @@ impl Engine {
 
     pub(crate) fn streams(&self) -> &Arc<ReadSide> {
         &self.parts.streams
+    }
+
+    pub(crate) fn untrusted(&self) -> &Arc<UntrustedRoom> {
+        &self.parts.untrusted
     }
 
     pub(crate) fn transactions(&self) -> &Arc<Transactions> {
@@ -527,6 +536,8 @@ impl Running {
         checkpoints.stop();
         watchdog.stop();
         let others_ended = others.fold(true, |ended, other| ended & other.join().is_ok());
+        // With a connection left the WAL file stays, empty.
+        parts.untrusted.wait_for_end(UNTRUSTED_PATIENCE);
         let result = match writer {
             Some(writer) if syncer_ended && readers_ended && others_ended => {
                 self.files.let_go();
@@ -539,6 +550,8 @@ impl Running {
             }
             _ => Err(Error::new(ErrorKind::Internal, "a thread of the engine panicked")),
         };
+        // Everything else has ended. The files are in use until SQLite gives the last query back.
+        parts.untrusted.join();
         let closed = self.files.close();
         result.and(closed)
     }
@@ -553,8 +566,8 @@ fn closed_inside() -> Error {
 
 fn closing_is_stuck() -> Error {
     let message = "the database is being closed, and a closure of a write, a read or a statement, \
-                   or the planning of a statement of untrusted SQL, has overrun its time and not \
-                   returned; the close is completed when it does";
+                   or an untrusted query, has overrun its time and not returned; the close is \
+                   completed when it does";
     Error::new(ErrorKind::Timeout, message)
 }
 
@@ -733,14 +746,38 @@ fn pool(
     Arc::new(Pool::new(opener, bounds, clock, progress, wal))
 }
 
+/// Those whose snapshots can keep the WAL.
+type Holding<'e> = (
+    &'e Arc<ReadSide>,
+    &'e Arc<ReadSide>,
+    &'e Arc<Pool>,
+    &'e backup::Source,
+    &'e Arc<UntrustedRoom>,
+);
+
+fn untrusted(
+    database: DatabaseId,
+    open: OpenReader,
+    options: &Options,
+    progress: &Arc<Progress>,
+) -> Arc<UntrustedRoom> {
+    let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
+    Arc::new(UntrustedRoom::new(database, open, options.untrusted_threads, clock, progress))
+}
+
 fn holders(
-    (reads, streams, pool, backups): (&Arc<ReadSide>, &Arc<ReadSide>, &Arc<Pool>, &backup::Source),
+    (reads, streams, pool, backups, untrusted): Holding<'_>,
     options: &Options,
     progress: &Arc<Progress>,
     recorder: &Arc<Recorder>,
 ) -> Arc<SnapshotHolders> {
-    let all: Vec<Arc<dyn SnapshotHolder>> =
-        vec![reads.readers.clone(), pool.clone(), streams.readers.clone(), backups.pins.clone()];
+    let all: Vec<Arc<dyn SnapshotHolder>> = vec![
+        reads.readers.clone(),
+        pool.clone(),
+        streams.readers.clone(),
+        backups.pins.clone(),
+        untrusted.clone(),
+    ];
     let (progress, recorder) = (Arc::clone(progress), Arc::clone(recorder));
     Arc::new(SnapshotHolders::new(all, options, progress, recorder))
 }

@@ -306,12 +306,6 @@ impl Error {
         self
     }
 
-    /// The same with another sentence to read.
-    pub(crate) fn reworded(mut self, message: String) -> Error {
-        self.0.message = message;
-        self
-    }
-
     /// The authorizer's reason in place of SQLite's "not authorized".
     pub(crate) fn denied(self, reason: Option<String>) -> Error {
         match reason {

@@ -59,7 +59,6 @@ mod structs;
 mod tx;
 mod untrusted;
 
-mod dry_runs;
 mod engine;
 mod watchdog;
 
@@ -106,7 +105,7 @@ pub use stats::{SlowTransaction, Stats, Summary};
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, TransactedOnce, Transaction};
 pub use tx::Tx;
-pub use untrusted::Untrusted;
+pub use untrusted::{UntrustedLimits, UntrustedQuery, UntrustedRows};
 
 pub use monolite_sqlite::{rusqlite, vfs};
 pub use rusqlite::types::{FromSql, ToSql, Value};

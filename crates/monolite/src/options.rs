@@ -10,7 +10,6 @@ use monolite_sqlite::{ConnectionSetup, Setup};
 use crate::archive::Archive;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
-use crate::untrusted::Untrusted;
 
 /// What an acknowledgement means.
 ///
@@ -120,7 +119,7 @@ pub struct Options {
     pub(crate) validation: Validation,
     pub(crate) turns: Turns,
     pub(crate) page_checksums: bool,
-    pub(crate) untrusted: Option<Untrusted>,
+    pub(crate) untrusted_threads: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) storage: Option<Decorate>,
     pub(crate) setup: Option<Additions>,
@@ -180,7 +179,7 @@ impl Default for Options {
             validation: Validation::On,
             turns: Turns::On,
             page_checksums: false,
-            untrusted: None,
+            untrusted_threads: 2,
             clock: Arc::new(SystemClock::default()),
             storage: None,
             setup: None,
@@ -223,8 +222,8 @@ impl Options {
     }
 
     /// Page cache of each reader in bytes: 64 KiB to 64 GiB. Default: 16 MiB. A larger cache saves
-    /// reads of pages that no commit has changed since. With [`Sharing::Shared`] or
-    /// [`Options::untrusted`] each commit empties it.
+    /// reads of pages that no commit has changed since. With [`Sharing::Shared`] each
+    /// commit empties it.
     #[must_use]
     pub fn reader_cache_bytes(mut self, bytes: u64) -> Options {
         self.reader_cache_bytes = bytes;
@@ -427,14 +426,12 @@ impl Options {
         self
     }
 
-    /// Prepares the database for SQL from somebody who is not trusted: no way out of the file,
-    /// limits on everything, see [`Untrusted`]. Default: SQL is trusted.
-    ///
-    /// `open` then refuses SQLite before 3.54.0 (`Invalid`), and a process in which another library
-    /// has initialised SQLite before Monolite.
+    /// How many [untrusted queries](crate::Database::query_untrusted) run at a time, each on a
+    /// thread and a connection of its own that the first query starts: 1 to 256. Default: 2. More
+    /// are refused with `Overloaded`.
     #[must_use]
-    pub fn untrusted(mut self, profile: Untrusted) -> Options {
-        self.untrusted = Some(profile);
+    pub fn untrusted_threads(mut self, count: usize) -> Options {
+        self.untrusted_threads = count;
         self
     }
 
@@ -586,8 +583,8 @@ impl Options {
         if let Some(interval) = self.optimize_every {
             within("optimize_every", interval, 1_000 * MS, 87_600 * HOUR)?;
         }
-        self.check_archive()?;
-        self.untrusted.as_ref().map_or(Ok(()), Untrusted::check)
+        within("untrusted_threads", self.untrusted_threads, 1, 256)?;
+        self.check_archive()
     }
 
     fn check_archive(&self) -> Result<()> {

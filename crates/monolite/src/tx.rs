@@ -564,10 +564,6 @@ impl<'c> Tx<'c> {
         }
         self.check_undone()?;
         self.settle()?;
-        if let Some(reason) = self.connection.refusal_of_text(sql) {
-            return Err(Error::new(ErrorKind::Invalid, reason).in_statement(sql));
-        }
-        self.connection.signals().start_statement();
         self.given.set(None);
         let mut last = self.last_sql.borrow_mut();
         last.clear();
@@ -582,7 +578,6 @@ impl<'c> Tx<'c> {
     }
 
     fn note_handed_out(&self, statement: &Statement<'_>, sql: &str) -> Result<()> {
-        self.connection.signals().note_handed_out();
         self.note_writes(statement);
         self.handed_out.set(self.handed_out.get() | self.connection.unsettled());
         if statement.readonly() { Ok(()) } else { Ok(self.connection.clear_changes_for(sql)?) }
@@ -597,15 +592,7 @@ impl<'c> Tx<'c> {
         if self.connection.signals().has_panicked() {
             return collation_panicked();
         }
-        let error = Error::from(error).denied(self.connection.signals().take_denial());
-        let is_memory = error.extended_code() == Some(rusqlite::ffi::SQLITE_NOMEM);
-        if is_memory && self.connection.has_memory_left() {
-            return too_long_a_program();
-        }
-        match self.connection.no_module(error.said()) {
-            Some(message) => error.reworded(message),
-            None => error,
-        }
+        Error::from(error).denied(self.connection.signals().take_denial())
     }
 }
 
@@ -613,12 +600,6 @@ impl<'c> Tx<'c> {
 pub(crate) fn collation_panicked() -> Error {
     let message = "a collation of the application (Options::connection_setup) panicked while texts \
                    were compared, so their order is not known; nothing of the transaction is kept";
-    Error::new(ErrorKind::Invalid, message)
-}
-
-fn too_long_a_program() -> Error {
-    let message = "the statement needs a longer program than untrusted SQL may have (250,000 \
-                   instructions, some two for each literal); use fewer, or parameters";
     Error::new(ErrorKind::Invalid, message)
 }
 

@@ -1,171 +1,182 @@
-//! Owns the profile for SQL that comes from somebody who is not trusted.
+//! Owns queries from an untrusted source: what one may take, its handle and its rows.
+//!
+//! # Not here
+//! Where they run: [`room`]. What they may name: [`monolite_sqlite::Role::Untrusted`].
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+mod room;
 
-use crate::error::{Error, ErrorKind, Result, within};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-/// The profile of a database that runs SQL from an untrusted source, see [`Options::untrusted`].
-///
-/// It holds for everything that runs in the database, the program's own closures included: SQL
-/// leaves things behind (triggers, views, generated columns) that run inside later statements.
-/// What it does not do is to hide tables: untrusted SQL may read and write all of them.
-///
-/// - Refused with `Invalid`: everything that is refused to all closures (`ATTACH`, `BEGIN`,
-///   `COMMIT`, `SAVEPOINT`, temporary tables, `load_extension()`), and `ANALYZE`; `PRAGMA`, except
-///   those that describe the schema, `user_version` and `application_id`; `pragma_table_list` as
-///   a table; changes of `sqlite_sequence` and the statistics; virtual table modules that were not
-///   named with [`Untrusted::module`], and their functions; `json_patch()`, `jsonb_patch()`,
-///   `fts3_tokenizer()`, `sqlite_log()`, `unhex()` with two arguments; more than 1,000 bytes as
-///   second argument of `instr()`, `replace()` and `trim()`; identifiers in double quotes that name
-///   nothing.
-/// - Limited, and refused with `Invalid` beyond: values and rows
-///   ([`Untrusted::value_limit_bytes`]), memory ([`Untrusted::memory_limit_bytes`]), SQL text
-///   (1,000,000 bytes), names in a statement (12,000, each counted once for each `SELECT` around
-///   it; a `NATURAL` join counts as 2,500), names that are made of the same characters and begin
-///   alike (1,500 characters in common), columns (500), depth of an expression and of views in
-///   views (100), compound selects (100), program (250,000 instructions), `SELECT`s (400) and uses
-///   of columns (2,000) of a statement, arguments of a function (100), length of a `LIKE` or
-///   `GLOB` pattern (100), parameters (32,766), nested triggers (50), the schema's memory (a
-///   quarter of that of a transaction) and text (a sixteenth), and what it has of tables, indexes,
-///   views and triggers (4,000).
-/// - Refused with `Invalid`: a statement that is large or names much, behind a change of the schema
-///   in the same transaction. Any other such statement is prepared by another thread first, because
-///   SQLite asks nobody while it plans.
-/// - Ended with `Timeout`: what takes longer than [`Options::write_time_limit`] or
-///   [`Options::read_time_limit`], soon after it (the guide says by how much); also what sorts so
-///   much, or passes over values so often, that it might take longer.
-///
-/// ```
-/// use std::time::Duration;
-/// use monolite::{Database, ErrorKind, Options, Result, Untrusted, Value};
-///
-/// /// Runs a query that somebody sent, and returns the first column of its rows.
-/// fn answer(db: &Database, sql: &str) -> Result<Vec<Value>> {
-///     db.read(|tx| {
-///         let mut query = tx.prepare(sql)?;
-///         let values = query.query_map((), |row| row.get(0))?.take(1_000);
-///         Ok(values.collect::<Result<_, _>>()?)
-///     })
-///     .wait()
-/// }
-///
-/// # fn main() -> Result<()> {
-/// # if monolite::rusqlite::version_number() < 3_054_000 { return Ok(()) }
-/// let db = Options::new()
-///     .untrusted(Untrusted::new())
-///     .read_time_limit(Duration::from_millis(200))
-///     .write_time_limit(Duration::from_millis(200))
-///     .open(":memory:")?;
-///
-/// assert_eq!(answer(&db, "SELECT 6 * 7")?, [Value::Integer(42)]);
-/// let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
-///                SELECT max(i) FROM n";
-/// assert_eq!(answer(&db, endless).unwrap_err().kind(), ErrorKind::Timeout);
-/// let other = "ATTACH '/etc/passwd' AS secret";
-/// assert_eq!(answer(&db, other).unwrap_err().kind(), ErrorKind::Invalid);
-/// # db.close()
-/// # }
-/// ```
-///
-/// [`Options::read_time_limit`]: crate::Options::read_time_limit
-/// [`Options::untrusted`]: crate::Options::untrusted
-/// [`Options::write_time_limit`]: crate::Options::write_time_limit
+use monolite_sqlite::rusqlite::types::Value;
+
+use crate::call::completion::Outcome;
+use crate::error::{Error, Result, within};
+use crate::parameters::Parameters;
+pub(crate) use room::UntrustedRoom;
+use room::{Query, Ticket};
+
+/// What one query from an untrusted source may take, see
+/// [`Database::query_untrusted`](crate::Database::query_untrusted).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untrusted {
-    value_limit_bytes: u32,
-    memory_limit_bytes: u64,
-    modules: Vec<String>,
+pub struct UntrustedLimits {
+    time: Duration,
+    rows: usize,
+    bytes: u64,
+    memory_bytes: u64,
+    tables: Option<Vec<String>>,
 }
 
-impl Default for Untrusted {
-    fn default() -> Untrusted {
-        Untrusted { value_limit_bytes: 1 << 20, memory_limit_bytes: 64 << 20, modules: Vec::new() }
-    }
-}
-
-impl Untrusted {
-    /// The profile with its defaults.
-    pub fn new() -> Untrusted {
-        Untrusted::default()
-    }
-
-    /// Longest value, and longest row, in bytes: 1 KiB to 64 MiB. Default: 1 MiB. The time of the
-    /// slowest single call of a function grows with it, and with that the time by which a deadline
-    /// may be exceeded. Rows that are longer already cannot be read.
-    #[must_use]
-    pub fn value_limit_bytes(mut self, bytes: u32) -> Untrusted {
-        self.value_limit_bytes = bytes;
-        self
-    }
-
-    /// What SQLite may allocate for one transaction beyond the page cache of its connection, in
-    /// bytes: 1 MiB to 64 GiB. Default: 64 MiB. Pages that a transaction has changed stay in memory
-    /// until it is committed, so it can change as many as fit into the page cache and this: some
-    /// 77,000 pages of 4 KiB in a `write`, with the defaults. The process uses at most all page
-    /// caches ([`Options::writer_cache_bytes`], and [`Options::reader_cache_bytes`] for each
-    /// reader), and this for each connection.
-    ///
-    /// [`Options::reader_cache_bytes`]: crate::Options::reader_cache_bytes
-    /// [`Options::writer_cache_bytes`]: crate::Options::writer_cache_bytes
-    #[must_use]
-    pub fn memory_limit_bytes(mut self, bytes: u64) -> Untrusted {
-        self.memory_limit_bytes = bytes;
-        self
-    }
-
-    /// Allows a virtual table module by its exact name, such as `fts5` or `rtree`. Default: none;
-    /// `json_each` and `json_tree` are always there. A module's own commands and queries cannot be
-    /// interrupted within, so large tables may make a deadline late.
-    #[must_use]
-    pub fn module(mut self, name: impl Into<String>) -> Untrusted {
-        self.modules.push(name.into());
-        self
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        within("value_limit_bytes", self.value_limit_bytes, 1 << 10, 64 << 20)?;
-        within("memory_limit_bytes", self.memory_limit_bytes, 1 << 20, 64 << 30)
-    }
-
-    pub(crate) fn profile(&self) -> monolite_sqlite::Untrusted {
-        monolite_sqlite::Untrusted {
-            value_bytes: self.value_limit_bytes,
-            memory_bytes: self.memory_limit_bytes,
-            modules: self.modules.clone(),
+impl Default for UntrustedLimits {
+    fn default() -> UntrustedLimits {
+        UntrustedLimits {
+            time: Duration::from_secs(1),
+            rows: 10_000,
+            bytes: 1 << 20,
+            memory_bytes: 64 << 20,
+            tables: None,
         }
     }
 }
 
-/// The failure of a transaction that was refused memory.
-pub(crate) fn starved() -> Error {
-    let message = "the transaction needs more memory than the option memory_limit_bytes of \
-                   monolite::Untrusted allows, or changes more pages than fit into that and the \
-                   page cache of its connection (writer_cache_bytes of monolite::Options); do \
-                   less in one transaction or raise the limit";
-    Error::new(ErrorKind::Invalid, message)
-}
-
-/// Whether a closure has panicked because `rusqlite` found no text, or no blob, where SQLite was
-/// refused the memory for it.
-pub(crate) fn is_lack_of_memory(payload: &(dyn Any + Send)) -> bool {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.is_some_and(|text| text.contains("SQLITE_") && text.ends_with("type with NULL data"))
-}
-
-/// Runs a closure of the application; where memory `is_limited`, SQL cannot have it panic.
-///
-/// # Errors
-/// `Invalid` in place of a panic for which [`is_lack_of_memory`].
-///
-/// # Panics
-/// With any other panic of `run`.
-pub(crate) fn catching_lack_of_memory<R>(is_limited: bool, run: impl FnOnce() -> R) -> Result<R> {
-    if !is_limited {
-        return Ok(run());
+impl UntrustedLimits {
+    /// The defaults.
+    pub fn new() -> UntrustedLimits {
+        UntrustedLimits::default()
     }
-    catch_unwind(AssertUnwindSafe(run)).or_else(|payload| {
-        if is_lack_of_memory(&*payload) { Err(starved()) } else { resume_unwind(payload) }
-    })
+
+    /// How long the caller waits: 1 ms to 1 hour. Default: 1 s. Beyond it the query fails with
+    /// `Timeout`, and is interrupted. SQLite looks for that in most loops; one in which it does not
+    /// (some of the planner's, a function of one value) keeps its thread until it ends.
+    #[must_use]
+    pub fn time(mut self, limit: Duration) -> UntrustedLimits {
+        self.time = limit;
+        self
+    }
+
+    /// The most rows: 1 to 1 billion. Default: 10,000. A query with more fails with `Invalid`.
+    #[must_use]
+    pub fn rows(mut self, most: usize) -> UntrustedLimits {
+        self.rows = most;
+        self
+    }
+
+    /// The most bytes of all values together, and of a single value or stored row that the query
+    /// touches: 1 KiB to 1 GiB. Default: 1 MiB. Each value counts 8 bytes and those of its text or
+    /// BLOB. A query with more fails with `Invalid`.
+    #[must_use]
+    pub fn bytes(mut self, most: u64) -> UntrustedLimits {
+        self.bytes = most;
+        self
+    }
+
+    /// Bytes that SQLite may allocate for the query beside its page cache: 1 MiB to 64 GiB.
+    /// Default: 64 MiB. A query that needs more fails with `Invalid`.
+    #[must_use]
+    pub fn memory_bytes(mut self, most: u64) -> UntrustedLimits {
+        self.memory_bytes = most;
+        self
+    }
+
+    /// The tables that the query may read. Default: all of the application's. A view needs its own
+    /// name and those of the tables that it reads. With a list, `USING`, `NATURAL`, the schema and
+    /// the pragmas that describe it are refused.
+    #[must_use]
+    pub fn tables<I>(mut self, names: I) -> UntrustedLimits
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.tables = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    fn check(&self) -> Result<()> {
+        let (least, most) = (Duration::from_millis(1), Duration::from_secs(3_600));
+        within("UntrustedLimits::time", self.time, least, most)?;
+        within("UntrustedLimits::rows", self.rows, 1, 1_000_000_000)?;
+        within("UntrustedLimits::bytes", self.bytes, 1 << 10, 1 << 30)?;
+        within("UntrustedLimits::memory_bytes", self.memory_bytes, 1 << 20, 64 << 30)
+    }
+}
+
+/// The rows of an untrusted query.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct UntrustedRows {
+    /// The names of the columns.
+    pub columns: Vec<String>,
+    /// The rows, each with a value for each column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// An untrusted query that runs: call [`UntrustedQuery::wait`], or await it.
+///
+/// # Cancellation
+/// Dropping it ends the query at SQLite's next look.
+#[must_use = "the query ends when its handle is dropped"]
+pub struct UntrustedQuery {
+    stage: Stage,
+}
+
+enum Stage {
+    Refused(Error),
+    Running(Ticket),
+    Taken,
+}
+
+impl UntrustedQuery {
+    pub(crate) fn start(
+        room: &Arc<UntrustedRoom>,
+        sql: String,
+        parameters: Result<Parameters>,
+        limits: UntrustedLimits,
+    ) -> UntrustedQuery {
+        let start = || {
+            limits.check()?;
+            room.start(Query { sql, parameters: parameters?, limits })
+        };
+        let stage = start().map_or_else(Stage::Refused, Stage::Running);
+        UntrustedQuery { stage }
+    }
+
+    /// Blocks until the rows are there.
+    ///
+    /// # Errors
+    /// `Invalid` for SQL that is wrong or refused, and beyond a limit of [`UntrustedLimits`];
+    /// `Timeout` beyond its time; `Overloaded` when all threads for untrusted queries (option
+    /// `untrusted_threads`) are busy; `Closed`; `Storage` and `Corrupt` as any read.
+    pub fn wait(mut self) -> Result<UntrustedRows> {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Running(ticket) => ticket.wait(),
+            Stage::Refused(error) => Err(error),
+            Stage::Taken => panic!("an untrusted query was waited for after it was polled"),
+        }
+    }
+}
+
+impl Future for UntrustedQuery {
+    type Output = Result<UntrustedRows>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::Running(ticket) = &self.stage {
+            let Poll::Ready(outcome) = ticket.poll(context) else { return Poll::Pending };
+            self.stage = Stage::Taken;
+            return Poll::Ready(Outcome::unwrap_for_caller(outcome));
+        }
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Refused(error) => Poll::Ready(Err(error)),
+            _ => panic!("an untrusted query was polled again after its result was returned"),
+        }
+    }
+}
+
+impl fmt::Debug for UntrustedQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UntrustedQuery").finish_non_exhaustive()
+    }
 }

@@ -247,23 +247,17 @@ const BUGS: [Bug; 28] = [
         changes: &[("        | AuthAction::Update { table_name, .. }\n", "")],
     },
     Bug {
-        name: "an interactive transaction of untrusted SQL has no budget",
-        file: "crates/monolite/src/transaction/connection.rs",
+        name: "an untrusted query may use any pragma",
+        file: "crates/monolite-sqlite/src/untrusted.rs",
         changes: &[(
-            "        let budget = connection.start_budget();",
-            "        let budget = None;",
+            "AuthAction::Pragma { pragma_name, .. } => self.refusal_of_pragma(pragma_name),",
+            "AuthAction::Pragma { .. } => None,",
         )],
     },
     Bug {
-        name: "a large statement of untrusted SQL has no dry run",
-        file: "crates/monolite-sqlite/src/statements.rs",
-        changes: &[(
-            "        let ran = dry_runs.wait_for(sql, cookie, signals.is_numbering());",
-            "        let ran = match dry_runs.wait_for(\"\", cookie, signals.is_numbering()) {
-            Err((error, _)) if error.sqlite_error_code().is_none() => Err((error, None)),
-            _ => Ok(()),
-        };",
-        )],
+        name: "an untrusted query has more time than its caller allows",
+        file: "crates/monolite/src/untrusted/room.rs",
+        changes: &[("Patience::of(query.limits.time)", "Patience::of(query.limits.time * 100)")],
     },
     Bug {
         name: "the hold is taken after recovery",

@@ -13,7 +13,7 @@ use crate::workload::{BALANCE_SQL, DEPOSIT_SQL, Transfer, WITHDRAW_SQL};
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use monolite::{Database, ErrorKind, Options, Tx, Untrusted, Write};
+use monolite::{Database, ErrorKind, Options, Tx, Write};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -30,15 +30,6 @@ pub const QUEUE_CAPACITY: usize = 16_384;
 /// seen at most this many submissions late, about 0.2 ms.
 const LOOK_EVERY: usize = 64;
 
-/// Whose SQL the engine runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sql {
-    /// The program's own.
-    Trusted,
-    /// That of strangers: the profile with its defaults.
-    Untrusted,
-}
-
 /// How the engine is opened: its defaults, but for what raw connections must have equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -46,8 +37,6 @@ pub struct Settings {
     pub durability: Durability,
     /// Limit of the WAL.
     pub wal_limit_bytes: u64,
-    /// Whose SQL it runs.
-    pub sql: Sql,
 }
 
 impl Settings {
@@ -64,11 +53,7 @@ impl Settings {
     }
 
     pub(super) fn open(self, database: &Path) -> Result<Database> {
-        let options = match self.sql {
-            Sql::Trusted => Options::new(),
-            Sql::Untrusted => Options::new().untrusted(Untrusted::new()),
-        };
-        options
+        Options::new()
             .durability(self.durability.of_engine())
             .wal_limit_bytes(self.wal_limit_bytes)
             .writer_cache_bytes(WRITER_CACHE_BYTES)

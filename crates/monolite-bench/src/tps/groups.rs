@@ -7,7 +7,7 @@ mod interactive;
 mod plain;
 
 use super::TpsOptions;
-use crate::drivers::engine::{Settings, Sql};
+use crate::drivers::engine::Settings;
 use crate::drivers::postgres::Postgres;
 use crate::drivers::{Candidate, Extent, Profile, Store};
 use crate::harness::Bench;
@@ -105,6 +105,6 @@ impl<'g> Groups<'g> {
 
     fn engine_settings(&self, durability: Durability) -> Settings {
         let wal_limit_bytes = self.options.wal_limit_bytes;
-        Settings { durability, wal_limit_bytes, sql: Sql::Trusted }
+        Settings { durability, wal_limit_bytes }
     }
 }

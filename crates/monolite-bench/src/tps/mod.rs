@@ -256,7 +256,6 @@ fn setup(options: &TpsOptions) -> Setup {
     let ours = engine::Settings {
         durability: Durability::Durable,
         wal_limit_bytes: options.wal_limit_bytes,
-        sql: engine::Sql::Trusted,
     };
     Setup {
         monolite: env!("CARGO_PKG_VERSION").into(),

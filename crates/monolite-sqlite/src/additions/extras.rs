@@ -6,16 +6,13 @@
 //! NULL for what is no number, and where there is no result.
 
 use std::ffi::{CStr, c_int};
+use std::slice;
 
 #[cfg(feature = "regexp")]
 use rusqlite::functions::{Context, FunctionFlags};
 #[cfg(feature = "regexp")]
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result, ffi};
-
-use crate::functions::Call;
-
-const SERIES: &str = "generate_series";
 
 /// A mathematical function.
 enum Of {
@@ -82,29 +79,27 @@ fn logarithm_2(x: f64) -> f64 {
     if x > 0.0 { x.log2() } else { f64::NAN }
 }
 
-/// Adds them. Where SQL is not trusted, which may use `modules`, `generate_series` is one of those,
-/// and there is no `regexp`: one call of it can take seconds.
+/// Adds them; `regexp` only where SQL `is_trusted`: one call of it can take seconds.
 ///
 /// # Errors
 /// Those of SQLite.
-pub(crate) fn add_to(connection: &Connection, modules: Option<&[String]>) -> Result<()> {
+pub(crate) fn add_to(connection: &Connection, is_trusted: bool) -> Result<()> {
     // SAFETY: the name is a C string, and SQLite only compares it.
     let has_mathematics =
         unsafe { ffi::sqlite3_compileoption_used(c"ENABLE_MATH_FUNCTIONS".as_ptr()) } != 0;
     if !has_mathematics {
         add_mathematics(connection)?;
     }
-    let is_kept = |kept: &[String]| kept.iter().any(|known| known.eq_ignore_ascii_case(SERIES));
-    if modules.is_none_or(is_kept) {
-        rusqlite::vtab::series::load_module(connection)?;
-    }
+    rusqlite::vtab::series::load_module(connection)?;
     #[cfg(feature = "regexp")]
-    if modules.is_none() {
+    if is_trusted {
         let pure = FunctionFlags::SQLITE_UTF8
             | FunctionFlags::SQLITE_DETERMINISTIC
             | FunctionFlags::SQLITE_INNOCUOUS;
         connection.create_scalar_function("regexp", 2, pure, regexp)?;
     }
+    #[cfg(not(feature = "regexp"))]
+    let _ = is_trusted;
     Ok(())
 }
 
@@ -132,6 +127,56 @@ fn add_mathematics(connection: &Connection) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The call under way: its arguments and where its result goes.
+struct Call<'c> {
+    context: *mut ffi::sqlite3_context,
+    arguments: &'c [*mut ffi::sqlite3_value],
+}
+
+impl<'c> Call<'c> {
+    /// # Safety
+    /// The arguments are those SQLite called a function with, and `'c` ends before that call does.
+    unsafe fn new(
+        context: *mut ffi::sqlite3_context,
+        count: c_int,
+        arguments: *mut *mut ffi::sqlite3_value,
+    ) -> Call<'c> {
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: SQLite hands `count` valid values, which live as long as the call.
+        Call { context, arguments: unsafe { slice::from_raw_parts(arguments, count) } }
+    }
+
+    /// The argument as a number; `None` when it is none.
+    fn real(&self, number: usize) -> Option<f64> {
+        let value = self.arguments[number];
+        // SAFETY: the value is an argument of the running call.
+        unsafe {
+            let is_number = matches!(
+                ffi::sqlite3_value_numeric_type(value),
+                ffi::SQLITE_INTEGER | ffi::SQLITE_FLOAT
+            );
+            is_number.then(|| ffi::sqlite3_value_double(value))
+        }
+    }
+
+    /// Whether the argument is an integer, or a text of one.
+    fn is_integer(&self, number: usize) -> bool {
+        // SAFETY: the value is an argument of the running call.
+        let kind = unsafe { ffi::sqlite3_value_numeric_type(self.arguments[number]) };
+        kind == ffi::SQLITE_INTEGER
+    }
+
+    fn return_real(&self, number: f64) {
+        // SAFETY: the context is that of the running call.
+        unsafe { ffi::sqlite3_result_double(self.context, number) };
+    }
+
+    fn return_argument(&self, number: usize) {
+        // SAFETY: the context and the value are those of the running call.
+        unsafe { ffi::sqlite3_result_value(self.context, self.arguments[number]) };
+    }
 }
 
 unsafe extern "C" fn calculate(

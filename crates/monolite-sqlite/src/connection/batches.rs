@@ -1,7 +1,7 @@
 //! Owns how several statements in one text are run, and which of them has failed.
 //!
 //! # Algorithm
-//! The text is cut into its statements first ([`text::statements`]), and each is prepared by
+//! The text is cut into its statements first ([`scan::statements`]), and each is prepared by
 //! itself: SQLite would copy all that is behind it. Should a piece be more than one statement all
 //! the same, all of them are run.
 
@@ -9,8 +9,7 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Result, Statement};
 
 use super::Connection;
-use crate::program::most_passes;
-use crate::text;
+use crate::scan;
 use crate::verb::without_blanks;
 
 /// A statement of several that failed, and where it is.
@@ -62,50 +61,20 @@ impl Connection {
         preparing: impl Fn() -> G,
         may_run: impl Fn(&Statement<'_>) -> Result<()>,
     ) -> Result<(), FailedStatement> {
-        text::statements(sql).try_for_each(|piece| {
+        scan::statements(sql).try_for_each(|piece| {
             let mut batch = Batch::new(self.raw(), piece);
             let mut run_next = || {
-                self.signals.start_statement();
                 let next = {
                     let _guard = preparing();
                     self.preparing(piece, || batch.next())?
                 };
-                let Some(statement) = next else { return Ok(false) };
+                let Some(mut statement) = next else { return Ok(false) };
                 may_run(&statement)?;
-                self.execute_one(statement).map(|()| true)
+                self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
+                Ok(true)
             };
-            while run_next().map_err(|error| FailedStatement::new(sql, piece, error))? {
-                // Where SQL is not trusted, a piece is one statement: what is left of it would be
-                // weighed as all of it is, and on the schema that it has left.
-                if self.memory.is_some() {
-                    break;
-                }
-            }
+            while run_next().map_err(|error| FailedStatement::new(sql, piece, error))? {}
             Ok(())
         })
-    }
-
-    fn execute_one(&self, mut statement: Statement<'_>) -> Result<()> {
-        let never_sorts = self.batched_never_sorts(&statement);
-        self.signals.start_run();
-        let running = self.signals.running(never_sorts);
-        self.prepared.deeply(|| statement.raw_query().next().map(|_| ()))?;
-        drop((statement, running));
-        Ok(())
-    }
-
-    /// Takes note of what the program of `statement`, which was prepared last, does; whether it
-    /// never sorts.
-    fn batched_never_sorts(&self, statement: &Statement<'_>) -> bool {
-        // Of trusted SQL it is not asked, and its text not copied.
-        if self.signals.modules().is_none() {
-            return false;
-        }
-        let sql = statement.expanded_sql().unwrap_or_default();
-        let counted = self.signals.passes_of_statement();
-        let program = self.prepared.program(statement, &sql, &self.signals, &self.counts);
-        let most = || most_passes(statement, &sql, counted);
-        self.signals.note_passes(program.map_or_else(most, |program| program.passes));
-        program.is_some_and(|program| !program.may_sort)
     }
 }

@@ -12,12 +12,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthContext;
 use rusqlite::{Result, ffi};
 
-use super::{Role, Settings, overlay, profile, setup};
+use super::{Role, Settings, overlay, setup};
 use crate::counts::Counts;
-use crate::look::{Look, Overdue, Rest};
 use crate::rowids::Giver;
 use crate::signals::Signals;
-use crate::stack::{self, Stack};
+use crate::stack::Stack;
+use crate::untrusted::{self, QueryRules};
 use crate::vfs::with_database_locked;
 use crate::{additions, format, surroundings};
 
@@ -28,7 +28,6 @@ pub(super) const STATEMENT_CACHE: usize = 256;
 pub(super) struct Hooks {
     pub(super) signals: Arc<Signals>,
     pub(super) counts: Arc<Counts>,
-    pub(super) look: Arc<Look>,
     /// Where rows are numbered.
     pub(super) giver: Option<Arc<Giver>>,
     pub(super) stack: Stack,
@@ -82,17 +81,15 @@ pub(super) fn set_up(
     let rowids = settings.rowids.as_ref().filter(|_| role.inserts());
     let numbers = |rowids| Giver::install(inner, rowids, role == Role::Writer);
     let giver = rowids.map(numbers).transpose()?;
-    let profile = settings.untrusted.as_ref();
-    let signals = Arc::new(Signals::new(profile.map(|it| it.modules.clone())));
-    let look = Arc::new(Look::new(&settings.overdue, &signals));
-    if let Some(profile) = profile {
-        profile::apply(inner, profile, &look)?;
-    }
+    let is_untrusted = role == Role::Untrusted;
+    let signals = Arc::new(Signals::new(is_untrusted.then(QueryRules::default)));
     additions::add_to(inner, &signals, settings.setup.as_ref())?;
-    let size = if profile.is_some() { stack::UNTRUSTED } else { stack::TRUSTED };
-    let stack = Stack::new(size).map_err(no_stack)?;
-    install_hooks(inner, &signals, &settings.overdue)?;
-    Ok(Hooks { signals, counts, look, giver, stack })
+    if is_untrusted {
+        untrusted::apply(inner)?;
+    }
+    let stack = Stack::new().map_err(no_stack)?;
+    install_hooks(inner, &signals)?;
+    Ok(Hooks { signals, counts, giver, stack })
 }
 
 /// Whether there is a file where the database at `path` has its WAL.
@@ -120,16 +117,10 @@ fn no_stack(error: io::Error) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
 }
 
-fn install_hooks(
-    connection: &mut rusqlite::Connection,
-    signals: &Arc<Signals>,
-    overdue: &Overdue,
-) -> Result<()> {
+fn install_hooks(connection: &mut rusqlite::Connection, signals: &Arc<Signals>) -> Result<()> {
     let flags = Arc::clone(signals);
     connection.commit_hook(Some(move || !flags.may_commit()))?;
-    let (flags, overdue) = (Arc::clone(signals), Arc::clone(overdue));
-    connection.authorizer(Some(move |context: AuthContext<'_>| {
-        flags.authorize(&context, &|| overdue(Rest::NONE))
-    }))?;
+    let flags = Arc::clone(signals);
+    connection.authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context)))?;
     Ok(())
 }

@@ -3,10 +3,6 @@
 use rusqlite::Result;
 
 use super::Connection;
-use crate::untrusted;
-
-/// What SQLite says of a virtual table module that there is not.
-const NO_MODULE: &str = "no such module: ";
 
 /// Violations that are looked at to find the tables of a foreign key.
 const VIOLATIONS_SEEN: usize = 100;
@@ -15,21 +11,10 @@ const VIOLATIONS_SEEN: usize = 100;
 const PAIRS_NAMED: usize = 3;
 
 impl Connection {
-    /// What to say instead of `said`, if that is that untrusted SQL has no such virtual table
-    /// module: which it has, and why.
-    pub fn no_module(&self, said: &str) -> Option<String> {
-        let kept = self.signals.modules()?;
-        Some(untrusted::no_module(said.strip_prefix(NO_MODULE)?, kept))
-    }
-
     /// Says which tables have rows that violate foreign keys, a few of them, and those that did
     /// before the open transaction, too. Looks until
-    /// [`Settings::overdue`](super::Settings::overdue) ends that. Nothing where the SQL is
-    /// untrusted, as looking takes the time that its author wants it to take.
+    /// [`Settings::overdue`](super::Settings::overdue) ends that.
     pub fn violated_keys(&self) -> Vec<String> {
-        if self.signals.modules().is_some() {
-            return Vec::new();
-        }
         let mut pairs = Vec::new();
         // What was found until it was ended, or failed, is found.
         let _ = self.signals.as_engine(|| self.find_violated_keys(&mut pairs));

@@ -86,7 +86,7 @@ impl Connection {
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         self.refuse_if_revoked()?;
-        let run = || self.prepared.with_form(&form.second.text, (&self.signals, &self.counts), run);
+        let run = || self.prepared.with_form(&form.second.text, &self.signals, run);
         self.signals.numbering(run)
     }
 

@@ -57,8 +57,7 @@ impl Connection {
     /// virtual tables need. What is to be made good stays so.
     ///
     /// # Errors
-    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's,
-    /// or the schema has become too large.
+    /// Those of SQLite, and `SQLITE_AUTH` when something in the schema names what is the engine's.
     pub fn settle_schema(&self) -> Result<()> {
         match self.settle() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
@@ -84,7 +83,6 @@ impl Connection {
         let traits = self.signals.take(Traits::UNSETTLED);
         if !traits.is_empty() {
             self.has_changed_schema.set(true);
-            self.signals.note_new_schema();
             self.open_facts.set(None);
             self.prepared.forget_users();
         }
@@ -96,9 +94,6 @@ impl Connection {
                 self.flush_virtual_tables()?;
                 if traits.has(Traits::SCHEMA) {
                     self.check_names()?;
-                }
-                if traits.has(Traits::ADDS_TO_SCHEMA) {
-                    self.check_schema_size()?;
                 }
                 if traits.has(Traits::STATISTICS) || self.may_lack_statistics(traits)? {
                     self.signals.as_engine(|| raise_schema_version(self.raw()))?;
@@ -186,7 +181,6 @@ impl Connection {
     /// Has SQLite know of the schema, and virtual tables of their settings, what holds behind a
     /// `ROLLBACK TO`. What is earlier in the transaction they have written at the savepoint.
     pub(super) fn forget_what_was_undone(&self) -> Result<()> {
-        self.signals.forget_additions();
         if self.may_leave_memory() {
             self.forget_schema()?;
         }
@@ -210,14 +204,11 @@ impl Connection {
 
     /// Has each statement prepared anew that was prepared for another schema than that of the open
     /// transaction. SQLite would prepare it again in the middle of a run, where there may be too
-    /// little stack, and where untrusted SQL cannot be asked whether it sorts.
+    /// little stack.
     ///
     /// Changes by this connection itself: [`Connection::settle_schema`], and what undoes them.
     pub(super) fn forget_outdated_statements(&self) {
         let cookie = self.open_cookie();
-        if cookie.is_none() {
-            self.prepared.forget_weights();
-        }
         let is_another = self.kept_cookie.replace(cookie) != cookie;
         if cookie.is_some() && is_another {
             self.prepared.forget_users();
@@ -294,13 +285,6 @@ impl Connection {
         let facts = self.ask_for_facts()?;
         self.schema_facts.set(Some((cookie, facts)));
         Ok(facts)
-    }
-
-    /// Whether SQL that is not trusted may have changed the schema in the open transaction: what
-    /// comes behind that is judged by a schema that nobody else has.
-    #[inline]
-    pub fn hides_schema(&self) -> bool {
-        self.memory.is_some() && self.may_have_changed_schema()
     }
 
     pub(super) fn may_have_changed_schema(&self) -> bool {

@@ -35,7 +35,7 @@ pub(super) fn open_flags(role: Role) -> OpenFlags {
                 | mutex
         }
         Role::Writer => common | mutex | OpenFlags::SQLITE_OPEN_CREATE,
-        Role::Reader | Role::DryRun | Role::Overlay | Role::Checkpointer => common | mutex,
+        Role::Reader | Role::Untrusted | Role::Overlay | Role::Checkpointer => common | mutex,
     }
 }
 
@@ -97,8 +97,8 @@ pub(super) fn set_pragmas(
             return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
         }
     }
-    // What untrusted SQL may take is counted as memory, so it gets no files.
-    let temp_store = if settings.untrusted.is_some() { "MEMORY" } else { "FILE" };
+    // What an untrusted query takes is counted as memory, so it gets no files.
+    let temp_store = if role == Role::Untrusted { "MEMORY" } else { "FILE" };
     // None of these reads the file, which an overlay cannot do before it has a snapshot.
     connection.execute_batch(&format!(
         "PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0; \
@@ -110,10 +110,7 @@ pub(super) fn set_pragmas(
     let synchronous = if settings.sync { "NORMAL" } else { "OFF" };
     connection.execute_batch(&format!("PRAGMA synchronous = {synchronous};"))?;
     set_cache(connection, settings)?;
-    if role == Role::Writer && settings.untrusted.is_some() {
-        keep_changes_in_memory(connection)?;
-    }
-    if matches!(role, Role::Reader | Role::DryRun) {
+    if matches!(role, Role::Reader | Role::Untrusted) {
         connection.execute_batch("PRAGMA query_only = ON")?;
     }
     if role == Role::Inspector {

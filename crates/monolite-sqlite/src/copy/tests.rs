@@ -108,12 +108,10 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes,
-        overdue: Arc::new(|_| false),
-        untrusted: None,
+        overdue: Arc::new(|| false),
         control: None,
         rowids: None,
         setup: None,
-        dry_runs: None,
     }
 }
 

@@ -18,11 +18,9 @@ fn pages_are_not_tracked_when_another_library_was_first() {
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes: 0,
-        overdue: Arc::new(|_| false),
-        untrusted: None,
+        overdue: Arc::new(|| false),
         rowids: None,
         setup: None,
-        dry_runs: None,
         control: None,
     };
     let directory = tempfile::tempdir().unwrap();

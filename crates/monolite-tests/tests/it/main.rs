@@ -18,7 +18,6 @@ mod awaited;
 mod backup;
 mod cancel;
 mod corners;
-mod costs;
 mod durability;
 mod errors;
 mod fairness;

@@ -1,32 +1,20 @@
-//! SQL from somebody who means harm, through the profile for untrusted SQL: nothing gets out of the
-//! database, nobody else notices, and everything ends.
+//! Queries from a source that means harm, through `Database::query_untrusted`: they change nothing,
+//! and no other call waits for them.
 //!
 //! # Algorithm
-//! 1. A child process ([`victim`]) tries one case after another, each in a database of its own and
-//!    in each [`Way`], and says what it sees. When it dies, or when a case does not end and its
-//!    watchman ends the process, the case is an escape and another child goes on with the next.
-//! 2. An **escape** is: a case that was not refused or did not fail as it must; a file that
-//!    appeared; a neighbour in the same batch that failed, or whose row is missing; a changed
-//!    setting of any connection; a deadline exceeded by more than [`victim::SLACK`]; memory above
-//!    the limit; a change of what the case did not name, or of an idempotency key; broken
-//!    integrity; a dead process.
-//! 3. Other children ([`crowd`]) run statements drawn at random from a grammar with sizes at the
-//!    limits ([`grammar`]), and an escape is also a statement that ends later than twice its limit
-//!    and 100 ms, a neighbour that waits longer, and memory beyond the budget and 32 MiB.
-//! 4. Controls: SQLite without the engine, and the engine without the profile, must let some cases
-//!    escape.
+//! 1. A child process ([`crowd`]) runs one case after another in a database in which a writer, a
+//!    reader and an interactive transaction work all the time. A case is a statement of a list that
+//!    must be refused ([`FORBIDDEN`]), or one that its seed draws from a grammar with sizes at the
+//!    limits and beyond ([`grammar`]).
+//! 2. An **escape** is: a forbidden statement that is answered; a caller that waits for longer than
+//!    its limit; a write, a read or an interactive transaction that takes longer than [`SLACK_MS`];
+//!    memory beyond the budget; a file that appeared; changed contents or settings; a dead process.
+//! 3. Controls: a statement that runs on the writer without a limit must hold up a neighbour, and
+//!    one that runs as a write must change the contents.
 
-mod cases;
 mod crowd;
 mod grammar;
 mod machine;
-#[cfg(test)]
-mod tests;
-mod victim;
-
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write as _;
 
 use anyhow::Result;
 use monolite_testkit::child::Program;
@@ -37,243 +25,281 @@ use crate::{Amount, Check, Finding, Outcome, Setting};
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
     name: "hostile",
-    about: "Run SQL from somebody who means harm: the named cases, and N that are drawn at \
-            random (an hour: some 70000)",
+    about: "Run queries from a source that means harm: those that must be refused, and N that are \
+            drawn at random (an hour: some 70000)",
     unit: "cases",
     amount: Amount::NumberIfSaid,
     modest: 300,
     total,
     run,
-    roles: &[(victim::ROLE, victim::play), (crowd::ROLE, crowd::play)],
+    roles: &[(crowd::ROLE, crowd::play)],
 };
 
-/// Who runs the SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guard {
-    /// The engine with the profile.
-    Profile,
-    /// The engine without it, and with other limits.
-    Engine,
-    /// SQLite alone.
-    Nobody,
-}
-
-impl Guard {
-    const ALL: [(&'static str, Guard); 3] =
-        [("profile", Guard::Profile), ("engine", Guard::Engine), ("nobody", Guard::Nobody)];
-
-    fn name(self) -> &'static str {
-        Guard::ALL.iter().find(|(_, guard)| *guard == self).map_or("", |(name, _)| name)
-    }
-}
-
-/// How a case is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Write,
-    WriteOnce,
-    /// As `Write`, by a closure that goes on after the error and returns `Ok`.
-    Swallow,
-    Read,
-    /// An interactive transaction.
-    Transaction,
-}
-
-impl Way {
-    const ALL: [(&'static str, Way); 5] = [
-        ("write", Way::Write),
-        ("write_once", Way::WriteOnce),
-        ("write that swallows errors", Way::Swallow),
-        ("read", Way::Read),
-        ("transaction", Way::Transaction),
-    ];
-
-    fn name(self) -> &'static str {
-        Way::ALL.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
-    }
-}
-
-/// Cases that must escape somebody, for the controls: by their names.
-const ESCAPE_SQLITE: &[&str] = &["ATTACH 'new.db' AS n", "VACUUM INTO 'new.db'", "COMMIT"];
-const ESCAPE_ENGINE: &[&str] = &["PRAGMA integrity_check", "endless count"];
-const ESCAPE_MEMORY: &str = "small sort of blobs";
-
-/// Milliseconds by which a drawn statement may end later than twice its limit.
+/// Milliseconds by which a caller, or a neighbour, may be late: the promise is 100.
 const SLACK_MS: u64 = 100;
 
-/// Seeds that are given to one child at once.
-const SEEDS: u64 = 100;
+/// Cases that are given to one child at once.
+const CASES: u64 = 100;
 
-/// One escape.
+/// What must be refused, `@` standing for each pragma, savepoint or call of [`FAMILIES`].
+const FORBIDDEN: &[&str] = &[
+    "",
+    "BEGIN",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "SELECT 1; SELECT 2",
+    "EXPLAIN COMMIT",
+    "ATTACH 'new.db' AS n",
+    "ATTACH ':memory:' AS n",
+    "ATTACH 'file:new.db?mode=rwc' AS n",
+    "ATTACH 'file:/etc/passwd?mode=ro' AS n",
+    "EXPLAIN ATTACH 'new.db' AS n",
+    "DETACH main",
+    "VACUUM",
+    "VACUUM INTO 'new.db'",
+    "ANALYZE",
+    "REINDEX",
+    "CREATE TABLE z(x)",
+    "CREATE TEMP TABLE z(x)",
+    "CREATE TEMP VIEW z AS SELECT 1",
+    "CREATE INDEX z ON texts(t)",
+    "CREATE VIEW z AS SELECT 1",
+    "CREATE TRIGGER z AFTER INSERT ON texts BEGIN SELECT 1; END",
+    "CREATE VIRTUAL TABLE z USING fts5(x)",
+    "ALTER TABLE texts RENAME TO z",
+    "DROP TABLE texts",
+    "INSERT INTO texts VALUES (77, 1)",
+    "INSERT INTO texts VALUES (77, 1) RETURNING id",
+    "WITH x AS (SELECT 1) INSERT INTO texts SELECT 78, 2 FROM x",
+    "REPLACE INTO texts VALUES (7, 1)",
+    "UPDATE texts SET t = 1",
+    "UPDATE texts SET t = 1 RETURNING id",
+    "DELETE FROM texts",
+    "DELETE FROM texts RETURNING id",
+    "INSERT INTO sqlite_schema VALUES ('table', 'z', 'z', 2, 'x')",
+    "UPDATE sqlite_schema SET rootpage = 2",
+    "DELETE FROM sqlite_master",
+    "SELECT * FROM monolite_idempotency",
+    "SELECT * FROM main.monolite_migrations",
+    "SELECT * FROM sqlite_dbpage",
+    "SELECT * FROM dbstat",
+    "SELECT * FROM sqlite_stmt",
+    "SELECT * FROM bytecode('SELECT 1')",
+    "SELECT * FROM fsdir('.')",
+    "SELECT * FROM generate_series(1, 10)",
+    "SELECT * FROM pragma_database_list",
+    "SELECT * FROM \"new.db\".t",
+    "SELECT zeroblob(1000000000)",
+    "SELECT \"no such thing\"",
+    "SAVEPOINT @",
+    "ROLLBACK TO @",
+    "RELEASE @",
+    "PRAGMA @",
+    "PRAGMA @ = 1",
+    "SELECT * FROM pragma_@",
+    "SELECT @(1)",
+    "SELECT @('a', 'b') FROM texts",
+];
+
+/// What `@` stands for, by what is before it.
+const FAMILIES: &[(&str, &[&str])] = &[
+    ("SAVEPOINT", &["s", "monolite_group", "monolite_member", "monolite_user"]),
+    ("ROLLBACK TO", &["s", "monolite_group", "monolite_member"]),
+    ("RELEASE", &["s", "monolite_group", "monolite_member"]),
+    ("PRAGMA", PRAGMAS),
+    ("SELECT * FROM pragma_", PRAGMAS),
+    (
+        "SELECT",
+        &["load_extension", "fts3_tokenizer", "sqlite_log", "fts5", "snippet", "rtreecheck"],
+    ),
+];
+
+const PRAGMAS: &[&str] = &[
+    "application_id",
+    "auto_vacuum",
+    "cache_size",
+    "case_sensitive_like",
+    "database_list",
+    "foreign_keys",
+    "hard_heap_limit",
+    "integrity_check",
+    "journal_mode",
+    "locking_mode",
+    "mmap_size",
+    "optimize",
+    "query_only",
+    "schema_version",
+    "soft_heap_limit",
+    "synchronous",
+    "temp_store",
+    "temp_store_directory",
+    "trusted_schema",
+    "user_version",
+    "wal_checkpoint",
+    "writable_schema",
+];
+
+/// All statements that must be refused.
+fn forbidden() -> Vec<String> {
+    let mut all = Vec::new();
+    for sql in FORBIDDEN {
+        let Some((before, _)) = sql.split_once('@') else {
+            all.push((*sql).to_owned());
+            continue;
+        };
+        let family = FAMILIES.iter().find(|(known, _)| before.trim_end() == *known);
+        let names = family.map_or(&[][..], |(_, names)| names);
+        all.extend(names.iter().map(|name| sql.replace('@', name)));
+    }
+    all
+}
+
+/// What a child does besides its cases, for the controls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// A statement without a limit runs on the writer.
+    HoldsWriter,
+    /// A statement that must be refused runs as a write.
+    Writes,
+}
+
+impl Fault {
+    const ALL: [(&'static str, Fault); 3] =
+        [("none", Fault::None), ("holds-writer", Fault::HoldsWriter), ("writes", Fault::Writes)];
+
+    fn name(self) -> &'static str {
+        Fault::ALL.iter().find(|(_, fault)| *fault == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// One escape: the case's number or seed, and what happened.
 struct Escape {
-    /// The number of the case, or the seed of what was drawn.
     case: u64,
     what: String,
 }
 
-/// How many cases there are, in all ways, when so many are drawn.
 fn total(drawn: u64) -> u64 {
-    (cases::all().len() * Way::ALL.len()) as u64 + drawn
+    forbidden().len() as u64 + drawn
 }
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = CHECK.outcome();
-    draw(setting, amount, &mut outcome)?;
-    tell_all(setting, &mut outcome)?;
+    let drawn = (0..amount).map(|number| crowd::drawn(setting.case_seed(number)));
+    let cases: Vec<u64> = (0..forbidden().len() as u64).chain(drawn).collect();
+    for some in cases.chunks(CASES as usize) {
+        if setting.watch.is_stopped() {
+            break;
+        }
+        let mut done = || {
+            outcome.attempted += 1;
+            setting.watch.done(1);
+            setting.watch.is_stopped()
+        };
+        for escape in attempt(setting.program, (Fault::None, SLACK_MS), some, &mut done)? {
+            outcome.anomalies += 1;
+            outcome.found(Finding {
+                what: format!("case {}: {}", escape.case, escape.what),
+                evidence: None,
+                reproduce: format!("monolite torture --hostile {amount} --seed {}", setting.seed),
+            });
+        }
+    }
     if !setting.watch.is_stopped() {
-        controls(setting.program, &mut outcome)?;
+        for (name, fault) in [
+            ("a statement without a limit on the writer", Fault::HoldsWriter),
+            ("a forbidden statement as a write", Fault::Writes),
+        ] {
+            let escapes = attempt(setting.program, (fault, SLACK_MS), &[0], &mut || false)?;
+            let seen: Vec<_> = escapes.iter().map(|escape| escape.what.as_str()).collect();
+            outcome.control(name, !seen.is_empty(), format!("{:.300}", seen.join("; ")));
+        }
     }
     Ok(outcome)
 }
 
-/// Runs what is drawn at random, `amount` times.
-fn draw(setting: &Setting<'_>, amount: u64, outcome: &mut Outcome) -> Result<()> {
-    let mut next = 0;
-    while next < amount && !setting.watch.is_stopped() {
-        let count = SEEDS.min(amount - next);
-        let seeds: Vec<u64> = (next..next + count).map(|it| setting.case_seed(it)).collect();
-        next += count;
-        let mut done = |count| {
-            outcome.attempted += count;
-            setting.watch.done(count);
-            setting.watch.is_stopped()
-        };
-        for escape in attempt(setting.program, &Part::drawn(SLACK_MS), &seeds, &mut done)? {
-            outcome.anomalies += 1;
-            outcome.found(Finding {
-                what: format!("seed {}: {}", escape.case, escape.what),
-                evidence: None,
-                reproduce: format!("monolite torture --hostile 1 --seed {}", escape.case),
-            });
-        }
-    }
-    outcome.notes.push(format!("{next} statements or transactions were drawn"));
-    Ok(())
-}
-
-fn tell_all(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
-    let cases = cases::all();
-    for (_, way) in Way::ALL {
-        let numbers: Vec<u64> = (0..cases.len() as u64).collect();
-        let mut done = |count| {
-            outcome.attempted += count;
-            setting.watch.done(count);
-            setting.watch.is_stopped()
-        };
-        let part = Part::told(Guard::Profile, way);
-        for escape in attempt(setting.program, &part, &numbers, &mut done)? {
-            let case = &cases[usize::try_from(escape.case)?];
-            report(setting, outcome, way, case, &escape.what)?;
-        }
-    }
-    let names: BTreeSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
-    outcome.notes.push(format!("{} named cases in {} ways", names.len(), Way::ALL.len()));
-    Ok(())
-}
-
-/// What children are told besides the numbers of their cases.
-struct Part {
-    role: &'static str,
-    variables: Vec<(&'static str, String)>,
-}
-
-impl Part {
-    fn told(guard: Guard, way: Way) -> Part {
-        let variables =
-            vec![(victim::GUARD, guard.name().into()), (victim::WAY, way.name().into())];
-        Part { role: victim::ROLE, variables }
-    }
-
-    fn drawn(slack_ms: u64) -> Part {
-        Part { role: crowd::ROLE, variables: vec![(crowd::SLACK, slack_ms.to_string())] }
-    }
-}
-
-fn report(
-    setting: &Setting<'_>,
-    outcome: &mut Outcome,
-    way: Way,
-    case: &cases::Case,
-    what: &str,
-) -> Result<()> {
-    outcome.anomalies += 1;
-    let seed = setting.case_seed(0);
-    let evidence = setting.evidence(seed)?;
-    let mut notes = File::options().create(true).append(true).open(evidence.join("escapes"))?;
-    writeln!(notes, "case {}, {}: {what}\n{}\n{}\n", case.name, way.name(), case.setup, case.sql)?;
-    outcome.found(Finding {
-        what: format!("case {:.200}, {}: {what}", case.name, way.name()),
-        evidence: Some(evidence),
-        reproduce: format!("monolite torture --hostile 0 --seed {seed}"),
-    });
-    Ok(())
-}
-
-/// Runs the cases with these numbers, in as many children as it takes; `done` is told of each and
-/// says whether to stop.
+/// Runs these cases, in as many children as it takes; `done` is told of each and says whether to
+/// stop.
 fn attempt(
     program: &Program,
-    part: &Part,
-    numbers: &[u64],
-    done: &mut dyn FnMut(u64) -> bool,
+    (fault, slack_ms): (Fault, u64),
+    cases: &[u64],
+    done: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<Escape>> {
     let (mut escapes, mut next) = (Vec::new(), 0);
-    while next < numbers.len() {
-        let list: Vec<_> = numbers[next..].iter().map(u64::to_string).collect();
+    while next < cases.len() {
+        let list: Vec<_> = cases[next..].iter().map(u64::to_string).collect();
         let directory = in_memory(&std::env::temp_dir())?;
-        let path = directory.path().to_string_lossy();
-        let list = list.join(",");
-        let mut variables = vec![(victim::DIRECTORY, &*path), (victim::CASES, list.as_str())];
-        variables.extend(part.variables.iter().map(|(name, value)| (*name, value.as_str())));
-        let mut child = program.spawn(part.role, &variables)?;
-        let (mut running, mut escaped, mut failed) = (None, false, String::new());
+        let variables = [
+            (crowd::DIRECTORY, &*directory.path().to_string_lossy()),
+            (crowd::CASES, &*list.join(",")),
+            (crowd::FAULT, fault.name()),
+            (crowd::SLACK, &*slack_ms.to_string()),
+        ];
+        let mut child = program.spawn(crowd::ROLE, &variables)?;
+        let mut running = None;
         while let Some(line) = child.next_line() {
             if let Some(number) = line.strip_prefix("case ") {
                 running = number.parse().ok();
-                escaped = false;
             } else if let (Some(case), Some(what)) = (running, line.strip_prefix("escape ")) {
                 escapes.push(Escape { case, what: what.into() });
-                escaped = true;
-            } else if let Some(why) = line.strip_prefix("failed ") {
-                failed = format!(": {why}");
             } else if line == "done" {
                 running = None;
                 next += 1;
-                if done(1) {
+                if done() {
                     return Ok(escapes);
                 }
             }
         }
+        let ended = child.end()?;
         if let Some(case) = running {
-            if !escaped {
-                let what = format!("the process died: {}{failed}", child.end()?);
-                escapes.push(Escape { case, what });
-            }
+            escapes.push(Escape { case, what: format!("the process died: {ended}") });
             next += 1;
-            done(1);
-        } else if next < numbers.len() {
-            let ended = child.end()?;
-            anyhow::bail!("the child ended before it had tried every case: {ended}{failed}");
+            done();
+        } else if next < cases.len() {
+            anyhow::bail!("the child ended before it had tried every case: {ended}");
         }
     }
     Ok(escapes)
 }
 
-/// Without the profile, or without the engine, something must escape.
-fn controls(program: &Program, outcome: &mut Outcome) -> Result<()> {
-    let cases = cases::all();
-    let number = |name: &&str| cases.iter().position(|case| case.name == **name);
-    let mut control = |name: &str, guard, way, names: &[&str]| -> Result<()> {
-        let numbers: Vec<_> = names.iter().filter_map(number).map(|it| it as u64).collect();
-        let escapes = attempt(program, &Part::told(guard, way), &numbers, &mut |_| false)?;
-        let escaped: BTreeSet<_> = escapes.iter().map(|escape| escape.case).collect();
-        let is_detected = !numbers.is_empty() && escaped.len() == names.len();
-        let seen: Vec<_> = escapes.iter().map(|escape| escape.what.as_str()).collect();
-        let how = format!("{} of {} escaped: {:.300}", escaped.len(), names.len(), seen.join("; "));
-        outcome.control(name, is_detected, how);
-        Ok(())
-    };
-    control("SQLite alone", Guard::Nobody, Way::Write, ESCAPE_SQLITE)?;
-    control("no profile and a long deadline", Guard::Engine, Way::Read, ESCAPE_ENGINE)?;
-    control("no profile and no memory limit", Guard::Engine, Way::Read, &[ESCAPE_MEMORY])
+#[cfg(test)]
+mod tests {
+    use monolite_testkit::child;
+
+    use super::*;
+
+    /// Does nothing in an ordinary test run.
+    #[test]
+    fn plays_the_role_it_was_started_for() {
+        child::play(CHECK.roles);
+    }
+
+    fn program() -> Program {
+        let role = "checks::hostile::tests::plays_the_role_it_was_started_for";
+        Program::this_test(role).unwrap()
+    }
+
+    #[test]
+    fn a_sample_does_not_escape() {
+        assert!(forbidden().len() >= 100, "{}", forbidden().len());
+        let all = 0..forbidden().len() as u64;
+        let cases: Vec<_> = all.step_by(5).chain((1..=12).map(crowd::drawn)).collect();
+        // On a busy machine everything takes longer.
+        let escapes = attempt(&program(), (Fault::None, 20_000), &cases, &mut || false).unwrap();
+        let told: Vec<_> = escapes.iter().map(|it| (it.case, &it.what)).collect();
+        assert!(told.is_empty(), "{told:?}");
+    }
+
+    #[test]
+    fn what_is_drawn_is_accepted_by_sqlite_and_large() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let drawn: Vec<_> = (0..400).map(|_| grammar::statement(&mut rng)).collect();
+        assert!(drawn.iter().any(|sql| sql.len() > 10_000));
+        let plain = monolite::rusqlite::Connection::open_in_memory().unwrap();
+        plain.execute_batch(&grammar::tables()).unwrap();
+        let accepted = drawn.iter().filter(|sql| plain.prepare(sql).is_ok()).count();
+        assert!(accepted >= 60, "{accepted} of {}", drawn.len());
+    }
 }

@@ -18,7 +18,6 @@ use crate::call::discards::drop_quietly;
 use crate::call::queue::lanes::{Principal, Queued};
 use crate::error::{Error, ErrorKind};
 use crate::tx::Tx;
-use crate::untrusted::{is_lack_of_memory, starved};
 
 /// How one run of a closure ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,9 +199,6 @@ where
         let (ran, outcome) = match catch_unwind(AssertUnwindSafe(|| body.call(tx))) {
             Ok(Ok(value)) => (Ran::Succeeded, Outcome::Returned(Ok(value))),
             Ok(Err(error)) => (Ran::Failed, Outcome::Returned(Err(error))),
-            Err(payload) if is_lack_of_memory(&*payload) => {
-                (Ran::Failed, Outcome::Refused(starved()))
-            }
             Err(payload) => (Ran::Panicked, Outcome::Panicked(payload)),
         };
         self.replace(outcome);

@@ -130,18 +130,17 @@ impl Watch {
         })
     }
 
-    /// Ends the use that is under way, without waiting for the call into SQLite that its user may
-    /// be in.
+    /// Ends the use that is under way.
     pub(crate) fn stop(&self) {
         let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
-        self.end_by(running, Revoker::stop);
+        self.revoke(running);
     }
 
     /// As [`Watch::stop`], if the use began before `began_by`.
     pub(crate) fn stop_begun_before(&self, began_by: Duration) {
         let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
         if running.began < nanos(began_by) {
-            self.end_by(running, Revoker::stop);
+            self.revoke(running);
         }
     }
 
@@ -159,13 +158,13 @@ impl Watch {
 
     fn revoke_if(&self, began_by: Duration, is_in_the_way: impl Fn() -> bool) -> bool {
         let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return false };
-        running.began <= nanos(began_by) && is_in_the_way() && self.end_by(running, Revoker::revoke)
+        running.began <= nanos(began_by) && is_in_the_way() && self.revoke(running)
     }
 
     /// Claims the use `running` and ends its snapshot; `false` when it is over, or ended already.
     /// One that was ended while its user was inside of SQLite may still have its snapshot, and is
     /// ended again.
-    fn end_by(&self, running: State, end: impl Fn(&Revoker) -> Revocation) -> bool {
+    fn revoke(&self, running: State) -> bool {
         let has_snapshot = || self.snapshot.load(Ordering::Acquire) != BatchNumber::MAX;
         match running.stage {
             Stage::Running => {}
@@ -177,7 +176,7 @@ impl Watch {
         if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        if end(&self.revoker) == Revocation::Ended {
+        if self.revoker.revoke() == Revocation::Ended {
             self.end_snapshot();
         }
         let revoked = State { stage: Stage::Revoked, ..running };

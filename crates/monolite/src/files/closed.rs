@@ -99,12 +99,10 @@ impl Closed {
             busy_timeout: Duration::ZERO,
             sync: false,
             reserved_bytes: 0,
-            overdue: Arc::new(move |more| watched.is_past(more)),
-            untrusted: None,
+            overdue: Arc::new(move || watched.is_past()),
             rowids: None,
             control: None,
             setup: options.setup.clone().map(|setup| setup.0),
-            dry_runs: None,
         };
         let connection = Connection::open(&path, Role::Inspector, &settings).map_err(|error| {
             Error::from(error).context(format!("{} cannot be opened", path.display()))

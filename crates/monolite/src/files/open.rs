@@ -31,8 +31,8 @@ use monolite_sqlite::vfs::{
 };
 use monolite_sqlite::wal::{Leftover, WalReader, leftover};
 use monolite_sqlite::{
-    CheckpointMode, Connection, DryRuns, KeyTime, Overdue, Role, Rowids, Settings,
-    accept_untrusted, initialize, lock_holder, sees_pages, test_overlay,
+    CheckpointMode, Connection, KeyTime, Overdue, Role, Rowids, Settings, initialize, lock_holder,
+    sees_pages, test_overlay,
 };
 use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, accessat, statx};
 use rustix::io::Errno;
@@ -40,7 +40,6 @@ use tempfile::TempDir;
 
 use crate::archive::{Archiving, Found};
 use crate::clock::{self, Deadline, Patience};
-use crate::dry_runs::DryRunner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::hold::Hold;
 use crate::files::identity::{canonical, check_file_system, check_wal, io_error};
@@ -50,7 +49,6 @@ use crate::names::with_ending;
 use crate::options::{Durability, Options, Sharing};
 use crate::read::readers::{OpenReader, Reader};
 use crate::transaction::PoolOpener;
-use crate::untrusted::Untrusted;
 
 /// The name that asks for a database which is gone when it is closed.
 const MEMORY: &str = ":memory:";
@@ -67,6 +65,9 @@ const CHECKPOINTER_CACHE_KIB: u64 = 256;
 /// Page cache of a connection for interactive transactions. It holds the inner pages of the
 /// tables in use, and what a few statements need; changed pages are held beside it.
 const POOLED_CACHE_KIB: u64 = 2_048;
+
+/// Page cache of a connection for untrusted queries.
+pub(crate) const UNTRUSTED_CACHE_KIB: u64 = 2_048;
 
 /// What must outlive every connection, in the order of its end.
 pub(crate) struct Files {
@@ -116,8 +117,8 @@ pub(crate) struct Opened {
     pub(crate) spill: Arc<Spill>,
     /// The numbers that are given out ahead, if they are.
     pub(crate) rowids: Option<Arc<Rowids>>,
-    /// What prepares large statements first, where SQL is not trusted.
-    pub(crate) dry_runs: Option<Arc<DryRunner>>,
+    /// Opens the connections of untrusted queries.
+    pub(crate) open_untrusted: OpenReader,
     pub(crate) durability: Durability,
     pub(crate) is_exclusive: bool,
     pub(crate) is_tracking_pages: bool,
@@ -129,7 +130,7 @@ pub(crate) struct Opened {
 
 /// Opens the database at `path`, waiting up to `patience` for another process that holds it.
 pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result<Opened> {
-    check_sqlite(options)?;
+    initialize().map_err(|refusal| Error::new(ErrorKind::Invalid, refusal))?;
     let temporary = (path == Path::new(MEMORY)).then(temporary_directory).transpose()?;
     let path = match &temporary {
         Some(_) if options.archive.is_some() => return Err(no_archive_in_memory()),
@@ -168,7 +169,9 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
     let open_reader = Arc::new(move || more.reader(cache_kib));
-    let (rowids, dry_runs) = (opener.rowids.clone(), dry_runs_of(&opener));
+    let untrusted = Arc::clone(&opener);
+    let open_untrusted = Arc::new(move || untrusted.untrusted_reader());
+    let rowids = opener.rowids.clone();
     let pool = pool_opener(opener, overlays.as_ref());
     let durability = if temporary.is_some() { Durability::Buffered } else { options.durability };
     Ok(Opened {
@@ -183,7 +186,7 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         wal_file,
         spill,
         rowids,
-        dry_runs,
+        open_untrusted,
         durability,
         is_exclusive,
         is_tracking_pages: is_exclusive && sees_pages(),
@@ -249,8 +252,8 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     check_access(&path)?;
     check_wal(&path, &wal_path(&path))?;
     let _registration = Registration::new(&path)?;
-    // All SQL is the engine's own, and every page changes: what is archived begins anew.
-    let options = &Options { untrusted: None, archive: None, ..options.clone() };
+    // Every page changes: what is archived begins anew.
+    let options = &Options { archive: None, ..options.clone() };
     let checksums = Arc::new(PageChecksums::new(ChecksumUse::Stamp));
     // The WAL is only read here.
     let wal = Arc::default();
@@ -268,17 +271,6 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     sync_directory(&path, storage.as_ref()).map_err(|error| io_error(&path, &error))
 }
 
-/// What prepares large statements first, if somebody does, with a way to open its connection.
-fn dry_runs_of(opener: &Arc<Opener>) -> Option<Arc<DryRunner>> {
-    let runner = opener.dry_runs.clone()?;
-    let (opener, its) = (Arc::downgrade(opener), Arc::downgrade(&runner));
-    runner.open_with(Box::new(move || {
-        let (opener, runner) = opener.upgrade().zip(its.upgrade()).ok_or_else(no_longer_open)?;
-        opener.dry_runner(&runner)
-    }));
-    Some(runner)
-}
-
 /// The time by which keys expire: the engine's own.
 fn key_time(options: &Options) -> Arc<KeyTime> {
     let clock = Arc::clone(&options.clock);
@@ -287,17 +279,6 @@ fn key_time(options: &Options) -> Arc<KeyTime> {
         Sharing::Exclusive => KeyTime::alone(now),
         Sharing::Shared => KeyTime::shared(now),
     }
-}
-
-fn no_longer_open() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed")
-}
-
-/// Whether SQLite is one that the engine, and the profile for untrusted SQL, can rely on.
-fn check_sqlite(options: &Options) -> Result<()> {
-    let refused = |refusal| Error::new(ErrorKind::Invalid, refusal);
-    initialize().map_err(refused)?;
-    if options.untrusted.is_some() { accept_untrusted().map_err(refused) } else { Ok(()) }
 }
 
 /// Why a file is refused that has something by a name of the engine's.
@@ -357,8 +338,6 @@ struct Opener {
     sync: bool,
     /// The numbers that are given out ahead, if they are.
     rowids: Option<Arc<Rowids>>,
-    /// What prepares large statements first, where SQL is not trusted.
-    dry_runs: Option<Arc<DryRunner>>,
     /// By which the keys of all connections expire.
     key_time: Arc<KeyTime>,
     /// The files that the writer has open, once it has.
@@ -371,10 +350,8 @@ impl Opener {
         let control = is_exclusive.then(|| Arc::clone(wal));
         let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
         let rowids = options.ids_given_out_ahead.then(Arc::default);
-        let dry_runs = options.untrusted.as_ref().map(|_| Arc::new(DryRunner::new()));
-        let key_time = key_time(&options);
-        let files = OnceLock::new();
-        Opener { options, path, vfs, control, sync, rowids, dry_runs, key_time, files }
+        let (key_time, files) = (key_time(&options), OnceLock::new());
+        Opener { options, path, vfs, control, sync, rowids, key_time, files }
     }
 
     /// Has every other connection be one of these files.
@@ -410,7 +387,7 @@ impl Opener {
     ) -> Result<(Connection, Arc<Deadline>)> {
         let deadline = Deadline::new(Arc::clone(&self.options.clock));
         let watched = Arc::clone(&deadline);
-        let settings = self.settings(vfs, cache_kib, Arc::new(move |more| watched.is_past(more)));
+        let settings = self.settings(vfs, cache_kib, Arc::new(move || watched.is_past()));
         self.check_files()?;
         let mut connection = open(&settings)?;
         self.check_files()?;
@@ -429,22 +406,17 @@ impl Opener {
             sync: self.sync,
             reserved_bytes: if self.options.page_checksums { RESERVED_BYTES } else { 0 },
             overdue,
-            untrusted: self.options.untrusted.as_ref().map(Untrusted::profile),
             rowids: self.rowids.clone(),
             control: self.control.clone(),
             setup: self.options.setup.clone().map(|setup| setup.0),
-            dry_runs: self.dry_runs.clone().map(|runs| runs as Arc<dyn DryRuns>),
         }
     }
 
-    /// The connection of what prepares large statements first.
-    fn dry_runner(&self, runner: &DryRunner) -> Result<Connection> {
-        let settings = self.settings(&self.vfs, POOLED_CACHE_KIB, runner.overdue());
-        let settings = Settings { dry_runs: None, ..settings };
-        self.check_files()?;
-        let opened = Connection::open(&self.path, Role::DryRun, &settings);
-        self.check_files()?;
-        opened.map_err(|error| self.name(error.into()))
+    /// A connection for untrusted queries.
+    fn untrusted_reader(&self) -> Result<Reader> {
+        let opened = self.open(Role::Untrusted, UNTRUSTED_CACHE_KIB);
+        let (connection, deadline) = opened.map_err(|error| self.name(error))?;
+        Ok(Reader { connection, deadline })
     }
 
     fn writer(&self, hold: Option<&Hold>, patience: Duration) -> Result<Recovered> {

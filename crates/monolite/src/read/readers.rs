@@ -45,7 +45,6 @@ use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockEr
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
 use crate::tx::{Tx, collation_panicked};
-use crate::untrusted::{catching_lack_of_memory, starved};
 
 /// Spare connections for each ordinary one: beyond that, something is wrong that more connections
 /// do not mend.
@@ -387,12 +386,7 @@ impl Turn<'_> {
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
-        let budget = reader.connection.start_budget();
-        let tx = Tx::new(&reader.connection, 1, &seat.last_sql);
-        let run = || reader.connection.on_stack(|| body(&tx));
-        let result = catching_lack_of_memory(budget.is_some(), run);
-        let result = result.unwrap_or_else(|error| Err(error.into()));
-        let is_starved = reader.connection.end_budget(budget);
+        let result = body(&Tx::new(&reader.connection, 1, &seat.last_sql));
         reader.deadline.clear();
         // It has nothing to defer, and is tried again when the next snapshot is taken.
         let _ = reader.connection.end_deferral();
@@ -408,9 +402,6 @@ impl Turn<'_> {
         }
         if has_panicked {
             return Err(collation_panicked().into());
-        }
-        if is_starved && result.is_err() {
-            return Err(starved().into());
         }
         result
     }

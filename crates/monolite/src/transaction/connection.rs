@@ -18,7 +18,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::readers::Reader;
 use crate::tx::Tx;
-use crate::untrusted::{catching_lack_of_memory, starved};
 
 /// The connection of one transaction at a time.
 pub(crate) struct PooledConnection {
@@ -141,9 +140,6 @@ impl PooledConnection {
             statement.readonly() && !traits.may_change()
         };
         let connection = &self.reader.connection;
-        if connection.refusal_of_text(sql).is_some() {
-            return None;
-        }
         let prepare = || connection.with_statement_and_traits(sql, reads).ok();
         // Where it is run next, it says then what has to be made good behind it. Before it, that
         // would have virtual tables write what they have to write while it runs, and be counted.
@@ -237,8 +233,8 @@ impl PooledConnection {
     /// Runs `body` for `limit` at most.
     ///
     /// # Errors
-    /// `Timeout` when it took longer, or its snapshot was revoked; `Invalid` when it was refused
-    /// memory. The transaction cannot go on then.
+    /// `Timeout` when it took longer, or its snapshot was revoked. The transaction cannot go on
+    /// then.
     pub(super) fn run<T>(
         &self,
         clock: &dyn Clock,
@@ -249,11 +245,8 @@ impl PooledConnection {
         let _attached = work::attach(&self.watch);
         let start = clock.now();
         deadline.set(start, limit);
-        let budget = connection.start_budget();
         let tx = Tx::new(connection, 1, &self.last_sql);
-        let run = || connection.on_stack(|| (body(&tx), tx.settle_at_end()));
-        let ran = catching_lack_of_memory(budget.is_some(), run);
-        let is_starved = connection.end_budget(budget);
+        let (result, settled) = (body(&tx), tx.settle_at_end());
         deadline.clear();
         self.took.set(clock.now() - start);
         if connection.signals().is_revoked() {
@@ -265,10 +258,6 @@ impl PooledConnection {
         if connection.signals().take_interrupted() {
             return Err(late(limit));
         }
-        if is_starved {
-            return Err(starved());
-        }
-        let (result, settled) = ran?;
         settled.map(|()| result)
     }
 

@@ -19,8 +19,7 @@
 //! 6. Should a second run fail where the first did not (a closure that is not deterministic), the
 //!    members of the batch are run **one by one**, each in its own transaction.
 //! 7. A closure that may run **once only** gets its savepoint, and the batch is committed right
-//!    after it, so that no later neighbour can undo it. It also is after one that has changed the
-//!    schema where SQL is not trusted, so that a dry run for those behind it finds that schema.
+//!    after it, so that no later neighbour can undo it.
 //! 8. `COMMIT` without a sync. Should it fail, the batch is rolled back and run one by one.
 //! 9. A commit for which the **WAL had too little room left** is rolled back, the WAL restarts
 //!    ([`Room`]), and its members are run one by one, with room made whenever it runs out. Only
@@ -76,7 +75,6 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::stats::Recorder;
 use crate::tx::Tx;
-use crate::untrusted::starved;
 use failure_rate::FailureRate;
 pub(crate) use refusals::not_captured;
 use refusals::{Uncommitted, deferred_violation, disk_full, no_room_left, swallowed_rollback};
@@ -292,9 +290,6 @@ impl Writer {
     fn fill(&mut self, open: &mut Open, batch: &mut Held<'_>) -> Filled {
         let started = self.now;
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
-            if !batch.done.is_empty() && self.connection.hides_schema() {
-                break;
-            }
             let Some(mut entry) = batch.next() else { break };
             let again = entry.again.take();
             if !entry.member.is_repeatable() && self.rules.keep(Rule::OnceEndsItsBatch) {
@@ -455,11 +450,8 @@ impl Writer {
         self.connection.start_counts();
         let tx = Tx::new(&self.connection, entry.attempts, &self.last_sql);
         let tx = if batch.done.is_empty() { tx.first() } else { tx };
-        let budget = self.connection.start_budget();
         let closure = Closure { since: self.now, limit };
-        let run = || self.connection.on_stack(|| entry.member.run(&tx));
-        let (ran, collected) = batch.leave_while(closure, run);
-        let is_starved = self.connection.end_budget(budget);
+        let (ran, collected) = batch.leave_while(closure, || entry.member.run(&tx));
         let settled = tx.settle_at_end();
         let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
         let settled = settled.and_then(|()| self.flush_virtual_tables(ran, wrote));
@@ -484,8 +476,6 @@ impl Writer {
                 None if alone.is_some() => self.late(time, limit, "its own"),
                 None => self.late(time, limit, "option write_time_limit"),
             });
-        } else if is_starved && ran == Ran::Failed {
-            entry.overrule(starved());
         } else if let Err(error) = settled
             && ran == Ran::Succeeded
         {
@@ -507,7 +497,7 @@ impl Writer {
             (_, false, false) => Effect::Stays,
         };
         let hit = if lost { self.wal.take_limit_hit() } else { None };
-        Run { effect, is_final: is_late || is_starved || ran == Ran::Panicked, hit }
+        Run { effect, is_final: is_late || ran == Ran::Panicked, hit }
     }
 
     /// Has virtual tables write what they hold back of a member, so that it is not written as part

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rusqlite::ErrorCode;
 
 use super::*;
-use crate::Untrusted;
 use crate::connection::{CheckpointMode, Role, Savepoint, Settings};
 use crate::vfs::{
     BROKEN, ChecksumUse, Checksummed, Direct, Lower, PageChecksums, Rule, Vfs, WalControl,
@@ -97,11 +96,9 @@ fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes,
-        overdue: Arc::new(|_| false),
-        untrusted: None,
+        overdue: Arc::new(|| false),
         rowids: None,
         setup: None,
-        dry_runs: None,
         control: None,
     }
 }
@@ -442,26 +439,23 @@ fn checksums_are_verified_in_an_overlay() {
 }
 
 #[test]
-fn an_overlay_keeps_the_profile_for_untrusted_sql_and_its_deadline() {
+fn a_statement_of_an_overlay_is_interrupted_when_it_is_late() {
     let rig = Rig::new();
     let (guard, is_late) = (rig.guard(), Arc::new(AtomicBool::new(false)));
-    let profile = Untrusted { value_bytes: 10_000, memory_bytes: 1 << 20, modules: Vec::new() };
     let late = Arc::clone(&is_late);
     let settings = Settings {
-        untrusted: Some(profile),
         setup: None,
-        dry_runs: None,
-        overdue: Arc::new(move |_| late.load(Relaxed)),
+        overdue: Arc::new(move || late.load(Relaxed)),
         ..settings(&rig.overlay_vfs, 0)
     };
     let overlay = Connection::open(&rig.path, Role::Overlay, &settings).unwrap();
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     run(&overlay, "UPDATE account SET balance = 1 WHERE id = 1").unwrap();
-    assert!(run(&overlay, "ANALYZE").is_err());
-    assert!(run(&overlay, "INSERT INTO log VALUES (zeroblob(20000))").is_err());
     assert_eq!(balance(&overlay, 1), Some(1));
     is_late.store(true, Relaxed);
-    assert!(run(&overlay, "UPDATE account SET balance = 2").is_err());
+    let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10000) \
+                UPDATE account SET balance = (SELECT count(*) FROM n)";
+    assert!(run(&overlay, long).is_err());
     assert!(overlay.signals().take_interrupted());
 }
 

@@ -16,11 +16,9 @@ fn open(path: &Path, rowids: Option<Arc<Rowids>>) -> Connection {
         busy_timeout: Duration::ZERO,
         sync: false,
         reserved_bytes: 0,
-        overdue: Arc::new(|_| false),
-        untrusted: None,
+        overdue: Arc::new(|| false),
         rowids,
         setup: None,
-        dry_runs: None,
         control: None,
     };
     Connection::open(path, Role::Writer, &settings).unwrap()

@@ -82,11 +82,9 @@ impl Rig {
             busy_timeout: Duration::ZERO,
             sync: false,
             reserved_bytes: 0,
-            overdue: Arc::new(|_| false),
-            untrusted: None,
+            overdue: Arc::new(|| false),
             rowids: None,
             setup: None,
-            dry_runs: None,
             control,
         };
         Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()

@@ -6,9 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
-use monolite::{
-    Database, Error, ErrorKind, Options, Sharing, Transaction, Tx, Untrusted, rusqlite,
-};
+use monolite::{Database, Error, ErrorKind, Options, Sharing, Transaction, Tx, rusqlite};
 
 use super::{ask, ask_writer, database, number, read, write};
 use crate::patience::{Gate, as_one_batch, ends, eventually};
@@ -135,34 +133,32 @@ fn a_rowid_drawn_at_random_is_told_as_it_is_or_not_at_all() {
 
 #[test]
 fn the_text_of_a_statement_reaches_no_savepoint_of_the_engine() {
-    for options in [Options::new(), Options::new().untrusted(Untrusted::new())] {
-        let (_directory, _, db) = database(options);
-        let tx = db.transaction().unwrap();
-        tx.savepoint("sp").wait().unwrap();
-        tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
-        tx.rollback_to("sp").wait().unwrap();
-        tx.release("sp").wait().unwrap();
-        tx.commit().wait().unwrap();
-        let names = ["user sp", "monolite_user", "monolite_user_0", "monolite_group", "sp"];
-        for name in names {
-            let verbs = ["SAVEPOINT", "ROLLBACK TO", "RELEASE"];
-            let texts = verbs.map(|verb| format!("{verb} \"{name}\""));
-            let (before, victim, after) = as_one_batch(&db, || {
-                let run = |sql: &String| {
-                    let sql = sql.clone();
-                    db.write(move |tx| tx.execute(&sql, ()))
-                };
-                let victim = db.write(|tx| tx.execute("UPDATE a SET v = v + 1", ()));
-                (run(&texts[0]), victim, texts[1..].iter().map(run).collect::<Vec<_>>())
-            });
-            assert_eq!(before.wait().unwrap_err().kind(), ErrorKind::Invalid, "{name}");
-            assert_eq!(victim.wait().unwrap(), 1);
-            for it in after {
-                assert_eq!(it.wait().unwrap_err().kind(), ErrorKind::Invalid, "{name}");
-            }
+    let (_directory, _, db) = database(Options::new());
+    let tx = db.transaction().unwrap();
+    tx.savepoint("sp").wait().unwrap();
+    tx.execute("UPDATE b SET v = 1", ()).wait().unwrap();
+    tx.rollback_to("sp").wait().unwrap();
+    tx.release("sp").wait().unwrap();
+    tx.commit().wait().unwrap();
+    let names = ["user sp", "monolite_user", "monolite_user_0", "monolite_group", "sp"];
+    for name in names {
+        let verbs = ["SAVEPOINT", "ROLLBACK TO", "RELEASE"];
+        let texts = verbs.map(|verb| format!("{verb} \"{name}\""));
+        let (before, victim, after) = as_one_batch(&db, || {
+            let run = |sql: &String| {
+                let sql = sql.clone();
+                db.write(move |tx| tx.execute(&sql, ()))
+            };
+            let victim = db.write(|tx| tx.execute("UPDATE a SET v = v + 1", ()));
+            (run(&texts[0]), victim, texts[1..].iter().map(run).collect::<Vec<_>>())
+        });
+        assert_eq!(before.wait().unwrap_err().kind(), ErrorKind::Invalid, "{name}");
+        assert_eq!(victim.wait().unwrap(), 1);
+        for it in after {
+            assert_eq!(it.wait().unwrap_err().kind(), ErrorKind::Invalid, "{name}");
         }
-        assert_eq!(read(&db, "SELECT v FROM a WHERE id = 1"), 10 + names.len() as i64);
     }
+    assert_eq!(read(&db, "SELECT v FROM a WHERE id = 1"), 10 + names.len() as i64);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use monolite::rusqlite::types::ValueRef;
 use monolite::rusqlite::{self, Connection, Row};
-use monolite::{Database, Durability, Error, Options, Tx, Untrusted};
+use monolite::{Database, Durability, Error, Options, Tx};
 use monolite_testkit::scratch::in_memory;
 
 const TABLE: &str = "monolite_idempotency";
@@ -265,12 +265,9 @@ struct Walk {
 }
 
 impl Walk {
-    fn begin(untrusted: bool, exists: bool) -> Walk {
+    fn begin(exists: bool) -> Walk {
         let directory = in_memory(&std::env::temp_dir()).unwrap();
         let options = Options::new().durability(Durability::Buffered).readers(1);
-        let modules = ["fts5", "fts4", "fts5vocab", "fts4aux", "rtree", "dbstat"];
-        let profile = || modules.into_iter().fold(Untrusted::new(), Untrusted::module);
-        let options = if untrusted { options.untrusted(profile()) } else { options };
         let db = options.open(directory.path().join("db")).unwrap();
         db.write(|tx| tx.execute_batch(USERS)).wait().unwrap();
         let walk = Walk { directory, db, exists };
@@ -323,11 +320,8 @@ impl Walk {
     }
 }
 
-fn walk(untrusted: bool, exists: bool) {
-    if untrusted && rusqlite::version_number() < 3_054_000 {
-        return;
-    }
-    let (mut walk, mut wrong) = (Walk::begin(untrusted, exists), Vec::new());
+fn walk(exists: bool) {
+    let (mut walk, mut wrong) = (Walk::begin(exists), Vec::new());
     for production in productions() {
         for (number, spelling) in spellings().into_iter().enumerate() {
             let write = |text| spelling.write(text, TABLE, INDEX);
@@ -342,7 +336,7 @@ fn walk(untrusted: bool, exists: bool) {
                     wrong.push(format!("{way:?}, {setup} => {sql}: {what}"));
                 }
                 if seen.ended.is_ok() && !way.is_read() {
-                    std::mem::replace(&mut walk, Walk::begin(untrusted, exists)).end();
+                    std::mem::replace(&mut walk, Walk::begin(exists)).end();
                 }
             }
         }
@@ -352,19 +346,13 @@ fn walk(untrusted: bool, exists: bool) {
 }
 
 #[test]
-fn no_production_of_the_grammar_reaches_the_keys_by_trusted_sql() {
-    walk(false, true);
-}
-
-#[test]
-fn no_production_of_the_grammar_reaches_the_keys_by_untrusted_sql() {
-    walk(true, true);
+fn no_production_of_the_grammar_reaches_the_keys() {
+    walk(true);
 }
 
 #[test]
 fn no_production_of_the_grammar_takes_the_names_before_the_keys_are_there() {
-    walk(false, false);
-    walk(true, false);
+    walk(false);
 }
 
 /// The walk means something: with another name, the same statements run.
@@ -407,44 +395,34 @@ fn the_walk_notices_what_an_ordinary_table_shows() {
 #[test]
 fn a_rename_that_was_prepared_and_kept_is_refused_when_it_is_found_again() {
     let rename = "ALTER TABLE u RENAME TO monolite_users";
-    for untrusted in [false, true] {
-        if untrusted && rusqlite::version_number() < 3_054_000 {
-            continue;
-        }
-        for end in ["returns", "fails", "panics"] {
-            let walk = Walk::begin(untrusted, true);
-            let first = walk.db.write(move |tx| {
-                drop(tx.prepare_cached(rename)?);
-                match end {
-                    "returns" => Ok(()),
-                    "fails" => Err(Error::from(rusqlite::Error::InvalidQuery)),
-                    _ => panic!("on purpose"),
-                }
-            });
-            let caught = std::panic::AssertUnwindSafe(|| first.wait());
-            assert_eq!(std::panic::catch_unwind(caught).is_err(), end == "panics");
-            for _ in 0..2 {
-                let run = |tx: &Tx<'_>| Ok(tx.prepare_cached(rename)?.execute(()).map(drop)?);
-                let error: Error = walk.db.write(run).wait().unwrap_err();
-                assert!(error.to_string().contains("belong to the engine"), "{end}: {error}");
+    for end in ["returns", "fails", "panics"] {
+        let walk = Walk::begin(true);
+        let first = walk.db.write(move |tx| {
+            drop(tx.prepare_cached(rename)?);
+            match end {
+                "returns" => Ok(()),
+                "fails" => Err(Error::from(rusqlite::Error::InvalidQuery)),
+                _ => panic!("on purpose"),
             }
-            walk.end();
+        });
+        let caught = std::panic::AssertUnwindSafe(|| first.wait());
+        assert_eq!(std::panic::catch_unwind(caught).is_err(), end == "panics");
+        for _ in 0..2 {
+            let run = |tx: &Tx<'_>| Ok(tx.prepare_cached(rename)?.execute(()).map(drop)?);
+            let error: Error = walk.db.write(run).wait().unwrap_err();
+            assert!(error.to_string().contains("belong to the engine"), "{end}: {error}");
         }
+        walk.end();
     }
 }
 
 #[test]
 fn no_blob_of_the_keys_can_be_opened() {
-    for untrusted in [false, true] {
-        if untrusted && rusqlite::version_number() < 3_054_000 {
-            continue;
-        }
-        let walk = Walk::begin(untrusted, true);
-        for column in ["key", "outcome", "expires"] {
-            let open = move |tx: &Tx<'_>| tx.blob_open(TABLE, column, 1, true).map(drop);
-            assert!(walk.db.write(open).wait().is_err());
-            assert!(walk.db.read(open).wait().is_err());
-        }
-        walk.end();
+    let walk = Walk::begin(true);
+    for column in ["key", "outcome", "expires"] {
+        let open = move |tx: &Tx<'_>| tx.blob_open(TABLE, column, 1, true).map(drop);
+        assert!(walk.db.write(open).wait().is_err());
+        assert!(walk.db.read(open).wait().is_err());
     }
+    walk.end();
 }

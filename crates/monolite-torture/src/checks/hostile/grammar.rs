@@ -1,5 +1,5 @@
 //! Owns what is drawn at random of hostile SQL: statements of every form, with functions, clauses
-//! and lists at the sizes that the profile allows, just beyond them, and far below.
+//! and lists at the sizes that are allowed, just beyond them, and far below.
 //!
 //! # Algorithm
 //! Each production appends to the text and draws how many parts it has ([`Draft::size`]); what the
@@ -14,7 +14,7 @@
 use fastrand::Rng;
 
 /// What the statements find.
-pub(super) const TABLES: &str = "
+const TABLES: &str = "
     CREATE TABLE big(x);
     INSERT INTO big WITH RECURSIVE n(i) AS
         (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT i FROM n;
@@ -36,7 +36,7 @@ pub(super) const TABLES: &str = "
     CREATE INDEX keyed_5 ON keyed(c1)";
 
 /// Columns of the table `wide`.
-pub(super) const WIDE: usize = 200;
+const WIDE: usize = 200;
 
 /// Columns of the table `keyed`.
 const KEYED: usize = 6;
@@ -229,6 +229,12 @@ struct Draft<'r> {
     has_common: bool,
 }
 
+/// Makes what the statements find.
+pub(super) fn tables() -> String {
+    let columns: Vec<_> = (0..WIDE).map(|column| format!("c{column}")).collect();
+    TABLES.replace("WIDE", &columns.join(","))
+}
+
 /// A statement.
 pub(super) fn statement(rng: &mut Rng) -> String {
     let parts = [30, 300, PARTS][rng.usize(..3)];
@@ -238,38 +244,8 @@ pub(super) fn statement(rng: &mut Rng) -> String {
     draft.sql
 }
 
-/// Tables whose foreign keys SQLite finds slowly, or nearly so, and changes of them.
-pub(super) fn keys(rng: &mut Rng) -> Vec<String> {
-    let mut size = |most: &[usize]| rng.choice(most.iter().copied()).unwrap_or(1);
-    let (columns, indexes, children) = (size(&[5, 90]), size(&[3, 60]), size(&[5, 100, 1_000]));
-    let names: Vec<_> = (0..columns).map(|at| format!("c{at}")).collect();
-    let reversed: Vec<_> = names.iter().rev().map(String::as_str).collect();
-    let (all, reversed) = (names.join(", "), reversed.join(", "));
-    // No index is the key, as each has another column at its end.
-    let index =
-        |at: usize| format!("CREATE UNIQUE INDEX zu{at} ON zp({}, id)", names[1..].join(", "));
-    let refers = vec!["a"; columns].join(", ");
-    let child = |at: usize| {
-        format!("CREATE TABLE zk{at}(a, FOREIGN KEY ({refers}) REFERENCES zp({reversed}))")
-    };
-    let children: Vec<_> = (0..children).map(child).collect();
-    let indexes: Vec<_> = (0..indexes).map(index).collect();
-    let mut statements = vec![format!("CREATE TABLE zp(id INTEGER PRIMARY KEY, {all})")];
-    statements.extend(indexes.chunks(20).map(|some| some.join(";\n")));
-    statements.extend(children.chunks(100).map(|some| some.join(";\n")));
-    let changes =
-        ["REPLACE INTO zp(id) VALUES (1)", "DELETE FROM zp", "UPDATE zp SET c1 = 1 WHERE id = 1"];
-    statements.extend(rng.choice(changes).map(String::from));
-    // No other case is to find them.
-    statements.push("DROP TABLE IF EXISTS zp".into());
-    let drop = |at: usize| format!("DROP TABLE IF EXISTS zk{at}");
-    let drops: Vec<_> = (0..children.len()).map(drop).collect();
-    statements.extend(drops.chunks(100).map(|some| some.join(";\n")));
-    statements
-}
-
 /// All of `terms` in a tree of `operator` that is not deep.
-pub(super) fn balanced(terms: &[String], operator: &str) -> String {
+fn balanced(terms: &[String], operator: &str) -> String {
     match terms {
         [] => "1".into(),
         [one] => one.clone(),

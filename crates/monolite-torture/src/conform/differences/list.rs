@@ -362,8 +362,7 @@ pub(crate) const LIST: &[Difference] = &[
         id: "more-functions",
         topic: Topic::Connection,
         what: "mathematical functions, `REGEXP` and `generate_series` where SQLite is built \
-               without them (`generate_series` not for untrusted SQL, unless its profile names \
-               it, and `REGEXP` not at all)",
+               without them",
         sqlite: "`no such function`, `no such table`",
         monolite: "answers, as the `sqlite3` shell does",
         why: "most programs need some of them",

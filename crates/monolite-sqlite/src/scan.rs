@@ -1,43 +1,23 @@
-//! Owns the cutting of a text into tokens, as SQLite cuts it.
+//! Owns the cutting of a text into tokens, as SQLite cuts it, and of a script into statements.
 
 /// A piece of a text that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token<'s> {
     /// A keyword or a name that is not quoted.
     Word(&'s str),
-    /// A name in quotes, and what is between them.
-    Quoted(&'s str),
-    /// A text, and what is between its quotes, which is a name in the list of `USING` and where a
-    /// table is named.
-    Text(&'s str),
-    Star,
     Open,
     Close,
-    Dot,
     Comma,
     Semicolon,
-    /// A parameter that has a name or a number.
-    Parameter,
-    /// A number, or a parameter that has neither.
-    Value,
     /// White space, or a comment.
     Blank,
+    /// A quoted name, a text, a number, a parameter, an operator.
     Other,
-}
-
-impl<'s> Token<'s> {
-    /// What it may be the name of.
-    pub(super) fn name(self) -> Option<&'s str> {
-        match self {
-            Token::Word(name) | Token::Quoted(name) | Token::Text(name) => Some(name),
-            _ => None,
-        }
-    }
 }
 
 /// What is left of a text.
 pub(crate) struct Scan<'s> {
-    pub(super) rest: &'s str,
+    rest: &'s str,
 }
 
 impl<'s> Scan<'s> {
@@ -76,12 +56,9 @@ impl<'s> Scan<'s> {
     }
 
     /// Takes everything up to the end of what `end` closes, which is behind `from` bytes.
-    /// Gives what is between.
-    fn take_up_to(&mut self, from: usize, end: &str) -> &'s str {
+    fn take_up_to(&mut self, from: usize, end: &str) {
         let found = self.rest.get(from..).and_then(|rest| rest.find(end));
-        let taken = self.take(found.map_or(self.rest.len(), |at| from + at + end.len()));
-        let between = taken.get(from..).unwrap_or("");
-        if found.is_some() { &between[..between.len() - end.len()] } else { between }
+        self.take(found.map_or(self.rest.len(), |at| from + at + end.len()));
     }
 }
 
@@ -109,9 +86,14 @@ impl<'s> Iterator for Scan<'s> {
                 Token::Blank
             }
             // A quote that is doubled ends one and begins the next, which counts more.
-            '"' | '`' => Token::Quoted(self.take_up_to(1, first.encode_utf8(&mut [0; 4]))),
-            '[' => Token::Quoted(self.take_up_to(1, "]")),
-            '\'' => Token::Text(self.take_up_to(1, "'")),
+            '"' | '`' | '\'' => {
+                self.take_up_to(1, first.encode_utf8(&mut [0; 4]));
+                Token::Other
+            }
+            '[' => {
+                self.take_up_to(1, "]");
+                Token::Other
+            }
             _ if first.is_ascii_alphabetic() || first == '_' || !first.is_ascii() => {
                 let is_part =
                     |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
@@ -123,27 +105,25 @@ impl<'s> Iterator for Scan<'s> {
                 let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
                 let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
                 self.take(end);
-                Token::Value
+                Token::Other
             }
             _ => {
                 self.take(first.len_utf8());
                 match first {
                     '(' => Token::Open,
                     ')' => Token::Close,
-                    '.' => Token::Dot,
                     ',' => Token::Comma,
-                    '*' => Token::Star,
                     ';' => Token::Semicolon,
                     ':' | '@' | '$' | '#' => {
                         self.take_name_of_parameter();
-                        Token::Parameter
+                        Token::Other
                     }
                     // A word may follow directly.
                     '?' => {
                         let ends = |c: char| !c.is_ascii_digit();
                         let end = self.rest.find(ends).unwrap_or(self.rest.len());
                         self.take(end);
-                        if end > 0 { Token::Parameter } else { Token::Value }
+                        Token::Other
                     }
                     _ => Token::Other,
                 }
@@ -151,4 +131,92 @@ impl<'s> Iterator for Scan<'s> {
         };
         Some(token)
     }
+}
+
+/// Cuts a script into its statements, as `sqlite3_complete` tells where one ends: at a semicolon,
+/// and within a trigger at one behind `; END`. What is behind a NUL is no part of it.
+pub(crate) fn statements(sql: &str) -> Statements<'_> {
+    let end = sql.find('\0').unwrap_or(sql.len());
+    Statements { rest: sql[..end].trim_start_matches('\u{feff}') }
+}
+
+/// See [`statements`].
+pub(crate) struct Statements<'s> {
+    rest: &'s str,
+}
+
+impl<'s> Iterator for Statements<'s> {
+    type Item = &'s str;
+
+    fn next(&mut self) -> Option<&'s str> {
+        let (mut scan, mut start, mut ends_at_end) = (Scan::of(self.rest), Start::Nothing, 0);
+        for token in scan.by_ref() {
+            if token == Token::Blank {
+                continue;
+            }
+            start = start.followed_by(token);
+            ends_at_end = match token {
+                Token::Semicolon if start != Start::Trigger || ends_at_end == 2 => break,
+                Token::Semicolon => 1,
+                Token::Word(word) if ends_at_end == 1 && word.eq_ignore_ascii_case("end") => 2,
+                _ => 0,
+            };
+        }
+        let (statement, rest) = self.rest.split_at(self.rest.len() - scan.rest.len());
+        self.rest = rest;
+        (!statement.is_empty()).then_some(statement)
+    }
+}
+
+/// What the first words of a statement have said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Nothing,
+    Explain,
+    Create,
+    Trigger,
+    Other,
+}
+
+impl Start {
+    fn followed_by(self, token: Token<'_>) -> Start {
+        let is = |known: &[&str]| matches!(token, Token::Word(word) if known.iter().any(|it| it.eq_ignore_ascii_case(word)));
+        match self {
+            // An empty statement has ended.
+            Start::Nothing if token == Token::Semicolon => Start::Nothing,
+            Start::Nothing if is(&["explain"]) => Start::Explain,
+            Start::Explain if is(&["query", "plan"]) => Start::Explain,
+            Start::Nothing | Start::Explain if is(&["create"]) => Start::Create,
+            Start::Create if is(&["temp", "temporary"]) => Start::Create,
+            Start::Create if is(&["trigger"]) => Start::Trigger,
+            Start::Trigger => Start::Trigger,
+            _ => Start::Other,
+        }
+    }
+}
+
+#[test]
+fn a_script_is_cut_where_sqlite_ends_its_statements() {
+    let trigger = "CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT CASE WHEN 1 THEN 2 END; \
+                   SELECT ';'; /* ; END; */ END;";
+    for parts in [
+        &["SELECT 1;", " SELECT ';' -- ;\n;", ";", " SELECT 2"][..],
+        &[trigger, "SELECT 1;"],
+        &[
+            "EXPLAIN QUERY PLAN CREATE TEMP TRIGGER r DELETE ON t BEGIN SELECT 1; END;",
+            "VALUES (1)",
+        ],
+        &["CREATE TABLE trigger(a);", "CREATE TABLE [a;b](\"c;\");", "\n"],
+        &[";", ";", "SELECT 1"],
+    ] {
+        let script = parts.concat();
+        let cut: Vec<_> = statements(&script).collect();
+        assert_eq!(cut.concat(), script);
+        let expected: Vec<_> =
+            parts.iter().map(|part| part.trim_matches([' ', ';', '\n'])).collect();
+        let found: Vec<_> = cut.iter().map(|part| part.trim_matches([' ', ';', '\n'])).collect();
+        assert_eq!(found, expected);
+    }
+    assert_eq!(statements("SELECT 1;\0 SELECT 2").collect::<Vec<_>>(), ["SELECT 1;"]);
+    assert_eq!(statements("\u{feff}SELECT 1").collect::<Vec<_>>(), ["SELECT 1"]);
 }
