@@ -180,7 +180,10 @@ enum Start {
 
 impl Start {
     fn followed_by(self, token: Token<'_>) -> Start {
-        let is = |known: &[&str]| matches!(token, Token::Word(word) if known.iter().any(|it| it.eq_ignore_ascii_case(word)));
+        let is = |known: &[&str]| match token {
+            Token::Word(word) => known.iter().any(|it| it.eq_ignore_ascii_case(word)),
+            _ => false,
+        };
         match self {
             // An empty statement has ended.
             Start::Nothing if token == Token::Semicolon => Start::Nothing,

@@ -21,11 +21,12 @@
 //!   one does at the close, when the reason was that the WAL has lost its name: nobody would find
 //!   what it holds. Its syncs until then have succeeded, so what is read of it is what was written.
 
+mod parts;
 mod primary;
 mod write_loop;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
@@ -35,7 +36,6 @@ use monolite_sqlite::{CheckpointMode, Connection, Rowids};
 
 use crate::archive::Archiving;
 use crate::backup;
-use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
 use crate::call::in_flight::InFlight;
 use crate::call::inside::{DatabaseId, Inside, Place};
@@ -47,20 +47,22 @@ use crate::files::open::{Files, Opened, RecoveredWal};
 use crate::files::wal::WalFile;
 use crate::jobs::{Job, Jobs};
 use crate::maintenance::{Maintenance, optimize_every};
-use crate::options::{Durability, Options, Sharing};
+use crate::options::{Durability, Options};
 use crate::progress::Progress;
-use crate::read::handle::{ReadSide, WaitForArchive};
-use crate::read::holders::{SnapshotHolder, SnapshotHolders};
-use crate::read::readers::{OpenReader, Reader, Readers};
+use crate::read::handle::ReadSide;
 use crate::read::threads::{ReadThreads, Work};
 use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
-use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
+use crate::transaction::Transactions;
 use crate::untrusted::UntrustedRoom;
 use crate::watchdog::Watchdog;
 use crate::write::answers::Answers;
-use crate::write::sync::{Handover, Syncer};
+use crate::write::sync::Syncer;
 use crate::write::writer::Writer;
+use parts::{
+    backups, checkpoints, holders, pool, read_sides, syncer, threads_for, transactions, untrusted,
+    watchdog, write_queue,
+};
 use primary::{ArchiveSide, LagLimit, answers};
 use write_loop::WriteLoop;
 
@@ -302,9 +304,7 @@ impl Engine {
             life: Arc::new(Life::new(running)),
             parts,
         };
-        if let Some(archive) = archive {
-            archive.start(&engine, opened.wal_file)?;
-        }
+        archive.map(|archive| archive.start(&engine, opened.wal_file)).transpose()?;
         Ok(engine)
     }
 
@@ -611,196 +611,6 @@ fn last_checkpoint(
 fn optimizer(parts: &Parts, options: &Options) -> Option<Job<()>> {
     let (interval, writes) = (options.optimize_every?, Arc::clone(&parts.queue));
     Some(parts.jobs.start(move |job| optimize_every(interval, &writes, job)))
-}
-
-fn write_queue(
-    database: DatabaseId,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> Arc<WriteQueue> {
-    let queue = WriteQueue::new(database, options.queue_capacity, Arc::clone(progress));
-    let waits = options.durability == Durability::Archived;
-    Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit)))
-}
-
-fn backups(
-    opened: &Opened,
-    queue: &Arc<WriteQueue>,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> backup::Source {
-    let between = BetweenBatches::new(Arc::clone(queue), Arc::clone(progress));
-    let pins = Pins::new(Arc::clone(&options.clock), Arc::clone(progress));
-    backup::Source {
-        database: opened.path.clone(),
-        open_reader: Arc::clone(&opened.open_reader),
-        between: Arc::new(between),
-        progress: Arc::clone(progress),
-        wal: Arc::clone(&opened.wal),
-        pins: Arc::new(pins),
-        is_exclusive: options.sharing == Sharing::Exclusive,
-        is_verified: options.page_checksums,
-    }
-}
-
-fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> {
-    let (capacity, patience) = (options.queue_capacity, options.read_time_limit);
-    Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
-}
-
-/// What syncs the WAL and tells those who wait for it.
-fn syncer(
-    (wal, durability): (Arc<WalFile>, Durability),
-    (answers, progress, queue): (Arc<Answers>, Arc<Progress>, Arc<WriteQueue>),
-    archiving: Option<Arc<dyn Archiving>>,
-    options: &Options,
-    recorder: &Arc<Recorder>,
-) -> Arc<Syncer> {
-    Arc::new(Syncer {
-        handover: Handover::default(),
-        answers,
-        wal,
-        looked: AtomicU64::new(0),
-        durability,
-        progress,
-        queue,
-        recorder: Arc::clone(recorder),
-        clock: Arc::clone(&options.clock),
-        archiving,
-    })
-}
-
-fn checkpoints(
-    (wal, archive): (&Arc<WalControl>, &Option<ArchiveSide>),
-    holders: &Arc<SnapshotHolders>,
-    options: &Options,
-    recorder: &Arc<Recorder>,
-) -> Arc<Checkpoints> {
-    let (wal, holders) = (Arc::clone(wal), Arc::clone(holders));
-    let archiving = archive.as_ref().map(|archive| Arc::clone(&archive.archiving));
-    let recorder = Arc::clone(recorder);
-    Arc::new(Checkpoints::new(wal, holders, archiving, options, recorder))
-}
-
-fn watchdog(
-    (queue, in_flight, holders): (&Arc<WriteQueue>, &Arc<InFlight>, Arc<SnapshotHolders>),
-    threads: [&Arc<ReadThreads>; 3],
-    options: &Options,
-    recorder: &Arc<Recorder>,
-) -> Arc<Watchdog> {
-    let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
-    let threads = threads.into_iter().cloned().collect();
-    let recorder = Arc::clone(recorder);
-    Arc::new(Watchdog::new(queue, in_flight, holders, threads, options, recorder))
-}
-
-/// What reads go through, and what streams do, whose connections are opened when they are used.
-fn read_sides(
-    database: DatabaseId,
-    (readers, opener, is_exclusive): (Vec<Reader>, OpenReader, bool),
-    options: &Options,
-    progress: &Arc<Progress>,
-    archive: &Option<ArchiveSide>,
-) -> (Arc<ReadSide>, Arc<ReadSide>) {
-    let count = readers.len();
-    let side = |work, readers| {
-        let connections = (readers, Arc::clone(&opener));
-        let told = (Arc::clone(progress), archive.as_ref().map(ArchiveSide::wait));
-        read_side((database, work), connections, is_exclusive, options, told)
-    };
-    let reads = side(Work::Reads, readers.into_iter().map(Some).collect());
-    (reads, side(Work::Streams, (0..count).map(|_| None).collect()))
-}
-
-fn read_side(
-    (database, work): (DatabaseId, Work),
-    (readers, open_reader): (Vec<Option<Reader>>, OpenReader),
-    keep_snapshots: bool,
-    options: &Options,
-    (progress, archived): (Arc<Progress>, Option<WaitForArchive>),
-) -> Arc<ReadSide> {
-    let threads = threads_for(work, readers.len(), options);
-    let readers = Readers::new(
-        (readers, open_reader),
-        database,
-        keep_snapshots,
-        options.read_time_limit,
-        Arc::clone(&options.clock),
-        Arc::clone(&progress),
-    );
-    Arc::new(ReadSide { database, readers: Arc::new(readers), progress, archived, threads })
-}
-
-fn pool(
-    opener: PoolOpener,
-    wal: Arc<WalControl>,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> Arc<Pool> {
-    let bounds = (
-        options.transaction_connections,
-        options.transaction_snapshot_age,
-        options.read_time_limit,
-    );
-    let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
-    Arc::new(Pool::new(opener, bounds, clock, progress, wal))
-}
-
-/// Those whose snapshots can keep the WAL.
-type Holding<'e> = (
-    &'e Arc<ReadSide>,
-    &'e Arc<ReadSide>,
-    &'e Arc<Pool>,
-    &'e backup::Source,
-    &'e Arc<UntrustedRoom>,
-);
-
-fn untrusted(
-    database: DatabaseId,
-    open: OpenReader,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> Arc<UntrustedRoom> {
-    let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
-    Arc::new(UntrustedRoom::new(database, open, options.untrusted_threads, clock, progress))
-}
-
-fn holders(
-    (reads, streams, pool, backups, untrusted): Holding<'_>,
-    options: &Options,
-    progress: &Arc<Progress>,
-    recorder: &Arc<Recorder>,
-) -> Arc<SnapshotHolders> {
-    let all: Vec<Arc<dyn SnapshotHolder>> = vec![
-        reads.readers.clone(),
-        pool.clone(),
-        streams.readers.clone(),
-        backups.pins.clone(),
-        untrusted.clone(),
-    ];
-    let (progress, recorder) = (Arc::clone(progress), Arc::clone(recorder));
-    Arc::new(SnapshotHolders::new(all, options, progress, recorder))
-}
-
-fn transactions(
-    database: DatabaseId,
-    (pool, threads, writes): (Arc<Pool>, Arc<ReadThreads>, &Arc<WriteQueue>),
-    options: &Options,
-    progress: &Arc<Progress>,
-    recorder: &Arc<Recorder>,
-) -> Arc<Transactions> {
-    Arc::new(Transactions {
-        database,
-        pool,
-        progress: Arc::clone(progress),
-        threads,
-        writes: Arc::clone(writes),
-        limits: Limits::of(options),
-        clock: Arc::clone(&options.clock),
-        recorder: Arc::clone(recorder),
-        contention: Contention::new(database, options, Arc::clone(recorder)),
-        open: Arc::default(),
-    })
 }
 
 /// What a thread does that drops values of the application's and wakes its tasks, while others wait

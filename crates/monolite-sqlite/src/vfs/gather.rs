@@ -194,8 +194,8 @@ impl<F: File> Gather<F> {
     }
 
     /// Where the disk had no room for a write: gives back what the write took beyond `size`, which
-    /// the database file may need, and notes that the WAL cannot get longer, unless it has restarted
-    /// with this transaction.
+    /// the database file may need, and notes that the WAL cannot get longer, unless it has
+    /// restarted with this transaction.
     fn note_full(&mut self, lower: &mut LowerFile, written: Result, size: u64) {
         if written != Err(IoError::FULL) {
             return;

@@ -1,4 +1,5 @@
-//! A query from a source that is not trusted reads within its limits, and nothing else waits for it.
+//! A query from a source that is not trusted reads within its limits, and nothing else waits for
+//! it.
 
 use std::future::Future as _;
 use std::pin::Pin;

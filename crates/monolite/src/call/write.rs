@@ -20,9 +20,9 @@ use crate::error::{Error, ErrorKind};
 /// waits in front of it and gets in when its turn comes, whether the handle is polled or not.
 ///
 /// # Cancellation
-/// Dropping the handle does not stop the transaction: it runs to completion, whole, and its result is
-/// dropped. That holds in front of a full queue as well. So a loop that makes handles and drops them
-/// has no backpressure: use [`Database::try_write`](crate::Database::try_write) there.
+/// Dropping the handle does not stop the transaction: it runs to completion, whole, and its result
+/// is dropped. That holds in front of a full queue as well. So a loop that makes handles and drops
+/// them has no backpressure: use [`Database::try_write`](crate::Database::try_write) there.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {
