@@ -1,7 +1,7 @@
 //! The charts of a record, drawn as SVG.
 //!
 //! # Algorithm
-//! The cells of a section, and those of each group in [`GROUPS`], have a line and a column in their
+//! The cells of a section, and those of each group in `GROUPS`, have a line and a column in their
 //! names. A chart has those lines over those columns. Where there is one column alone the table
 //! says as much, and there is no chart. Figures that are far apart get a logarithmic axis.
 
