@@ -7,7 +7,8 @@
 //!
 //! A fence that the record does not list is passed over: a claimant that gave up left it, perhaps
 //! where a slot had been compacted and deleted. Whether it is one, and not a slot that was cut to
-//! that length, is seen by reading it; there are few.
+//! that length, is seen by reading it; there are few. A slot that was cut is a file like others:
+//! its reader finds the damage.
 //!
 //! Times rise with TXIDs from the first fence on that the record lists: claims and primaries see to
 //! that. Below it other programs wrote, as Litestream, whose times are those of a clock that may
@@ -41,8 +42,8 @@ const AT_ONCE: usize = 16;
 pub struct Catalog {
     /// By level, then by TXIDs.
     files: Vec<ArchivedFile>,
-    /// From which TXID on times rise; `None` where nobody has seen to that.
-    rising_from: Option<Txid>,
+    /// The slots of the fences that the record lists, in order. Their files may be lost.
+    fences: Vec<Txid>,
 }
 
 impl Catalog {
@@ -52,7 +53,7 @@ impl Catalog {
     /// Those of the store; those of [`Record::decode`]; [`Corrupt`](crate::ErrorKind::Corrupt)
     /// when there are too many files.
     pub fn read(store: &dyn Store, layout: &Layout) -> Result<Catalog> {
-        let (mut files, mut rising_from) = (Vec::new(), None);
+        let (mut files, mut fences) = (Vec::new(), Vec::new());
         for level in Level::all() {
             each_file(store, layout, level, |file| {
                 if files.len() == FILES {
@@ -68,19 +69,28 @@ impl Catalog {
             if level == Level::SLOTS
                 && let Some(record) = leader(store, layout)?
             {
-                for passed in files.extract_if(.., |file| !counts(&record, file)) {
-                    must_be_fence(store, layout, &passed)?;
+                let unlisted: Vec<_> =
+                    files.extract_if(.., |file| !counts(&record, file)).collect();
+                for slot in unlisted {
+                    if !is_fence(store, layout, &slot)? {
+                        files.push(slot);
+                    }
                 }
-                rising_from = record.fences.first().map(|fence| fence.slot);
+                fences = record.fences.iter().map(|fence| fence.slot).collect();
             }
         }
-        Ok(Catalog { rising_from, ..Catalog::of(files) })
+        Ok(Catalog { fences, ..Catalog::of(files) })
     }
 
     /// Of files that are known.
     pub(crate) fn of(mut files: Vec<ArchivedFile>) -> Catalog {
         files.sort_by_key(place);
-        Catalog { files, rising_from: None }
+        Catalog { files, fences: Vec::new() }
+    }
+
+    /// The same archive with these files alone.
+    pub(crate) fn with(&self, files: Vec<ArchivedFile>) -> Catalog {
+        Catalog { fences: self.fences.clone(), ..Catalog::of(files) }
     }
 
     /// Takes note of a file that was created, such as a slot that was filled
@@ -108,7 +118,7 @@ impl Catalog {
             !file.txids.is_snapshot() && fences.iter().any(|fence| file.txids.contains(*fence))
         };
         let stays = |file: &&ArchivedFile| !lost.contains(file) && !has_fence(file);
-        Catalog { files: self.files.iter().filter(stays).copied().collect(), ..*self }
+        self.with(self.files.iter().filter(stays).copied().collect())
     }
 
     /// All, by level and then by TXIDs.
@@ -189,8 +199,12 @@ impl Catalog {
         file.txids.is_snapshot() && self.has_fence(file.txids.max())
     }
 
-    /// Whether this TXID is that of a fence.
+    /// Whether this TXID is that of a fence. The record says so, also of one whose slot is lost; of
+    /// those before all that it lists, the length of the slot does.
     pub(crate) fn has_fence(&self, txid: Txid) -> bool {
+        if self.fences.first().is_some_and(|first| *first <= txid) {
+            return self.fences.binary_search(&txid).is_ok();
+        }
         let slots = self.level(Level::SLOTS);
         let found = slots.binary_search_by_key(&txid, |slot| slot.txids.min());
         found.is_ok_and(|at| slots[at].len == Slot::FENCE_LEN)
@@ -198,8 +212,8 @@ impl Catalog {
 
     /// How many of `files`, which are in the order of their ends, may have times that fall.
     fn count_falling(&self, files: &[ArchivedFile]) -> usize {
-        let Some(rising) = self.rising_from else { return files.len() };
-        files.partition_point(|file| file.txids.max() < rising)
+        let Some(rising) = self.fences.first() else { return files.len() };
+        files.partition_point(|file| file.txids.max() < *rising)
     }
 }
 
@@ -242,14 +256,11 @@ fn count_before(
     Ok(low)
 }
 
-/// # Errors
-/// [`Corrupt`](ErrorKind::Corrupt) when a slot that is as short as a fence is none.
-fn must_be_fence(store: &dyn Store, layout: &Layout, slot: &ArchivedFile) -> Result<()> {
-    let key = slot.key(layout);
-    let found = store.get(&key, Part::Whole(Slot::FENCE_LEN))?;
-    // Whoever deleted it since knew that it was covered.
-    let Some(found) = found else { return Ok(()) };
-    verify(&found.bytes[..]).map(drop).map_err(|error| Error::of_ltx(key, error))
+/// Whether a slot that is as short as a fence is one, and not cut to that length. One that was
+/// deleted since was covered.
+fn is_fence(store: &dyn Store, layout: &Layout, slot: &ArchivedFile) -> Result<bool> {
+    let found = store.get(&slot.key(layout), Part::Whole(Slot::FENCE_LEN))?;
+    Ok(found.is_none_or(|found| verify(&found.bytes[..]).is_ok()))
 }
 
 /// Whether a slot is no fence, or one that is history. Of fences before all that are known nobody

@@ -301,9 +301,15 @@ fn merge(
                 // One of all pages among many of some.
                 if file.txids.is_snapshot() { source.reading_ahead(scope) } else { source }
             });
-            merge_files(sources, output)
-                .map(drop)
-                .map_err(|error| Error::of_ltx(format!("merge into {key}"), error))
+            let merged = merge_files(sources, output)
+                .map_err(|error| Error::of_ltx(format!("merge into {key}"), error))?;
+            // The names are trusted when files are deleted.
+            if merged.header.txids != txids {
+                let is = merged.header.txids;
+                let message = format!("merge into {key}: the files have the TXIDs {is}");
+                return Err(Error::corrupt(message));
+            }
+            Ok(())
         })
     });
     match created {

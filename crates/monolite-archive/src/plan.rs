@@ -154,7 +154,11 @@ impl Plan {
         }
         // A fence says the state below it again. It may have been set before that was a copy, and
         // say another size.
-        while plan.len() > 1 && plan.last().is_some_and(|file| file.len == Slot::FENCE_LEN) {
+        let is_fence = |file: &ArchivedFile| {
+            let is_one = file.txids.min() == file.txids.max();
+            file.len == Slot::FENCE_LEN && is_one && catalog.has_fence(file.txids.max())
+        };
+        while plan.len() > 1 && plan.last().is_some_and(is_fence) {
             plan.pop();
         }
         Ok(plan)

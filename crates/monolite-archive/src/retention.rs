@@ -116,7 +116,7 @@ impl Retention {
             _ => file.txids.max() <= base.txids.max() && file != base,
         };
         let left = catalog.files().iter().filter(|file| !goes(file)).copied().collect();
-        let left = Catalog::of(left);
+        let left = catalog.with(left);
         let newest = catalog.newest().unwrap_or(base.txids.max());
         for txid in [base.txids.max(), newest] {
             Plan::to(&left, txid).map_err(|error| {

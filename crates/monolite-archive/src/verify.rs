@@ -136,7 +136,7 @@ fn holes(catalog: &Catalog) -> Vec<Error> {
         let others = catalog.files().iter().filter(|file| !file.txids.is_snapshot());
         let mut files: Vec<ArchivedFile> = others.copied().collect();
         files.push(**base);
-        Plan::to(&Catalog::of(files), newest).err()
+        Plan::to(&catalog.with(files), newest).err()
     };
     let mut holes: Vec<Error> = snapshots.iter().filter_map(leads).collect();
     // The same one of several snapshots.

@@ -8,9 +8,12 @@ use std::sync::atomic::Ordering;
 
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, Durability};
-use monolite_archive::{Catalog, Layout, Level, Reading, Slot, Store as _, Target, restore};
-use monolite_ltx::{Decoder, Pgno, Txid};
+use monolite_archive::{
+    ArchivedFile, Catalog, Layout, Level, Reading, Slot, Store as _, Target, restore,
+};
+use monolite_ltx::{Decoder, Pgno, Txid, TxidRange};
 
+use crate::archive::compact_level;
 use crate::archiving::{Bench, create, insert};
 use crate::programs::{Running, Site, programs, wait_for};
 
@@ -204,6 +207,34 @@ fn copy_of_a_large_database_fills_no_slot() {
     let newest = |level| catalog.level(level).last().unwrap().txids.max();
     assert_eq!(catalog.level(Level::SNAPSHOTS).len(), 2);
     assert_eq!(newest(Level::SLOTS), newest(Level::SNAPSHOTS), "the fence is the last slot");
+}
+
+/// The record knows of the fence as well.
+#[test]
+fn no_merged_file_crosses_the_fence_of_a_copy_whose_slot_is_lost() {
+    let bench = Bench::new();
+    let (store, layout) = (bench.store(), Layout::directory());
+    let read = || Catalog::read(&store, &layout).unwrap();
+    let second = Level::new(2).unwrap();
+    let merge = |level| while compact_level(&store, &layout, level, None).unwrap().is_some() {};
+    // A level begins behind a snapshot, so both have begun before there is a gap.
+    begun(&bench).close().unwrap();
+    [Level::FIRST, second].into_iter().for_each(merge);
+    reopened(&bench, bench.archive()).close().unwrap();
+    merge(Level::FIRST);
+    let other = Connection::open(bench.file()).unwrap();
+    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
+    other.close().unwrap();
+    reopened(&bench, bench.archive()).close().unwrap();
+    merge(Level::FIRST);
+    let fence = read().level(Level::SNAPSHOTS).last().unwrap().txids.max();
+    assert!(read().level(Level::FIRST).iter().any(|it| it.txids == TxidRange::single(fence)));
+    store.delete(&layout.slot(fence)).unwrap();
+    merge(second);
+    let crosses = |file: &&ArchivedFile| file.txids.min() < fence && file.txids.max() >= fence;
+    let merged = read();
+    assert_eq!(merged.level(second).iter().find(crosses), None);
+    assert!(merged.level(second).last().unwrap().txids.max() > fence);
 }
 
 /// A first copy is followed by nobody.

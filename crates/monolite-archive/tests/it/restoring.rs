@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use monolite_archive::{
     ArchivedFile, Call, Catalog, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level,
-    Listing, MemoryStore, Part, Plan, Reading, Result, Store, Tag, Target, restore, verify,
+    Listing, MemoryStore, Part, Plan, Reading, Result, Slot, Store, Tag, Target, restore, verify,
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,
@@ -626,9 +626,12 @@ fn restore_goes_around_damaged_files_to_the_same_state() {
         for file in plan.files().iter().filter(has_others) {
             let key = layout.file(file.level, file.txids);
             let body = store.get(&key, Part::Whole(1 << 24)).unwrap().unwrap().bytes;
-            for at in [20, body.len() - 20] {
+            let fence_len = Slot::FENCE_LEN as usize;
+            for at in [20, body.len() - 20, fence_len] {
                 let mut damaged = body.clone();
                 damaged[at] ^= 1;
+                // One is as short as a fence, and is none.
+                damaged.truncate(if at == fence_len { fence_len } else { body.len() });
                 store.overwrite(&key, &damaged);
                 let directory = scratch();
                 let output = directory.path().join("out.db");
@@ -659,15 +662,36 @@ fn state_whose_last_way_is_damaged_is_an_error_with_a_remedy() {
     let (store, layout) = (&archive.store, &archive.layout);
     let (newest, _) = archive.newest();
     let key = layout.slot(newest);
-    let mut body = store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
+    let body = store.get(&key, Part::Whole(1 << 20)).unwrap().unwrap().bytes;
     let at = body.len() - 20;
-    body[at] ^= 1;
-    store.overwrite(&key, &body);
-    let lost = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Corrupt, "{lost}");
-    let said = lost.to_string();
-    assert!(said.contains(&key) && said.contains("uploads a copy of itself"), "{said}");
-    assert!(!verify(store, layout, &mut |_| {}).unwrap().is_restorable);
+    let mut flipped = body.clone();
+    flipped[at] ^= 1;
+    for damaged in [&flipped[..], &body[..Slot::FENCE_LEN as usize]] {
+        store.overwrite(&key, damaged);
+        let lost = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Corrupt, "{lost}");
+        let said = lost.to_string();
+        assert!(said.contains(&key) && said.contains("uploads a copy of itself"), "{said}");
+        assert!(!verify(store, layout, &mut |_| {}).unwrap().is_restorable);
+    }
+}
+
+/// Deletion trusts the names of files.
+#[test]
+fn nothing_is_merged_from_a_file_that_has_other_txids_than_its_name() {
+    let archive = with_levels(300, false);
+    let (store, layout) = (&archive.store, &archive.layout);
+    let catalog = Catalog::read(store, layout).unwrap();
+    let (newest, _) = archive.newest();
+    let base = *catalog.level(Level::SNAPSHOTS).last().unwrap();
+    let other = catalog.level(Level::FIRST).iter().find(|it| it.txids.max() > base.txids.max());
+    let [base, other] = [&base, other.unwrap()].map(|file| layout.file(file.level, file.txids));
+    let body = store.get(&other, Part::Whole(1 << 24)).unwrap().unwrap().bytes;
+    store.overwrite(&base, &body);
+    let error = snapshot(store, layout, newest).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    let after = Catalog::read(store, layout).unwrap();
+    assert_eq!(after.level(Level::SNAPSHOTS).len(), catalog.level(Level::SNAPSHOTS).len());
 }
 
 /// Row 9 of the interleavings.
