@@ -216,7 +216,7 @@ fn newest_slot_that_was_cut_is_no_shorter_history() {
 }
 
 #[test]
-fn newest_slot_that_was_cut_to_the_length_of_a_fence_is_none() {
+fn newest_slot_that_was_cut_to_the_length_of_a_fence_is_damaged() {
     let bench = Bench::new();
     let db = bench.open(Durability::Archived).unwrap();
     create(&db);
@@ -225,7 +225,10 @@ fn newest_slot_that_was_cut_to_the_length_of_a_fence_is_none() {
     let newest = Catalog::read(&bench.store(), &LAYOUT()).unwrap().newest().unwrap();
     let path = bench.store().root().join(LAYOUT().slot(newest));
     fs::File::options().write(true).open(&path).unwrap().set_len(Slot::FENCE_LEN).unwrap();
-    let error = Catalog::read(&bench.store(), &LAYOUT()).unwrap_err();
+    assert_eq!(Catalog::read(&bench.store(), &LAYOUT()).unwrap().newest(), Some(newest));
+    let output = bench.directory.path().join("restored.db");
+    let error = restore(&bench.store(), &LAYOUT(), Target::Latest, &output, Reading::Whole);
+    let error = error.unwrap_err();
     assert_eq!(error.kind(), monolite_archive::ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains(&LAYOUT().slot(newest)), "{error}");
 }
