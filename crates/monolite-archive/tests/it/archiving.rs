@@ -68,8 +68,14 @@ impl Bench {
         durability: Durability,
     ) -> monolite::Result<Database> {
         fs::create_dir_all(self.file().parent().unwrap()).unwrap();
+        // A store that fails one request in four can take long to get through a copy.
+        let patience = Duration::from_secs(300);
         let options = Options::new().readers(1).wal_limit_bytes(8 << 20);
-        options.archive(archive).durability(durability).open(self.file())
+        options
+            .archive_time_limit(patience)
+            .archive(archive)
+            .durability(durability)
+            .open(self.file())
     }
 
     /// What the archive has, in a new file.
