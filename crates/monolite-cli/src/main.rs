@@ -2,7 +2,7 @@
 //!
 //! Results go to standard output; progress, notes and errors to standard error. Exit codes: 0 done,
 //! 1 failed, 2 wrong usage, a verb that this build is without, or (`check`) nothing known, 130
-//! stopped by the user, 141 nobody reads the results.
+//! stopped by the user, 141 the results are not read any more.
 #![forbid(unsafe_code)]
 
 #[cfg(not(feature = "developer"))]

@@ -214,7 +214,7 @@ impl Upkeep {
         }
     }
 
-    /// Does what is due when the clock that nobody sets says `clock`: what fails keeps nothing else
+    /// Does what is due when the monotonic clock says `clock`: what fails keeps nothing else
     /// from being done. The result are slots to be deleted, or none, so that the record is renewed.
     fn turn(
         &mut self,
@@ -403,7 +403,7 @@ impl Upkeep {
         first.unwrap_or(failed)
     }
 
-    /// Takes note of what came of an activity; a close that ends it is nobody's failure.
+    /// Takes note of what came of an activity; a close that ends it is no failure.
     fn note<T>(&mut self, shared: &Shared, activity: Activity, came: Result<T>) -> Option<T> {
         self.has_failed |= came.is_err();
         if came.is_err() && shared.is_ending() {

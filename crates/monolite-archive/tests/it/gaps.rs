@@ -39,6 +39,12 @@ fn begun(bench: &Bench) -> Database {
     db
 }
 
+fn another_program_writes(bench: &Bench) {
+    let other = Connection::open(bench.file()).unwrap();
+    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
+    other.close().unwrap();
+}
+
 fn reopened(bench: &Bench, archive: monolite_archive::Archive) -> Database {
     let db = bench.open_with(archive, Durability::Archived).unwrap();
     wait_for("the copy is there", 60, || db.stats().archive.unwrap().copies_because.is_none());
@@ -136,9 +142,7 @@ fn who_follows_slot_by_slot_has_the_database_behind_each_gap() {
 fn nothing_before_a_damaged_copy_is_taken_for_what_it_had() {
     let bench = Bench::new();
     begun(&bench).close().unwrap();
-    let other = Connection::open(bench.file()).unwrap();
-    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
-    other.close().unwrap();
+    another_program_writes(&bench);
     bench.open(Durability::Archived).unwrap().close().unwrap();
     let catalog = Catalog::read(&bench.store(), &Layout::directory()).unwrap();
     let copy = catalog.level(Level::SNAPSHOTS).last().unwrap().txids;
@@ -163,9 +167,7 @@ fn nothing_before_a_damaged_copy_is_taken_for_what_it_had() {
 fn slot_that_has_the_whole_database_is_gone_on_from() {
     let bench = Bench::new();
     begun(&bench).close().unwrap();
-    let other = Connection::open(bench.file()).unwrap();
-    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
-    other.close().unwrap();
+    another_program_writes(&bench);
     bench.open(Durability::Archived).unwrap().close().unwrap();
     let (store, layout) = (bench.store(), Layout::directory());
     let catalog = || monolite_archive::Catalog::read(&store, &layout).unwrap();
@@ -222,9 +224,7 @@ fn no_merged_file_crosses_the_fence_of_a_copy_whose_slot_is_lost() {
     [Level::FIRST, second].into_iter().for_each(merge);
     reopened(&bench, bench.archive()).close().unwrap();
     merge(Level::FIRST);
-    let other = Connection::open(bench.file()).unwrap();
-    other.execute_batch("UPDATE t SET v = randomblob(1500)").unwrap();
-    other.close().unwrap();
+    another_program_writes(&bench);
     reopened(&bench, bench.archive()).close().unwrap();
     merge(Level::FIRST);
     let fence = read().level(Level::SNAPSHOTS).last().unwrap().txids.max();

@@ -10,7 +10,7 @@ use tokio_postgres::{Row, Statement};
 pub enum Reading {
     /// `SELECT`; safe in SERIALIZABLE alone.
     Plain,
-    /// `SELECT … FOR UPDATE`: nobody else changes it until the commit.
+    /// `SELECT … FOR UPDATE`: no other transaction changes it until the commit.
     ForUpdate,
 }
 

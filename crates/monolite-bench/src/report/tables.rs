@@ -247,7 +247,7 @@ fn contended(record: &Record, title: &str, group: &str) -> Table {
     table
 }
 
-/// The name of the same clients with nobody asleep.
+/// The name of the same clients without sleepers.
 fn without_sleepers(cell: &Cell) -> String {
     cell.id.rsplit_once('-').map_or(String::new(), |(clients, _)| format!("{clients}-0"))
 }

@@ -293,7 +293,7 @@ impl<T: Queued> Queue<T> {
     }
 
     /// Accepts nothing more, wakes all consumers, and gives back what waits for room.
-    #[must_use = "somebody waits for each"]
+    #[must_use = "a caller waits for each"]
     pub(crate) fn close(&self) -> Vec<T> {
         let waiting = {
             let mut state = self.state();

@@ -24,7 +24,7 @@ impl<E> Database<E> {
     }
 
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
-    /// slow service included, and nobody waits for it.
+    /// slow service included, and no other call waits for it.
     ///
     /// When its transaction conflicts with another one, `body` is run again, as soon as it is its
     /// turn among those that collide (`docs/guides/interactive-transactions.md`). It ends with
