@@ -2,7 +2,7 @@
 //!
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
-//! compares scripts with plain SQLite, [`models`] checks schedules of the engine's threads,
+//! compares scripts with plain SQLite, [`count`] weighs the tree, [`models`] checks schedules of the engine's threads,
 //! [`torture`] runs `monolite torture` with the amounts that every change must survive,
 //! [`planted`] shows that it finds bugs, and [`mutants`] that the tests do.
 //!
@@ -15,6 +15,7 @@
 mod ci;
 mod command;
 mod conform;
+mod count;
 mod fuzz;
 mod models;
 mod mutants;
@@ -41,6 +42,7 @@ usage: cargo xtask COMMAND
                                  (more than a day): what `make trust` runs
   models [NAME]                  check schedules of the engine's threads (a minute)
   tidy                           the checks of this repository that no other tool makes
+  count [CHECKOUT]               lines by crate and kind, words, public names, assertions
   conform                        our scripts on plain SQLite and on all of Monolite's paths
   torture                        `monolite torture` with the amounts of the gate (minutes)
   planted [NAME]                 plant bugs into copies of the engine; the torture must find each
@@ -65,6 +67,8 @@ fn main() -> ExitCode {
         ["tidy"] => root().and_then(|root| tidy::run(&root)),
         ["models"] => root().and_then(|root| ci::models(&root, models::ALL)),
         ["models", name] => root().and_then(|root| ci::models(&root, name)),
+        ["count"] => root().and_then(|root| count::run(&root)),
+        ["count", checkout] => count::run(Path::new(checkout)),
         ["conform"] => root().and_then(|root| conform::run(&root)),
         ["torture"] => root().and_then(|root| torture::run(&root, Amounts::Gate).map(drop)),
         ["planted"] => root().and_then(|root| planted::run(&root, "")),

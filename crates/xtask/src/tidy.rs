@@ -9,8 +9,8 @@
 mod crates;
 mod modules;
 mod pages;
-mod shape;
-mod tree;
+pub(crate) mod shape;
+pub(crate) mod tree;
 mod wall_clock;
 mod words;
 mod workspace;

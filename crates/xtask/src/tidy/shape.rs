@@ -1,5 +1,7 @@
 //! Sizes and headers: what keeps a file readable from its first line to its last.
 
+use std::ops::RangeInclusive;
+
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
@@ -65,7 +67,12 @@ fn file_length(file: &File, parsed: &syn::File, findings: &mut Vec<Finding>) {
     if file.is_test() {
         return;
     }
-    let tests: usize = parsed.items.iter().filter(|item| is_test_module(item)).map(lines_of).sum();
+    let tests: usize = parsed
+        .items
+        .iter()
+        .filter(|item| is_test_module(item))
+        .map(|item| span_lines(item).count())
+        .sum();
     let long = file.text.lines().count() - tests;
     if long > FILE_LINES {
         let message = format!("{long} lines without tests; split the file below {FILE_LINES}");
@@ -73,16 +80,17 @@ fn file_length(file: &File, parsed: &syn::File, findings: &mut Vec<Finding>) {
     }
 }
 
-fn is_test_module(item: &syn::Item) -> bool {
+pub(crate) fn is_test_module(item: &syn::Item) -> bool {
     let syn::Item::Mod(module) = item else { return false };
     module.attrs.iter().any(|attr| {
         attr.path().is_ident("cfg") && attr.parse_args::<syn::Ident>().is_ok_and(|it| it == "test")
     })
 }
 
-fn lines_of(item: &syn::Item) -> usize {
+/// The lines on which `item` stands, counted from 1.
+pub(crate) fn span_lines(item: &syn::Item) -> RangeInclusive<usize> {
     let span = item.span();
-    span.end().line - span.start().line + 1
+    span.start().line..=span.end().line
 }
 
 fn function_lengths(file: &File, parsed: &syn::File, findings: &mut Vec<Finding>) {

@@ -6,32 +6,32 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 /// A text file and its path below the root, with `/` between the parts.
-pub(super) struct File {
-    pub(super) path: String,
-    pub(super) text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 impl File {
-    pub(super) fn is_rust(&self) -> bool {
+    pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
     /// Whether the whole file is test code: a `tests.rs` or `models.rs` sibling, or a file below a
     /// `tests` folder.
-    pub(super) fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         self.path.split('/').any(|part| ["tests", "tests.rs", "models.rs"].contains(&part))
     }
 }
 
 /// All files that are tracked, or would be if they were added now.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     files: Vec<File>,
     others: Vec<String>,
 }
 
 impl Tree {
     /// Reads the checkout; what Git ignores is not looked at.
-    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn read(root: &Path) -> anyhow::Result<Self> {
         let listing = Command::new("git")
             .current_dir(root)
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -65,20 +65,20 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn files(&self) -> &[File] {
+    pub(crate) fn files(&self) -> &[File] {
         &self.files
     }
 
-    pub(super) fn rust(&self) -> impl Iterator<Item = &File> {
+    pub(crate) fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.is_rust())
     }
 
-    pub(super) fn get(&self, path: &str) -> Option<&File> {
+    pub(crate) fn get(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
     /// Whether `path` is a file or a folder with a file in it.
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         let below = format!("{path}/");
         let all = self.files.iter().map(|file| &file.path).chain(&self.others);
         all.into_iter().any(|known| known == path || known.starts_with(&below))
@@ -86,7 +86,7 @@ impl Tree {
 
     /// A tree out of thin air, for the tests of the checks.
     #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let file =
             |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
         Tree { files: files.iter().map(file).collect(), others: Vec::new() }
