@@ -334,10 +334,6 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) replay: Option<PathBuf>,
 
-    /// Print what each accident does, as in docs/accidents.md, and run nothing
-    #[arg(long, exclusive = true)]
-    pub(crate) list_accidents: bool,
-
     /// Directory on the disk to test; scratch files are made in it and removed
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub(crate) dir: PathBuf,
