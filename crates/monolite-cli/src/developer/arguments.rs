@@ -350,9 +350,8 @@ pub(crate) struct Torture {
 pub(crate) const CONFORM_HELP: &str = "\
 Run SQL scripts on plain SQLite and on all paths of Monolite, and show where they differ.
 
-Takes every .sql file (statements as for the sqlite3 shell) and every .test file (sqllogictest) \
-below the directories, and runs each on every path: writes, reads, batches, interactive \
-transactions that lose their connection, and so on. Plain SQLite of the same build runs beside it \
+Takes every .sql file (statements as for the sqlite3 shell) below the directories, and runs each \
+on every path: writes, reads, batches, interactive transactions that lose their connection. Plain SQLite of the same build runs beside it \
 and decides what is right: rows with their types, column names, numbers of changed rows, errors \
 with their codes, at the end everything that the database holds, and the file that is left. A \
 `BEGIN ... COMMIT` of a script is one transaction.
@@ -369,7 +368,7 @@ Example:
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
     /// Directories with scripts, or scripts
-    #[arg(value_name = "DIR", required_unless_present = "list_differences")]
+    #[arg(value_name = "DIR", required = true)]
     pub(crate) scripts: Vec<PathBuf>,
 
     /// Take this path only; can be repeated [default: all]
@@ -387,15 +386,6 @@ pub(crate) struct Conform {
     /// Print the result as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-
-    /// Print the list of differences by design, as docs/differences.md has it, and run nothing
-    #[arg(long, exclusive = true)]
-    pub(crate) list_differences: bool,
-
-    /// Print which features of SQLite the scripts exercise, as docs/sqlite-features.md has it, and
-    /// run nothing
-    #[arg(long)]
-    pub(crate) list_features: bool,
 }
 
 /// The paths by their names, each with what it is.
@@ -459,7 +449,7 @@ mod tests {
         let conform = |arguments: &[&str]| {
             Arguments::try_parse_from(["monolite", "conform"].iter().chain(arguments)).is_ok()
         };
-        assert!(conform(&["scripts", "--path", "lost"]) && conform(&["--list-differences"]));
+        assert!(conform(&["scripts", "--path", "lost"]));
         assert!(!conform(&[]) && !conform(&["scripts", "--path", "found"]));
     }
 
