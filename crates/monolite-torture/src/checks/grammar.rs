@@ -23,6 +23,7 @@ struct Rule {
 
 struct Form {
     weight: u32,
+    #[cfg(test)]
     is_refused: bool,
     text: &'static str,
     parts: Vec<Part>,
@@ -169,9 +170,17 @@ impl Form {
             },
             None => (1, text),
         };
+        #[cfg(test)]
         let is_refused = text.starts_with("! ");
         let text = text.trim_start_matches("! ");
-        Form { weight, is_refused, text, parts: parts(text.trim_start_matches('~')).0 }
+        let (parts, _) = parts(if text == "~" { "" } else { text });
+        Form {
+            weight,
+            #[cfg(test)]
+            is_refused,
+            text,
+            parts,
+        }
     }
 }
 
