@@ -29,7 +29,7 @@ pub(crate) enum Bench {
     /// Every suite, one after the other: one record, one report
     #[command(long_about = ALL_HELP)]
     All(All),
-    /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
+    /// Print the tables of recorded runs
     Report(Report),
     /// Show two records side by side, and mark what differs by more than noise
     Compare(Compare),
@@ -176,7 +176,7 @@ Every suite but `yours` and `archive`, one after the other: tps, begin, micro, s
 
 Each says first how long it takes, and leaves its own latest-SUITE.json in --data when it is done. \
 --quick takes five minutes, the default twenty, and --full, with every cell, an hour. At the end \
-there are latest-all.json and latest-all.html; `bench report` and `bench compare` take the former \
+there are latest-all.json and latest-all.md; `bench report` and `bench compare` take the former \
 as they take the record of one suite. A run that was stopped leaves the records of the suites \
 that were done; `bench report` takes several.";
 
@@ -283,20 +283,8 @@ pub(crate) struct Report {
     #[arg(required = true, value_name = "RECORD")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The HTML file to write [default: report.html beside the first record]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-
-    /// Write each chart as an SVG file into this directory, too
-    #[arg(long, value_name = "DIR")]
-    pub(crate) svg: Option<PathBuf>,
-
-    /// Print the tables as text, and write no file
-    #[arg(long, conflicts_with_all = ["html", "svg"])]
-    pub(crate) text: bool,
-
-    /// Print the tables as Markdown, as in summary.md, and write no file
-    #[arg(long, conflicts_with_all = ["html", "svg", "text"])]
+    /// Print them as Markdown, as in summary.md
+    #[arg(long)]
     pub(crate) markdown: bool,
 }
 
