@@ -16,6 +16,7 @@ use fastrand::Rng;
 /// Rules by their names.
 pub(super) struct Grammar(BTreeMap<&'static str, Rule>);
 
+#[derive(Default)]
 struct Rule {
     nests: bool,
     forms: Vec<Form>,
@@ -136,12 +137,6 @@ impl Grammar {
         let rules = self.0.iter().filter(|(name, _)| !but.contains(name));
         let forms = rules.flat_map(|(_, rule)| &rule.forms).filter(|form| !form.is_refused);
         forms.map(|form| form.text).collect()
-    }
-}
-
-impl Default for Rule {
-    fn default() -> Rule {
-        Rule { nests: false, forms: Vec::new() }
     }
 }
 

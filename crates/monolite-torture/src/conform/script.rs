@@ -2,8 +2,8 @@
 //!
 //! # Format
 //! A `.sql` file holds statements that end with semicolons. The reference decides what each should
-//! say, so nothing else is needed. One kind of comment line means something: `-- option: NAME NUMBER`
-//! has the database opened with this option (milliseconds or a count).
+//! say, so nothing else is needed. One kind of comment line means something:
+//! `-- option: NAME NUMBER` has the database opened with this option (milliseconds or a count).
 
 use std::fs;
 use std::path::Path;

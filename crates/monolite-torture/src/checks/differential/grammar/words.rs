@@ -211,6 +211,28 @@ impl<'d> Draft<'d> {
                 self.pen.put(&few.collect::<Vec<_>>().join(", "));
             }
             "all_columns" => self.put_names(&self.table.settable()),
+            "next" => {
+                let name = NAMES[self.given % NAMES.len()];
+                self.given += 1;
+                self.pen.put(name);
+                self.last = (name.into(), String::new(), false);
+            }
+            "unused" => {
+                let is_free = |name: &&&str| !self.table.columns.iter().any(|it| it.name == **name);
+                let free: Vec<&str> = NAMES.iter().filter(is_free).copied().collect();
+                let none = free.is_empty() || self.pen.one_in(12);
+                let name = self.pen.pick(if none { &NAMES[..] } else { &free });
+                self.pen.put(name);
+                self.last = (name.into(), String::new(), false);
+            }
+            "corners" => self.corners(),
+            _ => return self.word_of_columns(word, rest),
+        }
+        true
+    }
+
+    fn word_of_columns(&mut self, word: &str, rest: &str) -> bool {
+        match word {
             "into" => self.into(),
             "filled" => {
                 let all = self.table.settable().into_iter();
@@ -227,21 +249,6 @@ impl<'d> Draft<'d> {
                 let name = columns.get(self.pen.rng.usize(..columns.len().max(1)));
                 self.pen.put(&format!("{alias}.{}", name.map_or("rowid", |it| &it.name)));
             }
-            "next" => {
-                let name = NAMES[self.given % NAMES.len()];
-                self.given += 1;
-                self.pen.put(name);
-                self.last = (name.into(), String::new(), false);
-            }
-            "unused" => {
-                let is_free = |name: &&&str| !self.table.columns.iter().any(|it| it.name == **name);
-                let free: Vec<&str> = NAMES.iter().filter(is_free).copied().collect();
-                let none = free.is_empty() || self.pen.one_in(12);
-                let name = self.pen.pick(if none { &NAMES[..] } else { &free });
-                self.pen.put(name);
-                self.last = (name.into(), String::new(), false);
-            }
-            "corners" => self.corners(),
             _ => return false,
         }
         true
