@@ -20,7 +20,6 @@ use marks::Found;
 mod accidents;
 mod batch;
 mod failed_sync;
-mod faults;
 mod full_disk;
 mod load;
 mod marks;
@@ -51,7 +50,7 @@ const KEPT_BYTES: u64 = 64 << 20;
 
 type Run = fn(&mut Case<'_>) -> Result<()>;
 
-const CASES: [(&str, Run); 10] = [
+const CASES: [(&str, Run); 8] = [
     ("a disk that is full", full_disk::fills_up),
     ("a batch in which one member fills the disk", full_disk::one_member_too_large),
     ("a sync that fails in the kernel", failed_sync::failed_sync),
@@ -60,8 +59,6 @@ const CASES: [(&str, Run); 10] = [
     ("an SQLite that is too old", neighbours::old_sqlite),
     ("the wall clock jumps a day", time::wall_clock),
     ("a clock that stands still, and one that jumps", time::own_clock),
-    ("every fault at every step of a member", faults::every_fault),
-    ("a future dropped at every stage", faults::dropped_futures),
 ];
 
 /// One case at work.
