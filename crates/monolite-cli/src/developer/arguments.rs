@@ -341,8 +341,8 @@ Run SQL scripts on plain SQLite and on all paths of Monolite, and show where the
 Takes every .sql file (statements as for the sqlite3 shell) below the directories, and runs each \
 on every path: writes, reads, batches, interactive transactions that lose their connection. Plain \
 SQLite of the same build runs beside it and decides what is right: rows with their types, column \
-names, numbers of changed rows, errors with their codes, at the end everything that the database holds, and the file that is left. A \
-`BEGIN ... COMMIT` of a script is one transaction.
+names, numbers of changed rows, errors with their codes, at the end everything that the database \
+holds, and the file that is left. A `BEGIN ... COMMIT` of a script is one transaction.
 
 What differs by design is told in docs/differences.md and does not count. Exit code 0 means that \
 nothing else differs, 1 that something does. Ctrl-C stops, and reports what was found until then.";
