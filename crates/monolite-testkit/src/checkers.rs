@@ -1,14 +1,10 @@
 //! Checkers: given what clients saw, could it have happened as promised?
 //!
-//! - [`bank`]: money is neither made nor lost.
 //! - [`serial`]: every result is the one of a plain model that runs the transactions one by one.
-//! - [`cycles`]: no cycle of dependencies among transactions that append to lists and read them.
 //!
 //! # Invariants
 //! - A checker looks at recorded values only. It knows neither engine nor SQLite, so that it can
 //!   judge anything that answers the same questions.
 //! - Each is shown known-bad histories and must accuse them before its silence means anything.
 
-pub mod bank;
-pub mod cycles;
 pub mod serial;

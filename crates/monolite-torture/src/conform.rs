@@ -3,7 +3,7 @@
 //!
 //! In reading order: `script` is what is run, `path` on which ways, `plain` beside what, `ours` how
 //! the engine runs it, `lockstep` the comparison, `differences` what may differ on purpose,
-//! `report` what is told, `pages` the pages that are made from all this.
+//! `report` what is told.
 //!
 //! # Algorithm
 //! Each script is run on each path, each time on new databases of its own. Jobs run on several
@@ -19,7 +19,6 @@ mod content;
 mod differences;
 mod lockstep;
 mod ours;
-mod pages;
 mod path;
 mod plain;
 mod program;
@@ -51,9 +50,8 @@ use plain::Plain;
 use script::Script;
 use subject::Heart;
 
-pub use pages::{differences_page, features_page};
 pub use path::{PATHS, Path};
-pub use report::{Difference, Left, PathReport, Report, Unexpected, Used};
+pub use report::{Difference, Left, PathReport, Report, Used};
 
 /// How long a statement may take before it counts as hanging.
 const HANGS_AFTER: Duration = Duration::from_secs(20);
@@ -108,7 +106,7 @@ pub fn run(plan: &Plan, watch: &Watch<'_>) -> Result<Report> {
         format!("no database can be made in {}; create the directory", plan.scratch.display())
     })?;
     if scripts.is_empty() {
-        bail!("there is no .sql or .test file in {:?}", plan.scripts);
+        bail!("there is no .sql file in {:?}", plan.scripts);
     }
     let jobs: Vec<(Arc<Script>, &'static Path)> = scripts
         .iter()
@@ -162,7 +160,7 @@ fn find(place: &FilePath, files: &mut Vec<(u64, PathBuf)>) -> Result<()> {
         for entry in fs::read_dir(place)? {
             find(&entry?.path(), files)?;
         }
-    } else if place.extension().is_some_and(|it| it == "sql" || it == "test") {
+    } else if place.extension().is_some_and(|it| it == "sql") {
         files.push((about.len(), place.to_owned()));
     }
     Ok(())

@@ -5,13 +5,10 @@
 //! finding of its own.
 
 mod damaged;
-mod grammar;
 mod options;
-mod statements;
 
 pub use damaged::damaged;
 pub use options::options;
-pub use statements::statements;
 
 #[cfg(test)]
 mod tests;

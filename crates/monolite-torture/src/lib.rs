@@ -31,4 +31,4 @@ pub use check::{Amount, Check, Event, Setting, Watch};
 pub use checks::CHECKS;
 pub use monolite_testkit::child::Program;
 pub use outcome::{Control, Finding, Outcome, Verdict};
-pub use run::{Plan, accidents_page, play_role, replay, run, sqlite_version};
+pub use run::{Plan, play_role, replay, run, sqlite_version};

@@ -47,12 +47,6 @@ pub fn replay(path: &Path) -> Result<Outcome> {
     }
 }
 
-/// The page of what can happen to a database and what comes of it, which the environment check
-/// tries.
-pub fn accidents_page() -> String {
-    checks::environment::accidents_page()
-}
-
 /// The version of SQLite that is under test.
 pub fn sqlite_version() -> &'static str {
     monolite::rusqlite::version()

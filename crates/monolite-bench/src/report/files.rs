@@ -2,7 +2,7 @@
 //! is.
 
 use super::record::Record;
-use super::{chart, html, summary, tables};
+use super::{summary, tables};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -84,9 +84,9 @@ pub fn readme(record: &Record) -> String {
 /// beside it, and returns both files; `all` stands for several suites.
 pub fn write_latest(records: &[Record], dir: &Path) -> Result<[PathBuf; 2]> {
     let raw = dir.join(format!("latest-{}.json", name(records)));
-    let page = raw.with_extension("html");
+    let page = raw.with_extension("md");
     write(&raw, &json(records)?)?;
-    write(&page, html::page(records).as_bytes())?;
+    write(&page, &pages(records, tables_page))?;
     Ok([raw, page])
 }
 
@@ -98,23 +98,8 @@ fn write(target: &Path, text: &[u8]) -> Result<()> {
     fs::write(target, text).with_context(|| format!("cannot write {}", target.display()))
 }
 
-/// Writes the report of these records as one HTML file.
-pub fn write_html(records: &[Record], target: &Path) -> Result<()> {
-    write(target, html::page(records).as_bytes())
-}
-
-/// Writes each chart of these records as an SVG file into `dir`, and returns how many there are.
-pub fn write_charts(records: &[Record], dir: &Path) -> Result<usize> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let mut written = 0;
-    for record in records {
-        for chart in chart::all(record) {
-            let target = dir.join(format!("{}-{}.svg", record.suite, chart.id));
-            write(&target, chart::svg(&chart).as_bytes())?;
-            written += 1;
-        }
-    }
-    Ok(written)
+fn pages(records: &[Record], page: fn(&Record) -> String) -> Vec<u8> {
+    records.iter().map(page).collect::<Vec<_>>().join("\n").into_bytes()
 }
 
 /// Writes the records into a new directory `DIR/<date>-<suite>`, with a number behind it where
@@ -128,12 +113,9 @@ pub fn write_record(records: &[Record], dir: &Path) -> Result<PathBuf> {
         .find(|target| !target.exists())
         .expect("some number is free");
     fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
-    let pages = |page: fn(&Record) -> String| {
-        records.iter().map(page).collect::<Vec<_>>().join("\n").into_bytes()
-    };
     write(&target.join("raw.json"), &json(records)?)?;
-    write(&target.join("summary.md"), &pages(tables_page))?;
-    write(&target.join("README.md"), &pages(readme))?;
+    write(&target.join("summary.md"), &pages(records, tables_page))?;
+    write(&target.join("README.md"), &pages(records, readme))?;
     Ok(target)
 }
 

@@ -6,6 +6,9 @@ use super::record::{Cell, CellOutcome, Measurement, Record, Section};
 use super::render::{Table, count, line, nanoseconds, spread};
 use crate::raw_connection::Durability;
 
+/// Looks at the WAL of a round that are shown.
+const LOOKS: usize = 5;
+
 /// Returns all tables in the order they are read.
 pub fn tables(record: &Record) -> Vec<Table> {
     let mut tables: Vec<Table> = vec![summary(record)];
@@ -26,6 +29,14 @@ pub fn tables(record: &Record) -> Vec<Table> {
         if places.any(|cell| cell.retries > 0) {
             tables.push(places.table(&title("attempts repeated"), "a second", |cell| {
                 count(cell.retries_per_second())
+            }));
+        }
+        if places.any(|cell| !cell.wal.is_empty()) {
+            let unit = "MiB over time, from the beginning of a round to its end";
+            tables.push(places.table(&title("the WAL"), unit, |cell| {
+                let step = cell.wal.len().div_ceil(LOOKS).max(1);
+                let looks = cell.wal.iter().step_by(step).map(|at| (at.bytes >> 20).to_string());
+                looks.collect::<Vec<_>>().join(" / ")
             }));
         }
     }

@@ -1,10 +1,9 @@
-//! What a run leaves behind: the record, and the tables and charts made from it.
+//! What a run leaves behind: the record, and the tables made from it.
 
 pub mod names;
 pub mod published;
 pub mod record;
 
-pub mod chart;
 pub mod compare;
 pub mod matrix;
 pub mod render;
@@ -12,4 +11,3 @@ pub mod summary;
 pub mod tables;
 
 pub mod files;
-pub mod html;

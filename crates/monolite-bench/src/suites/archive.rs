@@ -5,7 +5,6 @@
 //! or the bucket that is named. One that is to answer after some milliseconds is the same, and
 //! rests for what is left of them when its work is done.
 
-mod litestream;
 mod place;
 mod restoring;
 mod store;
@@ -80,14 +79,9 @@ impl Play for Archives {
     }
 
     fn prepare(&self, ground: &Ground<'_>) -> Result<Vec<String>> {
-        let litestream = match litestream::candidates(&self.kind()).is_empty() {
-            true => "without Litestream: it is not in PATH, nor where MONOLITE_LITESTREAM says",
-            false => "beside Litestream",
-        };
         Ok(vec![
             format!("{} accounts; a transaction adds to one and to another", rows(ground)),
             format!("each archive is {}", self.kind()),
-            litestream.into(),
         ])
     }
 
@@ -157,21 +151,10 @@ impl Archives {
             let place = self.place(ground, &format!("burst-{line}"), rest, Durability::Synced);
             entries.push(Entry::new(line, name, BURST.0, move |turn| burst(&place, turn)));
         }
-        for (line, name, program) in litestream::candidates(&self.kind()) {
-            let batches = litestream::Batches {
-                directory: ground.dir.join(format!("burst-{line}")),
-                archive: self.address(ground, &format!("burst-{line}")),
-                rows: rows(ground),
-                program,
-            };
-            entries.push(Entry::new(line, name, BURST.0, move |turn| batches.burst(turn)));
-        }
         let section = Section::new(
             "archive/burst",
             "Bursts, with and without an archive",
-            "What an archive takes of the processor and the disk from those who do not wait \
-             for it; Litestream beside raw SQLite, one writer and batches, where the program is \
-             found",
+            "What an archive takes of the processor and the disk from those who do not wait for it",
             ["threads", "transactions"],
         );
         Bundle { section, check: CHECK, entries }

@@ -29,7 +29,7 @@ pub(crate) enum Bench {
     /// Every suite, one after the other: one record, one report
     #[command(long_about = ALL_HELP)]
     All(All),
-    /// Make one HTML file of recorded runs: the summary, charts, all tables, the machine
+    /// Print the tables of recorded runs
     Report(Report),
     /// Show two records side by side, and mark what differs by more than noise
     Compare(Compare),
@@ -176,7 +176,7 @@ Every suite but `yours` and `archive`, one after the other: tps, begin, micro, s
 
 Each says first how long it takes, and leaves its own latest-SUITE.json in --data when it is done. \
 --quick takes five minutes, the default twenty, and --full, with every cell, an hour. At the end \
-there are latest-all.json and latest-all.html; `bench report` and `bench compare` take the former \
+there are latest-all.json and latest-all.md; `bench report` and `bench compare` take the former \
 as they take the record of one suite. A run that was stopped leaves the records of the suites \
 that were done; `bench report` takes several.";
 
@@ -283,20 +283,8 @@ pub(crate) struct Report {
     #[arg(required = true, value_name = "RECORD")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The HTML file to write [default: report.html beside the first record]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-
-    /// Write each chart as an SVG file into this directory, too
-    #[arg(long, value_name = "DIR")]
-    pub(crate) svg: Option<PathBuf>,
-
-    /// Print the tables as text, and write no file
-    #[arg(long, conflicts_with_all = ["html", "svg"])]
-    pub(crate) text: bool,
-
-    /// Print the tables as Markdown, as in summary.md, and write no file
-    #[arg(long, conflicts_with_all = ["html", "svg", "text"])]
+    /// Print them as Markdown, as in summary.md
+    #[arg(long)]
     pub(crate) markdown: bool,
 }
 
@@ -334,10 +322,6 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) replay: Option<PathBuf>,
 
-    /// Print what each accident does, as in docs/accidents.md, and run nothing
-    #[arg(long, exclusive = true)]
-    pub(crate) list_accidents: bool,
-
     /// Directory on the disk to test; scratch files are made in it and removed
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub(crate) dir: PathBuf,
@@ -354,12 +338,11 @@ pub(crate) struct Torture {
 pub(crate) const CONFORM_HELP: &str = "\
 Run SQL scripts on plain SQLite and on all paths of Monolite, and show where they differ.
 
-Takes every .sql file (statements as for the sqlite3 shell) and every .test file (sqllogictest) \
-below the directories, and runs each on every path: writes, reads, batches, interactive \
-transactions that lose their connection, and so on. Plain SQLite of the same build runs beside it \
-and decides what is right: rows with their types, column names, numbers of changed rows, errors \
-with their codes, at the end everything that the database holds, and the file that is left. A \
-`BEGIN ... COMMIT` of a script is one transaction.
+Takes every .sql file (statements as for the sqlite3 shell) below the directories, and runs each \
+on every path: writes, reads, batches, interactive transactions that lose their connection. Plain \
+SQLite of the same build runs beside it and decides what is right: rows with their types, column \
+names, numbers of changed rows, errors with their codes, at the end everything that the database \
+holds, and the file that is left. A `BEGIN ... COMMIT` of a script is one transaction.
 
 What differs by design is told in docs/differences.md and does not count. Exit code 0 means that \
 nothing else differs, 1 that something does. Ctrl-C stops, and reports what was found until then.";
@@ -373,7 +356,7 @@ Example:
 #[derive(Args, Debug)]
 pub(crate) struct Conform {
     /// Directories with scripts, or scripts
-    #[arg(value_name = "DIR", required_unless_present = "list_differences")]
+    #[arg(value_name = "DIR", required = true)]
     pub(crate) scripts: Vec<PathBuf>,
 
     /// Take this path only; can be repeated [default: all]
@@ -391,15 +374,6 @@ pub(crate) struct Conform {
     /// Print the result as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-
-    /// Print the list of differences by design, as docs/differences.md has it, and run nothing
-    #[arg(long, exclusive = true)]
-    pub(crate) list_differences: bool,
-
-    /// Print which features of SQLite the scripts exercise, as docs/sqlite-features.md has it, and
-    /// run nothing
-    #[arg(long)]
-    pub(crate) list_features: bool,
 }
 
 /// The paths by their names, each with what it is.
@@ -463,7 +437,7 @@ mod tests {
         let conform = |arguments: &[&str]| {
             Arguments::try_parse_from(["monolite", "conform"].iter().chain(arguments)).is_ok()
         };
-        assert!(conform(&["scripts", "--path", "lost"]) && conform(&["--list-differences"]));
+        assert!(conform(&["scripts", "--path", "lost"]));
         assert!(!conform(&[]) && !conform(&["scripts", "--path", "found"]));
     }
 

@@ -239,23 +239,12 @@ fn report(arguments: &Report) -> Result<()> {
         arguments.files.iter().map(|file| files::read(file)).collect();
     let records: Vec<Record> = records?.into_iter().flatten().collect();
     let mut out = stdout();
-    if arguments.markdown || arguments.text {
-        for record in &records {
-            if arguments.markdown {
-                write!(out, "{}", files::tables_page(record))?;
-            } else {
-                files::write_text(record, &mut out)?;
-            }
+    for record in &records {
+        if arguments.markdown {
+            write!(out, "{}", files::tables_page(record))?;
+        } else {
+            files::write_text(record, &mut out)?;
         }
-        return Ok(());
-    }
-    let beside = || arguments.files[0].with_file_name("report.html");
-    let target = arguments.html.clone().unwrap_or_else(beside);
-    files::write_html(&records, &target)?;
-    writeln!(out, "report: {}", target.display())?;
-    if let Some(dir) = &arguments.svg {
-        let charts = files::write_charts(&records, dir)?;
-        writeln!(out, "{charts} charts: {}", dir.display())?;
     }
     Ok(())
 }

@@ -53,15 +53,9 @@ struct Record<'a> {
     report: &'a Report,
 }
 
-/// Runs the scripts, or prints a page.
+/// Runs the scripts.
 pub(crate) fn run(arguments: &Conform) -> Result<()> {
     let mut out = stdout();
-    if arguments.list_differences {
-        return Ok(write!(out, "{}", conform::differences_page())?);
-    }
-    if arguments.list_features {
-        return Ok(write!(out, "{}", conform::features_page(&arguments.scripts)?)?);
-    }
     let stop = Arc::new(AtomicBool::new(false));
     let requested = Arc::clone(&stop);
     interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;
@@ -125,12 +119,9 @@ fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         table.rows.push(row);
     }
     write!(out, "{}", table.to_text())?;
-    let Report { files, statements, left_out, .. } = report;
+    let Report { files, statements, .. } = report;
     let plural = if *files == 1 { "" } else { "s" };
-    writeln!(
-        out,
-        "\n{files} file{plural}, {statements} statements, {left_out} left out as the files say"
-    )?;
+    writeln!(out, "\n{files} file{plural}, {statements} statements")?;
     let listed: Vec<_> = report
         .listed
         .iter()
@@ -141,10 +132,6 @@ fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for left in &report.left {
         let (file, line, path) = (&left.file, left.line, left.path);
         writeln!(out, "{file}: left after line {line} on {path}, because too much differed")?;
-    }
-    for unexpected in &report.unexpected {
-        let (file, line) = (&unexpected.file, unexpected.line);
-        writeln!(out, "{file}:{line}: SQLite itself answers otherwise: {}", unexpected.why)?;
     }
     Ok(())
 }

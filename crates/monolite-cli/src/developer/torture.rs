@@ -53,11 +53,8 @@ struct Record<'a> {
     outcomes: &'a [Outcome],
 }
 
-/// Runs the checks that `arguments` name, or prints a page.
+/// Runs the checks that `arguments` name.
 pub(crate) fn run(arguments: &Torture) -> Result<()> {
-    if arguments.list_accidents {
-        return Ok(write!(stdout(), "{}", torture::accidents_page())?);
-    }
     let stop = Arc::new(AtomicBool::new(false));
     let requested = Arc::clone(&stop);
     interrupt::on_signal(move || requested.store(true, Ordering::Relaxed))?;

@@ -289,11 +289,9 @@ fn one_file_is_one_file() {
 fn a_reader_that_has_seen_enough_is_no_error() {
     let directory = tempfile::tempdir().expect("it works");
     let (archive, _) = archive(directory.path());
-    for words in [
-        &["archive", "list", text(&archive)][..],
-        &["archive", "status", text(&archive), "--json"],
-        &["conform", "--list-differences"],
-    ] {
+    for words in
+        [&["archive", "list", text(&archive)][..], &["archive", "status", text(&archive), "--json"]]
+    {
         let (read, write) = std::io::pipe().expect("it works");
         drop(read);
         let command = Command::new(env!("CARGO_BIN_EXE_monolite"))

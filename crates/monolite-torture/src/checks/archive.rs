@@ -25,11 +25,10 @@ mod takeovers;
 mod weather;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use anyhow::{Result, anyhow};
 
+use super::lanes::{self, book, side_by_side};
 use super::wrong::Wrong;
 use crate::{Amount, Check, Outcome, Setting};
 use case::Case;
@@ -93,7 +92,7 @@ fn play_all(
     outcome: &Mutex<Outcome>,
     play: Play<'_>,
 ) -> Result<()> {
-    side_by_side(count, |number| {
+    side_by_side(AT_ONCE, count, |number| {
         if setting.watch.is_stopped() {
             return Ok(());
         }
@@ -104,31 +103,10 @@ fn play_all(
     })
 }
 
-/// Calls `lane` with each number below `count`, some at once.
-fn side_by_side(count: u64, lane: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
-    let next = AtomicU64::new(0);
-    let work = || -> Result<()> {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= count {
-                return Ok(());
-            }
-            lane(number)?;
-        }
-    };
-    thread::scope(|scope| {
-        let lanes: Vec<_> = (0..AT_ONCE.min(count)).map(|_| scope.spawn(work)).collect();
-        let ends = lanes.into_iter().map(|lane| lane.join());
-        let ends: Vec<Result<()>> =
-            ends.map(|end| end.unwrap_or_else(|_| Err(anyhow!("a lane panicked")))).collect();
-        ends.into_iter().collect()
-    })
-}
-
 /// One more was tried, with so many acknowledged.
 fn count_one(setting: &Setting<'_>, outcome: &Mutex<Outcome>, acknowledged: usize) -> Result<()> {
     setting.watch.done(1);
-    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+    let mut outcome = book(outcome)?;
     outcome.attempted += 1;
     outcome.acknowledged += acknowledged as u64;
     Ok(())
@@ -142,21 +120,9 @@ fn control(
     outcome: &Mutex<Outcome>,
     play: Play<'_>,
 ) -> Result<()> {
-    let mut noticed = None;
-    for number in 1..=tries {
-        if setting.watch.is_stopped() {
-            return Ok(());
-        }
+    lanes::control(setting, name, tries, outcome, |number| {
         // Numbers that no case of the run has.
         let mut case = Case::new(setting, u64::MAX - number, None)?;
-        if let Err(wrong) = play(&mut case)? {
-            noticed = Some(format!("try {number}: {wrong}"));
-            break;
-        }
-    }
-    let is_noticed = noticed.is_some();
-    let how = noticed.unwrap_or_else(|| format!("not within {tries} tries"));
-    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
-    outcome.control(name, is_noticed, how);
-    Ok(())
+        Ok(play(&mut case)?.err().map(|wrong| wrong.to_string()))
+    })
 }

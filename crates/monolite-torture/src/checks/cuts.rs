@@ -13,7 +13,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -21,6 +20,7 @@ use monolite::Database;
 use monolite_testkit::child::{Child, Heard};
 use monolite_testkit::mounts::{Disk, FileSystem};
 
+use super::lanes::{self, book, on_both};
 use super::writing::{self, Arrangement, Look, NUMBERS, Orders};
 use super::wrong::{Wrong, keep};
 use crate::{Amount, Check, Outcome, Setting};
@@ -48,16 +48,7 @@ const CONTROL_CUTS: u64 = 20;
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let outcome = Mutex::new(CHECK.outcome());
-    thread::scope(|scope| {
-        let shares = [(FileSystem::Ext4, amount.div_ceil(2)), (FileSystem::Xfs, amount / 2)];
-        let lanes = shares.map(|(kind, cuts)| {
-            let outcome = &outcome;
-            scope.spawn(move || lane(setting, kind, cuts, outcome))
-        });
-        let ends =
-            lanes.map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow!("a lane panicked"))));
-        ends.into_iter().collect::<Result<()>>()
-    })?;
+    on_both(setting, amount, &outcome, |kind, cuts| lane(setting, kind, cuts, &outcome))?;
     outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))
 }
 
@@ -68,16 +59,6 @@ fn lane(
     cuts: u64,
     outcome: &Mutex<Outcome>,
 ) -> Result<()> {
-    let unavailable = kind.missing().or_else(|| {
-        let tried = Disk::new(setting.scratch(), kind).map(drop);
-        tried.err().map(|error| format!("{}: {error:#}; root is needed", kind.name()))
-    });
-    let book = || outcome.lock().map_err(|_| anyhow!("a lane panicked"));
-    if let Some(reason) = unavailable {
-        book()?.skipped.push(reason);
-        setting.watch.done(cuts);
-        return Ok(());
-    }
     control(setting, kind, Arrangement::Buffered, "buffered durability", outcome)?;
     control(setting, kind, Arrangement::SaysEarly, "acknowledges before the sync", outcome)?;
     let (mut done, start) = (0, Instant::now());
@@ -93,7 +74,7 @@ fn lane(
             let (verdict, count) = case.cut_once()?;
             done += 1;
             setting.watch.done(1);
-            let mut outcome = book()?;
+            let mut outcome = book(outcome)?;
             outcome.attempted += 1;
             outcome.acknowledged += count;
             if let Err(wrong) = verdict {
@@ -103,7 +84,7 @@ fn lane(
         }
     }
     let seconds = start.elapsed().as_secs_f64() / done.max(1) as f64;
-    book()?.notes.push(format!("{}: {done} cuts, {seconds:.2} s each", kind.name()));
+    book(outcome)?.notes.push(format!("{}: {done} cuts, {seconds:.2} s each", kind.name()));
     Ok(())
 }
 
@@ -117,21 +98,13 @@ fn control(
 ) -> Result<()> {
     // Numbers that no case of the run has.
     let mut case = Case::new(setting, kind, u64::MAX, arrangement)?;
-    for cut in 1..=CONTROL_CUTS {
-        if setting.watch.is_stopped() {
-            return Ok(());
-        }
-        let noticed = match case.cut_once()?.0 {
-            Err(Wrong::Lost(_, what)) => format!("cut {cut}: {what}"),
-            _ if cut == CONTROL_CUTS => format!("not within {CONTROL_CUTS} cuts"),
-            _ => continue,
-        };
-        let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
-        let detected = noticed.starts_with("cut");
-        outcome.control(&format!("{name}, {}", kind.name()), detected, noticed);
-        return Ok(());
-    }
-    Ok(())
+    let name = format!("{name}, {}", kind.name());
+    lanes::control(setting, &name, CONTROL_CUTS, outcome, |_| {
+        Ok(match case.cut_once()?.0 {
+            Err(Wrong::Lost(_, what)) => Some(what),
+            _ => None,
+        })
+    })
 }
 
 /// One file system.

@@ -19,10 +19,9 @@ use marks::Found;
 
 mod accidents;
 mod batch;
-mod faults;
+mod failed_sync;
 mod full_disk;
 mod load;
-mod lost_files;
 mod marks;
 mod neighbours;
 mod time;
@@ -39,9 +38,8 @@ pub(super) static CHECK: Check = Check {
     run: |setting, _| run(setting),
     roles: &[
         accidents::ROLE,
-        ("environment writer", lost_files::write_until_refused),
+        ("environment writer", failed_sync::write_until_refused),
         ("environment plain SQLite", neighbours::use_plain_sqlite),
-        ("environment second opening", neighbours::open_again),
         ("environment clock", time::write_while_the_clock_jumps),
         (allocations::ROLE, allocations::play),
     ],
@@ -52,26 +50,15 @@ const KEPT_BYTES: u64 = 64 << 20;
 
 type Run = fn(&mut Case<'_>) -> Result<()>;
 
-pub(crate) use accidents::accidents_page;
-
-const CASES: [(&str, Run); 17] = [
+const CASES: [(&str, Run); 8] = [
     ("a disk that is full", full_disk::fills_up),
     ("a batch in which one member fills the disk", full_disk::one_member_too_large),
-    ("a sync that fails in the kernel", lost_files::failed_sync),
-    ("the WAL deleted under load", lost_files::deleted_wal),
-    ("the WAL replaced under load", lost_files::replaced_wal),
-    ("the database deleted under load", lost_files::deleted_database),
-    ("the database replaced under load", lost_files::replaced_database),
+    ("a sync that fails in the kernel", failed_sync::failed_sync),
     ("locks lost by a second descriptor", neighbours::second_descriptor),
-    ("another process opens the file", neighbours::another_process),
-    ("the same process opens the file again", neighbours::same_process),
-    ("plain SQLite in the same process", neighbours::plain_connection),
     ("a directory that is read-only", full_disk::read_only),
     ("an SQLite that is too old", neighbours::old_sqlite),
     ("the wall clock jumps a day", time::wall_clock),
     ("a clock that stands still, and one that jumps", time::own_clock),
-    ("every fault at every step of a member", faults::every_fault),
-    ("a future dropped at every stage", faults::dropped_futures),
 ];
 
 /// One case at work.

@@ -2,13 +2,12 @@
 //! give the results of a serial order.
 //!
 //! # Algorithm
-//! The amount is spent on cases, each drawn from its own seed, of three kinds:
+//! The amount is spent on cases, each drawn from its own seed, of two kinds:
 //! - **Schedules** ([`monolite_testkit::schedule`]): one submitting thread, composed batches, I/O
 //!   errors, power cuts and reopenings on a simulated disk. One that fails is made smaller and
 //!   kept, and can be replayed exactly.
 //! - **Loads** ([`monolite_testkit::load`]): free-running clients on the disk under test. Judged by
-//!   the serial model and the bank.
-//! - **Lists** (module `lists`): free-running clients that append and read. Judged by their cycles.
+//!   the serial model.
 //!
 //! In schedules and loads some steps call functions of the application
 //! ([`monolite_testkit::functions`]), and one that cannot be repeated has to be refused.
@@ -19,7 +18,6 @@
 //! The controls (module `controls`) run first, each time.
 
 mod controls;
-mod lists;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +29,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::{Durability, Options, Sharing};
-use monolite_testkit::checkers::bank::Bank;
-use monolite_testkit::checkers::serial::{self, ACCOUNTS, OPENING_BALANCE, Op, Record};
+use monolite_testkit::checkers::serial::{self, Record};
 use monolite_testkit::functions::Promise;
 use monolite_testkit::load::{Load, Played, play};
 use monolite_testkit::schedule::{Ending, Engine, Mix, Ran, Schedule, count_lost, execute, shrink};
@@ -96,21 +93,18 @@ enum Shape {
     NarrowLoad,
     /// A load that is mostly interactive transactions.
     Interactive,
-    Lists,
 }
 
 impl Shape {
     #[cfg(test)]
-    const ALL: [Shape; 5] =
-        [Shape::Schedule, Shape::Load, Shape::NarrowLoad, Shape::Interactive, Shape::Lists];
+    const ALL: [Shape; 4] = [Shape::Schedule, Shape::Load, Shape::NarrowLoad, Shape::Interactive];
 
     /// Cases of a schedule are short and therefore many: about a tenth of the amount.
     fn draw(rng: &mut Rng) -> Shape {
         match rng.u32(..300) {
-            0..15 => Shape::Load,
-            15..20 => Shape::NarrowLoad,
-            20..35 => Shape::Interactive,
-            35..50 => Shape::Lists,
+            0..22 => Shape::Load,
+            22..28 => Shape::NarrowLoad,
+            28..50 => Shape::Interactive,
             _ => Shape::Schedule,
         }
     }
@@ -118,7 +112,7 @@ impl Shape {
     fn length(self) -> u64 {
         match self {
             Shape::Schedule => SCHEDULE_LENGTH,
-            Shape::Load | Shape::Lists => FREE_LENGTH,
+            Shape::Load => FREE_LENGTH,
             Shape::NarrowLoad => NARROW_LENGTH,
             Shape::Interactive => INTERACTIVE_LENGTH,
         }
@@ -128,7 +122,7 @@ impl Shape {
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let mut outcome = CHECK.outcome();
     controls::run(setting, &mut outcome)?;
-    let (mut counts, mut interactive, mut unchanged) = ([0; 5], 0, 0);
+    let (mut counts, mut interactive, mut unchanged) = ([0; 4], 0, 0);
     for number in 0.. {
         let left = amount.saturating_sub(outcome.attempted);
         if left == 0 || setting.watch.is_stopped() || outcome.findings.len() >= ENOUGH {
@@ -145,11 +139,11 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
         setting.watch.done(case.checked.min(left));
         enter(&mut outcome, case);
     }
-    let [schedules, loads, narrow, paused, lists] = counts;
+    let [schedules, loads, narrow, paused] = counts;
     outcome.notes.push(format!(
         "{schedules} transactions in replayable schedules with I/O errors and power cuts, \
-         {} with free-running clients, {lists} on lists; {interactive} committed ones were \
-         interactive, and {unchanged} replayed their writes alone",
+         {} with free-running clients; {interactive} committed ones were interactive, and \
+         {unchanged} replayed their writes alone",
         loads + narrow + paused
     ));
     Ok(outcome)
@@ -212,12 +206,6 @@ impl Shape {
                 remove(&path)?;
                 let case = judge_load(&played);
                 keep(setting, case, seed, &played.history)
-            }
-            Shape::Lists => {
-                let path = setting.scratch().join("lists.db");
-                let (case, history) = lists::run(&path, length, rng)?;
-                remove(&path)?;
-                keep(setting, case, seed, &history)
             }
         }
     }
@@ -297,11 +285,11 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
     }
 }
 
-/// Judges a load by the serial model and by the bank.
+/// Judges a load by the serial model.
 fn judge_load(played: &Played) -> Case {
     let judged = serial::check(&played.history, &played.end);
     let complaint = played.complaints.first().cloned();
-    let wrong = complaint.or(judged.err()).or_else(|| judge_bank(played).err());
+    let wrong = complaint.or(judged.err());
     let wrote = played.history.iter().filter(|it| matches!(it, Record::Wrote { .. })).count();
     Case {
         checked: played.history.len() as u64,
@@ -311,71 +299,6 @@ fn judge_load(played: &Played) -> Case {
         lost: count_lost(&played.history, &played.end),
         wrong,
         kept: None,
-    }
-}
-
-/// The transfers and balances that clients saw, by themselves. A load in which a caller was not
-/// told of a transfer has no ledger, and only its snapshots are judged.
-fn judge_bank(played: &Played) -> Result<(), String> {
-    let mut bank = Bank::new(usize::try_from(ACCOUNTS).unwrap_or(0), OPENING_BALANCE);
-    let mut is_complete = true;
-    for record in &played.history {
-        let (ops, mut saw) = match record {
-            Record::Wrote { ops, saw, .. } => (ops, saw.as_slice()),
-            Record::Read { ops, saw, .. } => (ops, saw.as_slice()),
-            Record::Untold { number, .. } => {
-                is_complete &= number.is_none();
-                continue;
-            }
-            Record::Failed { .. } => continue,
-        };
-        // What was undone has moved nothing.
-        is_complete &= !ops.contains(&Op::Undo);
-        for op in ops {
-            // What other steps saw is of varying length; behind one of those nothing is known.
-            let Some(length) = width(op) else {
-                is_complete &=
-                    !ops.iter().any(|it| matches!(it, Op::Transfer { .. } | Op::Pay { .. }));
-                break;
-            };
-            let (mine, rest) = saw.split_at_checked(length).ok_or("a result is too short")?;
-            saw = rest;
-            match *op {
-                Op::Transfer { from, to, .. } => {
-                    bank.acknowledge(account(from)?, account(to)?, mine[0] - mine[1])?;
-                }
-                Op::Pay { from, to, amount } if mine[0] == 1 => {
-                    bank.acknowledge(account(from)?, account(to)?, amount)?;
-                }
-                Op::Total => bank.check_total(mine[0])?,
-                Op::Balances => bank.check_snapshot(mine)?,
-                _ => {}
-            }
-        }
-    }
-    if is_complete {
-        return bank.check_end(played.end.balances());
-    }
-    bank.check_snapshot(played.end.balances())
-}
-
-fn account(id: i64) -> Result<usize, String> {
-    usize::try_from(id).map_err(|_| format!("account {id}"))
-}
-
-/// How many values a step tells, where that is always the same.
-fn width(op: &Op) -> Option<usize> {
-    match op {
-        Op::Transfer { .. } => Some(3),
-        Op::Balances => usize::try_from(ACCOUNTS).ok(),
-        Op::Log | Op::Tally => Some(2),
-        Op::Range { .. }
-        | Op::Counts
-        | Op::Filled { .. }
-        | Op::Family { .. }
-        | Op::First { .. } => None,
-        Op::Open => Some(0),
-        _ => Some(1),
     }
 }
 

@@ -4,7 +4,7 @@
 //! # Algorithm
 //! 1. A child process ([`crowd`]) runs one case after another in a database in which a writer, a
 //!    reader and an interactive transaction work all the time. A case is a statement of a list that
-//!    must be refused ([`FORBIDDEN`]), or one that its seed draws from a grammar with sizes at the
+//!    must be refused, or one that its seed draws from a grammar with sizes at the
 //!    limits and beyond ([`grammar`]).
 //! 2. An **escape** is: a forbidden statement that is answered; a caller that waits for longer than
 //!    its limit; a write, a read or an interactive transaction that takes longer than [`SLACK_MS`];
@@ -21,6 +21,7 @@ use monolite_testkit::child::Program;
 use monolite_testkit::scratch::in_memory;
 
 use crate::{Amount, Check, Finding, Outcome, Setting};
+use grammar::forbidden;
 
 /// The check, as the table has it.
 pub(super) static CHECK: Check = Check {
@@ -40,120 +41,6 @@ const SLACK_MS: u64 = 100;
 
 /// Cases that are given to one child at once.
 const CASES: u64 = 100;
-
-/// What must be refused, `@` standing for each pragma, savepoint or call of [`FAMILIES`].
-const FORBIDDEN: &[&str] = &[
-    "",
-    "BEGIN",
-    "COMMIT",
-    "END",
-    "ROLLBACK",
-    "SELECT 1; SELECT 2",
-    "EXPLAIN COMMIT",
-    "ATTACH 'new.db' AS n",
-    "ATTACH ':memory:' AS n",
-    "ATTACH 'file:new.db?mode=rwc' AS n",
-    "ATTACH 'file:/etc/passwd?mode=ro' AS n",
-    "EXPLAIN ATTACH 'new.db' AS n",
-    "DETACH main",
-    "VACUUM",
-    "VACUUM INTO 'new.db'",
-    "ANALYZE",
-    "REINDEX",
-    "CREATE TABLE z(x)",
-    "CREATE TEMP TABLE z(x)",
-    "CREATE TEMP VIEW z AS SELECT 1",
-    "CREATE INDEX z ON texts(t)",
-    "CREATE VIEW z AS SELECT 1",
-    "CREATE TRIGGER z AFTER INSERT ON texts BEGIN SELECT 1; END",
-    "CREATE VIRTUAL TABLE z USING fts5(x)",
-    "ALTER TABLE texts RENAME TO z",
-    "DROP TABLE texts",
-    "INSERT INTO texts VALUES (77, 1)",
-    "INSERT INTO texts VALUES (77, 1) RETURNING id",
-    "WITH x AS (SELECT 1) INSERT INTO texts SELECT 78, 2 FROM x",
-    "REPLACE INTO texts VALUES (7, 1)",
-    "UPDATE texts SET t = 1",
-    "UPDATE texts SET t = 1 RETURNING id",
-    "DELETE FROM texts",
-    "DELETE FROM texts RETURNING id",
-    "INSERT INTO sqlite_schema VALUES ('table', 'z', 'z', 2, 'x')",
-    "UPDATE sqlite_schema SET rootpage = 2",
-    "DELETE FROM sqlite_master",
-    "SELECT * FROM monolite_idempotency",
-    "SELECT * FROM main.monolite_migrations",
-    "SELECT * FROM sqlite_dbpage",
-    "SELECT * FROM dbstat",
-    "SELECT * FROM sqlite_stmt",
-    "SELECT * FROM bytecode('SELECT 1')",
-    "SELECT * FROM fsdir('.')",
-    "SELECT * FROM generate_series(1, 10)",
-    "SELECT * FROM pragma_database_list",
-    "SELECT * FROM \"new.db\".t",
-    "SELECT zeroblob(1000000000)",
-    "SELECT \"no such thing\"",
-    "SAVEPOINT @",
-    "ROLLBACK TO @",
-    "RELEASE @",
-    "PRAGMA @",
-    "PRAGMA @ = 1",
-    "SELECT * FROM pragma_@",
-    "SELECT @(1)",
-    "SELECT @('a', 'b') FROM texts",
-];
-
-/// What `@` stands for, by what is before it.
-const FAMILIES: &[(&str, &[&str])] = &[
-    ("SAVEPOINT", &["s", "monolite_group", "monolite_member", "monolite_user"]),
-    ("ROLLBACK TO", &["s", "monolite_group", "monolite_member"]),
-    ("RELEASE", &["s", "monolite_group", "monolite_member"]),
-    ("PRAGMA", PRAGMAS),
-    ("SELECT * FROM pragma_", PRAGMAS),
-    (
-        "SELECT",
-        &["load_extension", "fts3_tokenizer", "sqlite_log", "fts5", "snippet", "rtreecheck"],
-    ),
-];
-
-const PRAGMAS: &[&str] = &[
-    "application_id",
-    "auto_vacuum",
-    "cache_size",
-    "case_sensitive_like",
-    "database_list",
-    "foreign_keys",
-    "hard_heap_limit",
-    "integrity_check",
-    "journal_mode",
-    "locking_mode",
-    "mmap_size",
-    "optimize",
-    "query_only",
-    "schema_version",
-    "soft_heap_limit",
-    "synchronous",
-    "temp_store",
-    "temp_store_directory",
-    "trusted_schema",
-    "user_version",
-    "wal_checkpoint",
-    "writable_schema",
-];
-
-/// All statements that must be refused.
-fn forbidden() -> Vec<String> {
-    let mut all = Vec::new();
-    for sql in FORBIDDEN {
-        let Some((before, _)) = sql.split_once('@') else {
-            all.push((*sql).to_owned());
-            continue;
-        };
-        let family = FAMILIES.iter().find(|(known, _)| before.trim_end() == *known);
-        let names = family.map_or(&[][..], |(_, names)| names);
-        all.extend(names.iter().map(|name| sql.replace('@', name)));
-    }
-    all
-}
 
 /// What a child does besides its cases, for the controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result, anyhow};
 use monolite::Database;
 use monolite_testkit::child::Child;
 
+use super::lanes::{self, book, side_by_side};
 use super::writing::{self, Arrangement, Look, NUMBERS, Orders};
 use super::wrong::{Wrong, keep};
 use crate::{Amount, Check, Outcome, Setting};
@@ -39,33 +40,21 @@ pub(super) static CHECK: Check = Check {
 const CYCLES_A_FILE: u64 = 20;
 
 /// Files that are worked on at once. A child waits for the disk most of its short life.
-const AT_ONCE: usize = 6;
+const AT_ONCE: u64 = 6;
 
-/// Cycles within which a child that acknowledges too early has to be noticed.
-const CONTROL_CYCLES: u64 = 200;
+/// Files within which a child that acknowledges too early has to be noticed.
+const CONTROL_FILES: u64 = 10;
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
     let outcome = Mutex::new(CHECK.outcome());
     control(setting, &outcome)?;
-    let next = AtomicU64::new(0);
     let moments = Moments::default();
-    thread::scope(|scope| {
-        let work = || -> Result<()> {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let first = number.saturating_mul(CYCLES_A_FILE);
-                if first >= amount || setting.watch.is_stopped() {
-                    return Ok(());
-                }
-                let mut case = Case::new(setting, number, Arrangement::Sound, &moments)?;
-                case.run(CYCLES_A_FILE.min(amount - first), &outcome)?;
-            }
-        };
-        let lanes: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        let ends = lanes.into_iter().map(|lane| lane.join());
-        let ends: Vec<Result<()>> =
-            ends.map(|end| end.unwrap_or_else(|_| Err(anyhow!("a lane panicked")))).collect();
-        ends.into_iter().collect::<Result<()>>()
+    side_by_side(AT_ONCE, amount.div_ceil(CYCLES_A_FILE), |number| {
+        if setting.watch.is_stopped() {
+            return Ok(());
+        }
+        let mut case = Case::new(setting, number, Arrangement::Sound, &moments)?;
+        case.run(CYCLES_A_FILE.min(amount - number * CYCLES_A_FILE), &outcome)
     })?;
     let mut outcome = outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))?;
     outcome.notes.push(moments.told());
@@ -75,30 +64,18 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
 /// A child that acknowledges before the write's answer.
 fn control(setting: &Setting<'_>, outcome: &Mutex<Outcome>) -> Result<()> {
     let moments = Moments::default();
-    let (mut noticed, mut cycles) = (None, 0);
-    while noticed.is_none() && cycles < CONTROL_CYCLES && !setting.watch.is_stopped() {
+    let name = "acknowledges before the write is done";
+    lanes::control(setting, name, CONTROL_FILES, outcome, |number| {
         // Numbers that no case of the run has.
-        let number = u64::MAX - cycles / CYCLES_A_FILE;
+        let number = u64::MAX - number;
         let mut case = Case::new(setting, number, Arrangement::SaysEarly, &moments)?;
         for cycle in 0..CYCLES_A_FILE {
-            cycles += 1;
             if let Err(wrong) = case.cycle(cycle, Look::Quick)? {
-                noticed = Some(wrong);
-                break;
+                return Ok(Some(format!("kill {}: {wrong:?}", cycle + 1)));
             }
         }
-    }
-    if noticed.is_none() && setting.watch.is_stopped() {
-        return Ok(());
-    }
-    let how = match &noticed {
-        Some(wrong) => format!("kill {cycles}: {wrong:?}"),
-        None => format!("not within {cycles} kills"),
-    };
-    if let Ok(mut outcome) = outcome.lock() {
-        outcome.control("acknowledges before the write is done", noticed.is_some(), how);
-    }
-    Ok(())
+        Ok(None)
+    })
 }
 
 /// When children were killed.
@@ -158,7 +135,7 @@ impl<'s> Case<'s> {
             let before = self.acknowledged.len();
             let verdict = self.cycle(cycle, look)?;
             self.setting.watch.done(1);
-            let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+            let mut outcome = book(outcome)?;
             outcome.attempted += 1;
             outcome.acknowledged += (self.acknowledged.len() - before) as u64;
             if let Err(wrong) = verdict {

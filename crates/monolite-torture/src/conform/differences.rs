@@ -2,8 +2,8 @@
 //!
 //! Each [`Difference`] of the [`LIST`] is as narrow as it can be: a kind of statement, and either
 //! the words of Monolite's refusal or a condition on both answers. Whatever is not on the list is
-//! reported. The page `docs/differences.md` is made from the list, and every entry has to be
-//! exercised by a script of ours.
+//! reported. The page `docs/differences.md` tells of each, and every entry has to be exercised by a
+//! script of ours.
 //!
 //! A statement that Monolite refuses by design is not run in plain SQLite either, so that both hold
 //! the same afterwards; what plain SQLite says to it is asked of a copy.
@@ -18,47 +18,9 @@ use super::statement::Statement;
 
 pub(crate) use list::LIST;
 
-/// Where on the page a difference stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
-    /// Statements that are refused.
-    Refused,
-    /// How a transaction ends, and what its failures leave.
-    Transactions,
-    /// Answers that tell about the connection.
-    Connection,
-    /// What has a limit.
-    Limits,
-    /// What a program sees, and no statement.
-    Program,
-}
-
-impl Topic {
-    pub(crate) const ALL: [Topic; 5] =
-        [Topic::Refused, Topic::Transactions, Topic::Connection, Topic::Limits, Topic::Program];
-
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Topic::Refused => "Statements that are refused",
-            Topic::Transactions => "How transactions end",
-            Topic::Connection => "Answers about the connection",
-            Topic::Limits => "Limits",
-            Topic::Program => "What the program sees",
-        }
-    }
-}
-
 /// Something that Monolite does on purpose otherwise than plain SQLite.
 pub(crate) struct Difference {
     pub(crate) id: &'static str,
-    pub(crate) topic: Topic,
-    /// What it is about.
-    pub(crate) what: &'static str,
-    pub(crate) sqlite: &'static str,
-    pub(crate) monolite: &'static str,
-    pub(crate) why: &'static str,
-    /// What to do instead.
-    pub(crate) instead: &'static str,
     pub(crate) paths: Paths,
     pub(crate) sign: Sign,
 }
@@ -86,14 +48,6 @@ impl Paths {
             Paths::All => true,
             Paths::Closures => !path.is_interactive(),
             Paths::Interactive => path.is_interactive(),
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Paths::All => "all",
-            Paths::Closures => "`write`, `write_once`, `read`",
-            Paths::Interactive => "interactive transactions",
         }
     }
 }

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use monolite::Error;
 
-use super::ask::Way;
 use super::content::{Content, Extent, first_difference};
 use super::differences::{self, Case, Difference, Observation};
 use super::path::{Errors, Path};
@@ -54,8 +53,6 @@ pub(crate) struct Outcome {
     pub(crate) left_at: Option<usize>,
     /// How often each entry of the list was needed.
     pub(crate) used: BTreeMap<&'static str, u64>,
-    /// Where plain SQLite does not answer what the file expects.
-    pub(crate) unexpected: Vec<(usize, String)>,
 }
 
 /// Who is put a statement.
@@ -172,7 +169,6 @@ impl Lockstep<'_> {
                 self.plain.would_say(statement)?
             }
         };
-        self.expect(statement, &plain);
         self.outcome.run += 1;
         self.compare(statement, &plain, ours, "");
         let differs = |(_, said): &&(String, Said)| differ(statement, &plain, said).is_some();
@@ -277,22 +273,6 @@ impl Lockstep<'_> {
             let (theirs, own) = apart(&theirs, &own);
             let sql = format!("{sql} ({label})");
             self.outcome.found.push(Found { line, sql, plain: theirs, ours: own });
-        }
-    }
-
-    /// Compares plain SQLite with what the file says, where all rows are asked for and everything
-    /// is run.
-    fn expect(&mut self, statement: &Statement, plain: &Said) {
-        let has_all_rows = !matches!(self.path.way, Way::FirstRow | Way::Batch);
-        if !has_all_rows || self.path.errors == Errors::Returned {
-            return;
-        }
-        let at = self.script.statements.partition_point(|it| it.line < statement.line);
-        let Some(expected) = self.script.expected.get(at) else { return };
-        match expected.differs(plain) {
-            Ok(None) => {}
-            Ok(Some(why)) => self.outcome.unexpected.push((statement.line, why)),
-            Err(error) => self.outcome.unexpected.push((statement.line, error.to_string())),
         }
     }
 

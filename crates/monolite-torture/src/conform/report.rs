@@ -17,8 +17,6 @@ pub struct Report {
     pub files: usize,
     /// Statements in them.
     pub statements: usize,
-    /// Statements that are for other databases, as a file says.
-    pub left_out: usize,
     /// A line for each path.
     pub paths: Vec<PathReport>,
     /// What differed and is not on the list.
@@ -27,8 +25,6 @@ pub struct Report {
     pub left: Vec<Left>,
     /// The list of differences by design, and how often each was met.
     pub listed: Vec<Used>,
-    /// Where plain SQLite does not answer what a `.test` file expects.
-    pub unexpected: Vec<Unexpected>,
     /// Whether the user ended it early.
     pub is_stopped: bool,
 }
@@ -87,17 +83,6 @@ pub struct Used {
     pub times: u64,
 }
 
-/// Something that plain SQLite answers otherwise than its file expects.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Unexpected {
-    /// The script.
-    pub file: String,
-    /// The line of the statement.
-    pub line: usize,
-    /// What it answered.
-    pub why: String,
-}
-
 impl Report {
     pub(crate) fn new(scripts: &[Arc<Script>], paths: &[&'static Path]) -> Report {
         let figures = |path: &&'static Path| PathReport {
@@ -111,12 +96,10 @@ impl Report {
         Report {
             files: scripts.len(),
             statements: scripts.iter().map(|script| script.statements.len()).sum(),
-            left_out: scripts.iter().map(|script| script.left_out).sum(),
             paths: paths.iter().map(figures).collect(),
             differences: Vec::new(),
             left: Vec::new(),
             listed: LIST.iter().map(|entry| Used { id: entry.id, times: 0 }).collect(),
-            unexpected: Vec::new(),
             is_stopped: false,
         }
     }
@@ -149,9 +132,6 @@ impl Report {
                 paths: vec![path.name],
             });
         }
-        for (line, why) in outcome.unexpected {
-            self.unexpected.push(Unexpected { file: script.name.clone(), line, why });
-        }
     }
 
     fn count(&mut self, id: &str, times: u64) {
@@ -182,7 +162,5 @@ impl Report {
             }
         }
         self.differences = merged.into_values().collect();
-        self.unexpected.sort();
-        self.unexpected.dedup();
     }
 }

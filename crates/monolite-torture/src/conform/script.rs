@@ -1,17 +1,9 @@
-//! Owns a script: its statements in order, the features it says to exercise, and how its statements
-//! are gathered into transactions.
+//! Owns a script: its statements in order, and how they are gathered into transactions.
 //!
 //! # Format
 //! A `.sql` file holds statements that end with semicolons. The reference decides what each should
-//! say, so nothing else is needed. Three kinds of comment lines mean something:
-//! - `-- chapter: NAME`: what follows belongs to this chapter of SQLite's documentation, named as
-//!   its page is (`lang_select`);
-//! - `-- feature: TEXT`: what follows, up to the next such line, exercises this feature of it;
-//! - `-- option: NAME NUMBER`: the database is opened with this option (milliseconds or a count).
-//!
-//! A `.test` file is in the format of sqllogictest, see [`sqllogic`].
-
-pub(super) mod sqllogic;
+//! say, so nothing else is needed. One kind of comment line means something:
+//! `-- option: NAME NUMBER` has the database opened with this option (milliseconds or a count).
 
 use std::fs;
 use std::path::Path;
@@ -21,17 +13,6 @@ use anyhow::{Context as _, Result, bail};
 
 use super::split::split;
 use super::statement::{Control, Statement};
-use sqllogic::Expected;
-
-/// A feature that a script says to exercise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Feature {
-    pub(crate) chapter: String,
-    pub(crate) name: String,
-    pub(crate) line: usize,
-    /// Statements that follow it.
-    pub(crate) statements: usize,
-}
 
 /// A script, read.
 #[derive(Clone, Debug, Default)]
@@ -39,12 +20,7 @@ pub(crate) struct Script {
     /// How it is called in reports.
     pub(crate) name: String,
     pub(crate) statements: Vec<Statement>,
-    pub(crate) features: Vec<Feature>,
     pub(crate) options: Vec<(String, u64)>,
-    /// What the file itself says that each statement answers, in a `.test` file.
-    pub(crate) expected: Vec<Expected>,
-    /// Statements that are for other databases.
-    pub(crate) left_out: usize,
 }
 
 /// How a block ends.
@@ -85,15 +61,13 @@ impl Unit {
 }
 
 impl Script {
-    /// Reads a `.sql` or `.test` file; `name` is how it is called in reports.
+    /// Reads a `.sql` file; `name` is how it is called in reports.
     ///
     /// # Errors
     /// When it cannot be read or is not in its format.
     pub(crate) fn read(path: &Path, name: &str) -> Result<Script> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-        let is_test = path.extension().is_some_and(|extension| extension == "test");
-        let script = if is_test { sqllogic::parse(&text) } else { Script::parse(&text) }
-            .context(name.to_owned())?;
+        let script = Script::parse(&text).context(name.to_owned())?;
         Ok(Script { name: name.to_owned(), ..script })
     }
 
@@ -106,28 +80,9 @@ impl Script {
         for piece in split(text) {
             script.statements.push(Statement::new(piece.line, piece.sql));
         }
-        let mut chapter = String::new();
         for (at, line) in text.lines().enumerate() {
-            let Some((key, value)) =
-                line.strip_prefix("-- ").and_then(|line| line.split_once(": "))
-            else {
-                continue;
-            };
-            match key {
-                "chapter" => value.trim().clone_into(&mut chapter),
-                "feature" => {
-                    let (name, line) = (value.trim().to_owned(), at + 1);
-                    let chapter = chapter.clone();
-                    script.features.push(Feature { chapter, name, line, statements: 0 });
-                }
-                "option" => script.options.push(option(value, at + 1)?),
-                _ => {}
-            }
-        }
-        for statement in &script.statements {
-            let before = |feature: &&mut Feature| feature.line < statement.line;
-            if let Some(feature) = script.features.iter_mut().rfind(before) {
-                feature.statements += 1;
+            if let Some(value) = line.strip_prefix("-- option: ") {
+                script.options.push(option(value, at + 1)?);
             }
         }
         Ok(script)
@@ -306,15 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn features_count_the_statements_after_them() {
-        let text = "-- chapter: lang_x\nA;\n-- feature: one\nB; C;\n-- feature: two\n\
-                    -- option: readers 2\n";
-        let script = script(text);
-        let told: Vec<_> =
-            script.features.iter().map(|it| (it.name.as_str(), it.statements)).collect();
-        assert_eq!(told, [("one", 2), ("two", 0)]);
-        assert_eq!(script.features[0].chapter, "lang_x");
-        assert_eq!(script.options, [("readers".to_owned(), 2)]);
+    fn options_are_read() {
+        assert_eq!(script("A;\n-- option: readers 2\n").options, [("readers".to_owned(), 2)]);
         assert!(Script::parse("-- option: readers many\n").is_err());
     }
 }

@@ -3,9 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use arbitrary::Unstructured;
-use monolite_testkit::random::SeededRng;
-
 use super::*;
 
 fn replay(target: &str, run: fn(&[u8]) -> anyhow::Result<()>) {
@@ -19,11 +16,6 @@ fn replay(target: &str, run: fn(&[u8]) -> anyhow::Result<()>) {
 }
 
 #[test]
-fn the_corpus_of_statements_agrees_with_plain_sqlite() {
-    replay("statements", statements);
-}
-
-#[test]
 fn the_corpus_of_options_opens_or_says_why() {
     replay("options", options);
 }
@@ -33,28 +25,11 @@ fn the_corpus_of_damaged_files_is_answered() {
     replay("damaged", damaged);
 }
 
-/// Enough of them that each is met between other transactions, moved and not.
-#[test]
-fn interactive_transactions_agree_with_plain_sqlite() {
-    let mut rng = SeededRng::new();
-    let (mut moved, mut all) = (0, 0);
-    for _ in 0..150 {
-        let bytes: Vec<u8> = (0..rng.usize(50..600)).map(|_| rng.u8(..)).collect();
-        let transactions = grammar::transactions(&mut Unstructured::new(&bytes)).unwrap();
-        let interactive = transactions.iter().filter(|it| it.kind == grammar::Kind::Interactive);
-        all += interactive.clone().count();
-        moved += interactive.filter(|it| it.is_moved && it.statements.len() > 1).count();
-        statements(&bytes).unwrap();
-    }
-    assert!(all > moved && moved > 20, "{moved} of {all}");
-}
-
 #[test]
 fn random_bytes_hold_as_well() {
     let mut rng = fastrand::Rng::with_seed(7);
     for round in 0..60 {
         let bytes: Vec<u8> = (0..round * 10).map(|_| rng.u8(..)).collect();
-        statements(&bytes).unwrap();
         options(&bytes).unwrap();
         damaged(&bytes).unwrap();
     }

@@ -1,7 +1,6 @@
 //! Sections of made-up cells.
 use super::*;
 use crate::raw_connection::Durability;
-use crate::report::chart;
 use crate::report::files::tests::golden_record;
 use crate::report::record::{RoundFigures, WalSample};
 use crate::statistics::Spread;
@@ -53,27 +52,13 @@ fn a_section_is_a_table_of_lines_and_columns() {
 }
 
 #[test]
-fn threads_get_a_chart_each_and_retries_and_the_wal_one_of_their_own() {
+fn the_wal_over_time_has_a_table() {
     let mut record = record();
     if let CellOutcome::Measured(figures) = &mut record.cells[0].outcome {
-        figures.wal =
-            vec![WalSample { seconds: 0.0, bytes: 0 }, WalSample { seconds: 4.0, bytes: 4096 }];
+        let at = |seconds, mib: u64| WalSample { seconds, bytes: mib << 20 };
+        figures.wal = vec![at(0.0, 0), at(1.0, 2), at(4.0, 4)];
     }
-    let charts = chart::all(&record);
-    let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
-    assert_eq!(
-        titles,
-        [
-            "One update: commits/s",
-            "One update: commits/s for each thread",
-            "One update: attempts repeated a second",
-            "One update: the WAL over time, 16 threads"
-        ]
-    );
-    for chart in &charts {
-        let drawn = chart::svg(chart);
-        assert!(drawn.starts_with("<svg") && drawn.contains("<polyline"), "{drawn}");
-    }
-    record.cells.retain(|cell| cell.id.ends_with("/2"));
-    assert!(chart::all(&record).is_empty(), "one column is no chart");
+    let tables = tables(&record);
+    let wal = tables.iter().find(|table| table.title == "One update: the WAL").unwrap();
+    assert!(wal.rows.iter().flatten().any(|figure| figure == "0 / 2 / 4"), "{:?}", wal.rows);
 }

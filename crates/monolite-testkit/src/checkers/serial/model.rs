@@ -77,11 +77,6 @@ impl Contents {
         self.tables.first().into_iter().flatten().copied().skip(1).step_by(2)
     }
 
-    /// What the accounts hold.
-    pub fn balances(&self) -> &[i64] {
-        self.tables.get(1).map_or(&[], Vec::as_slice)
-    }
-
     /// A number that tells values apart (FNV-1a).
     pub fn digest(bytes: &[u8]) -> i64 {
         let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

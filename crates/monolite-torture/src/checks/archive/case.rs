@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::Durability;
 use monolite_archive::{
@@ -23,6 +23,7 @@ use monolite_testkit::child::{Child, Heard};
 use tempfile::TempDir;
 
 use super::child::{Arrangement, Orders, Status, TELL};
+use crate::checks::lanes::book;
 use crate::checks::writing::{self, Look, NUMBERS};
 use crate::checks::wrong::{Wrong, keep, keep_files};
 use crate::{Outcome, Setting};
@@ -394,7 +395,7 @@ impl<'s> Case<'s> {
             }
         }
         let reproduce = self.setting.reproduce(amount, self.seed);
-        let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+        let mut outcome = book(outcome)?;
         wrong.book(&mut outcome, Some(evidence), reproduce);
         Ok(())
     }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::archive::ArchiveToken;
 use monolite::rusqlite::Connection;
@@ -33,6 +33,7 @@ use monolite_testkit::child::{say, variable};
 use super::case::{Case, PATIENCE};
 use super::{control, play_all};
 use crate::checks::faketime;
+use crate::checks::lanes::book;
 use crate::checks::wrong::Wrong;
 use crate::{Outcome, Setting};
 
@@ -65,7 +66,7 @@ const SQL: &str = "INSERT INTO payment(key) VALUES (?1) RETURNING id";
 
 pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
     if faketime::variables("").is_none() {
-        let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
+        let mut outcome = book(outcome)?;
         outcome.skipped.push(format!("clocks that jump: {}", faketime::MISSING));
         return Ok(());
     }

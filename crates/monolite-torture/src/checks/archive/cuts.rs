@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use monolite::{Database, Durability, Options};
 use monolite_archive::Archive;
 use monolite_testkit::child::{Child, Heard};
@@ -23,6 +23,7 @@ use monolite_testkit::mounts::{Disk, FileSystem};
 use super::case::{Case, PATIENCE};
 use super::child::WAL_LIMIT_BYTES;
 use super::count_one;
+use crate::checks::lanes::{self, book, on_both};
 use crate::checks::writing::Look;
 use crate::checks::wrong::Wrong;
 use crate::{Outcome, Setting};
@@ -34,14 +35,7 @@ const CUTS: u64 = 10;
 const CONTROL_CUTS: u64 = 20;
 
 pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) -> Result<()> {
-    thread::scope(|scope| {
-        let shares = [(FileSystem::Ext4, amount.div_ceil(2)), (FileSystem::Xfs, amount / 2)];
-        let lanes =
-            shares.map(|(kind, cuts)| scope.spawn(move || lane(setting, kind, cuts, outcome)));
-        let ends =
-            lanes.map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow!("a lane panicked"))));
-        ends.into_iter().collect()
-    })
+    on_both(setting, amount, outcome, |kind, cuts| lane(setting, kind, cuts, outcome))
 }
 
 /// All that is done on one kind of file system.
@@ -51,16 +45,6 @@ fn lane(
     cuts: u64,
     outcome: &Mutex<Outcome>,
 ) -> Result<()> {
-    let unavailable = kind.missing().or_else(|| {
-        let tried = Disk::new(setting.scratch(), kind).map(drop);
-        tried.err().map(|error| format!("{}: {error:#}; root is needed", kind.name()))
-    });
-    let book = || outcome.lock().map_err(|_| anyhow!("a lane panicked"));
-    if let Some(reason) = unavailable {
-        book()?.skipped.push(reason);
-        setting.watch.done(cuts);
-        return Ok(());
-    }
     control(setting, kind, outcome)?;
     let (mut done, mut kept) = (0, 0);
     for number in 0.. {
@@ -90,31 +74,22 @@ fn lane(
         kind.name(),
         done - kept
     );
-    book()?.notes.push(told);
+    book(outcome)?.notes.push(told);
     Ok(())
 }
 
 /// Writes that do not wait for the archive have to be lost with the disk.
 fn control(setting: &Setting<'_>, kind: FileSystem, outcome: &Mutex<Outcome>) -> Result<()> {
-    let mut noticed = None;
-    for cut in 1..=CONTROL_CUTS {
-        if setting.watch.is_stopped() {
-            return Ok(());
-        }
+    let name = format!("what did not wait for the archive is lost with the power, {}", kind.name());
+    lanes::control(setting, &name, CONTROL_CUTS, outcome, |cut| {
         let mut disk = Disk::new(setting.scratch(), kind)?;
         let homes = disk.path().to_owned();
         let mut case = Case::new(setting, u64::MAX - cut, Some(&homes))?;
-        if let Err(Wrong::Lost(_, what)) = case.cut_once(&mut disk, Durability::Synced, false)? {
-            noticed = Some(format!("cut {cut}: {what}"));
-            break;
-        }
-    }
-    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
-    let is_noticed = noticed.is_some();
-    let how = noticed.unwrap_or_else(|| format!("not within {CONTROL_CUTS} cuts"));
-    let name = format!("what did not wait for the archive is lost with the power, {}", kind.name());
-    outcome.control(&name, is_noticed, how);
-    Ok(())
+        Ok(match case.cut_once(&mut disk, Durability::Synced, false)? {
+            Err(Wrong::Lost(_, what)) => Some(what),
+            _ => None,
+        })
+    })
 }
 
 impl Case<'_> {

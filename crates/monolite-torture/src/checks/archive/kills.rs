@@ -11,13 +11,14 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use monolite::Durability;
 use monolite_testkit::child::Child;
 
 use super::case::Case;
 use super::weather::Weather;
-use super::{control, count_one, side_by_side};
+use super::{AT_ONCE, control, count_one};
+use crate::checks::lanes::{book, side_by_side};
 use crate::checks::writing::Look;
 use crate::checks::wrong::Wrong;
 use crate::{Outcome, Setting};
@@ -34,7 +35,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
         let killed = case.life(Durability::Synced, Weather::Fair)?;
         Ok(killed.and(case.restore(Look::Quick)?))
     })?;
-    side_by_side(amount.div_ceil(LIVES), |number| {
+    side_by_side(AT_ONCE, amount.div_ceil(LIVES), |number| {
         let mut case = Case::new(setting, number, None)?;
         let weathers = [Weather::Fair, Weather::Fair, Weather::Slow, Weather::Bad];
         let weather = case.rng.choice(weathers).unwrap_or(Weather::Fair);
@@ -59,8 +60,7 @@ pub(super) fn run(setting: &Setting<'_>, amount: u64, outcome: &Mutex<Outcome>) 
         }
         Ok(())
     })?;
-    let mut outcome = outcome.lock().map_err(|_| anyhow!("a lane panicked"))?;
-    outcome.notes.push(format!("{amount} SIGKILLs, each with its disk thrown away"));
+    book(outcome)?.notes.push(format!("{amount} SIGKILLs, each with its disk thrown away"));
     Ok(())
 }
 

@@ -1,10 +1,9 @@
-//! Owns how statements are written: a grammar of what SQLite's documentation offers, drawn from at
-//! random over the live schema.
+//! Owns how statements are written: a grammar of what SQLite's documentation offers (`sql.txt`),
+//! drawn from at random over the live schema.
 //!
 //! # Algorithm
-//! 1. A [`Draft`] is one statement being written. Each production of the grammar appends to its
-//!    text, draws which of its forms it takes, and notes the form's name, so that a test can count
-//!    that each is reached and accepted.
+//! 1. A [`Draft`] is one statement being written: the text's words about tables, columns and values
+//!    are made of the live schema ([`words`]).
 //! 2. What is written is a [`Template`]: parameters have a domain and no value yet. Values are
 //!    drawn when it becomes a [`Step`], so that one text is used again with others.
 //! 3. Names are drawn from few, and tables are small, so that statements meet each other.
@@ -12,28 +11,33 @@
 //! # Not here
 //! Which client runs a statement, and when: [`super::source`].
 
-mod changes;
-mod definitions;
-mod expressions;
-mod failures;
-mod queries;
 mod random;
-mod reports;
-mod tables;
 mod values;
-mod virtual_tables;
+mod words;
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use fastrand::Rng;
 
-use super::record::{How, Judged, Parameters, RandomValue, Step};
+use super::record::{Datum, How, Judged, Parameters, RandomValue, Step};
 use super::schema::{Column, Kind, Schema, Table};
+use crate::checks::grammar::{Grammar, Pen};
 pub(super) use values::Domain;
+
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar::new(include_str!("grammar/sql.txt")));
+
+/// The table of a statement for which there is none; and what `WITH w1` names.
+static NO_TABLE: LazyLock<Table> = LazyLock::new(|| made_up("t1", &["id", "a", "b"]));
+static W1: LazyLock<Table> = LazyLock::new(|| made_up("w1", &["p", "q"]));
 
 /// The deepest that expressions nest.
 const DEPTH: u32 = 3;
+
+/// Above so many rows a table is more often emptied than filled.
+const MANY_ROWS: u64 = 50;
 
 /// A kind of statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,33 +96,49 @@ pub(super) struct Template {
     random: Option<Box<RandomValue>>,
     /// Changes how many of the parameters are bound.
     surplus: isize,
-    /// The productions that wrote it.
+    /// The forms of the grammar in it.
     #[cfg(test)]
     pub(super) forms: Vec<&'static str>,
 }
 
 /// Something with columns that an expression may name.
-#[derive(Clone, Debug)]
-struct Source {
-    alias: String,
-    columns: Vec<Column>,
+#[derive(Clone, Copy)]
+struct Source<'d> {
+    alias: &'d str,
+    columns: &'d [Column],
 }
 
 /// A statement that is being written.
 struct Draft<'d> {
-    rng: &'d mut Rng,
+    pen: Pen<'d>,
     schema: &'d Schema,
-    sql: String,
     domains: Vec<Domain>,
     style: Style,
-    /// What the expressions being written may name.
-    scope: Vec<Source>,
-    depth: u32,
     how: How,
     judged: Judged,
     random: Option<Box<RandomValue>>,
     surplus: isize,
-    forms: Vec<&'static str>,
+    /// What the statement, or the part of it being written, is about.
+    table: &'d Table,
+    /// What the expressions being written may name.
+    scope: Vec<Source<'d>>,
+    /// The same of what is around the part being written.
+    outer: Vec<(&'d Table, Vec<Source<'d>>)>,
+    /// The rows that a trigger knows.
+    rows: Vec<Source<'d>>,
+    /// The source of a join being written.
+    side: usize,
+    /// Whose values are listed.
+    columns: Vec<&'d Column>,
+    /// The column that was named last, its type, and whether it is a key.
+    last: (String, String, bool),
+    /// A column that is named again.
+    kept: String,
+    /// The new object.
+    name: String,
+    /// Names that were given to new columns.
+    given: usize,
+    pair: [String; 2],
 }
 
 /// Writes a statement.
@@ -130,27 +150,15 @@ pub(super) fn statement(rng: &mut Rng, schema: &Schema, topic: Topic) -> Templat
         _ => Style::Numbered,
     };
     let mut draft = Draft::new(rng, schema, style);
-    match topic {
-        Topic::Query => draft.query_statement(),
-        Topic::Choice => draft.choice(),
-        Topic::Change => draft.change(),
-        Topic::Definition => draft.definition(),
-        Topic::Analyze => draft.analyze(),
-        Topic::VirtualTable => draft.virtual_table(),
-        Topic::Report => draft.report(),
-        Topic::Failure => draft.failure(),
-        Topic::Random => draft.random(),
-    }
+    draft.topic(topic);
     draft.finish()
 }
 
 /// Writes a change of how the values of a table are distributed.
 pub(super) fn turn(rng: &mut Rng, schema: &Schema) -> Template {
     let mut draft = Draft::new(rng, schema, Style::Numbered);
-    match draft.stored() {
-        Some(table) => draft.turn(table),
-        None => draft.create_table(),
-    }
+    draft.take(|table| table.kind == Kind::Rows);
+    draft.rule("turn");
     draft.finish()
 }
 
@@ -160,24 +168,52 @@ pub(super) fn batch(rng: &mut Rng, schema: &Schema, topics: &[Topic]) -> Templat
     for topic in topics {
         let mut draft = Draft::new(rng, schema, Style::Literal);
         match topic {
-            Topic::Definition => draft.definition(),
-            Topic::Analyze => draft.analyze(),
-            Topic::Failure => draft.failure(),
-            Topic::Query => draft.query_statement(),
-            _ => draft.change(),
+            Topic::Definition | Topic::Analyze | Topic::Failure | Topic::Query => {
+                draft.topic(*topic)
+            }
+            _ => draft.topic(Topic::Change),
         }
-        if draft.judged == Judged::Whole && draft.domains.is_empty() && draft.surplus == 0 {
+        let one = draft.finish();
+        if one.judged == Judged::Whole && one.domains.is_empty() && one.surplus == 0 {
             whole.push_str(if whole.is_empty() { "" } else { ";\n" });
-            whole.push_str(&draft.sql);
+            whole.push_str(&one.sql);
         }
     }
-    let draft = Draft::new(rng, schema, Style::Literal);
-    Template { sql: whole, how: How::Batch, ..draft.finish() }
+    Template { sql: whole, how: How::Batch, ..Draft::new(rng, schema, Style::Literal).finish() }
 }
 
-/// The table that every history begins with; `wide` ones are made for choices of a plan.
+/// What every history begins with: ordinary tables, those that are left to a random number, and
+/// some rows. Wide tables are made for choices of a plan.
 pub(super) fn first_tables(rng: &mut Rng, is_wide: bool) -> Vec<Template> {
-    tables::first_tables(rng, is_wide)
+    let tail = if rng.u8(..6) == 0 { " STRICT" } else { "" };
+    let mut sqls: Vec<String> = if is_wide {
+        let rows = rng.u32(20..32);
+        let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <";
+        let columns = "id INTEGER PRIMARY KEY, a INT, b INT, c INT, d INT, e TEXT";
+        vec![
+            format!("CREATE TABLE t1({columns}){tail}"),
+            "CREATE INDEX i1 ON t1(a, c)".into(),
+            "CREATE INDEX i2 ON t1(b, d)".into(),
+            format!("INSERT INTO t1(a, b, c, d) {numbers} {rows}) SELECT 1, i % 20, i, -i FROM n"),
+            "ANALYZE".into(),
+        ]
+    } else {
+        vec![
+            format!("CREATE TABLE t1(id INTEGER PRIMARY KEY, a INT, b TEXT, c INT){tail}"),
+            "INSERT INTO t1 VALUES (1, 1, 'a', 0), (2, 2, 'b', 0), (3, 3, NULL, 5)".into(),
+        ]
+    };
+    let second = ["CREATE TABLE t2(a, b, c)", "CREATE TABLE t2(a INT, b INT, c TEXT)"];
+    sqls.push(second[rng.usize(..2)].into());
+    sqls.push("INSERT INTO t2 VALUES (1, 10, 'x'), (2, 20, 'y'), (3, 30, 'z')".into());
+    if rng.u8(..3) == 0 {
+        sqls.push("CREATE TABLE c1(id INTEGER PRIMARY KEY, mark TEXT UNIQUE, v)".into());
+        sqls.push("CREATE TABLE c2(mark TEXT UNIQUE, v)".into());
+        sqls.push("CREATE TABLE c3(mark TEXT UNIQUE, v, d DEFAULT CURRENT_TIMESTAMP)".into());
+    }
+    let schema = Schema::default();
+    let mut plain = |sql| Template { sql, ..Draft::new(rng, &schema, Style::Literal).finish() };
+    sqls.into_iter().map(&mut plain).collect()
 }
 
 impl Template {
@@ -185,49 +221,48 @@ impl Template {
     pub(super) fn step(&self, rng: &mut Rng, marks: &mut u64) -> Step {
         let count = self.domains.len().saturating_add_signed(self.surplus);
         let mut values: Vec<_> = self.domains.iter().map(|it| it.draw(rng, marks)).collect();
-        values.resize(count, super::record::Datum::Integer(1));
+        values.resize(count, Datum::Integer(1));
         let parameters = match self.style {
             Style::Named(sigil) => {
                 let name = |at| format!("{sigil}p{at}");
-                Parameters::Named(
-                    values.into_iter().enumerate().map(|(at, it)| (name(at + 1), it)).collect(),
-                )
+                let named = values.into_iter().enumerate().map(|(at, it)| (name(at + 1), it));
+                Parameters::Named(named.collect())
             }
             _ => Parameters::Positional(values),
         };
-        Step {
-            sql: self.sql.clone(),
-            parameters,
-            how: self.how,
-            is_handled: true,
-            judged: self.judged,
-            random: self.random.clone(),
-            given: None,
-        }
+        let (judged, random) = (self.judged, self.random.clone());
+        Step { parameters, judged, random, ..Step::plain(self.sql.clone(), self.how) }
     }
 }
 
 impl<'d> Draft<'d> {
     fn new(rng: &'d mut Rng, schema: &'d Schema, style: Style) -> Draft<'d> {
         Draft {
-            rng,
+            pen: Pen::new(rng, DEPTH),
             schema,
-            sql: String::with_capacity(128),
             domains: Vec::new(),
             style,
-            scope: Vec::new(),
-            depth: 0,
             how: How::Execute,
             judged: Judged::Whole,
             random: None,
             surplus: 0,
-            forms: Vec::new(),
+            table: &NO_TABLE,
+            scope: Vec::new(),
+            outer: Vec::new(),
+            rows: Vec::new(),
+            side: 0,
+            columns: Vec::new(),
+            last: Default::default(),
+            kept: String::new(),
+            name: String::new(),
+            given: 0,
+            pair: Default::default(),
         }
     }
 
     fn finish(self) -> Template {
         Template {
-            sql: self.sql,
+            sql: self.pen.sql.trim_end().to_owned(),
             domains: self.domains,
             style: self.style,
             how: self.how,
@@ -235,136 +270,103 @@ impl<'d> Draft<'d> {
             random: self.random,
             surplus: self.surplus,
             #[cfg(test)]
-            forms: self.forms,
+            forms: self.pen.forms,
         }
     }
 
-    fn put(&mut self, text: &str) {
-        self.sql.push_str(text);
+    fn rule(&mut self, name: &str) {
+        GRAMMAR.write(self, name);
     }
 
-    /// Appends `text`, which is a form of the grammar by that name.
-    fn put_form(&mut self, text: &'static str) {
-        self.form(text);
-        self.sql.push_str(text);
-    }
-
-    fn form(&mut self, name: &'static str) {
-        if cfg!(test) {
-            self.forms.push(name);
+    fn topic(&mut self, topic: Topic) {
+        match topic {
+            Topic::Query => self.rule("queries"),
+            Topic::Choice => self.choice(),
+            Topic::Change => self.change(),
+            Topic::Definition => self.rule("definitions"),
+            Topic::Analyze => self.rule("analyze"),
+            Topic::VirtualTable => self.virtual_table(),
+            Topic::Report => self.rule("reports"),
+            Topic::Failure => self.rule("failure"),
+            Topic::Random => self.random(),
         }
     }
 
-    fn one_in(&mut self, many: u32) -> bool {
-        self.rng.u32(..many) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.rng.usize(..list.len())]
-    }
-
-    /// Appends one of the texts, which are forms.
-    fn put_one(&mut self, list: &[&'static str]) {
-        let text = self.pick(list);
-        self.put_form(text);
-    }
-
-    /// Calls `write` so many times, with commas in between.
-    fn listed(&mut self, count: usize, mut write: impl FnMut(&mut Self)) {
-        for number in 0..count {
-            self.put(if number == 0 { "" } else { ", " });
-            write(self);
+    /// A change of rows: of a table, or now and then of a view, which takes a trigger or fails.
+    fn change(&mut self) {
+        if !(self.pen.one_in(10) && self.take(|table| table.kind == Kind::View)) {
+            self.take(Table::is_stored);
         }
+        let is_full = self.table.rows > MANY_ROWS && self.pen.one_in(2);
+        self.rule(if is_full { "thin_out" } else { "change" });
+    }
+
+    fn virtual_table(&mut self) {
+        let is_virtual = |table: &Table| matches!(table.kind, Kind::Text | Kind::Boxes);
+        let rule = match self.take(is_virtual) {
+            true if self.pen.one_in(40) => "drop_virtual",
+            true if !self.pen.one_in(20) => match self.table.kind {
+                Kind::Text => "search",
+                _ => "boxes",
+            },
+            _ => "create_virtual",
+        };
+        self.rule(rule);
+    }
+
+    /// The statement is about one of these tables from here on, if there is one.
+    fn take(&mut self, is_it: impl Fn(&Table) -> bool) -> bool {
+        let tables: Vec<&'d Table> = self.schema.tables.iter().filter(|it| is_it(it)).collect();
+        self.table = if tables.is_empty() { &NO_TABLE } else { self.pen.pick(&tables) };
+        self.scope = vec![source_of(self.table)];
+        !tables.is_empty()
     }
 
     /// A parameter, or a value where there can be none.
     fn value(&mut self, domain: Domain) {
-        if self.style == Style::Literal || self.rng.u8(..4) == 0 {
-            let value = domain.draw(self.rng, &mut 0);
-            values::literal(&mut self.sql, &value);
-            return;
+        if self.style == Style::Literal || self.pen.one_in(4) {
+            let value = domain.draw(self.pen.rng, &mut 0);
+            return values::literal(&mut self.pen.sql, &value);
         }
-        if matches!(self.style, Style::Numbered | Style::Named(_)) && self.rng.u8(..8) == 0 {
+        if matches!(self.style, Style::Numbered | Style::Named(_)) && self.pen.one_in(8) {
             // The same parameter twice.
             if let Some(at) = self.domains.iter().position(|it| *it == domain) {
                 return self.parameter(at + 1);
             }
         }
         self.domains.push(domain);
-        let number = self.domains.len();
-        if self.style == Style::Bare {
-            self.sql.push('?');
-        } else {
-            self.parameter(number);
-        }
+        self.parameter(self.domains.len());
     }
 
     fn parameter(&mut self, number: usize) {
-        use std::fmt::Write as _;
         let written = match self.style {
-            Style::Named(sigil) => write!(self.sql, "{sigil}p{number}"),
-            _ => write!(self.sql, "?{number}"),
+            Style::Bare => "?".into(),
+            Style::Named(sigil) => format!("{sigil}p{number}"),
+            _ => format!("?{number}"),
         };
-        written.expect("a string takes everything");
-    }
-
-    /// Writes with values in place of parameters, as the schema wants it.
-    fn literally(&mut self, write: impl FnOnce(&mut Self)) {
-        let style = std::mem::replace(&mut self.style, Style::Literal);
-        write(self);
-        self.style = style;
+        self.pen.put(&written);
     }
 
     /// Writes with nothing else in scope than `scope`.
-    fn scoped(&mut self, scope: Vec<Source>, write: impl FnOnce(&mut Self)) {
+    fn scoped(&mut self, scope: Vec<Source<'d>>, write: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.scope, scope);
         write(self);
         self.scope = outer;
     }
-
-    /// A table with rows of its own, if there is one.
-    fn stored(&mut self) -> Option<&'d Table> {
-        let tables: Vec<_> = self.schema.tables.iter().filter(|table| table.is_stored()).collect();
-        if tables.is_empty() { None } else { Some(self.pick(&tables)) }
-    }
-
-    /// A table or view that can be queried.
-    fn readable(&mut self) -> Option<&'d Table> {
-        let is_readable = |table: &&Table| {
-            matches!(table.kind, Kind::Rows | Kind::Keyed | Kind::View) && !table.columns.is_empty()
-        };
-        let tables: Vec<_> = self.schema.tables.iter().filter(is_readable).collect();
-        if tables.is_empty() { None } else { Some(self.pick(&tables)) }
-    }
-
-    /// Some name like those that objects of this kind have, whether it exists or not.
-    fn name(&mut self, kind: char, most: u32) -> String {
-        format!("{kind}{}", self.rng.u32(1..=most))
-    }
-
-    fn query_returns_rows(&mut self) {
-        self.how = match self.rng.u8(..10) {
-            0 => How::Row,
-            1 => How::One,
-            2 => How::Part(self.rng.usize(1..4)),
-            3..6 => How::Cached,
-            _ => How::All,
-        };
-    }
-
-    /// As [`Draft::query_returns_rows`], of a change: an interactive transaction is over when its
-    /// rows could not be taken.
-    fn change_returns_rows(&mut self) {
-        self.query_returns_rows();
-        self.how = match self.how {
-            How::One => How::Row,
-            How::Part(_) => How::All,
-            how => how,
-        };
-    }
 }
 
 /// The source of a table under its own name.
-fn source_of(table: &Table) -> Source {
-    Source { alias: table.name.clone(), columns: table.columns.clone() }
+fn source_of(table: &Table) -> Source<'_> {
+    Source { alias: &table.name, columns: &table.columns }
+}
+
+fn made_up(name: &str, columns: &[&str]) -> Table {
+    let column = |name: &&str| Column {
+        name: (*name).into(),
+        type_name: String::new(),
+        is_key: false,
+        is_generated: false,
+    };
+    let columns = columns.iter().map(column).collect();
+    Table { name: name.into(), kind: Kind::Rows, columns, rows: 0 }
 }

@@ -56,12 +56,6 @@ pub(super) struct Index {
     pub(super) is_partial: bool,
 }
 
-impl Column {
-    pub(super) fn is_text(&self) -> bool {
-        ["TEXT", "CHAR"].iter().any(|part| self.type_name.to_ascii_uppercase().contains(part))
-    }
-}
-
 impl Table {
     /// Whether rows can be put into it by ordinary statements.
     pub(super) fn is_stored(&self) -> bool {
@@ -123,10 +117,6 @@ impl Schema {
 
     pub(super) fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
-    }
-
-    pub(super) fn of_kind(&self, kind: Kind) -> Vec<&Table> {
-        self.tables.iter().filter(|table| table.kind == kind).collect()
     }
 }
 

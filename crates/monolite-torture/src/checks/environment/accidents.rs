@@ -1,27 +1,24 @@
-//! The accidents that an operator, a process or a machine has with a database: one table, from
-//! which the page `docs/accidents.md` is made, and each row of which is tried.
+//! The accidents that an operator, a process or a machine has with a database: `docs/accidents.md`
+//! is the table of them, and each of its rows is tried.
 //!
 //! # Algorithm
-//! 1. A [`Row`] says what happens, when, what becomes of the data, and what to do. Its [`Trial`]
-//!    has the accident on a [`Scene`]: a database with transactions that were acknowledged, some in
-//!    the file and some in the WAL. Then it does what the row says is to be done.
-//! 2. What was seen decides the [`Fate`]: whether somebody was refused or told of an error, and
+//! 1. A [`Row`] of the page says what happens, when, and what becomes of the data. Its [`Trial`]
+//!    ([`rows`]) has the accident on a [`Scene`]: a database with transactions that were
+//!    acknowledged, some in the file and some in the WAL. Then it does what is to be done.
+//! 2. What was seen decides the [`Fate`]: whether an opening was refused or an error told, and
 //!    whether everything that was acknowledged is there once the database is opened again.
-//! 3. A row is broken when that is another fate than it says, or when nobody was told the word that
-//!    it says. So a row that promises too little is noticed as one that promises too much.
+//! 3. A row is broken when that is another fate than it says, or when the word that belongs to it
+//!    was not told. So a row that promises too little is noticed as one that promises too much.
 //!
 //! # Invariants
-//! - What cannot be tried on this machine is skipped visibly, and what no check can try says so on
+//! - What cannot be tried on this machine is skipped visibly, and what is not tried here says so on
 //!   the page.
 
 mod acts;
-mod companions;
-mod database;
-mod directory;
 mod machine;
 mod openings;
-mod page;
 mod process;
+mod rows;
 mod scene;
 #[cfg(test)]
 mod tests;
@@ -29,61 +26,59 @@ mod tests;
 use std::fmt;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 
 use super::{Case, run_one};
-use crate::{Check, Outcome, Setting};
+use crate::{Outcome, Setting};
+use rows::ROWS;
 use scene::{FileTrial, Scene};
 
-pub(crate) use page::accidents_page;
 pub(super) use scene::actor::ROLE;
+
+/// The page.
+const PAGE: &str = include_str!("../../../../../docs/accidents.md");
 
 /// What becomes of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// Nobody notices, and nothing is lost.
+    /// Nothing is noticed, and nothing is lost.
     Survived,
     /// An opening is refused; what is there stays as it is.
     Refused,
-    /// Somebody is told, and nothing is lost once it is done what the row says.
+    /// An error is told, and nothing is lost once it is done what the row says.
     Detected,
-    /// Something acknowledged is gone, and somebody is told.
+    /// Something acknowledged is gone, and that is told.
     Lost,
-    /// Something acknowledged is gone, and nobody is told.
+    /// Something acknowledged is gone, and nothing tells of it.
     Unseen,
 }
 
 impl Fate {
-    const ALL: [Fate; 5] =
-        [Fate::Survived, Fate::Refused, Fate::Detected, Fate::Lost, Fate::Unseen];
-
-    fn name(self) -> &'static str {
-        match self {
-            Fate::Survived => "survived",
-            Fate::Refused => "refused",
-            Fate::Detected => "detected",
-            Fate::Lost => "lost, and told",
-            Fate::Unseen => "lost, unseen",
-        }
-    }
+    const ALL: [(Fate, &'static str); 5] = [
+        (Fate::Survived, "survived"),
+        (Fate::Refused, "refused"),
+        (Fate::Detected, "detected"),
+        (Fate::Lost, "lost, and told"),
+        (Fate::Unseen, "lost, unseen"),
+    ];
 }
 
 impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(Fate::ALL[*self as usize].1)
     }
 }
 
 /// In which moment of a database's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// Nobody has it open; then somebody opens it.
+    /// It is closed; then it is opened.
     Closed,
-    /// A process that had it open was killed; then somebody opens it.
+    /// A process that had it open was killed; then it is opened.
     Crashed,
     /// It is being opened.
     Opening,
-    /// It is open, and nobody writes until the close.
+    /// It is open, and nothing is written until the close.
     Idle,
     /// It is open, and then there are writes.
     Open,
@@ -94,88 +89,85 @@ enum When {
 }
 
 impl When {
-    fn name(self) -> &'static str {
-        match self {
-            When::Closed => "closed",
-            When::Crashed => "after a crash",
-            When::Opening => "opening",
-            When::Idle => "idle",
-            When::Open => "open",
-            When::Load => "under load",
-            When::Close => "during the close",
-        }
-    }
+    const ALL: [(When, &'static str); 7] = [
+        (When::Closed, "closed"),
+        (When::Crashed, "after a crash"),
+        (When::Opening, "opening"),
+        (When::Idle, "idle"),
+        (When::Open, "open"),
+        (When::Load, "under load"),
+        (When::Close, "during the close"),
+    ];
 }
 
-/// One accident.
+/// One accident, as the page has it, and how it is tried.
 struct Row {
     accident: &'static str,
-    when: &'static [When],
+    when: Vec<(When, &'static str)>,
     fate: Fate,
-    /// A part of what somebody is told; empty when nobody is.
+    /// A part of what is told; empty when nothing is.
     says: &'static str,
-    /// What happens.
-    what: &'static str,
-    /// What to do.
-    instead: &'static str,
-    trial: Trial,
+    /// Nothing where the row names what tries it, or why nothing can.
+    trial: Option<Trial>,
 }
 
 /// How a row is tried.
+#[derive(Clone, Copy)]
 enum Trial {
     /// Something happens to a file.
     File(FileTrial),
     /// What else happens; it leaves in the scene what was seen.
     Scene(fn(&mut Scene<'_>, When) -> Result<()>),
-    /// By the case of the environment check with this name.
-    Case(&'static str),
-    /// By another check.
-    Check(&'static Check),
-    /// Nothing here can try it, for this reason.
-    Untried(&'static str),
-}
-
-/// A part of the page.
-struct Topic {
-    title: &'static str,
-    rows: &'static [&'static [Row]],
-}
-
-const TOPICS: [Topic; 7] = [
-    Topic { title: "The database file", rows: &[database::ROWS] },
-    Topic { title: "Files beside it: `-wal` and `-shm`", rows: &[companions::ROWS] },
-    Topic { title: "Directories, copies and backups", rows: &[directory::ROWS] },
-    Topic { title: "Opened a second time", rows: &[openings::ROWS] },
-    Topic { title: "The process", rows: &[process::ROWS] },
-    Topic { title: "What the process is allowed", rows: &[process::LIMITS] },
-    Topic { title: "The disk and the machine", rows: &[machine::ROWS] },
-];
-
-fn rows() -> impl Iterator<Item = &'static Row> {
-    TOPICS.iter().flat_map(|topic| topic.rows.iter().copied().flatten())
 }
 
 /// How often a trial is made again that took so long that the engine had begun something else.
 const TRIES: u32 = 20;
 
+/// The rows of the page, each with its trial.
+fn rows() -> Result<Vec<Row>> {
+    let (_, page) = PAGE.split_once("\n## ").context("the page has parts")?;
+    let lines =
+        page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| accident"));
+    let mut trials = ROWS.iter();
+    let rows: Vec<Row> = lines.map(|line| row(line, &mut trials)).collect::<Result<_>>()?;
+    ensure!(trials.next().is_none(), "more accidents are tried than the page has");
+    Ok(rows)
+}
+
+fn row(line: &'static str, trials: &mut std::slice::Iter<'_, rows::Row>) -> Result<Row> {
+    let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+    let [accident, times, fate, what, _] = cells[..] else {
+        anyhow::bail!("not five columns: {line}");
+    };
+    let fate = Fate::ALL.iter().find(|(_, name)| *name == fate).context(fate)?.0;
+    let moment = |name| When::ALL.into_iter().find(|(_, known)| *known == name).context(name);
+    let when = times.split(", ").map(moment).collect::<Result<_>>()?;
+    if what.contains("tried") {
+        return Ok(Row { accident, when, fate, says: "", trial: None });
+    }
+    let (begin, says, trial) = trials.next().context(accident)?;
+    ensure!(accident.starts_with(begin), "{begin} is tried where the page has {accident}");
+    Ok(Row { accident, when, fate, says, trial: Some(*trial) })
+}
+
 /// How many rows there are.
 pub(super) fn total() -> u64 {
-    rows().count() as u64
+    rows().map_or(0, |rows| rows.len() as u64)
 }
 
 /// Tries every row.
 pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     let (mut tried, mut skipped, start) = ([0; Fate::ALL.len()], 0, Instant::now());
-    for row in rows() {
+    for row in rows()? {
         if setting.watch.is_stopped() {
             outcome.skipped.push(format!("{} and the accidents behind it: stopped", row.accident));
             break;
         }
-        if matches!(row.trial, Trial::File(_) | Trial::Scene(_)) {
+        if row.trial.is_some() {
             let before = outcome.skipped.len();
-            for when in row.when {
-                let name = format!("{}, {}", row.accident, when.name());
-                run_one(setting, &name, &|case| attempt(row, *when, case), outcome)?;
+            for (when, name) in &row.when {
+                let name = format!("{}, {name}", row.accident);
+                run_one(setting, &name, &|case| attempt(&row, *when, case), outcome)?;
             }
             let is_skipped = outcome.skipped.len() > before;
             skipped += u32::from(is_skipped);
@@ -184,7 +176,7 @@ pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
         setting.watch.done(1);
     }
     let counts: Vec<_> =
-        Fate::ALL.iter().map(|fate| format!("{} {fate}", tried[*fate as usize])).collect();
+        Fate::ALL.iter().map(|(fate, name)| format!("{} {name}", tried[*fate as usize])).collect();
     let (counts, took) = (counts.join(", "), start.elapsed().as_secs_f64());
     let note = format!("accidents: {counts}; {skipped} could not be tried; {took:.1} s");
     outcome.notes.push(note);
@@ -196,9 +188,9 @@ fn attempt(row: &Row, when: When, case: &mut Case<'_>) -> Result<()> {
     for number in 0..TRIES {
         let mut scene = Scene::new(case.setting, case.directory(), number)?;
         match &row.trial {
-            Trial::File(trial) => trial.run(&mut scene, when)?,
-            Trial::Scene(run) => run(&mut scene, when)?,
-            Trial::Case(_) | Trial::Check(_) | Trial::Untried(_) => return Ok(()),
+            Some(Trial::File(trial)) => trial.run(&mut scene, when)?,
+            Some(Trial::Scene(run)) => run(&mut scene, when)?,
+            None => return Ok(()),
         }
         if scene.took_too_long() {
             continue;
@@ -222,7 +214,7 @@ fn judge(row: &Row, scene: &Scene<'_>, case: &mut Case<'_>) {
         format!("it was {fate} and not {}: {}", row.fate, scene.account())
     });
     let is_said = row.says.is_empty() || told().any(|text| text.contains(row.says));
-    case.expect(is_said, || format!("nobody was told {:?}: {}", row.says, scene.account()));
+    case.expect(is_said, || format!("{:?} was not told: {}", row.says, scene.account()));
     match fate {
         Fate::Lost | Fate::Unseen if fate != row.fate => case.lost += scene.lost().max(1),
         Fate::Lost | Fate::Unseen => {}

@@ -1,5 +1,5 @@
-//! The transactions of [`monolite_testkit::markers`] as single statements, so that a fault can come
-//! between any two, and a look at a file that counts what is wrong instead of failing.
+//! A look at a file with the transactions of [`monolite_testkit::markers`], which counts what is
+//! wrong instead of failing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,28 +7,15 @@ use std::path::Path;
 use anyhow::Result;
 use monolite::rusqlite::Connection;
 use monolite::{Database, Error};
-use monolite_testkit::markers::{PARTIAL, SCHEMA};
+use monolite_testkit::markers::PARTIAL;
 
 pub(super) use monolite_testkit::markers::{create, put_filled as put};
-
-/// The statements of one transaction; `?1` is its number, `?2` bytes that take room.
-pub(super) const STEPS: [&str; 4] = [
-    "INSERT INTO part VALUES (?1, 1, ?2)",
-    "UPDATE total SET n = n + 1 WHERE ?1 > 0 AND ?2 IS NOT NULL",
-    "INSERT INTO whole SELECT ?1 WHERE ?2 IS NOT NULL",
-    "INSERT INTO part VALUES (?1, 2, ?2), (?1, 3, ?2)",
-];
 
 /// What a file holds.
 pub(super) struct Found {
     pub(super) whole: BTreeSet<i64>,
     pub(super) partial: u64,
     pub(super) integrity: String,
-}
-
-/// Creates the tables through stock SQLite.
-pub(super) fn create_plain(connection: &Connection) -> Result<()> {
-    Ok(connection.execute_batch(SCHEMA)?)
 }
 
 /// The number of transactions, as a read sees it.
@@ -42,7 +29,7 @@ pub(super) fn look(path: &Path) -> Result<Found> {
 }
 
 /// Looks at an open database.
-pub(super) fn look_through(connection: &Connection) -> Result<Found> {
+fn look_through(connection: &Connection) -> Result<Found> {
     let integrity = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
     let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let odd = number(PARTIAL)?;
@@ -57,7 +44,7 @@ fn a_partial_transaction_is_noticed() {
     // Tests in this process look at what only Monolite sets up.
     monolite_sqlite::initialize().unwrap();
     let connection = Connection::open_in_memory().unwrap();
-    create_plain(&connection).unwrap();
+    connection.execute_batch(monolite_testkit::markers::SCHEMA).unwrap();
     assert_eq!(look_through(&connection).unwrap().partial, 0);
     connection.execute_batch("INSERT INTO whole VALUES (7); UPDATE total SET n = 1").unwrap();
     assert_eq!(look_through(&connection).unwrap().partial, 1);

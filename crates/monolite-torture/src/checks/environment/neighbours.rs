@@ -1,5 +1,5 @@
-//! Others who use the file: another process, this process a second time or with plain SQLite, a
-//! descriptor whose end takes SQLite's locks away, and an SQLite that is too old.
+//! A descriptor whose end takes SQLite's locks away, so that another process uses the file, and an
+//! SQLite that is too old.
 //!
 //! # What is true of the lost locks
 //! POSIX locks belong to the process: closing any descriptor of a file drops all that SQLite holds
@@ -8,14 +8,13 @@
 //! What saves the data is a lock on the `-shm` file, which the other asks for as well: SQLite's own
 //! with `Sharing::Shared`, the engine's with `Exclusive`. The control drops that, too.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use monolite::rusqlite::{Connection, ErrorCode};
-use monolite::{Database, ErrorKind, Options, Sharing};
+use monolite::rusqlite::Connection;
+use monolite::{Options, Sharing};
 use monolite_testkit::child::{say, variable};
 
 use super::load::{Came, under_load};
@@ -23,15 +22,6 @@ use super::{Case, marks};
 
 /// How often the loss is tried to be shown before the control counts as unnoticed.
 const TRIES: u32 = 60;
-
-/// How often plain SQLite of this process comes and goes, and what it tries each time.
-const VISITS: u64 = 20;
-const TRIED: [&str; 4] = [
-    "SELECT count(*) FROM whole",
-    "INSERT INTO whole VALUES (-1)",
-    "PRAGMA journal_mode = DELETE",
-    "BEGIN EXCLUSIVE",
-];
 
 /// The role of stock SQLite, which opens the file, looks at it, and closes it.
 pub(super) fn use_plain_sqlite() -> Result<()> {
@@ -44,16 +34,6 @@ pub(super) fn use_plain_sqlite() -> Result<()> {
     match looked {
         Ok(count) => say(&format!("saw {count}")),
         Err(error) => say(&format!("refused {error}")),
-    }
-    Ok(())
-}
-
-/// The role of a second process with the engine.
-pub(super) fn open_again() -> Result<()> {
-    say("");
-    match Database::open(variable::<PathBuf>("FILE")?) {
-        Ok(_) => say("opened"),
-        Err(error) => say(&format!("refused {:?} {error}", error.kind())),
     }
     Ok(())
 }
@@ -163,78 +143,6 @@ fn control(case: &mut Case<'_>) -> Result<()> {
     }
     case.controls.push((name, false, format!("{TRIES} tries; the last: {last}")));
     Ok(())
-}
-
-/// A second process is told who holds the file.
-pub(super) fn another_process(case: &mut Case<'_>) -> Result<()> {
-    case.tried += 1;
-    let path = case.directory().join("db");
-    let file = path.to_str().context("the path is text")?.to_owned();
-    let db = Database::open(&path)?;
-    marks::create(&db)?;
-    let came = under_load(&db, 1, 0, 50, |_| {
-        let mut child =
-            case.setting.program.spawn("environment second opening", &[("FILE", &file)])?;
-        let told = child.await_word("refused ")?;
-        let pid = format!("pid {}", std::process::id());
-        case.expect(told.starts_with("Overloaded ") && told.contains(&pid), || {
-            format!("it was told: {told}")
-        });
-        case.note("refused with Overloaded, and told the holder's process id");
-        Ok(())
-    })?;
-    case.expect(came.goes_on && came.refusals.is_empty(), || format!("{:?}", came.refusals));
-    db.close()?;
-    case.verify(&path, &came.acknowledged)
-}
-
-/// A second opening in the same process is refused, under any name of the file.
-pub(super) fn same_process(case: &mut Case<'_>) -> Result<()> {
-    let path = case.directory().join("db");
-    let link = case.directory().join("link");
-    let db = Database::open(&path)?;
-    marks::create(&db)?;
-    std::os::unix::fs::symlink(&path, &link)?;
-    for sharing in [Sharing::Exclusive, Sharing::Shared] {
-        for name in [&path, &link] {
-            case.tried += 1;
-            let told = Options::new().sharing(sharing).open(name).err().map(|it| it.kind());
-            case.expect(told == Some(ErrorKind::Invalid), || format!("it gave {told:?}"));
-        }
-    }
-    db.write(|tx| marks::put(tx, 1, &[])).wait()?;
-    db.close()?;
-    Database::open(&link)?.close()?;
-    case.verify(&path, &BTreeSet::from([1]))
-}
-
-/// Plain SQLite in this process, which no lock of the process keeps out, is told that the file is
-/// busy, and when it has come and gone other processes still are.
-pub(super) fn plain_connection(case: &mut Case<'_>) -> Result<()> {
-    let path = case.directory().join("db");
-    let db = Database::open(&path)?;
-    marks::create(&db)?;
-    let came = under_load(&db, 1, 500, 200, |load| {
-        for _ in 0..VISITS {
-            let plain = Connection::open(&path)?;
-            plain.busy_timeout(Duration::ZERO)?;
-            for sql in TRIED {
-                case.tried += 1;
-                let told = plain.query_row(sql, [], |_| Ok(()));
-                let code = told.as_ref().err().and_then(|error| error.sqlite_error_code());
-                case.expect(code == Some(ErrorCode::DatabaseBusy), || format!("{sql}: {told:?}"));
-            }
-            drop(plain);
-            load.await_more(10);
-        }
-        let told = have_visited(case, &path)?;
-        case.expect(told.starts_with("refused "), || format!("another process {told}"));
-        Ok(())
-    })?;
-    case.expect(came.goes_on && came.refusals.is_empty(), || format!("{:?}", came.refusals));
-    case.note(format!("refused as busy, {} times", case.tried));
-    db.close()?;
-    case.verify(&path, &came.acknowledged)
 }
 
 /// Versions with the WAL-reset bug are refused; ours is none.

@@ -1,13 +1,8 @@
 //! Known-bad arrangements that the history check must notice, each time it runs.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use fastrand::Rng;
-use monolite::rusqlite::Connection;
-use monolite::{Durability, Error};
-use monolite_testkit::checkers::cycles::seeded::{good, plant};
-use monolite_testkit::checkers::cycles::{Fate, Kind, Step, Transaction, check};
+use monolite::Durability;
 use monolite_testkit::functions::Promise;
 use monolite_testkit::load::{Load, play};
 use monolite_testkit::schedule::{
@@ -15,7 +10,7 @@ use monolite_testkit::schedule::{
 };
 use monolite_testkit::storage::remove;
 
-use super::{Shape, judge_load, lists, random_load};
+use super::{Shape, judge_load, random_load};
 use crate::{Outcome, Setting};
 
 /// Transactions of a control with free-running clients.
@@ -29,8 +24,6 @@ pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     lost_acknowledgements(setting, outcome)?;
     no_validation(setting, outcome)?;
     broken_promise(setting, outcome)?;
-    dirty_reads(outcome)?;
-    planted_anomalies(setting, outcome);
     Ok(())
 }
 
@@ -97,8 +90,7 @@ fn lost_acknowledgements(setting: &Setting<'_>, outcome: &mut Outcome) -> Result
     Ok(())
 }
 
-/// The engine itself, told to commit interactive transactions whatever they saw: each way to judge
-/// a history must say so.
+/// The engine itself, told to commit interactive transactions whatever they saw.
 fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     let endings = &[Ending::OwnError];
     let mix = Mix { length: 200, failing: 20, endings, is_stormy: false, interactive: 2 };
@@ -117,11 +109,6 @@ fn no_validation(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
     remove(&path)?;
     let how = case.wrong.as_deref().map_or_else(|| "nothing".to_owned(), brief);
     outcome.control("validation switched off, under load", case.wrong.is_some(), how);
-
-    let kinds = lists::without_validation(&path, UNVALIDATED, &mut rng)?;
-    remove(&path)?;
-    let is_cycle = kinds.range(Kind::DirtyWrite..=Kind::AntiDependencyCycle).next().is_some();
-    outcome.control("validation switched off, on lists", is_cycle, format!("{kinds:?}"));
     Ok(())
 }
 
@@ -136,46 +123,4 @@ pub(super) fn broken_promise(setting: &Setting<'_>, outcome: &mut Outcome) -> Re
     let name = "a function of the application that breaks its promise to be deterministic";
     outcome.control(name, case.wrong.is_some(), how);
     Ok(())
-}
-
-/// Readers on the writer's own connection see what is rolled back later.
-fn dirty_reads(outcome: &mut Outcome) -> Result<()> {
-    monolite_sqlite::initialize().map_err(anyhow::Error::msg)?;
-    let connection = Connection::open_in_memory()?;
-    connection.execute_batch("CREATE TABLE element(value INTEGER PRIMARY KEY)")?;
-    let mut history = Vec::new();
-    for round in 0..20_u64 {
-        let begin = round * 10;
-        connection.execute_batch("BEGIN")?;
-        connection.execute("INSERT INTO element VALUES (?1)", [round.cast_signed()])?;
-        let mut query = connection.prepare("SELECT value FROM element ORDER BY value")?;
-        let values = query.query_map([], |row| row.get::<_, i64>(0))?;
-        let list = values.map(|it| it.map(i64::cast_unsigned)).collect::<Result<_, _>>();
-        let steps = vec![Step::Read { key: 1, list: list.map_err(Error::from)? }];
-        drop(query);
-        let is_kept = !round.is_multiple_of(2);
-        connection.execute_batch(if is_kept { "COMMIT" } else { "ROLLBACK" })?;
-        let fate = if is_kept { Fate::Committed } else { Fate::Failed };
-        let append = vec![Step::Append { key: 1, value: round }];
-        history.push(Transaction { begin, end: begin + 5, fate, steps: append });
-        history.push(Transaction { begin, end: begin + 4, fate: Fate::Committed, steps });
-    }
-    let kinds: BTreeSet<Kind> = check(&history).iter().map(|it| it.kind).collect();
-    outcome.control("dirty reads", kinds.contains(&Kind::AbortedRead), format!("{kinds:?}"));
-    Ok(())
-}
-
-fn planted_anomalies(setting: &Setting<'_>, outcome: &mut Outcome) {
-    let mut rng = Rng::with_seed(setting.case_seed(0));
-    let mut missed = Vec::new();
-    for kind in Kind::ALL {
-        let mut history = good(500, &mut rng);
-        let accused = !check(&history).is_empty();
-        plant(&mut history, kind, &mut rng);
-        if accused || !check(&history).iter().any(|it| it.kind == kind) {
-            missed.push(kind);
-        }
-    }
-    let name = format!("{} kinds of anomaly planted into good histories", Kind::ALL.len());
-    outcome.control(&name, missed.is_empty(), format!("missed {missed:?}"));
 }

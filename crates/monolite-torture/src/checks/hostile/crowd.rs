@@ -20,7 +20,7 @@ use monolite_testkit::child::{say, variable};
 
 use super::grammar;
 use super::machine::{Route, Start};
-use super::{Fault, forbidden};
+use super::{Fault, grammar::forbidden};
 use crate::checks::differential::Statements;
 
 /// The child's role.

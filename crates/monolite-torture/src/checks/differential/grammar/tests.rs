@@ -11,63 +11,8 @@ use crate::checks::differential::asking::ask_plain;
 use crate::checks::differential::oracle::Effort;
 use crate::checks::differential::schema::Schema;
 
-/// The files of the productions.
-const SOURCES: [&str; 8] = [
-    include_str!("random.rs"),
-    include_str!("changes.rs"),
-    include_str!("definitions.rs"),
-    include_str!("expressions.rs"),
-    include_str!("queries.rs"),
-    include_str!("reports.rs"),
-    include_str!("tables.rs"),
-    include_str!("virtual_tables.rs"),
-];
-
-/// Forms that SQLite refuses: they stand among those that it accepts since they are drawn by the
-/// same productions.
-const REFUSED: [&str; 3] = [", detail=bogus", "id, x0", "EXPLAIN"];
-
-/// The text of the string literal that begins here, and what is behind it.
-fn literal(source: &str) -> Option<(String, &str)> {
-    let source = source.trim_start().strip_prefix('"')?;
-    let mut text = String::new();
-    let mut signs = source.char_indices().peekable();
-    while let Some((at, sign)) = signs.next() {
-        match sign {
-            '"' => return Some((text, &source[at + 1..])),
-            '\\' if signs.next_if(|(_, sign)| *sign == '\n').is_some() => {
-                while signs.next_if(|(_, sign)| sign.is_whitespace()).is_some() {}
-            }
-            '\\' => text.push(signs.next()?.1),
-            sign => text.push(sign),
-        }
-    }
-    None
-}
-
-/// The literals of a list, from behind its bracket.
-fn list(mut source: &str) -> Vec<String> {
-    let mut texts = Vec::new();
-    while let Some((text, rest)) = literal(source) {
-        texts.push(text);
-        source = rest.trim_start().trim_start_matches(',');
-    }
-    texts
-}
-
-/// All names of forms that the sources give.
-fn named() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for source in SOURCES {
-        let forms = source.split("form(").skip(1).filter_map(literal);
-        names.extend(forms.map(|(text, _)| text));
-        for begin in ["put_one(&[", ": &[&str] =\n    &[", ": &[&str] = &["] {
-            names.extend(source.split(begin).skip(1).flat_map(list));
-        }
-    }
-    names.remove("");
-    names
-}
+/// Rules of what fails, or means something for a closure or a few tables alone.
+const OTHERS: [&str; 6] = ["broken", "at_run_time", "failure", "violation", "wrong_call", "look"];
 
 /// An empty database on which a statement that would run for minutes is ended.
 fn plain(effort: &Arc<Effort>) -> Connection {
@@ -81,7 +26,7 @@ fn draw(
     topics: &[Topic],
     draws: usize,
     rng: &mut SeededRng,
-) -> (BTreeSet<String>, BTreeMap<String, String>) {
+) -> (BTreeSet<&'static str>, BTreeMap<&'static str, String>) {
     let (mut accepted, mut refused) = (BTreeSet::new(), BTreeMap::new());
     for _ in 0..draws / 200 {
         let effort = Arc::default();
@@ -96,7 +41,7 @@ fn draw(
             let topic = topics[rng.usize(..topics.len())];
             let template = statement(rng, &schema, topic);
             let step = template.step(rng, &mut marks);
-            let forms = template.forms.iter().map(|form| (*form).to_owned());
+            let forms = template.forms.iter().copied();
             effort.begin();
             match ask_plain(&plain, &step) {
                 Ok(_) => accepted.extend(forms),
@@ -117,8 +62,7 @@ fn draw(
 fn every_form_is_reached_and_accepted() {
     let mut rng = SeededRng::new();
     let topics: Vec<_> = Topic::ALL.into_iter().filter(|it| *it != Topic::Failure).collect();
-    let mut missing = named();
-    missing.retain(|form| !REFUSED.contains(&form.as_str()));
+    let mut missing = GRAMMAR.accepted(&OTHERS);
     let mut refused = BTreeMap::new();
     for _ in 0..1_000 {
         let (accepted, others) = draw(&topics, 2_000, &mut rng);
@@ -128,7 +72,7 @@ fn every_form_is_reached_and_accepted() {
             return;
         }
     }
-    let why = |form: &String| (form.clone(), refused.get(form).cloned());
+    let why = |form: &&'static str| (*form, refused.get(form).cloned());
     panic!("{:#?}", missing.iter().map(why).collect::<Vec<_>>());
 }
 
@@ -162,9 +106,11 @@ fn what_must_fail_fails() {
     let sql = "CREATE TABLE t1(id INTEGER PRIMARY KEY, a, b); CREATE TABLE t2(a, b, c);
                INSERT INTO t1 VALUES (1, 1, 1), (2, NULL, 2), (3, 1, 3)";
     plain.execute_batch(sql).unwrap();
-    for sql in failures::BROKEN.iter().chain(failures::AT_RUN_TIME) {
+    let lists = ["broken", "at_run_time"].map(|name| GRAMMAR.texts(name));
+    for sql in lists.concat() {
+        let sql = sql.trim_start_matches('~');
         plain.execute_batch("BEGIN").unwrap();
-        let answer = ask_plain(&plain, &Step::plain(*sql, How::All));
+        let answer = ask_plain(&plain, &Step::plain(sql, How::All));
         assert!(answer.is_err(), "{sql}: {answer:?}");
         plain.execute_batch("ROLLBACK").unwrap();
     }
@@ -178,9 +124,8 @@ fn what_must_fail_is_reached() {
     for _ in 0..20_000 {
         reached.extend(statement(&mut rng, &schema, Topic::Failure).forms);
     }
-    let lists = [failures::BROKEN, failures::AT_RUN_TIME];
-    let missing: Vec<_> =
-        lists.into_iter().flatten().filter(|it| !reached.contains(**it)).collect();
+    let lists = ["broken", "at_run_time"].map(|name| GRAMMAR.texts(name)).concat();
+    let missing: Vec<_> = lists.into_iter().filter(|it| !reached.contains(it)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

@@ -47,8 +47,6 @@ const MATCHES: [&str; 10] = [
     "NEAR(red blue, 2)",
     "gre*",
 ];
-/// What full-text search is fed with.
-pub(super) const WORDS: [&str; 6] = ["red", "green", "blue", "grey", "red blue", "blue sky red"];
 /// Large ones, none of them so large that a random number would decide about the rowids beyond it.
 const LARGE: [i64; 5] =
     [9_000_000_000_000_000_000, -9_000_000_000_000_000_000, 1 << 40, 4_294_967_296, -2_147_483_649];
@@ -79,6 +77,23 @@ impl Domain {
             Domain::OldMark => Datum::Text(format!("m{}", rng.u64(0..=*marks))),
             Domain::Match => Datum::Text(MATCHES[rng.usize(..MATCHES.len())].into()),
             Domain::Place => Datum::Real(f64::from(rng.i32(-20..80)) / 4.0),
+        }
+    }
+
+    /// By its name in the grammar.
+    pub(super) fn named(name: &str) -> Domain {
+        match name {
+            "key" => Domain::Key,
+            "text" => Domain::Text,
+            "any" => Domain::Any,
+            "pattern" => Domain::Pattern,
+            "count" => Domain::Count,
+            "many" => Domain::Many,
+            "new_mark" => Domain::NewMark,
+            "old_mark" => Domain::OldMark,
+            "match" => Domain::Match,
+            "place" => Domain::Place,
+            _ => Domain::Small,
         }
     }
 

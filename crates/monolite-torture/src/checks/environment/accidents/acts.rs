@@ -24,7 +24,7 @@ const KEPT_WAL: &str = "-wal-of-lost-file-1";
 /// To which file something happens.
 type Which = fn(&Place) -> PathBuf;
 
-pub(super) fn database(place: &Place) -> PathBuf {
+fn database(place: &Place) -> PathBuf {
     place.path.clone()
 }
 

@@ -92,10 +92,16 @@ impl Place {
     }
 }
 
+/// What happens to a file.
+pub(super) type Act = fn(&Place) -> Result<()>;
+
+/// What is done about it; returns where the database is then.
+pub(super) type Remedy = fn(&Place) -> Result<PathBuf>;
+
 /// What an accident is to a file.
 #[derive(Clone, Copy)]
 pub(super) struct FileTrial {
-    pub(super) act: fn(&Place) -> Result<()>,
+    pub(super) act: Act,
     pub(super) mend: Mend,
     pub(super) options: fn() -> Options,
 }
@@ -105,10 +111,10 @@ pub(super) struct FileTrial {
 pub(super) enum Mend {
     /// Nothing.
     Nothing,
-    /// Something while the process still has the files open. Returns where the database is then.
-    BeforeTheClose(fn(&Place) -> Result<PathBuf>),
+    /// Something while the process still has the files open.
+    BeforeTheClose(Remedy),
     /// Something afterwards.
-    Afterwards(fn(&Place) -> Result<PathBuf>),
+    Afterwards(Remedy),
 }
 
 /// One accident that is being tried.
@@ -151,6 +157,11 @@ impl<'a> Scene<'a> {
             last_write: Cell::new(None),
             is_late: Cell::new(false),
         })
+    }
+
+    /// What the machine has given, or else notes that it cannot be tried here.
+    pub(super) fn had<T>(&mut self, given: Result<T>, what: &str) -> Option<T> {
+        given.map_err(|error| self.skipped = Some(format!("{what}: {error:#}"))).ok()
     }
 
     /// The path, as a child is told it.
@@ -307,23 +318,6 @@ impl<'a> Scene<'a> {
 }
 
 impl FileTrial {
-    /// An accident of an exclusive database about which nothing can be done.
-    pub(super) const fn of(act: fn(&Place) -> Result<()>) -> FileTrial {
-        FileTrial { act, mend: Mend::Nothing, options: Options::new }
-    }
-
-    pub(super) const fn with(self, options: fn() -> Options) -> FileTrial {
-        FileTrial { options, ..self }
-    }
-
-    pub(super) const fn before_the_close(self, mend: fn(&Place) -> Result<PathBuf>) -> FileTrial {
-        FileTrial { mend: Mend::BeforeTheClose(mend), ..self }
-    }
-
-    pub(super) const fn afterwards(self, mend: fn(&Place) -> Result<PathBuf>) -> FileTrial {
-        FileTrial { mend: Mend::Afterwards(mend), ..self }
-    }
-
     /// Has the accident at its moment, and everything that follows.
     pub(super) fn run(self, scene: &mut Scene<'_>, when: When) -> Result<()> {
         let options = (self.options)();
@@ -445,13 +439,13 @@ struct Watched {
     direct: Direct,
     is_near: Arc<AtomicBool>,
     place: Place,
-    act: fn(&Place) -> Result<()>,
+    act: Act,
 }
 
 struct WatchedFile {
     is_near: Arc<AtomicBool>,
     place: Place,
-    act: fn(&Place) -> Result<()>,
+    act: Act,
 }
 
 impl Storage for Watched {

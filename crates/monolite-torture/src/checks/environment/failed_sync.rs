@@ -1,16 +1,13 @@
-//! Files that vanish under load, and syncs that fail in the kernel: after either, nothing more is
-//! acknowledged.
+//! Syncs that fail in the kernel: after one, nothing more is acknowledged.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use monolite::{Database, ErrorKind, Options};
+use monolite::{Database, Options};
 use monolite_testkit::child::{say, variable};
 
-use super::load::under_load;
 use super::{Case, marks};
 
 /// The syncs that are made to fail, one in each run: those of the opening, of lonely writes, of
@@ -19,12 +16,6 @@ const FAILING: [u32; 8] = [1, 2, 3, 5, 8, 13, 21, 34];
 
 /// Writes that are tried after the first refusal.
 const AFTERWARDS: u32 = 20;
-
-pub(super) fn wal_beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    PathBuf::from(name)
-}
 
 /// The role that writes until it is refused, and a little longer.
 pub(super) fn write_until_refused() -> Result<()> {
@@ -110,47 +101,4 @@ fn strace_works() -> Result<(), String> {
         Ok(output) => Err(format!("strace: {}", String::from_utf8_lossy(&output.stderr).trim())),
         Err(error) => Err(format!("strace cannot be started: {error}")),
     }
-}
-
-pub(super) fn deleted_wal(case: &mut Case<'_>) -> Result<()> {
-    harmed(case, |path| Ok(fs::remove_file(wal_beside(path))?))
-}
-
-pub(super) fn replaced_wal(case: &mut Case<'_>) -> Result<()> {
-    harmed(case, |path| replace(&wal_beside(path)))
-}
-
-pub(super) fn deleted_database(case: &mut Case<'_>) -> Result<()> {
-    harmed(case, |path| Ok(fs::remove_file(path)?))
-}
-
-pub(super) fn replaced_database(case: &mut Case<'_>) -> Result<()> {
-    harmed(case, replace)
-}
-
-fn replace(path: &Path) -> Result<()> {
-    let other = path.with_extension("other");
-    fs::copy(path, &other)?;
-    Ok(fs::rename(other, path)?)
-}
-
-/// Does harm to the files under load; nothing may be acknowledged that was submitted afterwards,
-/// the reason is said, and reads go on.
-fn harmed(case: &mut Case<'_>, harm: fn(&Path) -> Result<()>) -> Result<()> {
-    case.tried += 1;
-    let path = case.directory().join("db");
-    let db = Database::open(&path)?;
-    marks::create(&db)?;
-    let came = under_load(&db, 1, 0, 100, |_| harm(&path))?;
-    let after = came.after;
-    case.expect(after == 0, || format!("{after} were acknowledged afterwards"));
-    case.expect(!came.goes_on, || "writing went on".into());
-    let reason = came.refusals.get("Poisoned").cloned().unwrap_or_default();
-    let is_told = ["deleted", "replaced"].iter().any(|word| reason.contains(word));
-    case.expect(is_told, || format!("the reason is not told: {:?}", came.refusals));
-    let closed = db.close().err().map(|error| error.kind());
-    case.expect(closed == Some(ErrorKind::Poisoned), || format!("closing gave {closed:?}"));
-    case.acknowledged += came.acknowledged.len() as u64;
-    case.note(format!("{} acknowledged before, 0 after: {reason}", came.acknowledged.len()));
-    Ok(())
 }

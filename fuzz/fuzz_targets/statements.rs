@@ -1,9 +1,0 @@
-//! Sequences of statements against plain SQLite: see `monolite_torture::fuzz`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    if let Err(error) = monolite_torture::fuzz::statements(data) {
-        panic!("{error:#}");
-    }
-});
