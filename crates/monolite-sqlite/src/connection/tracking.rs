@@ -30,7 +30,7 @@ use rusqlite::{MAIN_DB, TransactionState, ffi};
 
 use super::Connection;
 use crate::pages::PageSet;
-use crate::pcache::{MainCache, forgets_spills};
+use crate::pcache::MainCache;
 use crate::signals::Traits;
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ impl Connection {
     /// count, too. Once changed pages did not fit in the cache, all count.
     pub fn batch_changed(&self, pages: &PageSet) -> bool {
         let Some(mut cache) = MainCache::of(self.raw()) else { return true };
-        (self.spills() != self.spills_before.get() && !forgets_spills())
+        self.spills() != self.spills_before.get()
             || self.cookie(&mut cache) != Some(pages.cookie())
             || pages.pages().iter().any(|pgno| cache.is_pinned(*pgno))
     }

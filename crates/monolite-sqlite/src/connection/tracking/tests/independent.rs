@@ -9,7 +9,6 @@
 
 use super::soundness::{Run, change};
 use super::*;
-use crate::pcache::broken;
 
 /// Number of changed rows, or the error.
 fn outcome(connection: &Connection, sql: &str) -> Result<usize, String> {
@@ -86,22 +85,6 @@ fn an_independent_change_does_what_it_would_do_behind_the_others() {
     let independent = run(0..12, 300).unwrap();
     eprintln!("{independent} independent changes");
     assert!(independent > 1000);
-}
-
-#[test]
-fn a_changed_page_that_is_forgotten_is_noticed() {
-    broken::PINS.set(3);
-    let outcome = run(0..12, 300);
-    broken::PINS.set(0);
-    outcome.unwrap_err();
-}
-
-#[test]
-fn a_used_page_that_is_forgotten_is_noticed() {
-    broken::READS.set(3);
-    let outcome = run(0..12, 300);
-    broken::READS.set(0);
-    outcome.unwrap_err();
 }
 
 #[test]
