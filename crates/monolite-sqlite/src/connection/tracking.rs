@@ -78,20 +78,6 @@ impl Connection {
         (!is_beyond).then(|| PageSet::new(pages, cookie))
     }
 
-    /// Those of `pages`, which [`Connection::take_pages`] gave, that the open transaction may have
-    /// changed; to be called before the end of the transaction, while no statement is running.
-    /// `None` when that is not known.
-    ///
-    /// If the pages were tracked from the beginning of the transaction, a statement that uses none
-    /// of these on the same snapshot does without the transaction what it would have done in it:
-    /// every page that it follows has the content that it would have there. (Which free pages it
-    /// takes into use may differ, and no result hangs on that.)
-    pub fn changed_pages(&self, pages: &PageSet) -> Option<Vec<u32>> {
-        let mut cache = MainCache::of(self.raw())?;
-        let changed = |pgno: &u32| cache.is_pinned(*pgno);
-        Some(pages.pages().iter().copied().filter(changed).collect())
-    }
-
     /// Whether the transaction that this connection has open may have changed one of `pages`, or
     /// the schema; to be called while no statement is running. `true` also when that is not known.
     ///

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::vfs::{self, Direct, File, FileKind, Lower, LowerFile, Storage, Vfs, WalControl};
 use crate::{CheckpointMode, Connection, PageSet, Role, Settings};
 
-mod independent;
 mod kept;
 mod soundness;
 
@@ -425,4 +424,24 @@ fn pages_written_before_the_commit_count_as_changed() {
     writer.begin_immediate().unwrap();
     assert!(!writer.batch_changed(&read), "nothing was changed");
     writer.rollback().unwrap();
+}
+
+#[test]
+fn what_hangs_on_the_statements_before_is_not_tracked() {
+    let rig = Rig::new();
+    let writer = rig.filled(
+        "CREATE TABLE t(x); CREATE TABLE log(x);
+         CREATE VIEW seen AS SELECT total_changes() AS x;
+         CREATE TRIGGER noted AFTER INSERT ON t BEGIN
+             INSERT INTO log VALUES(last_insert_rowid());
+         END;",
+    );
+    let is_tracked = |sql: &str| is_tracked(&writer, sql);
+    for _ in 0..2 {
+        assert!(!is_tracked("INSERT INTO log VALUES(changes())"));
+        assert!(!is_tracked("INSERT INTO log SELECT Last_Insert_Rowid()"));
+        assert!(!is_tracked("INSERT INTO log SELECT x FROM seen"));
+        assert!(!is_tracked("INSERT INTO t VALUES(1)"), "by its trigger");
+        assert!(is_tracked("INSERT INTO log VALUES(abs(-1))"));
+    }
 }
