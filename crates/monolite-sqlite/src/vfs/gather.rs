@@ -292,6 +292,7 @@ impl<F: File> Gather<F> {
             self.control.changes().record(&self.changed);
             self.changed.clear();
             self.flush(lower)?;
+            assert!(self.held.is_empty(), "nothing is held when a commit is published");
             self.control.note_commit_end(at + len);
         } else if self.held.len() >= MAX_HELD_BYTES {
             self.flush(lower)?;
