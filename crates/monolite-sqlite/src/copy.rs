@@ -32,8 +32,7 @@ use rusqlite::Result;
 
 use crate::fletcher::{Order, Sums};
 use crate::vfs::{
-    Fault, Images, IoError, Moment, MomentRule as Rule, RESERVED_BYTES, breaks, database_size,
-    read_database_at, read_wal_at,
+    Fault, Images, IoError, Moment, RESERVED_BYTES, database_size, read_database_at, read_wal_at,
 };
 use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 use crate::{CheckpointMode, Connection};
@@ -62,15 +61,10 @@ impl Start {
     /// # Errors
     /// Those of SQLite; `reader` has no snapshot then.
     pub fn take(reader: &Connection, other: &Connection) -> Result<Start> {
-        let before = other.checkpoint(CheckpointMode::Look);
         #[cfg(test)]
         tests::meanwhile();
         reader.begin_read()?;
-        let seen = match breaks(Rule::AskAgainBehindTheSnapshot) {
-            false => other.checkpoint(CheckpointMode::Look),
-            true => before,
-        };
-        match seen {
+        match other.checkpoint(CheckpointMode::Look) {
             Ok(seen) if seen.is_kept_out() => reader.rollback().and(Err(IoError::BUSY.into())),
             Ok(seen) if seen.is_complete() => Ok(Start { frames: 0 }),
             Ok(seen) => Ok(Start { frames: seen.wal_frames }),
@@ -110,9 +104,7 @@ impl Start {
             if has_checksums {
                 stamp(&mut page);
             }
-            if !breaks(Rule::TakeWhatTheWalHas) {
-                moment.take(pgno, &page)?;
-            }
+            moment.take(pgno, &page)?;
         }
         Ok(moment)
     }

@@ -48,8 +48,6 @@ use rusqlite::ffi::{self, sqlite3_pcache, sqlite3_pcache_methods2, sqlite3_pcach
 use crate::pages::PageRecorder;
 use crate::vfs::{CommitSequence, WalControl};
 
-pub(crate) use broken::forgets_spills;
-
 /// What we add to each page, a multiple of eight to keep SQLite's part of the next one aligned.
 const OWN_BYTES: usize = size_of::<Note>();
 
@@ -166,7 +164,6 @@ impl Cache {
         let oldest = note.sequence.min(self.sequence);
         let control = self.control.as_ref();
         control.is_some_and(|it| !it.changes().changed_since(pgno, oldest))
-            || broken::keeps_changed(pgno)
     }
 
     /// A page as SQLite asked for it, null if there is none.
@@ -252,7 +249,7 @@ unsafe extern "C" fn fetch(
     // SAFETY: SQLite passes a cache of ours, and the page is of that cache.
     unsafe {
         let cache = ours(cache);
-        if cache.is_recording && pgno != 1 && !broken::forgets_read(pgno) {
+        if cache.is_recording && pgno != 1 {
             cache.recorder.insert(pgno);
         }
         if let Some(sequence) = cache.upcoming.take() {
@@ -428,7 +425,7 @@ impl<'c> MainCache<'c> {
             if !is_pinned {
                 (cache.unpin)(cache.lower, page, 0);
             }
-            is_pinned && !broken::forgets_pin(pgno)
+            is_pinned
         }
     }
 
@@ -446,58 +443,5 @@ impl<'c> MainCache<'c> {
             let bytes = (*page).pBuf.cast::<[u8; 4]>().byte_add(at.min(96)).read();
             Some(u32::from_be_bytes(bytes))
         }
-    }
-}
-
-/// Rules of this module that a test breaks on purpose, to see that another test would notice.
-#[cfg(test)]
-pub(crate) mod broken {
-    use std::cell::Cell;
-
-    thread_local! {
-        /// Every so many pages are left out of what is recorded; 0 for none.
-        pub(crate) static READS: Cell<u32> = const { Cell::new(0) };
-        /// Of every so many pages it is denied that they are pinned; 0 for none. The notes stay
-        /// right: a page that SQLite uses must not be unpinned.
-        pub(crate) static PINS: Cell<u32> = const { Cell::new(0) };
-        /// Every so many pages are kept although they have changed; 0 for none.
-        pub(crate) static KEPT: Cell<u32> = const { Cell::new(0) };
-        /// Pages that were written before the commit count as unchanged.
-        pub(crate) static SPILLS: Cell<bool> = const { Cell::new(false) };
-    }
-
-    pub(crate) fn forgets_spills() -> bool {
-        SPILLS.get()
-    }
-
-    pub(super) fn forgets_read(pgno: u32) -> bool {
-        pgno.checked_rem(READS.get()) == Some(0)
-    }
-
-    pub(super) fn forgets_pin(pgno: u32) -> bool {
-        pgno.checked_rem(PINS.get()) == Some(0)
-    }
-
-    pub(super) fn keeps_changed(pgno: u32) -> bool {
-        pgno.checked_rem(KEPT.get()) == Some(0)
-    }
-}
-
-#[cfg(not(test))]
-mod broken {
-    pub(crate) fn forgets_spills() -> bool {
-        false
-    }
-
-    pub(super) fn forgets_read(_pgno: u32) -> bool {
-        false
-    }
-
-    pub(super) fn forgets_pin(_pgno: u32) -> bool {
-        false
-    }
-
-    pub(super) fn keeps_changed(_pgno: u32) -> bool {
-        false
     }
 }

@@ -68,13 +68,8 @@ pub use lower::{
 pub(crate) use lower::{
     database_size, read_database, read_database_at, read_wal_at, with_database_locked,
 };
-#[cfg(test)]
-pub(crate) use moment::BROKEN as BROKEN_MOMENT;
 pub use moment::{Fault, Guarded, Images, Moment};
-pub(crate) use moment::{Rule as MomentRule, breaks};
 pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, header_in};
-#[cfg(test)]
-pub(crate) use overlay::{BROKEN, Rule};
 pub(crate) use snapshot::{Request, ask};
 pub use snapshot::{Snapshot, Version};
 pub use spill::{JOURNAL_BYTES, Spill};

@@ -113,6 +113,9 @@ impl Progress {
 
     /// Batch `number` is visible to new snapshots, or was rolled back.
     pub(crate) fn finish_commit(&self, number: BatchNumber) {
+        let (committed, begun) = (self.committed(), self.committing.load(Ordering::Relaxed));
+        assert!(committed < number, "batches are committed in the order of their numbers");
+        assert!(number <= begun, "a batch has its number before it is committed");
         self.committed.store(number, Ordering::Release);
     }
 

@@ -118,9 +118,6 @@ pub struct Stats {
     /// Statements before which an interactive transaction moved to a new snapshot, and what it had
     /// done was replayed there.
     pub transactions_resumed: u64,
-    /// Statements that ran on their transaction's own snapshot without what it had done before,
-    /// because they used no page that it had changed.
-    pub independent_statements: u64,
     /// Numbers that were given out ahead to rows whose id was left to SQLite.
     pub ids_given_out: u64,
     /// Statements of interactive transactions that ran in the writer and were rolled back, for want
@@ -277,7 +274,6 @@ pub(crate) struct Recorder {
     pub(crate) conflicts_told_early: Count,
     pub(crate) transaction_retries: Count,
     pub(crate) transactions_resumed: Count,
-    pub(crate) independent_statements: Count,
     pub(crate) statements_tried_in_writer: Count,
     pub(crate) batch_size: Measured,
     pub(crate) batch_time: Measured,
@@ -323,7 +319,6 @@ impl Recorder {
             conflicts_told_early: self.conflicts_told_early.get(),
             transaction_retries: self.transaction_retries.get(),
             transactions_resumed: self.transactions_resumed.get(),
-            independent_statements: self.independent_statements.get(),
             statements_tried_in_writer: self.statements_tried_in_writer.get(),
             batch_size: self.batch_size.summary(),
             batch_time_ns: self.batch_time.summary(),

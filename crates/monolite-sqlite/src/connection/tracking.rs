@@ -30,7 +30,7 @@ use rusqlite::{MAIN_DB, TransactionState, ffi};
 
 use super::Connection;
 use crate::pages::PageSet;
-use crate::pcache::{MainCache, forgets_spills};
+use crate::pcache::MainCache;
 use crate::signals::Traits;
 
 #[cfg(test)]
@@ -78,20 +78,6 @@ impl Connection {
         (!is_beyond).then(|| PageSet::new(pages, cookie))
     }
 
-    /// Those of `pages`, which [`Connection::take_pages`] gave, that the open transaction may have
-    /// changed; to be called before the end of the transaction, while no statement is running.
-    /// `None` when that is not known.
-    ///
-    /// If the pages were tracked from the beginning of the transaction, a statement that uses none
-    /// of these on the same snapshot does without the transaction what it would have done in it:
-    /// every page that it follows has the content that it would have there. (Which free pages it
-    /// takes into use may differ, and no result hangs on that.)
-    pub fn changed_pages(&self, pages: &PageSet) -> Option<Vec<u32>> {
-        let mut cache = MainCache::of(self.raw())?;
-        let changed = |pgno: &u32| cache.is_pinned(*pgno);
-        Some(pages.pages().iter().copied().filter(changed).collect())
-    }
-
     /// Whether the transaction that this connection has open may have changed one of `pages`, or
     /// the schema; to be called while no statement is running. `true` also when that is not known.
     ///
@@ -100,7 +86,7 @@ impl Connection {
     /// count, too. Once changed pages did not fit in the cache, all count.
     pub fn batch_changed(&self, pages: &PageSet) -> bool {
         let Some(mut cache) = MainCache::of(self.raw()) else { return true };
-        (self.spills() != self.spills_before.get() && !forgets_spills())
+        self.spills() != self.spills_before.get()
             || self.cookie(&mut cache) != Some(pages.cookie())
             || pages.pages().iter().any(|pgno| cache.is_pinned(*pgno))
     }

@@ -102,20 +102,6 @@ pub struct Gather<F> {
     /// The pages of the frames since the last commit; those of frames that were written again, or
     /// rolled back with a savepoint, among them.
     changed: Vec<u32>,
-    /// A rule of this module that a test breaks on purpose, to see that another test would notice.
-    #[cfg(test)]
-    pub(super) broken: Option<Rule>,
-}
-
-/// The rules that tests can break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
-    DropAtRelease,
-    FlushAtCommit,
-    KeepAppendPoint,
-    KeepAfterFailedRead,
-    DropAfterFailedWrite,
-    ForgetOverwritten,
 }
 
 impl<F: File> Gather<F> {
@@ -134,19 +120,7 @@ impl<F: File> Gather<F> {
             commit_pages: 0,
             has_failed: false,
             changed: Vec::new(),
-            #[cfg(test)]
-            broken: None,
         }
-    }
-
-    #[cfg(test)]
-    fn breaks(&self, rule: Rule) -> bool {
-        self.broken == Some(rule)
-    }
-
-    #[cfg(not(test))]
-    fn breaks(&self, _rule: Rule) -> bool {
-        false
     }
 
     fn held_end(&self) -> u64 {
@@ -158,9 +132,6 @@ impl<F: File> Gather<F> {
         let releases = lower.write_releases();
         if releases != self.releases {
             self.releases = releases;
-            if self.breaks(Rule::DropAtRelease) {
-                return;
-            }
             self.held.clear();
             self.append_point = 0;
             self.restarts = false;
@@ -185,8 +156,6 @@ impl<F: File> Gather<F> {
         if written.is_ok() {
             self.control.recent().inspect(|recent| recent.keep(&held, self.held_at));
             self.control.note_file_end(self.held_at + held.len() as u64);
-        }
-        if written.is_ok() || self.breaks(Rule::KeepAfterFailedRead) {
             held.clear();
         }
         self.held = held;
@@ -230,9 +199,7 @@ impl<F: File> Gather<F> {
 
     /// The file is about to change at `at`.
     fn forget_recent(&self, at: u64) {
-        if !self.breaks(Rule::ForgetOverwritten) {
-            self.control.recent().inspect(|recent| recent.forget(at));
-        }
+        self.control.recent().inspect(|recent| recent.forget(at));
     }
 
     fn write_through(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
@@ -272,8 +239,7 @@ impl<F: File> Gather<F> {
     /// the last header that SQLite rewrites for its checksum is not followed by a page, so nothing
     /// would flush it.
     fn may_hold_from(&self, at: u64) -> bool {
-        let appends = at >= self.append_point || self.breaks(Rule::KeepAppendPoint);
-        appends && self.releases.is_some()
+        at >= self.append_point && self.releases.is_some()
     }
 
     /// Puts a write where it belongs: rules 1 to 3.
@@ -325,9 +291,8 @@ impl<F: File> Gather<F> {
             self.control.set_aside(lower, u64::from(self.commit_pages) * len)?;
             self.control.changes().record(&self.changed);
             self.changed.clear();
-            if !self.breaks(Rule::FlushAtCommit) {
-                self.flush(lower)?;
-            }
+            self.flush(lower)?;
+            assert!(self.held.is_empty(), "nothing is held when a commit is published");
             self.control.note_commit_end(at + len);
         } else if self.held.len() >= MAX_HELD_BYTES {
             self.flush(lower)?;
@@ -365,7 +330,7 @@ impl<F: File> File for Gather<F> {
         }
         self.forget_ended_transaction(lower);
         let written = self.write_part(lower, data, at);
-        if written.is_err() && !self.breaks(Rule::DropAfterFailedWrite) {
+        if written.is_err() {
             self.held.clear();
             self.commit_page_at = None;
         }

@@ -39,34 +39,6 @@ const RUN_BYTES: usize = if cfg!(test) { 32 << 10 } else { 256 << 10 };
 /// The byte at which the page begins that SQLite never uses, as its locks are there.
 const LOCK_BYTE: u64 = 1 << 30;
 
-/// The rules that tests can break, here and in `copy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
-    TakeBeforeItIsWritten,
-    TakeBeforeItIsCutOff,
-    TakeOnce,
-    TakeWhatTheWalHas,
-    AskAgainBehindTheSnapshot,
-    #[cfg(test)]
-    GuardBeforeTheSnapshotEnds,
-}
-
-#[cfg(test)]
-thread_local! {
-    /// The rule that this thread breaks.
-    pub(crate) static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
-}
-
-#[cfg(test)]
-pub(crate) fn breaks(rule: Rule) -> bool {
-    BROKEN.get() == Some(rule)
-}
-
-#[cfg(not(test))]
-pub(crate) fn breaks(_rule: Rule) -> bool {
-    false
-}
-
 /// Where the pages of a moment go.
 pub trait Images: Send + Sync {
     /// Keeps `pages`, one or more whole ones, which begin at byte `at` of the database file. Called
@@ -247,11 +219,6 @@ impl Moment {
 
     /// Takes what is between the bytes `from` and `to` of the file, which are about to change.
     fn before_write(&self, file: &mut dyn File, lower: &mut LowerFile, from: u64, to: u64) {
-        let is_cut = to == u64::MAX;
-        let rule = if is_cut { Rule::TakeBeforeItIsCutOff } else { Rule::TakeBeforeItIsWritten };
-        if breaks(rule) {
-            return;
-        }
         let page = self.page_bytes as u64;
         let end = to.div_ceil(page).min(u64::from(self.pages));
         let mut buffer = Vec::new();
@@ -259,8 +226,7 @@ impl Moment {
             // It is below the number of pages.
             let index = index as u32;
             let mut state = self.state();
-            let is_taken = state.is_taken(index) && !breaks(Rule::TakeOnce);
-            if state.is_over || state.fault.is_some() || is_taken {
+            if state.is_over || state.fault.is_some() || state.is_taken(index) {
                 continue;
             }
             buffer.resize(self.page_bytes, 0);

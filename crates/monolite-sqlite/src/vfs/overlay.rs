@@ -68,35 +68,6 @@ const MARK_UNUSED: u32 = u32::MAX;
 /// Entering more frames than this one by one takes longer than copying the whole table.
 const ENTERED_SINGLY: usize = 256;
 
-/// The rules that tests can break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
-    BothHeaders,
-    SnapshotHeader,
-    NothingCopied,
-    IgnoreWalOnFirstSlot,
-    Generations,
-    NewFrames,
-    Fence,
-    Pin,
-}
-
-#[cfg(test)]
-thread_local! {
-    /// The rule that overlays used on this thread break, so that a test sees that others notice.
-    pub(crate) static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
-}
-
-#[cfg(test)]
-fn breaks(rule: Rule) -> bool {
-    BROKEN.get() == Some(rule)
-}
-
-#[cfg(not(test))]
-fn breaks(_rule: Rule) -> bool {
-    false
-}
-
 /// The storage of overlays: that of the database, to be read.
 pub(super) struct Overlays {
     below: Arc<dyn Storage>,
@@ -131,7 +102,7 @@ impl Storage for Overlays {
 
 /// The outcome of a read that has just been made, if the snapshot was pinned to its end.
 fn if_pinned(lower: &LowerFile, outcome: Result) -> Result {
-    if lower.is_shown_pinned() == Some(false) && !breaks(Rule::Pin) {
+    if lower.is_shown_pinned() == Some(false) {
         // A page that was overwritten meanwhile is no damaged one.
         take_page_fault();
         return Err(IoError::UNPINNED);
@@ -150,10 +121,7 @@ impl File for Wal {
         if_pinned(lower, outcome)
     }
 
-    fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
-        if breaks(Rule::Fence) {
-            return self.below.write(lower, data, at);
-        }
+    fn write(&mut self, _lower: &mut LowerFile, _data: &[u8], _at: u64) -> Result {
         Err(IoError::WRITE)
     }
 
@@ -201,11 +169,11 @@ impl Database {
         // SAFETY: the address is that of a region of the wal-index, `REGION_WORDS` words that stay
         // while this connection has it mapped (`shm_unmap` forgets it).
         let live = unsafe { Table::new(live.address.cast()) };
-        self.private.set_header(snapshot, &live);
+        self.private.set_header(snapshot);
         if snapshot.uses_wal() {
             self.private.enter_frames(snapshot, &live);
         }
-        if snapshot.is_pinned() || breaks(Rule::Pin) {
+        if snapshot.is_pinned() {
             return Ok(());
         }
         self.private.forget_frames();
@@ -270,8 +238,7 @@ impl File for Database {
     /// would change the live regions.
     fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
         if lock.shared_read_slot().is_some() {
-            let is_pinned = lower.is_shown_pinned() == Some(true) || breaks(Rule::Pin);
-            if lock.takes() && !is_pinned {
+            if lock.takes() && lower.is_shown_pinned() != Some(true) {
                 return Err(IoError::UNPINNED);
             }
             self.is_reading = lock.takes();
@@ -344,22 +311,14 @@ impl Region {
         unsafe { Table::new(self.words.as_ptr()) }
     }
 
-    fn set_header(&self, snapshot: &Snapshot, live: &Table<'_>) {
+    fn set_header(&self, snapshot: &Snapshot) {
         let words = self.table().words;
         for (at, word) in snapshot.header.0.iter().enumerate() {
-            let is_live = breaks(Rule::SnapshotHeader);
-            let word = if is_live { live.words[at].load(Relaxed) } else { *word };
-            words[at].store(word, Relaxed);
-            if !breaks(Rule::BothHeaders) {
-                words[HEADER_WORDS + at].store(word, Relaxed);
-            }
+            words[at].store(*word, Relaxed);
+            words[HEADER_WORDS + at].store(*word, Relaxed);
         }
         let last_frame = snapshot.header.last_frame();
-        let backfilled = match snapshot.uses_wal() {
-            true if breaks(Rule::NothingCopied) => live.words[BACKFILLED].load(Relaxed),
-            false if !breaks(Rule::IgnoreWalOnFirstSlot) => last_frame,
-            _ => 0,
-        };
+        let backfilled = if snapshot.uses_wal() { 0 } else { last_frame };
         words[BACKFILLED].store(backfilled, Relaxed);
         words[BACKFILL_ATTEMPTED].store(backfilled, Relaxed);
         let marks = [0, last_frame, MARK_UNUSED, MARK_UNUSED, MARK_UNUSED];
@@ -372,14 +331,9 @@ impl Region {
     fn enter_frames(&mut self, snapshot: &Snapshot, live: &Table<'_>) {
         let salts = snapshot.header.salts();
         let last = FRAMES.min(snapshot.header.last_frame() as usize);
-        let known = self
-            .entered
-            .filter(|(generation, _)| *generation == salts || breaks(Rule::Generations));
+        let known = self.entered.filter(|(generation, _)| *generation == salts);
         let entered = known.map_or(0, |(_, entered)| entered);
         let table = self.table();
-        if breaks(Rule::NewFrames) && known.is_some() {
-            return;
-        }
         if last > entered + ENTERED_SINGLY {
             table.copy(live, last);
         } else {

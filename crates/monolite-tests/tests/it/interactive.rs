@@ -2,10 +2,10 @@
 //! which they can end.
 
 mod anomalies;
+mod crowded;
 mod endings;
 mod errors;
 mod ids;
-mod independent;
 mod keys;
 mod limits;
 mod outside;

@@ -10,7 +10,7 @@ use monolite_sqlite::rusqlite::Statement;
 use monolite_sqlite::vfs::{Changes, CommitSequence, Version};
 use monolite_sqlite::{PageSet, Traits};
 
-use super::pins::{Kept, Pin};
+use super::pins::Pin;
 use crate::call::watch::Watch;
 use crate::call::work;
 use crate::clock::Clock;
@@ -62,33 +62,6 @@ impl ReadSet {
     }
 }
 
-/// What a transaction has changed that did nothing but change rows, on a snapshot that it keeps.
-pub(crate) struct WriteSet {
-    pub(super) kept: Arc<Kept>,
-    /// In ascending order.
-    pages: Vec<u32>,
-}
-
-impl WriteSet {
-    /// What is `kept` is the snapshot on which `pages` were changed.
-    pub(super) fn new(kept: Arc<Kept>, mut pages: Vec<u32>) -> WriteSet {
-        pages.sort_unstable();
-        WriteSet { kept, pages }
-    }
-
-    /// Adds what was changed on `connection`; `None` when that used pages that are in here, or may
-    /// have.
-    pub(super) fn with_independent(mut self, connection: &PooledConnection) -> Option<WriteSet> {
-        let (used, changed) = connection.changed()?;
-        if used.pages().iter().any(|pgno| self.pages.binary_search(pgno).is_ok()) {
-            return None;
-        }
-        self.pages.extend(changed);
-        self.pages.sort_unstable();
-        Some(self)
-    }
-}
-
 impl PooledConnection {
     pub(super) fn new(reader: Reader, is_overlay: bool) -> PooledConnection {
         PooledConnection {
@@ -117,11 +90,6 @@ impl PooledConnection {
     /// What others may see of its snapshot.
     pub(super) fn watch(&self) -> &Arc<Watch> {
         &self.watch
-    }
-
-    /// What keeps the snapshot of an overlay.
-    pub(super) fn pin(&self) -> Option<Arc<Pin>> {
-        self.pin.borrow().clone()
     }
 
     /// How long the latest run took.
@@ -220,14 +188,6 @@ impl PooledConnection {
     /// When the snapshot was taken on which it is an overlay.
     pub(super) fn taken(&self) -> Option<Duration> {
         self.pin.borrow().as_ref().map(|pin| pin.taken)
-    }
-
-    /// The pages that were used on this snapshot, and which of them were changed; `None` when these
-    /// are not known to be all.
-    pub(super) fn changed(&self) -> Option<(PageSet, Vec<u32>)> {
-        let used = self.reader.connection.take_pages()?;
-        let changed = self.reader.connection.changed_pages(&used)?;
-        Some((used, changed))
     }
 
     /// Runs `body` for `limit` at most.

@@ -7,9 +7,7 @@
 //!    everything it saw still holds, or it learns of its conflict early.
 //! 2. Where the connection is no overlay, statements run in the writer from the first write on,
 //!    behind the replayed steps and in a savepoint that is rolled back ([`Open::try_in_writer`]).
-//! 3. What was done and seen becomes a step, and the connection is parked. A change that uses no
-//!    page that its transaction has changed needs none of the steps replayed
-//!    ([`Open::change_without`]).
+//! 3. What was done and seen becomes a step, and the connection is parked.
 //! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
 //!    ([`Replay`]). The queries before the first step of another kind are left out if no page that
 //!    they have read was changed since the snapshot: their answers are the same. A transaction that
@@ -40,7 +38,6 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use monolite_sqlite::GivenRowids;
-use monolite_sqlite::rusqlite::Row;
 
 use super::connection::{PooledConnection, ReadSet};
 use super::contention::schedule::End;
@@ -53,9 +50,7 @@ use super::refusals::{
 };
 use super::replay::{Replay, not_repeatable, note_conflict};
 use super::state::{Ending, Place, Snapshot, State};
-use super::steps::{
-    Action, Done, Extent, More, Request, RowReader, Shape, Steps, fingerprint, perform,
-};
+use super::steps::{Action, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
 use crate::call::member::{Body, Once, Repeatable, Submission};
@@ -392,14 +387,7 @@ impl Open {
             Place::Over(ending) => Err(ending.error()),
             Place::Pool(_) => {
                 let start = self.start_of(state);
-                let done = match start {
-                    Start::First => None,
-                    _ => self.change_without(state, &request)?,
-                };
-                match done {
-                    Some(done) => Ok((done, reader)),
-                    None => self.run_behind(state, start, request, reader),
-                }
+                self.run_behind(state, start, request, reader)
             }
         }
     }
@@ -478,43 +466,13 @@ impl Open {
         state.leave(left);
     }
 
-    /// Runs a statement that changes rows on the snapshot of those before it, but without them.
-    /// `None`, and nothing is done, when it could tell the difference, because it uses pages that
-    /// they have changed; when it was not run to its end; or when the snapshot is gone.
-    fn change_without(&self, state: &mut State, request: &Request) -> Result<Option<Done>> {
-        if !matches!(request.action, Action::Change) {
-            return Ok(None);
-        }
-        let Some(kept) = state.take_kept() else { return Ok(None) };
-        let Some(held) = self.engine.pool.take_without(&kept, self.statement_limit())? else {
-            return Ok(None);
-        };
-        if held.connection().only_reads(&request.text) != Some(false) {
-            return Ok(None);
-        }
-        let no_rows = &mut |_: &Row<'_>| Ok(More::Enough);
-        let most_bytes = self.engine.limits.transaction_max_bytes;
-        let body = |tx: &Tx<'_>| perform(tx, request.clone(), most_bytes, no_rows);
-        let done = held.run(self.statement_limit(), body);
-        let took = held.connection().took();
-        let done = done.ok().and_then(|done| Some((done, held.leave_without(kept)?)));
-        let Some((done, left)) = done else {
-            state.steps.note_dependent_change();
-            return Ok(None);
-        };
-        state.cost.work += took;
-        self.engine.recorder.independent_statements.add(1);
-        state.leave(left);
-        Ok(Some(done))
-    }
-
     /// A connection on which everything that the transaction did is done.
     fn resume(&self, state: &mut State, start: Start) -> Result<Held<'_>> {
         let is_first = state.steps.len() == 0;
         let limit = self.statement_limit();
         let parked = match state.take_left() {
             Left::Parked(parked) => Some(parked),
-            Left::Gone(_) | Left::Wrote(_) => None,
+            Left::Gone(_) => None,
         };
         let held = self.engine.pool.take(parked, start, limit)?;
         let connection = held.connection();
@@ -537,7 +495,7 @@ impl Open {
                 let is_alone = is_same && error.kind() == ErrorKind::Conflict;
                 if is_alone { not_repeatable(&error) } else { error }
             })?;
-            state.cost.note_replay(connection.took(), self.engine.clock.now());
+            state.cost.note_replay(connection.took());
         }
         Ok(held)
     }
@@ -669,7 +627,6 @@ impl Open {
                 None
             }
             Left::Gone(read_set) => read_set.filter(|_| is_useful),
-            Left::Wrote(_) => None,
         }
     }
 

@@ -8,9 +8,7 @@
 //! than one that was handed out before it. So a snapshot is taken once for each commit at most, and
 //! not for each statement, and overlays that go on with the snapshot they had find their page cache
 //! as they left it. A pin ends with the last transaction that uses it, once it is not the latest
-//! any more. A transaction that rests between two statements may keep one ([`Kept`]) until it is
-//! taken away: for its age, for a checkpoint, or because too many others are kept, each by a
-//! connection.
+//! any more.
 //!
 //! # Threads and locks
 //! `latest` is held while a snapshot is taken, some microseconds: whoever else needs one waits for
@@ -22,7 +20,7 @@ mod models;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::vfs::Snapshot;
@@ -44,23 +42,6 @@ pub(crate) struct Pin {
     /// The connection in whose read transaction it is; taken out by the drop.
     reader: Mutex<Option<Reader>>,
     home: Arc<Vacant>,
-    /// What transactions that keep this pin have of it.
-    kept: Mutex<Weak<Kept>>,
-}
-
-/// A pin that stays for resting transactions as long as nobody takes it away.
-#[derive(Default)]
-pub(crate) struct Kept(Mutex<Option<Arc<Pin>>>);
-
-impl Kept {
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The pin, if it was not taken away and its snapshot is no older than `age` at `now`.
-    pub(crate) fn pin(&self, now: Duration, age: Duration) -> Option<Arc<Pin>> {
-        self.slot().as_ref().filter(|pin| now.saturating_sub(pin.taken) <= age).cloned()
-    }
 }
 
 impl Drop for Pin {
@@ -100,8 +81,6 @@ impl Vacant {
 /// All pinned snapshots of a database.
 pub(crate) struct Pins {
     latest: Mutex<Option<Arc<Pin>>>,
-    kept: Mutex<Vec<Weak<Kept>>>,
-    most_kept: usize,
     vacant: Arc<Vacant>,
     open: OpenReader,
     clock: Arc<dyn Clock>,
@@ -109,14 +88,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    pub(crate) fn new(
-        open: OpenReader,
-        most_kept: usize,
-        clock: Arc<dyn Clock>,
-        progress: Arc<Progress>,
-    ) -> Pins {
-        let (latest, kept, vacant) = (Mutex::new(None), Mutex::default(), Arc::default());
-        Pins { latest, kept, most_kept, vacant, open, clock, progress }
+    pub(crate) fn new(open: OpenReader, clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Pins {
+        Pins { latest: Mutex::new(None), vacant: Arc::default(), open, clock, progress }
     }
 
     fn latest(&self) -> MutexGuard<'_, Option<Arc<Pin>>> {
@@ -159,49 +132,18 @@ impl Pins {
         let seen = self.progress.exposed();
         let snapshot = reader.connection.snapshot().ok_or_else(no_snapshot)?;
         let (taken, home) = (self.clock.now(), Arc::clone(&self.vacant));
-        let (reader, kept) = (Mutex::new(Some(reader)), Mutex::default());
-        Ok(Pin { snapshot, committed, seen, taken, reader, home, kept })
+        let reader = Mutex::new(Some(reader));
+        Ok(Pin { snapshot, committed, seen, taken, reader, home })
     }
 
-    /// Keeps `pin` for a transaction that rests; if there are too many, takes away the one that the
-    /// fewest transactions keep.
-    pub(crate) fn keep(&self, pin: &Arc<Pin>) -> Arc<Kept> {
-        let mut own = pin.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = own.upgrade() {
-            return kept;
-        }
-        let kept = Arc::new(Kept(Mutex::new(Some(Arc::clone(pin)))));
-        *own = Arc::downgrade(&kept);
-        drop(own);
-        let mut all = self.kept();
-        all.retain(|kept| kept.strong_count() > 0);
-        let least = (0..all.len()).min_by_key(|at| all[*at].strong_count());
-        let is_full = all.len() >= self.most_kept;
-        let least = least.filter(|_| is_full).and_then(|at| all.remove(at).upgrade());
-        all.push(Arc::downgrade(&kept));
-        drop(all);
-        drop(least.and_then(|least| least.slot().take()));
-        kept
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<Weak<Kept>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets go of the latest snapshot and of those that resting transactions keep and that are
-    /// older than `age`; each ends when nobody uses it.
-    pub(crate) fn release(&self, age: Duration) {
-        let latest = self.latest().take();
-        let now = self.clock.now();
-        let kept: Vec<_> = self.kept().iter().filter_map(Weak::upgrade).collect();
-        let old = |pin: &mut Arc<Pin>| now.saturating_sub(pin.taken) >= age;
-        let old: Vec<_> = kept.iter().filter_map(|kept| kept.slot().take_if(old)).collect();
-        drop((latest, old));
+    /// Lets go of the latest snapshot, which ends when nobody uses it.
+    pub(crate) fn release(&self) {
+        drop(self.latest().take());
     }
 
     /// Closes the connections that have no snapshot, and refuses new ones.
     pub(crate) fn close(&self) {
-        self.release(Duration::ZERO);
+        self.release();
         let mut connections = self.vacant.connections();
         connections.is_closed = true;
         let idle = std::mem::take(&mut connections.idle);

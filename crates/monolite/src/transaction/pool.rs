@@ -18,16 +18,11 @@
 //!    taking the first would take from everybody in turn.
 //! 5. While more transactions are open than there are connections, nothing is parked: most would be
 //!    taken away, and the few connections that serve all of them keep warm page caches.
-//! 6. A transaction that has only changed rows keeps its snapshot then, and the numbers of the
-//!    pages that it changed ([`WriteSet`]). Its next change can run on that snapshot without those
-//!    before it: if it uses none of these pages, it does what it would have done behind them.
-//! 7. A **long** transaction would be replayed for longer and longer before each of its statements.
+//! 6. A **long** transaction would be replayed for longer and longer before each of its statements.
 //!    So its connection is parked whatever the number of transactions, does not count among those
-//!    that there may be (up to as many again), and is taken away last. When it is taken away all
-//!    the same, the replay that follows earns the transaction an undisturbed time of the same
-//!    length, as long as it keeps coming back. So replays take half of the connections' time at
-//!    most. A thread that waited for a core took long, too, so what is not very long has to take
-//!    long twice: when its statements were run, and when they were replayed.
+//!    that there may be (up to as many again), and is taken away last. A thread that waited for a
+//!    core took long, too, so what is not very long has to take long twice: when its statements
+//!    were run, and when they were replayed.
 //!
 //! # Threads and locks
 //! `state` is held for a few instructions; nothing is opened, begun or ended under it, but at the
@@ -39,8 +34,8 @@ use std::time::Duration;
 
 use monolite_sqlite::vfs::{Changes, WalControl};
 
-use super::connection::{PooledConnection, ReadSet, WriteSet};
-use super::pins::{Pin, Pins};
+use super::connection::{PooledConnection, ReadSet};
+use super::pins::Pins;
 use crate::call::watch::Watch;
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
@@ -55,13 +50,6 @@ const LONG: Duration = Duration::from_micros(100);
 
 /// As [`LONG`], also when it was not replayed yet: no thread that can run waits so long for a core.
 const VERY_LONG: Duration = Duration::from_millis(20);
-
-/// Longest undisturbed time: others may be waiting.
-const MAX_UNDISTURBED: Duration = Duration::from_millis(250);
-
-/// A transaction keeps its undisturbed time while it rests no longer than this part of it between
-/// two statements.
-const REST_PARTS: u32 = 4;
 
 /// How often somebody who waits looks whether a statement has overrun its time, so that its
 /// connection does not count any more.
@@ -83,7 +71,6 @@ pub(crate) enum Start {
     /// As `Later`; on the newest snapshot if its own is older than this and its leading reads would
     /// meet a change there.
     Unless(Duration),
-    On(Arc<Pin>),
 }
 
 /// What is to be remembered of a connection that is not parked.
@@ -92,8 +79,6 @@ pub(crate) enum Memory {
     Nothing,
     /// What its leading reads have read.
     LeadingReads,
-    /// What was changed: that is all the transaction did.
-    Changes,
 }
 
 /// What it costs to take a connection away from its transaction.
@@ -103,10 +88,6 @@ pub(crate) struct Cost {
     pub(crate) work: Duration,
     /// Time that the latest replay of them took.
     replay: Duration,
-    /// Until when it is undisturbed.
-    pub(crate) undisturbed_until: Duration,
-    /// How long it may rest and stay so.
-    rest: Duration,
 }
 
 impl Cost {
@@ -114,12 +95,9 @@ impl Cost {
         self.work >= VERY_LONG || self.work.min(self.replay) >= LONG
     }
 
-    /// A replay that ended `now` and took so long was necessary.
-    pub(crate) fn note_replay(&mut self, took: Duration, now: Duration) {
+    /// A replay that took so long was necessary.
+    pub(crate) fn note_replay(&mut self, took: Duration) {
         self.replay = took;
-        let earned = if took >= LONG { took.min(MAX_UNDISTURBED) } else { Duration::ZERO };
-        self.undisturbed_until = now + earned;
-        self.rest = earned / REST_PARTS;
     }
 }
 
@@ -132,15 +110,12 @@ pub(crate) enum Left {
     Parked(Parked),
     /// Nothing but the pages it had read, where they are known.
     Gone(Option<ReadSet>),
-    /// Nothing but what it has changed.
-    Wrote(WriteSet),
 }
 
 struct Waiting {
     connection: Box<PooledConnection>,
     since: Duration,
     is_long: bool,
-    undisturbed_until: Duration,
 }
 
 #[derive(Default)]
@@ -162,14 +137,6 @@ struct State {
     waiting: usize,
 }
 
-/// What [`State::take_away`] found.
-enum TakenAway {
-    Connection(Box<PooledConnection>),
-    /// Those that are parked are undisturbed until then.
-    NotBefore(Duration),
-    Nothing,
-}
-
 impl State {
     fn park(&mut self, waiting: Waiting) -> Parked {
         let place = Parked(self.next);
@@ -186,25 +153,13 @@ impl State {
     }
 
     /// The parked connection that is missed least, see the header.
-    fn take_away(&mut self, now: Duration, age: Duration) -> TakenAway {
-        let Some((first, waiting)) = self.parked.first_key_value() else {
-            return TakenAway::Nothing;
-        };
+    fn take_away(&mut self, now: Duration, age: Duration) -> Option<Box<PooledConnection>> {
+        let (first, waiting) = self.parked.first_key_value()?;
         let is_old = now.saturating_sub(waiting.since) > age;
         let short = || self.parked.iter().rev().find(|(_, it)| !it.is_long);
-        let disturbable = || self.parked.iter().rev().find(|(_, it)| it.undisturbed_until <= now);
-        let place = if is_old {
-            Some(*first)
-        } else {
-            short().or_else(disturbable).map(|(place, _)| *place)
-        };
-        match place.and_then(|place| self.unpark(place)) {
-            Some(waiting) => TakenAway::Connection(waiting.connection),
-            None => {
-                let ends = self.parked.values().map(|it| it.undisturbed_until);
-                ends.min().map_or(TakenAway::Nothing, TakenAway::NotBefore)
-            }
-        }
+        let last = || short().or_else(|| self.parked.last_key_value());
+        let place = if is_old { *first } else { *last()?.0 };
+        self.unpark(place).map(|waiting| waiting.connection)
     }
 
     /// How many more connections there are than `most`. Those do not count that long transactions
@@ -255,7 +210,7 @@ impl Pool {
         let (state, freed) = (Mutex::default(), Condvar::new());
         let open = Arc::clone(&opener.reader);
         let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
-        let pins = Pins::new(open, most, time, told);
+        let pins = Pins::new(open, time, told);
         Pool { state, freed, pins, opener, most, age, time_limit, clock, progress, changes }
     }
 
@@ -307,20 +262,16 @@ impl Pool {
                 let connection = self.open_one()?;
                 return self.hold(connection, false, start);
             }
-            let pause = match state.take_away(now, self.age) {
-                TakenAway::Connection(connection) => {
-                    drop(state);
-                    connection.end();
-                    return self.hold(connection, false, start);
-                }
-                TakenAway::NotBefore(moment) => moment.saturating_sub(now).min(LOOK),
-                TakenAway::Nothing => LOOK,
-            };
+            if let Some(connection) = state.take_away(now, self.age) {
+                drop(state);
+                connection.end();
+                return self.hold(connection, false, start);
+            }
             let left = patience.left();
             if left.is_zero() {
                 return Err(none_free(self.most, limit));
             }
-            state = self.wait(state, pause.min(left));
+            state = self.wait(state, LOOK.min(left));
         }
     }
 
@@ -377,7 +328,6 @@ impl Pool {
         match (is_warm, connection.is_overlay()) {
             (true, _) => {}
             (false, true) => connection.begin_on(match start {
-                Start::On(pin) => pin,
                 Start::First => self.pins.pin(true, self.age)?,
                 Start::Later | Start::Unless(_) => self.pins.pin(false, self.age)?,
             })?,
@@ -385,19 +335,6 @@ impl Pool {
         }
         connection.watch().begin(now);
         Ok(held)
-    }
-
-    /// A connection on the snapshot of `wrote`, without the changes; `None` when that is gone.
-    ///
-    /// # Errors
-    /// As [`Pool::take`].
-    pub(crate) fn take_without(
-        &self,
-        wrote: &WriteSet,
-        limit: Duration,
-    ) -> Result<Option<Held<'_>>> {
-        let pin = wrote.kept.pin(self.clock.now(), self.age);
-        pin.map(|pin| self.take(None, Start::On(pin), limit)).transpose()
     }
 
     /// Ends the snapshot of a transaction that is over.
@@ -423,13 +360,6 @@ impl Pool {
     /// Which pages were changed when.
     pub(crate) fn changes(&self) -> &Changes {
         self.changes.changes()
-    }
-
-    fn wrote(&self, connection: &PooledConnection) -> Left {
-        let changed = connection.pin().and_then(|pin| Some((pin, connection.changed()?.1)));
-        changed.map_or(Left::Gone(None), |(pin, pages)| {
-            Left::Wrote(WriteSet::new(self.pins.keep(&pin), pages))
-        })
     }
 
     fn leave(&self, connection: Box<PooledConnection>, left: Left) -> Left {
@@ -509,27 +439,18 @@ impl Held<'_> {
             let left = match memory {
                 Memory::Nothing => Left::Gone(None),
                 Memory::LeadingReads => Left::Gone(connection.read_set()),
-                Memory::Changes => self.pool.wrote(&connection),
             };
             return self.pool.leave(connection, left);
         }
         let since = self.pool.clock.now();
-        let undisturbed_until = cost.undisturbed_until.min(since + cost.rest);
         let mut state = self.pool.state();
         if state.closed {
             drop(state);
             return self.pool.leave(connection, Left::Gone(None));
         }
-        let place = state.park(Waiting { connection, since, is_long, undisturbed_until });
+        let place = state.park(Waiting { connection, since, is_long });
         self.pool.signal(state);
         Left::Parked(place)
-    }
-
-    /// Leaves the connection after a change that ran without those of `wrote`; `None` when it has
-    /// used pages that they have changed, or may have, so that it has to be done behind them.
-    pub(crate) fn leave_without(self, wrote: WriteSet) -> Option<Left> {
-        // The connection ends with `self`: on it, the changes before are missing.
-        wrote.with_independent(self.connection()).map(Left::Wrote)
     }
 }
 
@@ -552,7 +473,7 @@ impl SnapshotHolder for Pool {
             connection.end();
             self.vacate(connection);
         }
-        self.pins.release(age);
+        self.pins.release();
         let exposed = self.progress.exposed();
         self.state().watches.iter().filter_map(|it| it.outdated_for(exposed, now)).max()
     }

@@ -6,7 +6,6 @@
 //! |---|---|
 //! | [`Left::Gone`] | on any connection of the pool, behind a replay of all steps; here it begins |
 //! | [`Left::Parked`] | on the connection that it left, if that was not taken away meanwhile |
-//! | [`Left::Wrote`] | a change, on the snapshot that it keeps, without the changes before it |
 //! | [`Place::Writer`] | in the writer, behind all steps, and undone; from here only to the end |
 //! | [`Place::Over`] | is refused |
 //!
@@ -23,7 +22,7 @@ use std::mem;
 use monolite_sqlite::GivenRowids;
 use monolite_sqlite::vfs::{CommitSequence, Version};
 
-use super::connection::{PooledConnection, WriteSet};
+use super::connection::PooledConnection;
 use super::pool::{Cost, Left, Memory};
 use super::savepoints::Savepoints;
 use super::steps::{Shape, Step, Steps};
@@ -136,17 +135,6 @@ impl State {
         }
     }
 
-    /// As [`State::take_left`], if that is the snapshot that a transaction of changes keeps.
-    pub(super) fn take_kept(&mut self) -> Option<WriteSet> {
-        match &mut self.place {
-            Place::Pool(left @ Left::Wrote(_)) => match mem::replace(left, Left::Gone(None)) {
-                Left::Wrote(kept) => Some(kept),
-                Left::Gone(_) | Left::Parked(_) => None,
-            },
-            _ => None,
-        }
-    }
-
     /// A statement has left this of its connection.
     pub(super) fn leave(&mut self, left: Left) {
         if let Place::Pool(place) = &mut self.place {
@@ -165,7 +153,6 @@ impl State {
     /// cannot be parked.
     pub(super) fn memory_after(&self, step: &Step) -> Memory {
         match self.steps.shape_with(step) {
-            Shape::Changes => Memory::Changes,
             Shape::Mixed if self.steps.have_leading_reads() => Memory::LeadingReads,
             // The next statement does all of it again, on the snapshot that it finds.
             Shape::Empty | Shape::Queries | Shape::Mixed => Memory::Nothing,

@@ -151,11 +151,6 @@ impl Step {
         self.rowids
     }
 
-    /// Whether it is one statement that changes rows and shows none.
-    pub(crate) fn is_change(&self) -> bool {
-        matches!(self.request.action, Action::Change) && self.nature == Nature::Change
-    }
-
     /// As [`Request::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
         self.request.fingerprint()
@@ -452,9 +447,6 @@ pub(crate) enum Shape {
     Empty,
     /// Queries that were answered.
     Queries,
-    /// Single statements that change rows and show none, of which each can do without those before
-    /// it, as far as that was tried.
-    Changes,
     /// Anything else.
     Mixed,
 }
@@ -464,7 +456,6 @@ impl Shape {
     fn with(self, step: &Step) -> Shape {
         match self {
             Shape::Empty | Shape::Queries if step.is_query() => Shape::Queries,
-            Shape::Empty | Shape::Changes if step.is_change() => Shape::Changes,
             _ => Shape::Mixed,
         }
     }
@@ -504,11 +495,6 @@ impl Steps {
     /// What the steps will be when `step` follows them.
     pub(crate) fn shape_with(&self, step: &Step) -> Shape {
         self.shape.with(step)
-    }
-
-    /// A change cannot do without those before it.
-    pub(crate) fn note_dependent_change(&mut self) {
-        self.shape = Shape::Mixed;
     }
 
     /// Whether there are queries that can be left out when no page that they read has changed:

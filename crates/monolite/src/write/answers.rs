@@ -126,7 +126,7 @@ impl Answers {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         let here = (batch.number, batch.position);
         let is_later = answered.0 < here.0 && answered.1 <= here.1;
-        debug_assert!(is_later, "{here:?} is answered behind {answered:?}");
+        assert!(is_later, "{here:?} is answered behind {answered:?}");
         *answered = here;
     }
 }

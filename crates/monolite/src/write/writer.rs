@@ -52,7 +52,6 @@
 
 mod failure_rate;
 mod refusals;
-mod rules;
 #[cfg(test)]
 mod tests;
 mod vacuum;
@@ -78,7 +77,6 @@ use crate::tx::Tx;
 use failure_rate::FailureRate;
 pub(crate) use refusals::not_captured;
 use refusals::{Uncommitted, deferred_violation, disk_full, no_room_left, swallowed_rollback};
-use rules::{Rule, Rules};
 
 /// How many members ahead one is brought into the cache: the time of a few members' runs is longer
 /// than a transfer between cores, and a run takes longer than that to evict it again.
@@ -172,7 +170,6 @@ pub(crate) struct Writer {
     runs: Spent,
     /// What they have taken altogether since their turn began.
     spent: Spent,
-    rules: Rules,
 }
 
 impl Writer {
@@ -201,7 +198,6 @@ impl Writer {
             lost_write: None,
             runs: Spent::default(),
             spent: Spent::default(),
-            rules: Rules::default(),
         }
     }
 
@@ -292,7 +288,7 @@ impl Writer {
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
             let Some(mut entry) = batch.next() else { break };
             let again = entry.again.take();
-            if !entry.member.is_repeatable() && self.rules.keep(Rule::OnceEndsItsBatch) {
+            if !entry.member.is_repeatable() {
                 return self.run_once(batch, entry);
             }
             if again == Some(Again::InPlace) {
@@ -382,7 +378,7 @@ impl Writer {
         if self.undo_group(open).is_err() {
             return Err(Filled::Unclear { culprit: Some(culprit) });
         }
-        if is_final || !self.rules.keep(Rule::FailureIsConfirmedInPlace) {
+        if is_final {
             open.out.push(culprit);
         } else {
             batch.put_back(culprit, Some(Again::InPlace));
@@ -463,12 +459,10 @@ impl Writer {
             self.recorder.slow_transaction(time, &self.last_sql.borrow());
         }
         entry.failed = ran != Ran::Succeeded;
-        let is_late = (self.connection.signals().take_interrupted()
+        let is_late = self.connection.signals().take_interrupted()
             || time > limit
-            || collected == Collected::Taken)
-            && self.rules.keep(Rule::TimeLimitHolds);
-        let lost =
-            !self.connection.is_in_transaction() && self.rules.keep(Rule::LostTransactionIsNoticed);
+            || collected == Collected::Taken;
+        let lost = !self.connection.is_in_transaction();
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
@@ -482,14 +476,14 @@ impl Writer {
             entry.overrule(error);
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
-        } else if wrote && !entry.failed && self.has_deferred_violation() {
+        } else if wrote && !entry.failed && self.connection.has_deferred_violation() {
             let is_last_run =
                 entry.attempts > 1 || alone.is_some() || !entry.member.is_repeatable();
             let keys = if is_last_run { self.violated_keys(limit) } else { Vec::new() };
             entry.overrule(deferred_violation(&keys));
         }
         let lost = lost || self.end_deferral(entry).is_err();
-        let must_be_undone = entry.failed && wrote && self.rules.keep(Rule::FailedMemberIsUndone);
+        let must_be_undone = entry.failed && wrote;
         let effect = match (collected, lost, must_be_undone) {
             (Collected::Taken, _, _) => Effect::BatchTaken,
             (_, true, _) => Effect::TransactionLost,
@@ -509,9 +503,6 @@ impl Writer {
 
     /// Ends what the member has deferred. Should that fail, its transaction is lost.
     fn end_deferral(&self, entry: &mut Entry) -> rusqlite::Result<()> {
-        if !self.rules.keep(Rule::DeferralEndsWithItsMember) {
-            return Ok(());
-        }
         let ended = self.connection.end_deferral();
         if let Err(error) = &ended
             && !entry.failed
@@ -520,11 +511,6 @@ impl Writer {
             entry.overrule(Error::new(ErrorKind::Storage, message));
         }
         ended
-    }
-
-    fn has_deferred_violation(&self) -> bool {
-        self.connection.has_deferred_violation()
-            && self.rules.keep(Rule::DeferredViolationIsItsMembers)
     }
 
     /// What foreign keys a member violates; looks for as long as it may take, and for [`NAMING`] at
@@ -586,18 +572,9 @@ impl Writer {
         self.note_lost_write(&error, "a commit");
         Err(match self.wal.take_limit_hit() {
             Some(LimitHit::DiskFull) => Uncommitted::DiskFull(error),
-            Some(hit) => self.full(hit),
+            Some(hit) => Uncommitted::of(hit),
             None => Uncommitted::Failed(error),
         })
-    }
-
-    fn full(&self, hit: LimitHit) -> Uncommitted {
-        match hit {
-            LimitHit::GateShut => Uncommitted::Failed(not_captured()),
-            LimitHit::DiskFull => Uncommitted::DiskFull(disk_full()),
-            hit if self.rules.keep(Rule::RoomIsMade) => Uncommitted::Full(hit),
-            _ => Uncommitted::Full(LimitHit::TooLarge),
-        }
     }
 
     /// The answer to a member that cannot run again, and that the WAL has refused.
@@ -697,7 +674,7 @@ impl Writer {
             let run = self.run(entry, batch);
             let commits = run.effect == Effect::Stays && !entry.failed;
             let committed = match run.hit {
-                Some(hit) => Err(self.full(hit)),
+                Some(hit) => Err(Uncommitted::of(hit)),
                 None if commits => self.commit(),
                 None => Ok(()),
             };

@@ -9,9 +9,7 @@ use rusqlite::ErrorCode;
 
 use super::*;
 use crate::connection::{CheckpointMode, Role, Savepoint, Settings};
-use crate::vfs::{
-    BROKEN, ChecksumUse, Checksummed, Direct, Lower, PageChecksums, Rule, Vfs, WalControl,
-};
+use crate::vfs::{ChecksumUse, Checksummed, Direct, Lower, PageChecksums, Vfs, WalControl};
 
 mod model;
 mod pins;
@@ -500,28 +498,4 @@ fn the_self_test_passes_with_and_without_frames() {
     rig.checkpoint(CheckpointMode::Truncate);
     test_overlay(&reader, &overlay).unwrap();
     assert!(!reader.is_in_transaction() && !overlay.is_in_transaction());
-}
-
-/// Whether `test` fails while overlays break `rule`.
-fn notices(test: fn(), rule: Rule) -> bool {
-    BROKEN.set(Some(rule));
-    let outcome = std::panic::catch_unwind(test);
-    BROKEN.set(None);
-    outcome.is_err()
-}
-
-#[test]
-fn each_broken_rule_is_noticed() {
-    for (rule, test) in [
-        (Rule::BothHeaders, the_self_test_passes_with_and_without_frames as fn()),
-        (Rule::SnapshotHeader, a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts),
-        (Rule::NothingCopied, a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts),
-        (Rule::IgnoreWalOnFirstSlot, a_guard_that_ignores_the_wal_has_overlays_that_ignore_it),
-        (Rule::Generations, a_snapshot_stays_while_the_wal_grows_is_copied_and_restarts),
-        (Rule::NewFrames, an_overlay_sees_its_own_writes_and_nobody_else_does),
-        (Rule::Fence, an_overlay_writes_nothing_even_when_told_to),
-        (Rule::Pin, what_the_guard_no_longer_pins_is_refused),
-    ] {
-        assert!(notices(test, rule), "no test notices that {rule:?} is broken");
-    }
 }

@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-pub(super) fn run(seed: u64, broken: Option<Rule>) -> Outcome {
+pub(super) fn run(seed: u64) -> Outcome {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..8).for_each(|_| _ = random.below(2));
     let lower = if random.below(2) == 0 { Lower::Unix } else { Lower::UnixExcl };
@@ -38,7 +38,6 @@ pub(super) fn run(seed: u64, broken: Option<Rule>) -> Outcome {
         lower,
         if writes_ahead { control.writing_ahead(&std::env::temp_dir()) } else { control },
     );
-    *rig.probe.broken.lock().unwrap() = broken;
     let alone = random.below(4) == 0;
     let query = ["", "?psow=0"][random.below(2) as usize];
     let synchronous = ["OFF", "NORMAL", "FULL"][random.below(3) as usize];

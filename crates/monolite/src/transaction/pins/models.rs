@@ -7,15 +7,12 @@ use std::time::Duration;
 
 use shuttle::thread;
 
-use super::{Kept, Pin, Pins};
+use super::{Pin, Pins};
 use crate::clock::SystemClock;
 use crate::error::ErrorKind;
 use crate::files::open::Opened;
 use crate::models::{self, SCHEDULES_WITH_SQL, check, database, maybe};
 use crate::progress::Progress;
-
-/// Pins that may be kept.
-const MAX_KEPT: usize = 1;
 
 /// What the threads of a schedule have.
 struct Bench {
@@ -38,7 +35,7 @@ impl Bench {
             open()
         });
         let clock = Arc::<SystemClock>::default();
-        let pins = Pins::new(open, MAX_KEPT, clock, Arc::clone(progress));
+        let pins = Pins::new(open, clock, Arc::clone(progress));
         let (seen, pinned) = Default::default();
         Arc::new(Bench { pins, opened, seen, pinned })
     }
@@ -63,17 +60,11 @@ impl Bench {
     }
 
     /// A transaction: two statements and a rest between them.
-    fn transact(&self) -> Arc<Kept> {
+    fn transact(&self) {
         let (first, number) = self.pin(true);
-        let kept = self.pins.keep(&first);
-        assert!(self.pins.kept().len() <= MAX_KEPT);
         assert_eq!(self.number(&first), number);
         drop(first);
-        if let Some(pin) = kept.pin(Duration::ZERO, Duration::MAX) {
-            assert_eq!(self.number(&pin), number);
-        }
         drop(self.pin(false));
-        kept
     }
 }
 
@@ -85,16 +76,16 @@ fn a_pin_stays_while_it_is_used_and_ends_when_it_is_not() {
         let bench = Bench::new(&database, &progress);
         let users = [(); 2].map(|()| {
             let bench = Arc::clone(&bench);
-            thread::spawn(move || drop(bench.transact()))
+            thread::spawn(move || bench.transact())
         });
         let releaser = Arc::clone(&bench);
-        let releaser = thread::spawn(move || releaser.pins.release(Duration::ZERO));
+        let releaser = thread::spawn(move || releaser.pins.release());
         for _ in 0..2 {
             models::commit(&database.lock().unwrap().writer, &progress, &bench.seen);
         }
         users.into_iter().for_each(|it| it.join().unwrap());
         releaser.join().unwrap();
-        bench.pins.release(Duration::ZERO);
+        bench.pins.release();
         let mut connections = bench.pins.vacant.connections();
         let idle = std::mem::take(&mut connections.idle);
         drop(connections);
@@ -128,13 +119,13 @@ fn no_connection_is_left_behind_a_close() {
         let users = [true, maybe()].map(|is_first| {
             let bench = Arc::clone(&bench);
             thread::spawn(move || match bench.pins.pin(is_first, Duration::MAX) {
-                Ok(pin) => drop(bench.pins.keep(&pin)),
+                Ok(pin) => drop(pin),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Closed),
             })
         });
         bench.pins.close();
         users.into_iter().for_each(|it| it.join().unwrap());
-        bench.pins.release(Duration::ZERO);
+        bench.pins.release();
         assert!(bench.pins.vacant.connections().idle.is_empty());
     });
 }

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Pins of an empty database, of which two may be kept.
+/// Pins of an empty database.
 struct Bench {
     pins: Pins,
     clock: Arc<HandClock>,
@@ -41,7 +41,7 @@ impl Bench {
             open()
         });
         let (clock, progress) = (Arc::<HandClock>::default(), Arc::<Progress>::default());
-        let pins = Pins::new(open, 2, Arc::clone(&clock) as _, Arc::clone(&progress));
+        let pins = Pins::new(open, Arc::clone(&clock) as _, Arc::clone(&progress));
         Bench { pins, clock, progress, opened, left, _database: database }
     }
 
@@ -119,7 +119,7 @@ fn a_connection_is_used_again_when_nobody_uses_its_snapshot() {
     assert_eq!(bench.connections(), (2, 0));
     drop(latest);
     assert_eq!(bench.connections(), (2, 1));
-    bench.pins.release(Duration::ZERO);
+    bench.pins.release();
     assert_eq!(bench.connections(), (2, 2));
 }
 
@@ -136,73 +136,12 @@ fn a_pin_that_cannot_be_taken_costs_nobody_the_latest() {
 }
 
 #[test]
-fn a_kept_pin_stays_for_a_time_and_is_one_for_all_who_keep_it() {
-    let bench = Bench::new();
-    let pin = bench.pin(true);
-    let kept = bench.pins.keep(&pin);
-    assert!(Arc::ptr_eq(&kept, &bench.pins.keep(&pin)));
-    assert!(kept.pin(SECOND, SECOND).is_some_and(|it| Arc::ptr_eq(&it, &pin)));
-    assert!(kept.pin(SECOND + Duration::from_nanos(1), SECOND).is_none());
-    drop(pin);
-    bench.commit();
-    drop(bench.pin(true));
-    assert_eq!(bench.connections(), (2, 0));
-    drop(kept);
-    assert_eq!(bench.connections(), (2, 1));
-}
-
-#[test]
-fn of_too_many_kept_pins_the_one_that_the_fewest_keep_is_taken_away() {
-    let bench = Bench::new();
-    let keep = || {
-        bench.commit();
-        bench.pins.keep(&bench.pin(true))
-    };
-    let popular = keep();
-    let _another = Arc::clone(&popular);
-    let lonely = keep();
-    let new = keep();
-    let is_there = |kept: &super::Kept| kept.pin(Duration::ZERO, SECOND).is_some();
-    assert_eq!([&popular, &lonely, &new].map(|kept| is_there(kept)), [true, false, true]);
-    assert_eq!(bench.connections(), (3, 1));
-    drop(new);
-    let last = keep();
-    assert!(is_there(&popular) && is_there(&last), "there was room for one");
-}
-
-#[test]
-fn a_release_takes_away_what_is_old_and_nobody_uses() {
-    let bench = Bench::new();
-    let old = bench.pins.keep(&bench.pin(true));
-    bench.commit();
-    let used = bench.pin(true);
-    let old_and_used = bench.pins.keep(&used);
-    bench.clock.advance(SECOND);
-    bench.commit();
-    let pin = bench.pin(true);
-    bench.pins.release(SECOND);
-    assert_eq!(bench.connections(), (3, 1));
-    let is_there = |kept: &super::Kept| kept.pin(Duration::ZERO, SECOND).is_some();
-    assert!(!is_there(&old) && !is_there(&old_and_used));
-    drop(used);
-    assert_eq!(bench.connections(), (3, 2));
-    let young = bench.pins.keep(&pin);
-    drop(pin);
-    bench.pins.release(Duration::from_nanos(1));
-    assert!(is_there(&young));
-    bench.pins.release(Duration::ZERO);
-    assert!(!is_there(&young));
-    assert_eq!(bench.connections(), (3, 3));
-}
-
-#[test]
 fn no_snapshot_is_taken_behind_a_close_and_no_connection_stays() {
     let bench = Bench::new();
     let used = bench.pin(true);
     bench.commit();
-    let kept = bench.pins.keep(&bench.pin(true));
+    drop(bench.pin(true));
     bench.pins.close();
-    assert!(kept.pin(Duration::ZERO, SECOND).is_none());
     let refused = bench.pins.pin(false, SECOND).map(drop);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
     assert!(used.reader.lock().unwrap().as_ref().unwrap().connection.is_in_transaction());

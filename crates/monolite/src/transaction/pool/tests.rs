@@ -129,22 +129,6 @@ fn a_long_transaction_loses_it_last_and_counts_apart() {
 }
 
 #[test]
-fn an_undisturbed_transaction_keeps_it_until_its_time_is_over() {
-    let bench = Bench::new();
-    let mut cost = long();
-    cost.note_replay(Duration::from_millis(40), bench.clock.now());
-    // All that there may be: as many again, and two whose statements run.
-    let places: Vec<_> = (0..MAX_CONNECTIONS).map(|_| bench.rest_with(&cost)).collect();
-    let running: Vec<_> = (0..MAX_CONNECTIONS).map(|_| bench.take(None).unwrap()).collect();
-    assert_eq!(bench.take(None).err().map(|error| error.kind()), Some(ErrorKind::Timeout));
-    // A rest of a quarter of it is allowed.
-    bench.clock.advance(Duration::from_millis(10));
-    drop(bench.take(None).unwrap());
-    drop(running);
-    assert!(bench.is_warm(places[0]) && !bench.is_warm(places[1]));
-}
-
-#[test]
 fn nothing_is_parked_while_there_are_more_transactions_than_connections() {
     let bench = Bench::new();
     let leave =
@@ -194,7 +178,7 @@ fn a_closed_pool_has_no_connections_and_gives_none() {
 
 #[test]
 fn a_transaction_is_long_that_took_long_twice_or_very_long_once() {
-    let cost = |work, replay| Cost { work, replay, ..Cost::default() };
+    let cost = |work, replay| Cost { work, replay };
     assert!(!cost(LONG, Duration::ZERO).is_long());
     assert!(!cost(Duration::ZERO, VERY_LONG).is_long());
     assert!(cost(LONG, LONG).is_long());

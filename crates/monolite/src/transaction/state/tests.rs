@@ -1,19 +1,11 @@
 //! What each state of a transaction lets happen.
 
-use std::sync::Arc;
-
 use super::*;
-use crate::transaction::connection::WriteSet;
-use crate::transaction::pins::Kept;
 use crate::transaction::pool::Parked;
 use crate::transaction::steps::tests::{change, failed, query};
 
 fn parked() -> Left {
     Left::Parked(Parked(7))
-}
-
-fn wrote() -> Left {
-    Left::Wrote(WriteSet::new(Arc::<Kept>::default(), vec![3]))
 }
 
 fn aborted() -> Error {
@@ -41,23 +33,12 @@ fn what_a_statement_takes_is_gone_until_it_leaves_something() {
 }
 
 #[test]
-fn only_a_kept_snapshot_is_taken_for_a_change_alone() {
-    let mut state = with(parked());
-    assert!(state.take_kept().is_none());
-    assert!(matches!(state.place(), Place::Pool(Left::Parked(_))), "it stays");
-    state.leave(wrote());
-    assert!(state.take_kept().is_some());
-    assert!(matches!(state.place(), Place::Pool(Left::Gone(None))));
-}
-
-#[test]
 fn from_the_writer_nothing_leads_back_to_the_pool() {
     let mut state = with(parked());
     state.move_to_writer();
     state.leave(parked());
     assert!(matches!(state.place(), Place::Writer));
     assert!(matches!(state.take_left(), Left::Gone(None)));
-    assert!(state.take_kept().is_none());
 }
 
 #[test]
@@ -87,16 +68,13 @@ fn a_commit_ends_it_whatever_was_before() {
 fn what_is_remembered_hangs_on_what_was_done() {
     let mut state = new();
     assert_eq!(state.memory_after(&query()), Memory::Nothing, "it is read again");
-    assert_eq!(state.memory_after(&change()), Memory::Changes);
+    assert_eq!(state.memory_after(&change()), Memory::Nothing);
     assert_eq!(state.memory_after(&failed()), Memory::Nothing);
     state.steps.push(query());
     assert_eq!(state.memory_after(&query()), Memory::Nothing);
     assert_eq!(state.memory_after(&change()), Memory::LeadingReads);
     let mut state = new();
     state.steps.push(change());
-    assert_eq!(state.memory_after(&change()), Memory::Changes);
-    assert_eq!(state.memory_after(&query()), Memory::Nothing);
-    state.steps.note_dependent_change();
     assert_eq!(state.memory_after(&change()), Memory::Nothing);
 }
 

@@ -51,7 +51,7 @@ fn steps_are_of_one_kind_until_one_of_another_comes() {
     let cases: [(&[Make], Shape); 10] = [
         (&[], Shape::Empty),
         (&[query, query], Shape::Queries),
-        (&[change, change], Shape::Changes),
+        (&[change, change], Shape::Mixed),
         (&[query, change], Shape::Mixed),
         (&[change, query], Shape::Mixed),
         (&[returning], Shape::Mixed),
@@ -65,15 +65,6 @@ fn steps_are_of_one_kind_until_one_of_another_comes() {
         let Some((last, before)) = steps.split_last() else { continue };
         assert_eq!(of(before).shape_with(&last()), shape, "case {at}");
     }
-}
-
-#[test]
-fn a_change_that_depends_on_others_makes_no_step_independent_again() {
-    let mut steps = of(&[change]);
-    steps.note_dependent_change();
-    steps.push(change());
-    assert_eq!(steps.shape(), Shape::Mixed);
-    assert!(!steps.have_leading_reads());
 }
 
 #[test]

@@ -15,6 +15,15 @@ pub(super) enum Uncommitted {
 }
 
 impl Uncommitted {
+    /// That of a transaction which the WAL refused.
+    pub(super) fn of(hit: LimitHit) -> Uncommitted {
+        match hit {
+            LimitHit::GateShut => Uncommitted::Failed(not_captured()),
+            LimitHit::DiskFull => Uncommitted::DiskFull(disk_full()),
+            LimitHit::TooLarge | LimitHit::NoRoomLeft => Uncommitted::Full(hit),
+        }
+    }
+
     /// Whether the transaction may fit when the WAL restarts.
     pub(super) fn lacks_room(&self) -> bool {
         matches!(self, Uncommitted::Full(LimitHit::NoRoomLeft) | Uncommitted::DiskFull(_))

@@ -1,7 +1,7 @@
 //! Tests of the writer, driven without threads and with a clock of their own.
 //!
-//! Each rule of the writer has a scenario that is checked twice: with the rule, and with the rule
-//! broken on purpose, when the same check must fail.
+//! Each rule of the writer has a test that fails without it; `cargo xtask planted` breaks the rules
+//! in copies of the source, and runs these tests.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use monolite_sqlite::{CheckpointMode, Connection};
 
-use super::rules::Rule;
 use super::{Entry, Room, Writer, no_room_left};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::in_flight::{Held, InFlight};
@@ -52,20 +51,19 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(broken: Option<Rule>) -> Bench {
+    fn new() -> Bench {
         let clock = Arc::new(HandClock::default());
-        Bench::with_clock(broken, Arc::clone(&clock) as Arc<dyn Clock>, clock)
+        Bench::with_clock(Arc::clone(&clock) as Arc<dyn Clock>, clock)
     }
 
-    fn with_clock(broken: Option<Rule>, clock: Arc<dyn Clock>, hand: Arc<HandClock>) -> Bench {
+    fn with_clock(clock: Arc<dyn Clock>, hand: Arc<HandClock>) -> Bench {
         let options =
             Options::new().clock(clock).readers(1).write_time_limit(Duration::from_millis(100));
         let opened = open::open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let recorder = Arc::new(Recorder::default());
         let (connection, deadline) = (opened.writer, opened.writer_deadline);
         let (figures, progress) = (Arc::clone(&recorder), Arc::default());
-        let mut writer = Writer::new(connection, deadline, &options, figures, progress, opened.wal);
-        writer.rules.broken = broken;
+        let writer = Writer::new(connection, deadline, &options, figures, progress, opened.wal);
         let batch = Box::leak(Box::<InFlight>::default()).hold();
         let room = BenchRoom::default();
         let mut bench = Bench { writer, clock: hand, recorder, room, batch, _files: opened.files };
@@ -111,8 +109,8 @@ impl Bench {
     }
 
     /// With a WAL that holds some 70 pages, of which `filled` bytes are taken.
-    fn with_small_wal(broken: Option<Rule>, filled: i64) -> Bench {
-        let mut bench = Bench::new(broken);
+    fn with_small_wal(filled: i64) -> Bench {
+        let mut bench = Bench::new();
         bench.add(|tx| tx.execute_batch("CREATE TABLE blob(v BLOB)"));
         bench.run();
         assert!(!bench.writer.connection.checkpoint(CheckpointMode::Restart).unwrap().blocked);
@@ -176,20 +174,9 @@ fn give_up<T>() -> Result<T> {
     Err(Error::aborted("on purpose"))
 }
 
-/// Whether `check` panics, silently.
-fn fails(check: impl FnOnce() + std::panic::UnwindSafe) -> bool {
-    std::panic::catch_unwind(check).is_err()
-}
-
-#[track_caller]
-fn holds_only_with(rule: Rule, scenario: fn(Option<Rule>)) {
-    scenario(None);
-    assert!(fails(move || scenario(Some(rule))), "breaking {rule:?} went unnoticed");
-}
-
 #[test]
 fn nobody_is_answered_by_a_step() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let caller = bench.insert(1);
     let done = bench.writer.step(&mut bench.batch, &bench.room);
     assert!(!caller.is_answered());
@@ -199,7 +186,7 @@ fn nobody_is_answered_by_a_step() {
 
 #[test]
 fn a_batch_without_failures_is_one_commit_without_savepoints() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let before = bench.recorder.commits.get();
     let callers: Vec<_> = (0..100).map(|id| bench.insert(id)).collect();
     assert_eq!(bench.run(), 1);
@@ -211,25 +198,23 @@ fn a_batch_without_failures_is_one_commit_without_savepoints() {
 
 #[test]
 fn failing_member_rolls_back_alone() {
-    holds_only_with(Rule::FailedMemberIsUndone, |broken| {
-        let mut bench = Bench::new(broken);
-        let first = bench.insert(1);
-        let failing = bench.add(|tx| {
-            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
-            give_up::<()>()
-        });
-        let last = bench.insert(3);
-        bench.run();
-        assert_eq!(failing.result().unwrap_err().kind(), ErrorKind::Aborted);
-        first.result().unwrap();
-        last.result().unwrap();
-        assert_eq!(bench.ids(), [1, 3]);
+    let mut bench = Bench::new();
+    let first = bench.insert(1);
+    let failing = bench.add(|tx| {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        give_up::<()>()
     });
+    let last = bench.insert(3);
+    bench.run();
+    assert_eq!(failing.result().unwrap_err().kind(), ErrorKind::Aborted);
+    first.result().unwrap();
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
 }
 
 #[test]
 fn member_that_failed_before_it_wrote_costs_its_neighbours_nothing() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let first = bench.insert(1);
     let failing = bench.add(|tx| {
         tx.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0))?;
@@ -243,26 +228,24 @@ fn member_that_failed_before_it_wrote_costs_its_neighbours_nothing() {
 
 #[test]
 fn member_that_rolls_back_the_outer_transaction_takes_nobody_with_it() {
-    holds_only_with(Rule::LostTransactionIsNoticed, |broken| {
-        let mut bench = Bench::new(broken);
-        let first = bench.insert(1);
-        let rolling_back = bench.add(|tx| {
-            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
-            // Swallows the error, so that only the check can notice.
-            Ok(tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", []).is_err())
-        });
-        let last = bench.insert(3);
-        bench.run();
-        assert_eq!(rolling_back.result().unwrap_err().kind(), ErrorKind::Aborted);
-        first.result().unwrap();
-        last.result().unwrap();
-        assert_eq!(bench.ids(), [1, 3]);
+    let mut bench = Bench::new();
+    let first = bench.insert(1);
+    let rolling_back = bench.add(|tx| {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        // Swallows the error, so that only the check can notice.
+        Ok(tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", []).is_err())
     });
+    let last = bench.insert(3);
+    bench.run();
+    assert_eq!(rolling_back.result().unwrap_err().kind(), ErrorKind::Aborted);
+    first.result().unwrap();
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
 }
 
 #[test]
 fn statement_after_a_silent_rollback_neither_runs_nor_survives() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let refused = bench.add(|tx| {
         let mut late = tx.prepare("INSERT INTO t VALUES (9, 0)")?;
         tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
@@ -279,61 +262,55 @@ fn statement_after_a_silent_rollback_neither_runs_nor_survives() {
 
 #[test]
 fn deferred_foreign_key_is_its_members_failure_alone() {
-    holds_only_with(Rule::DeferredViolationIsItsMembers, |broken| {
-        let mut bench = Bench::new(broken);
-        let first = bench.insert(1);
-        let orphan = bench.add(|tx| tx.execute("INSERT INTO child VALUES (1, 77)", []));
-        let last = bench.insert(3);
-        let commits = bench.recorder.commits.get();
-        bench.run();
-        assert_eq!(orphan.result().unwrap_err().kind(), ErrorKind::Constraint);
-        first.result().unwrap();
-        last.result().unwrap();
-        assert_eq!(bench.ids(), [1, 3]);
-        assert_eq!(bench.recorder.commits.get() - commits, 1, "the batch's commit failed");
-    });
+    let mut bench = Bench::new();
+    let first = bench.insert(1);
+    let orphan = bench.add(|tx| tx.execute("INSERT INTO child VALUES (1, 77)", []));
+    let last = bench.insert(3);
+    let commits = bench.recorder.commits.get();
+    bench.run();
+    assert_eq!(orphan.result().unwrap_err().kind(), ErrorKind::Constraint);
+    first.result().unwrap();
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
+    assert_eq!(bench.recorder.commits.get() - commits, 1, "the batch's commit failed");
 }
 
 #[test]
 fn a_deferral_of_foreign_keys_ends_with_its_member() {
-    holds_only_with(Rule::DeferralEndsWithItsMember, |broken| {
-        let mut bench = Bench::new(broken);
-        let deferring = bench.add(|tx| {
-            tx.execute_batch(
-                "CREATE TABLE kid(id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t(id)) STRICT;
-                 PRAGMA defer_foreign_keys = ON;
-                 INSERT INTO kid VALUES (1, 7); INSERT INTO t VALUES (7, 0);",
-            )
-        });
-        let next = bench.add(|tx| {
-            let refused = tx.execute("INSERT INTO kid VALUES (2, 77)", []);
-            Ok(refused.is_err_and(|error| error.is_foreign_key_violation()))
-        });
-        bench.run();
-        deferring.result().unwrap();
-        assert!(next.result().unwrap());
+    let mut bench = Bench::new();
+    let deferring = bench.add(|tx| {
+        tx.execute_batch(
+            "CREATE TABLE kid(id INTEGER PRIMARY KEY, parent INTEGER REFERENCES t(id)) STRICT;
+             PRAGMA defer_foreign_keys = ON;
+             INSERT INTO kid VALUES (1, 7); INSERT INTO t VALUES (7, 0);",
+        )
     });
+    let next = bench.add(|tx| {
+        let refused = tx.execute("INSERT INTO kid VALUES (2, 77)", []);
+        Ok(refused.is_err_and(|error| error.is_foreign_key_violation()))
+    });
+    bench.run();
+    deferring.result().unwrap();
+    assert!(next.result().unwrap());
 }
 
 #[test]
 fn closure_that_runs_once_cannot_be_undone_by_a_later_neighbour() {
-    holds_only_with(Rule::OnceEndsItsBatch, |broken| {
-        let mut bench = Bench::new(broken);
-        let once = bench.add_once(|tx| tx.execute("INSERT INTO t VALUES (1, 0)", []));
-        let rolling_back = bench.add(|tx| {
-            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
-            tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", [])
-        });
-        bench.run();
-        once.result().unwrap();
-        assert!(rolling_back.result().is_err());
-        assert_eq!(bench.ids(), [1]);
+    let mut bench = Bench::new();
+    let once = bench.add_once(|tx| tx.execute("INSERT INTO t VALUES (1, 0)", []));
+    let rolling_back = bench.add(|tx| {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        tx.execute("INSERT OR ROLLBACK INTO t VALUES (2, 0)", [])
     });
+    bench.run();
+    once.result().unwrap();
+    assert!(rolling_back.result().is_err());
+    assert_eq!(bench.ids(), [1]);
 }
 
 #[test]
 fn closure_that_runs_once_fails_alone_and_runs_once() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
     let first = bench.insert(1);
@@ -350,50 +327,46 @@ fn closure_that_runs_once_fails_alone_and_runs_once() {
 
 #[test]
 fn failure_is_answered_from_a_run_in_its_final_place() {
-    holds_only_with(Rule::FailureIsConfirmedInPlace, |broken| {
-        let mut bench = Bench::new(broken);
-        // Not deterministic: its second run writes another value than its first.
-        bench.add(|tx| tx.execute("INSERT INTO t VALUES (1, ?1)", [tx.attempt()]));
-        let failing = bench.add(|tx| {
-            let seen: i64 = tx.query_row("SELECT v FROM t WHERE id = 1", [], |r| r.get(0))?;
-            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
-            Err::<(), _>(Error::aborted(format!("saw {seen}")))
-        });
-        bench.run();
-        let stored: i64 = bench
-            .writer
-            .connection()
-            .raw()
-            .query_row("SELECT v FROM t WHERE id = 1", [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(failing.result().unwrap_err().to_string(), format!("saw {stored}"));
+    let mut bench = Bench::new();
+    // Not deterministic: its second run writes another value than its first.
+    bench.add(|tx| tx.execute("INSERT INTO t VALUES (1, ?1)", [tx.attempt()]));
+    let failing = bench.add(|tx| {
+        let seen: i64 = tx.query_row("SELECT v FROM t WHERE id = 1", [], |r| r.get(0))?;
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        Err::<(), _>(Error::aborted(format!("saw {seen}")))
     });
+    bench.run();
+    let stored: i64 = bench
+        .writer
+        .connection()
+        .raw()
+        .query_row("SELECT v FROM t WHERE id = 1", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(failing.result().unwrap_err().to_string(), format!("saw {stored}"));
 }
 
 #[test]
 fn member_over_its_time_limit_fails_alone() {
-    holds_only_with(Rule::TimeLimitHolds, |broken| {
-        let mut bench = Bench::new(broken);
-        let first = bench.insert(1);
-        let clock = Arc::clone(&bench.clock);
-        let slow = bench.add(move |tx| {
-            tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
-            clock.advance(Duration::from_secs(1));
-            Ok(())
-        });
-        let last = bench.insert(3);
-        bench.run();
-        assert_eq!(slow.result().unwrap_err().kind(), ErrorKind::Timeout);
-        first.result().unwrap();
-        last.result().unwrap();
-        assert_eq!(bench.ids(), [1, 3]);
+    let mut bench = Bench::new();
+    let first = bench.insert(1);
+    let clock = Arc::clone(&bench.clock);
+    let slow = bench.add(move |tx| {
+        tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
+        clock.advance(Duration::from_secs(1));
+        Ok(())
     });
+    let last = bench.insert(3);
+    bench.run();
+    assert_eq!(slow.result().unwrap_err().kind(), ErrorKind::Timeout);
+    first.result().unwrap();
+    last.result().unwrap();
+    assert_eq!(bench.ids(), [1, 3]);
 }
 
 #[test]
 fn endless_statement_is_interrupted_and_fails_alone() {
     let mut bench =
-        Bench::with_clock(None, Arc::new(SystemClock::default()), Arc::new(HandClock::default()));
+        Bench::with_clock(Arc::new(SystemClock::default()), Arc::new(HandClock::default()));
     let first = bench.insert(1);
     let endless = bench.add(|tx| {
         tx.execute(
@@ -414,7 +387,7 @@ fn endless_statement_is_interrupted_and_fails_alone() {
 
 #[test]
 fn panic_reaches_its_caller_and_nobody_else() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let first = bench.insert(1);
     let panicking = bench.add(|tx| -> Result<()> {
         tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
@@ -432,7 +405,7 @@ fn panic_reaches_its_caller_and_nobody_else() {
 
 #[test]
 fn neighbours_that_change_their_mind_are_run_one_by_one() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     // Succeeds the first time, fails after writing the second time, succeeds from then on.
     let moody = bench.add(|tx| {
         tx.execute("INSERT INTO t VALUES (1, 0)", [])?;
@@ -452,7 +425,7 @@ fn neighbours_that_change_their_mind_are_run_one_by_one() {
 
 #[test]
 fn failures_bring_savepoints_and_their_absence_ends_them() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     let failing = |bench: &mut Bench, id: i64| {
         bench.add(move |tx| {
             tx.execute("INSERT INTO t VALUES (?1, 0)", [id])?;
@@ -485,7 +458,7 @@ fn failures_bring_savepoints_and_their_absence_ends_them() {
 
 #[test]
 fn batch_closes_on_count_and_on_time() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     bench.writer.max_batch = 10;
     (0..25).for_each(|id| drop(bench.insert(id)));
     assert_eq!(bench.run(), 3);
@@ -503,7 +476,7 @@ fn batch_closes_on_count_and_on_time() {
 
 #[test]
 fn engine_statements_are_refused_even_after_the_engine_prepared_them() {
-    let mut bench = Bench::new(None);
+    let mut bench = Bench::new();
     bench.insert(1);
     let undone = bench.add(|tx| {
         tx.execute("INSERT INTO t VALUES (2, 0)", [])?;
@@ -537,22 +510,20 @@ fn engine_statements_are_refused_even_after_the_engine_prepared_them() {
 
 #[test]
 fn only_what_an_empty_wal_cannot_hold_is_too_large() {
-    holds_only_with(Rule::RoomIsMade, |broken| {
-        let mut bench = Bench::with_small_wal(broken, 200_000);
-        let (first, large) = (bench.insert(1), bench.add_blob(200_000));
-        let (too_large, last) = (bench.add_blob(400_000), bench.insert(2));
-        bench.run();
-        large.result().unwrap();
-        let error = too_large.result().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert!(first.result().is_ok() && last.result().is_ok());
-        assert_eq!(bench.ids(), [1, 2]);
-    });
+    let mut bench = Bench::with_small_wal(200_000);
+    let (first, large) = (bench.insert(1), bench.add_blob(200_000));
+    let (too_large, last) = (bench.add_blob(400_000), bench.insert(2));
+    bench.run();
+    large.result().unwrap();
+    let error = too_large.result().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(first.result().is_ok() && last.result().is_ok());
+    assert_eq!(bench.ids(), [1, 2]);
 }
 
 #[test]
 fn members_that_fit_only_one_by_one_all_commit() {
-    let mut bench = Bench::with_small_wal(None, 100_000);
+    let mut bench = Bench::with_small_wal(100_000);
     let callers: Vec<_> = (0..20).map(|_| bench.add_blob(60_000)).collect();
     assert_eq!(bench.run(), 1 + 20, "one together, and one for each alone");
     assert!(callers.iter().all(|caller| caller.result().is_ok()));
@@ -560,7 +531,7 @@ fn members_that_fit_only_one_by_one_all_commit() {
 
 #[test]
 fn closure_that_runs_once_and_finds_no_room_may_try_again() {
-    let mut bench = Bench::with_small_wal(None, 200_000);
+    let mut bench = Bench::with_small_wal(200_000);
     let (neighbour, once) = (bench.insert(1), bench.add_blob_once(200_000));
     bench.run();
     assert_eq!(once.result().unwrap_err().kind(), ErrorKind::Overloaded);
@@ -578,7 +549,7 @@ fn closure_that_runs_once_and_finds_no_room_may_try_again() {
 
 #[test]
 fn closure_that_runs_once_and_failed_keeps_its_own_error() {
-    let mut bench = Bench::with_small_wal(None, 200_000);
+    let mut bench = Bench::with_small_wal(200_000);
     let (large, once) = (bench.add_blob(200_000), bench.add_once(|_| give_up::<()>()));
     bench.run();
     assert_eq!(once.result().unwrap_err().kind(), ErrorKind::Aborted);
@@ -587,7 +558,7 @@ fn closure_that_runs_once_and_failed_keeps_its_own_error() {
 
 #[test]
 fn batch_that_gets_no_room_is_refused_and_not_committed_in_part() {
-    let mut bench = Bench::with_small_wal(None, 200_000);
+    let mut bench = Bench::with_small_wal(200_000);
     bench.room.is_blocked = true;
     let (small, large) = (bench.insert(1), bench.add_blob(200_000));
     let once = bench.add_once(|tx| tx.execute("INSERT INTO t VALUES (2, 0)", []));

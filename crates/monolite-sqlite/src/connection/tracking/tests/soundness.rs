@@ -18,7 +18,6 @@ use rusqlite::Statement;
 
 use super::*;
 use crate::Savepoint;
-use crate::pcache::broken;
 
 /// A xorshift generator: any non-zero state will do.
 pub(super) struct Random(u64);
@@ -328,22 +327,4 @@ fn unchanged_pages_give_the_same_results() {
     );
     assert!(unchanged > 1000 && changed - needless > 300, "too few of a kind");
     assert!(pages_changed > 500);
-}
-
-#[test]
-fn a_page_left_out_of_what_was_read_is_noticed() {
-    broken::READS.set(3);
-    let outcome = runs(0..12, 400);
-    broken::READS.set(0);
-    let failure = outcome.err().expect("the test above notices missing pages");
-    assert!(failure.contains("reads something else"), "{failure}");
-}
-
-#[test]
-fn a_changed_page_that_is_not_pinned_is_noticed() {
-    broken::PINS.set(3);
-    let outcome = runs(0..12, 400);
-    broken::PINS.set(0);
-    let failure = outcome.err().expect("the test above notices missing pages");
-    assert!(failure.contains("not pinned") || failure.contains("something else"), "{failure}");
 }

@@ -1,7 +1,5 @@
-//! Changes of a transaction whose connection serves others meanwhile: those that use no page that
-//! the transaction has changed run without what came before, and nobody can tell.
-
-use std::time::Duration;
+//! Changes of a transaction whose connection serves others meanwhile: each runs behind a replay of
+//! what came before.
 
 use monolite::{Database, ErrorKind, Options, Transaction};
 use monolite_testkit::clock::HandClock;
@@ -18,10 +16,9 @@ fn crowded(connections: usize) -> (tempfile::TempDir, Database, Vec<Transaction>
     (directory, db, idle)
 }
 
-/// Statements that needed no replay, and those that did.
-fn ways(db: &Database) -> (u64, u64) {
-    let stats = db.stats();
-    (stats.independent_statements, stats.transactions_resumed)
+/// Statements that needed a replay.
+fn replays(db: &Database) -> u64 {
+    db.stats().transactions_resumed
 }
 
 fn change(tx: &Transaction, sql: &str) -> usize {
@@ -31,45 +28,17 @@ fn change(tx: &Transaction, sql: &str) -> usize {
 const ENTRY: &str = "INSERT INTO entry(text) VALUES ('x')";
 
 #[test]
-fn a_change_of_other_pages_needs_no_replay() {
-    let (_directory, db, _idle) = crowded(1);
-    let tx = db.transaction().unwrap();
-    assert_eq!(tx.execute(ADD, (1, 5)).wait().unwrap(), 1);
-    assert_eq!(change(&tx, ENTRY), 1);
-    assert_eq!(ways(&db), (1, 0));
-    // What follows sees both again.
-    let both = "SELECT balance + (SELECT count(*) FROM entry) FROM account WHERE id = 1";
-    assert_eq!(tx.query_row(both, (), |row| row.get::<_, i64>(0)).wait().unwrap(), 106);
-    assert_eq!(ways(&db), (1, 1));
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 1), 105);
-}
-
-#[test]
 fn a_change_of_the_same_pages_sees_those_before_it() {
     let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, "UPDATE account SET balance = 7 WHERE id = 3");
     assert_eq!(change(&tx, "UPDATE account SET balance = 8 WHERE balance = 7"), 1);
     assert_eq!(change(&tx, "DELETE FROM account WHERE balance = 8"), 1);
-    assert_eq!(ways(&db), (0, 2));
+    assert_eq!(replays(&db), 2);
     tx.commit().wait().unwrap();
     let count = "SELECT count(*) FROM account";
     let left = db.read(|tx| tx.query_row(count, (), |row| row.get::<_, i64>(0)));
     assert_eq!(left.wait().unwrap(), 9);
-}
-
-#[test]
-fn pages_of_an_independent_change_count_for_the_next() {
-    let (_directory, db, _idle) = crowded(1);
-    let tx = db.transaction().unwrap();
-    change(&tx, ENTRY);
-    change(&tx, "UPDATE account SET balance = 7 WHERE id = 3");
-    assert_eq!(ways(&db), (1, 0));
-    assert_eq!(change(&tx, "UPDATE account SET balance = 8 WHERE balance = 7"), 1);
-    assert_eq!(ways(&db), (1, 1));
-    tx.commit().wait().unwrap();
-    assert_eq!(balance(&db, 3), 8);
 }
 
 #[test]
@@ -81,7 +50,6 @@ fn an_error_is_one_only_behind_the_changes_before() {
     assert_eq!(change(&tx, "INSERT OR ROLLBACK INTO account VALUES (3, 1)"), 1);
     let twice = tx.execute("INSERT INTO account VALUES (3, 1)", ()).wait().unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::Constraint);
-    assert_eq!(ways(&db).0, 0);
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 3), 1);
 }
@@ -94,11 +62,9 @@ fn functions_tell_of_the_changes_before() {
     change(&tx, "INSERT INTO entry(id, text) VALUES (40 + changes(), 'x')");
     assert_eq!(tx.last_insert_rowid().wait().unwrap(), 43);
     tx.commit().wait().unwrap();
-    assert_eq!(ways(&db).0, 0);
     let tx = db.transaction().unwrap();
     change(&tx, "UPDATE account SET balance = 9 WHERE id < 4");
     change(&tx, ENTRY);
-    assert_eq!(ways(&db).0, 1);
     assert_eq!(tx.last_insert_rowid().wait().unwrap(), 44);
     tx.commit().wait().unwrap();
 }
@@ -111,7 +77,6 @@ fn a_schema_of_ones_own_is_there_for_the_next_change() {
     assert_eq!(change(&tx, "INSERT INTO own VALUES (1), (2)"), 2);
     assert_eq!(change(&tx, ENTRY), 1);
     tx.commit().wait().unwrap();
-    assert_eq!(ways(&db).0, 0);
 }
 
 #[test]
@@ -122,34 +87,18 @@ fn words_of_a_full_text_index_are_there_for_the_next_change() {
     change(&tx, "INSERT INTO word VALUES ('an apple')");
     assert_eq!(change(&tx, "UPDATE word SET x = 'a pear' WHERE word MATCH 'apple'"), 1);
     tx.commit().wait().unwrap();
-    assert_eq!(ways(&db).0, 0);
 }
 
 #[test]
-fn what_an_independent_change_answered_is_compared_at_commit() {
+fn what_a_replayed_change_answered_is_compared_at_commit() {
     let (_directory, db, _idle) = crowded(1);
     let tx = db.transaction().unwrap();
     change(&tx, ENTRY);
     assert_eq!(change(&tx, "UPDATE account SET balance = 7 WHERE balance = 100"), 10);
-    assert_eq!(ways(&db), (1, 0));
+    assert_eq!(replays(&db), 1);
     db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
     assert_eq!(tx.commit().wait().unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(balance(&db, 2), 100);
-}
-
-#[test]
-fn an_independent_change_stays_on_the_snapshot_of_the_first() {
-    let (_directory, db, _idle) = crowded(2);
-    let tx = db.transaction().unwrap();
-    change(&tx, ENTRY);
-    db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
-    // Another transaction goes on to the newer snapshot on the same connection.
-    let other = db.transaction().unwrap();
-    assert_eq!(change(&other, "UPDATE account SET balance = 7 WHERE balance = 101"), 1);
-    assert_eq!(change(&tx, "UPDATE account SET balance = 7 WHERE balance = 101"), 0);
-    assert_eq!(ways(&db), (1, 0));
-    other.commit().wait().unwrap();
-    tx.commit().wait().unwrap();
 }
 
 #[test]
@@ -167,60 +116,7 @@ fn a_resting_transaction_does_not_keep_the_wal_from_restarting() {
     let stats = db.stats();
     assert!(stats.checkpoints_completed > 3 && stats.revoked_readers == 0);
     assert_eq!(change(&tx, "UPDATE account SET balance = 7 WHERE id = 3"), 1);
-    assert_eq!(ways(&db), (0, 1), "its snapshot has gone, so that it had to be replayed");
+    assert_eq!(replays(&db), 1);
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 3), 7);
-}
-
-#[test]
-fn a_snapshot_that_has_become_too_old_is_not_used_again() {
-    let age = Duration::from_millis(20);
-    let options = Options::new().transaction_connections(1).transaction_snapshot_age(age);
-    let (_directory, db) = accounts(options);
-    let _idle = db.transaction().unwrap();
-    let tx = db.transaction().unwrap();
-    change(&tx, ENTRY);
-    std::thread::sleep(2 * age);
-    change(&tx, "UPDATE account SET balance = 7 WHERE id = 3");
-    assert_eq!(ways(&db), (0, 1));
-    tx.commit().wait().unwrap();
-}
-
-#[test]
-fn no_more_snapshots_are_kept_than_there_are_connections() {
-    let (_directory, db, _idle) = crowded(2);
-    let begin = |_| {
-        db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
-        let tx = db.transaction().unwrap();
-        change(&tx, ENTRY);
-        tx
-    };
-    let open: Vec<Transaction> = (0..9).map(begin).collect();
-    for tx in &open {
-        change(tx, "UPDATE account SET balance = 7 WHERE id = 3");
-    }
-    assert_eq!(ways(&db), (2, 7));
-    for tx in open {
-        tx.commit().wait().unwrap();
-    }
-    assert_eq!(balance(&db, 3), 7);
-}
-
-#[test]
-fn the_snapshot_that_most_transactions_keep_stays() {
-    let (_directory, db, _idle) = crowded(2);
-    let begin = || {
-        let tx = db.transaction().unwrap();
-        change(&tx, ENTRY);
-        tx
-    };
-    let mut open = vec![begin(), begin()];
-    for _ in 0..5 {
-        db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
-        open.push(begin());
-    }
-    for tx in &open {
-        change(tx, "UPDATE account SET balance = 7 WHERE id = 3");
-    }
-    assert_eq!(ways(&db), (3, 4), "without a replay: the first two, and the last");
 }
