@@ -67,7 +67,7 @@ pub fn summary(record: &Record) -> Table {
         table.rows.push(line(&section.title, ours, [best("raw"), best("postgres")]));
     }
     if table.rows.iter().flatten().any(|figure| figure == "–") {
-        table.notes.push("–: nothing there does it".into());
+        table.notes.push("– = no equivalent".into());
     }
     table
 }

@@ -24,10 +24,10 @@ const ASKED: &[&str] =
     &["parent-child/durable/postgres-asked-*", "parent-child/durable/postgres-ser-asked-*"];
 
 const LINES_OF_TPS: [Line; 10] = [
-    ("burst, each isolated", [&["burst/durable/monolite"], CEILING, PATIENT_POSTGRES]),
-    ("burst, 1 in 100 failing", [&["burst/durable/monolite-failing"], &[], &[]]),
+    ("writes in a burst", [&["burst/durable/monolite"], CEILING, PATIENT_POSTGRES]),
+    ("the same, 1 in 100 fails", [&["burst/durable/monolite-failing"], &[], &[]]),
     (
-        "burst, uniform draw",
+        "burst, data larger than the cache",
         [
             &["uniform/durable/monolite"],
             &["uniform/durable/raw-batch"],
@@ -35,20 +35,20 @@ const LINES_OF_TPS: [Line; 10] = [
         ],
     ),
     (
-        "closed loop, 128 clients",
+        "writes, 128 clients that wait",
         [&["closed/durable/monolite-128"], &["closed/durable/raw-batch-128"], PATIENT_POSTGRES],
     ),
     (
-        "closed loop, 1 client",
+        "writes, 1 client that waits",
         [&["closed/durable/monolite-1"], &["closed/durable/raw-batch-1"], &[]],
     ),
-    ("3 awaited reads per write: writes", [&["burst/durable/monolite-reads"], &[], &[]]),
+    ("writes, each after 3 reads", [&["burst/durable/monolite-reads"], &[], &[]]),
     (
-        "point reads, one thread",
+        "reads of one row, 1 thread",
         [&["reads/durable/monolite"], &["reads/durable/raw"], &["reads/durable/postgres"]],
     ),
     (
-        "interactive, 10 ms between updates",
+        "2 updates, 10 ms between them",
         [
             &["delay/durable/interactive-*/10ms"],
             &["delay/durable/held-*/10ms"],
@@ -56,14 +56,14 @@ const LINES_OF_TPS: [Line; 10] = [
         ],
     ),
     (
-        "contention: read, 10 ms, write",
+        "read a row, 10 ms, write that row",
         [
             &["decide/durable/interactive-*/10ms"],
             &["decide/durable/held-*/10ms"],
             &["decide/durable/postgres-*/10ms"],
         ],
     ),
-    ("parent, 5 ms, children; id asked", [&["parent-child/durable/monolite-asked-*"], &[], ASKED]),
+    ("insert a parent, 5 ms, 3 children", [&["parent-child/durable/monolite-asked-*"], &[], ASKED]),
 ];
 
 /// Returns the summary as a table.
@@ -78,12 +78,11 @@ pub fn of(record: &Record) -> Table {
         table.rows.extend(ours.map(|ours| line(name, ours, [raw, postgres])));
     }
     table.notes.push(
-        "raw limit: SQLite in a tight loop, one thread; in bursts 10,000 to a commit, not isolated"
+        "raw limit: one thread runs SQLite in a loop; in bursts 10,000 to a commit, not isolated"
             .into(),
     );
     table.notes.push(
-        "each side by its best pool or number of clients, in the same run; –: nothing there does it"
-            .into(),
+        "each column is that system's best configuration in this run; – = no equivalent".into(),
     );
     if let Some(reason) = &record.setup.postgres_missing {
         table.notes.push(format!("no PostgreSQL: {reason}"));
@@ -187,7 +186,7 @@ mod tests {
         let lines = lines(&record);
         assert!(lines.len() <= LINES, "{lines:#?}");
         assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
-        assert!(lines.iter().any(|line| line.starts_with("burst, each isolated")), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with("writes in a burst")), "{lines:#?}");
     }
 
     #[test]

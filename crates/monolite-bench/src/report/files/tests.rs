@@ -146,7 +146,7 @@ fn a_table_is_quoted_between_its_marks() {
     let folder = written.file_name().unwrap().to_str().unwrap();
     let page = format!("before\n{BEGIN}{folder}: tps: Summary -->stale{END}\nafter\n");
     let anew = with_tables(&page, dir.path());
-    assert!(anew.contains("| burst, each isolated |") && !anew.contains("stale"), "{anew}");
+    assert!(anew.contains("| writes in a burst |") && !anew.contains("stale"), "{anew}");
     assert!(anew.starts_with("before\n") && anew.ends_with("\nafter\n"), "{anew}");
     assert_eq!(with_tables(&anew, dir.path()), anew);
 }
