@@ -2,9 +2,9 @@
 //!
 //! Each command is one module: [`ci`] runs them together, [`tidy`] checks what reviewers
 //! forget, [`range`] builds both ends of the `rusqlite` versions that Monolite accepts, [`conform`]
-//! compares scripts with plain SQLite, [`count`] weighs the tree, [`models`] checks schedules of the engine's threads,
-//! [`torture`] runs `monolite torture` with the amounts that every change must survive,
-//! [`planted`] shows that it finds bugs, and [`mutants`] that the tests do.
+//! compares scripts with plain SQLite, [`count`] weighs the tree, [`models`] checks schedules of
+//! the engine's threads, [`torture`] runs `monolite torture` with the amounts that every change
+//! must survive, [`planted`] shows that it finds bugs, and [`mutants`] that the tests do.
 //!
 //! # Not here
 //! What needs the operating system's package manager: `scripts/setup`.

@@ -703,7 +703,8 @@ fn database_killed_on_a_full_disk_opens_and_is_copied_once_there_is_room() {
         bench.is_the_same();
         assert_eq!(count(&bench.restored()), rows + 1);
         let copies = fs::read_dir(bench.directory.path().join("archive/ltx/9")).unwrap().count();
-        assert!(copies > 1, "one copy is of before");
+        // An opening behind a clean close may find that the WAL goes on where the archive ends.
+        assert!(is_closed || because.is_none() || copies > 1, "one copy is of before");
     }
 }
 
