@@ -106,7 +106,7 @@ fn ours(path: &Path, cache: u64, what: &str) -> Result<(u64, Duration)> {
         .open(path)?;
     let start = Instant::now();
     match what {
-        "sort" => db.read(|tx| tx.query_one(SORT, (), |_| Ok(()))).wait()?,
+        "sort" => db.read(|tx| tx.query_row(SORT, (), |_| Ok(()))).wait()?,
         _ => db.write(|tx| tx.execute_batch(INDEX)).wait()?,
     }
     let took = start.elapsed();

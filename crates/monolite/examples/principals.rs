@@ -29,8 +29,8 @@ fn main() -> Result<()> {
     println!("a short write beside {FLOOD} that take {LIMIT:?} each, again and again:");
     let one = waits(&db, &db)?;
     println!("  without principals     median {:.0?}, longest {:.0?}", one[10], one[20]);
-    let two = waits(&db.for_principal(1), &db.for_principal(2))?;
-    println!("  with for_principal()   median {:.0?}, longest {:.0?}", two[10], two[20]);
+    let two = waits(&db.with_principal(1), &db.with_principal(2))?;
+    println!("  with with_principal()   median {:.0?}, longest {:.0?}", two[10], two[20]);
     db.close()
 }
 

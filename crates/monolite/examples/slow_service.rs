@@ -20,7 +20,7 @@ fn exchange_rate() -> i64 {
 }
 
 fn buy(db: &Database, item: i64) -> Result<i64, Error> {
-    db.transact_blocking(|tx| {
+    db.transact(async |tx| {
         let price: i64 = tx
             .query_row("SELECT price FROM item WHERE id = ?1", [item], |row| row.get(0))
             .wait()?;
@@ -29,6 +29,7 @@ fn buy(db: &Database, item: i64) -> Result<i64, Error> {
         tx.execute("INSERT INTO sale(item, paid) VALUES (?1, ?2)", (item, paid)).wait()?;
         Ok(paid)
     })
+    .wait()
 }
 
 fn main() -> Result<(), Error> {

@@ -61,11 +61,12 @@ fn transactions(db: &Database) -> Result<f64> {
         let run = || -> Result<()> {
             for _ in 0..TRANSACTIONS {
                 let id = spread(next());
-                db.transact_blocking(|tx| {
+                db.transact(async |tx| {
                     tx.query_row(READ, [id], |row| row.get::<_, i64>(0)).wait()?;
                     tx.execute(UPDATE, [id]).wait()?;
                     Ok::<_, Error>(())
-                })?;
+                })
+                .wait()?;
             }
             Ok(())
         };

@@ -68,6 +68,7 @@ impl From<Refusal> for Error {
 
 /// A database file as an open has found it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Found<'a> {
     /// Its canonical path.
     pub database: &'a Path,

@@ -44,7 +44,7 @@ use crate::untrusted::{UntrustedLimits, UntrustedQuery};
 /// # fn main() -> monolite::Result<()> {
 /// let db = monolite::Database::open(":memory:")?;
 /// db.write(|tx| tx.execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES (1)")).wait()?;
-/// let sum: i64 = db.read(|tx| tx.query_one("SELECT sum(x) FROM t", (), |row| row.get(0))).wait()?;
+/// let sum: i64 = db.read(|tx| tx.query_row("SELECT sum(x) FROM t", (), |row| row.get(0))).wait()?;
 /// assert_eq!(sum, 1);
 /// # db.close()
 /// # }
@@ -161,16 +161,16 @@ impl<E> Database<E> {
     /// use std::time::Duration;
     /// # fn main() -> monolite::Result<()> {
     /// # let db = monolite::Database::open(":memory:")?;
-    /// let quick = db.within(Duration::from_millis(20));
+    /// let quick = db.with_time_limit(Duration::from_millis(20));
     /// let endless = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n)
     ///                SELECT sum(i) FROM n";
-    /// let sum = quick.read(|tx| tx.query_one(endless, (), |row| row.get::<_, i64>(0))).wait();
+    /// let sum = quick.read(|tx| tx.query_row(endless, (), |row| row.get::<_, i64>(0))).wait();
     /// assert_eq!(sum.unwrap_err().kind(), monolite::ErrorKind::Timeout);
     /// # db.close()
     /// # }
     /// ```
     #[must_use]
-    pub fn within(&self, limit: Duration) -> Database<E> {
+    pub fn with_time_limit(&self, limit: Duration) -> Database<E> {
         let Handle { engine, writes, transactions, .. } = &*self.handle;
         let wait = |_| engine.archive_wait(Durability::Archived, Some(limit));
         let waits = writes.terms().archive_wait.and_then(wait);
@@ -206,7 +206,7 @@ impl<E> Database<E> {
     /// let db = monolite::Database::open(":memory:")?;
     /// db.write(|tx| tx.execute("CREATE TABLE notes(customer, text)", ())).wait()?;
     /// let customer: u32 = 4711;
-    /// let theirs = db.for_principal(customer.into());
+    /// let theirs = db.with_principal(customer.into());
     /// theirs
     ///     .write(move |tx| tx.execute("INSERT INTO notes VALUES (?, 'hello')", [customer]))
     ///     .wait()?;
@@ -214,7 +214,7 @@ impl<E> Database<E> {
     /// # }
     /// ```
     #[must_use]
-    pub fn for_principal(&self, principal: u64) -> Database<E> {
+    pub fn with_principal(&self, principal: u64) -> Database<E> {
         let Handle { engine, writes, transactions, time_limit } = &*self.handle;
         let writes = Arc::new(writes.of(principal));
         let transactions =
@@ -232,26 +232,27 @@ impl<E> Database<E> {
     /// # fn main() -> monolite::Result<()> {
     /// use monolite::{Durability, ErrorKind};
     /// let db = monolite::Database::open(":memory:")?;
-    /// let refused = db.with_durability(Durability::Archived).unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::Invalid); // it has no archive
+    /// let archived = db.with_durability(Durability::Archived);
+    /// let refused = archived.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait().unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Invalid); // the database has no archive
     /// # db.close()
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// `Invalid` when the database was not opened for that: `Archived` needs an
-    /// [archive](Options::archive); `Synced` needs the option [`Synced`](Durability::Synced) or
-    /// `Archived`; `Buffered` needs `Buffered`.
-    pub fn with_durability(&self, durability: Durability) -> Result<Database<E>> {
+    /// Its writes and interactive transactions are refused with `Invalid` when the database was not
+    /// opened for that: `Archived` needs an [archive](Options::archive); `Synced` needs the option
+    /// [`Synced`](Durability::Synced) or `Archived`; `Buffered` needs `Buffered`.
+    #[must_use]
+    pub fn with_durability(&self, durability: Durability) -> Database<E> {
         let Handle { engine, writes, transactions, time_limit } = &*self.handle;
-        engine.check_durability(durability)?;
         let waits = engine.archive_wait(durability, *time_limit);
-        let writes = Arc::new(writes.awaiting_archive(waits));
+        let refusal = engine.check_durability(durability).err();
+        let writes = Arc::new(writes.awaiting_archive(waits).refusing(refusal));
         let transactions =
             Transactions { writes: Arc::clone(&writes), ..Transactions::clone(transactions) };
         let (engine, transactions) = (Arc::clone(engine), Arc::new(transactions));
         let time_limit = *time_limit;
-        Ok(Database::of(Arc::new(Handle { engine, writes, transactions, time_limit })))
+        Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
     }
 
     /// Runs `body` as a transaction that may write: alone, as far as it and everyone else can
@@ -616,7 +617,7 @@ impl<E> Database<E> {
     ///
     /// # Cancellation
     /// Between two transactions. A file that is being rewritten is rewritten to its end, and
-    /// progress is told when that is reached; [`Database::within`] bounds it, an hour otherwise.
+    /// progress is told when that is reached; [`Database::with_time_limit`] bounds it, an hour otherwise.
     ///
     /// # Errors
     /// From the handle: `Invalid` when the content does not fit in the WAL, with what to do;

@@ -25,7 +25,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// # fn main() -> monolite::Result<()> {
 /// use monolite::ErrorKind;
 /// # let db = monolite::Database::open(":memory:")?;
-/// let read = db.read(|tx| tx.query_one("SELECT 1 WHERE 0", (), |row| row.get::<_, i64>(0)));
+/// let read = db.read(|tx| tx.query_row("SELECT 1 WHERE 0", (), |row| row.get::<_, i64>(0)));
 /// match read.wait() {
 ///     Err(error) if error.kind() == ErrorKind::NoRows => {} // it is an answer: HTTP 404
 ///     Err(error) if error.kind() == ErrorKind::Overloaded => {} // later: HTTP 503
@@ -48,8 +48,8 @@ pub enum ErrorKind {
     Aborted,
     /// A constraint of the schema refused the change. Nothing was changed; correct the data.
     Constraint,
-    /// A query that must return a row returned none. Nothing was changed by it; see
-    /// [`OptionalExtension`] where there may be none.
+    /// A query that must return a row returned none. Nothing was changed by it; use
+    /// [`Tx::query_optional`](crate::Tx::query_optional) where there may be none.
     NoRows,
     /// The statement, a parameter or an option is wrong. Nothing was changed; correct the program.
     Invalid,
@@ -234,8 +234,7 @@ impl Error {
         self
     }
 
-    /// Whether a query that must return a row returned none ([`ErrorKind::NoRows`]); see also
-    /// [`OptionalExtension`].
+    /// Whether a query that must return a row returned none ([`ErrorKind::NoRows`]).
     pub fn is_no_rows(&self) -> bool {
         self.0.kind == ErrorKind::NoRows
     }
@@ -501,7 +500,7 @@ fn in_our_words(said: String) -> String {
     }
     if said.starts_with("Execute returned results") {
         return "the statement returns rows, and execute() takes one that returns none; use \
-                query_row(), query_one(), or prepare() and its query_map()"
+                query_row(), query_optional(), or query_map()"
             .into();
     }
     if is_not_added(&said) {
@@ -563,35 +562,6 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | ErrorCode::DatabaseLocked
         | ErrorCode::FileLockingProtocolFailed => ErrorKind::Overloaded,
         _ => ErrorKind::Invalid,
-    }
-}
-
-/// Turns "no row" into `None`, as `rusqlite::OptionalExtension` does for its own results.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// use monolite::OptionalExtension as _;
-/// # let db = monolite::Database::open(":memory:")?;
-/// let read = db.read(|tx| tx.query_row("SELECT 1 WHERE 0", (), |row| row.get::<_, i64>(0)));
-/// assert_eq!(read.wait().optional()?, None);
-/// # db.close()
-/// # }
-/// ```
-pub trait OptionalExtension<T> {
-    /// `Ok(None)` when the query returned no row.
-    ///
-    /// # Errors
-    /// Every other error, unchanged.
-    fn optional(self) -> Result<Option<T>>;
-}
-
-impl<T> OptionalExtension<T> for Result<T> {
-    fn optional(self) -> Result<Option<T>> {
-        match self {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_no_rows() => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }
 

@@ -92,7 +92,7 @@ pub use backup::Backup;
 pub use call::write::Write;
 pub use clock::{Clock, SystemClock};
 pub use database::Database;
-pub use error::{Constraint, ConstraintKind, Error, ErrorKind, OptionalExtension, Result};
+pub use error::{Constraint, ConstraintKind, Error, ErrorKind, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
 pub use maintenance::{Checked, Checkpointed, Vacuumed};
 pub use migrations::{Applied, MigrationStatus, Migrations};
@@ -103,11 +103,13 @@ pub use read::stream::{RowIterator, RowStream};
 pub use stats::{SlowTransaction, Stats, Summary};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
-pub use transaction::{Committed, Execution, TransactedOnce, Transaction};
+pub use transaction::{Committed, Execution, Transact, Transaction};
 pub use tx::Tx;
 pub use untrusted::{UntrustedLimits, UntrustedQuery, UntrustedRows};
 
-pub use monolite_sqlite::{rusqlite, vfs};
+pub use monolite_sqlite::rusqlite;
+#[cfg(feature = "testing")]
+pub use monolite_sqlite::vfs;
 pub use rusqlite::types::{FromSql, ToSql, Value};
 pub use rusqlite::{Params, Row, named_params, params};
 
@@ -121,7 +123,7 @@ pub use rusqlite::{Params, Row, named_params, params};
 /// # fn main() -> monolite::Result<()> {
 /// let db = Options::new().connection_setup(add).open(":memory:")?;
 /// let sql = "SELECT half(84)";
-/// assert_eq!(db.read(|tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0))).wait()?, 42);
+/// assert_eq!(db.read(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait()?, 42);
 /// # db.close()
 /// # }
 /// ```

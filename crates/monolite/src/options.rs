@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind, Result, within};
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
     /// The write is on disk (`fdatasync` of the WAL returned): it survives `kill -9` and power
     /// loss.
@@ -52,6 +53,7 @@ pub enum Durability {
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sharing {
     /// This process alone. Locks are kept in memory, so a point read costs what the B-tree costs.
     /// Other processes are told that the database is locked.
@@ -66,6 +68,7 @@ pub enum Sharing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validation {
     On,
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests alone turn it off"))]
     Off,
 }
 
@@ -400,7 +403,7 @@ impl Options {
     }
 
     /// Commits interactive transactions whatever they saw: shows that a test of isolation notices.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn without_validation(mut self) -> Options {
         self.validation = Validation::Off;
@@ -408,7 +411,7 @@ impl Options {
     }
 
     /// Has transactions that collide meet again and again: for measuring what turns are worth.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn without_turns(mut self) -> Options {
         self.turns = Turns::Off;
@@ -470,7 +473,7 @@ impl Options {
     ///     })
     ///     .open(":memory:")?;
     /// let sql = "SELECT double(21)";
-    /// let number: i64 = db.read(|tx| tx.query_one(sql, (), |row| row.get(0))).wait()?;
+    /// let number: i64 = db.read(|tx| tx.query_row(sql, (), |row| row.get(0))).wait()?;
     /// assert_eq!(number, 42);
     /// # db.close()
     /// # }
@@ -520,7 +523,7 @@ impl Options {
     /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Default: 30 s,
     /// in which a request that was lost is sent again. Then the write ends with
     /// [`ErrorKind::CommitUnknown`], and the read with `Timeout`.
-    /// [`Database::within`](crate::Database::within) shortens it for single calls.
+    /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single calls.
     #[must_use]
     pub fn archive_time_limit(mut self, limit: Duration) -> Options {
         self.archive_time_limit = limit;
@@ -535,7 +538,8 @@ impl Options {
     }
 
     /// Puts a storage around the engine's own, through which every file call and every sync then
-    /// passes: for fault injection and simulation, see [`monolite_sqlite::vfs`].
+    /// passes: for fault injection and simulation, see [`vfs`](crate::vfs).
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn storage<F>(mut self, decorate: F) -> Options
     where

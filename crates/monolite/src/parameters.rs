@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// // Made at run time, as a filter that somebody has put together.
 /// let (sql, values) = ("SELECT ?1 + ?2", vec![Value::Integer(40), Value::Integer(2)]);
 /// let parameters = Parameters::Positional(values);
-/// let sum: i64 = db.read(|tx| tx.query_one(sql, &parameters, |row| row.get(0))).wait()?;
+/// let sum: i64 = db.read(|tx| tx.query_row(sql, &parameters, |row| row.get(0))).wait()?;
 /// assert_eq!(sum, 42);
 /// # db.close()
 /// # }
@@ -143,11 +143,11 @@ fn value_bytes(value: &Value) -> usize {
 /// # let db = monolite::Database::open(":memory:")?;
 /// let sum: i64 = db
 ///     .read(|tx| {
-///         let one: i64 = tx.query_one("SELECT ?1", [1], |row| row.get(0))?;
-///         let two: i64 = tx.query_one("SELECT length(?1) + ?2", ("a", 1), |row| row.get(0))?;
-///         let three: i64 = tx.query_one("SELECT ?1", params![3], |row| row.get(0))?;
+///         let one: i64 = tx.query_row("SELECT ?1", [1], |row| row.get(0))?;
+///         let two: i64 = tx.query_row("SELECT length(?1) + ?2", ("a", 1), |row| row.get(0))?;
+///         let three: i64 = tx.query_row("SELECT ?1", params![3], |row| row.get(0))?;
 ///         let four = named_params! { ":n": 4 };
-///         Ok(one + two + three + tx.query_one("SELECT :n", four, |row| row.get::<_, i64>(0))?)
+///         Ok(one + two + three + tx.query_row("SELECT :n", four, |row| row.get::<_, i64>(0))?)
 ///     })
 ///     .wait()?;
 /// assert_eq!(sum, 10);
@@ -210,13 +210,13 @@ impl Bind for Parameters {
 /// ```
 /// # fn main() -> monolite::Result<()> {
 /// # let db = monolite::Database::open(":memory:")?;
-/// let sum: i64 = db.transact_blocking(|tx| {
-///     let one: i64 = tx.query_one("SELECT ?1", [1], |row| row.get(0)).wait()?;
-///     let two = tx.query_one("SELECT length(?1) + ?2", ("a", 1), |row| row.get(0));
-///     let two: i64 = two.wait()?;
+/// let sum = db.transact(async |tx| {
+///     let one: i64 = tx.query_row("SELECT ?1", [1], |row| row.get(0)).await?;
+///     let two = tx.query_row("SELECT length(?1) + ?2", ("a", 1), |row| row.get(0));
+///     let two: i64 = two.await?;
 ///     Ok(one + two)
-/// })?;
-/// assert_eq!(sum, 3);
+/// });
+/// assert_eq!(sum.wait()?, 3);
 /// # db.close()
 /// # }
 /// ```

@@ -39,6 +39,7 @@ const LARGEST: u64 = 3_600_000_000_000;
 /// [`Database::stats`]: crate::Database::stats
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Stats {
     /// Write transactions answered, failed ones included.
     pub transactions: u64,
@@ -154,6 +155,7 @@ pub struct Stats {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct SlowTransaction {
     /// Time its closure took in the writer.
     pub time: Duration,
@@ -173,6 +175,7 @@ pub struct SlowTransaction {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Summary {
     /// Number of measurements.
     pub count: u64,

@@ -32,7 +32,7 @@ pub use outcome::{from_outcome, to_outcome};
 /// Makes a struct of a row, by the names of its columns; a tuple by their order; and anything else
 /// of the only column. It is a mapping for whatever takes one:
 /// [`Tx::query_map`](crate::Tx::query_map),
-/// [`Transaction::query_one`](crate::Transaction::query_one),
+/// [`Transaction::query_row`](crate::Transaction::query_row),
 /// [`Database::read_stream`](crate::Database::read_stream).
 ///
 /// Columns that the struct has no field for are left out. A field that has no column is an error,

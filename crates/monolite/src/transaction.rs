@@ -29,7 +29,7 @@ use std::task::{Context, Poll, ready};
 use monolite_sqlite::{UserSavepoint, rusqlite};
 use rusqlite::Row;
 
-use crate::call::blocked::block_on;
+use crate::call::blocked::{block_on, runs_here};
 use crate::call::inside::Place;
 use crate::call::work::Work;
 use crate::call::write::Write;
@@ -38,15 +38,14 @@ use crate::parameters::{IntoParameters, Parameters};
 use steps::{Action, More, Request, RowReader};
 
 pub(crate) use contention::Contention;
+pub use keys::Committed;
 pub(crate) use keys::Key;
-pub use keys::{Committed, TransactedOnce};
 pub(crate) use limits::Limits;
 use open::BoxedWait;
 pub(crate) use open::{Open, Transactions};
 pub(crate) use pool::{Pool, PoolOpener};
-pub(crate) use transact::{
-    Attempts, Once, Transacted, transact, transact_blocking, transact_blocking_with, transact_with,
-};
+pub use transact::Transact;
+pub(crate) use transact::{Attempts, transact};
 
 /// A transaction that may live for as long as the application needs, across awaits and threads,
 /// and holds no lock while it does. From [`Database::transaction`](crate::Database::transaction),
@@ -75,7 +74,7 @@ pub(crate) use transact::{
 /// # let sql = "CREATE TABLE item(stock); INSERT INTO item VALUES (1)";
 /// # db.write(move |tx| tx.execute_batch(sql)).wait()?;
 /// let tx = db.transaction()?;
-/// let stock: i64 = tx.query_one("SELECT stock FROM item", (), |row| row.get(0)).wait()?;
+/// let stock: i64 = tx.query_row("SELECT stock FROM item", (), |row| row.get(0)).wait()?;
 /// tx.execute("UPDATE item SET stock = ?1", [stock - 1]).wait()?;
 /// // Somebody changes what was read.
 /// db.write(|tx| tx.execute("UPDATE item SET stock = 5", ())).wait()?;
@@ -144,27 +143,7 @@ impl Transaction {
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let reader = FirstRow { map: Some(map), value: None, only: false };
-        let request = request(Action::Query, sql, parameters.into_parameters());
-        self.run(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
-    }
-
-    /// Runs a query that must return exactly one row, and maps it.
-    ///
-    /// # Errors
-    /// As [`Transaction::query_row`], and `Invalid` when there is more than one row: after a change
-    /// (`RETURNING`) the transaction is over then.
-    pub fn query_one<T, F>(
-        &self,
-        sql: &str,
-        parameters: impl IntoParameters,
-        map: F,
-    ) -> Execution<'_, T>
-    where
-        F: FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
-        T: Send + 'static,
-    {
-        let reader = FirstRow { map: Some(map), value: None, only: true };
+        let reader = FirstRow { map: Some(map), value: None };
         let request = request(Action::Query, sql, parameters.into_parameters());
         self.run(request, reader, |_, reader| reader.value.ok_or_else(no_rows))
     }
@@ -183,7 +162,7 @@ impl Transaction {
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let reader = FirstRow { map: Some(map), value: None, only: false };
+        let reader = FirstRow { map: Some(map), value: None };
         let request = request(Action::Query, sql, parameters.into_parameters());
         self.run(request, reader, |_, reader| Ok(reader.value))
     }
@@ -366,17 +345,13 @@ impl RowReader for NoRows {
 struct FirstRow<T, F> {
     map: Option<F>,
     value: Option<T>,
-    /// A second row is an error.
-    only: bool,
 }
 
 impl<T, F: FnOnce(&Row<'_>) -> rusqlite::Result<T>> RowReader for FirstRow<T, F> {
     fn row(&mut self, row: &Row<'_>) -> Result<More> {
-        let Some(map) = self.map.take() else {
-            return Err(rusqlite::Error::QueryReturnedMoreThanOneRow.into());
-        };
+        let map = self.map.take().expect("no row is asked for behind the first");
         self.value = Some(map(row)?);
-        Ok(if self.only { More::Wanted } else { More::Enough })
+        Ok(More::Enough)
     }
 }
 
@@ -467,6 +442,12 @@ impl<T: Send + 'static> Future for Execution<'_, T> {
         if let Some(turn) = &mut self.turn {
             ready!(turn.as_mut().poll(context));
             self.turn = None;
+        }
+        if runs_here()
+            && let Some(body) = self.work.take_new()
+        {
+            self.is_awaited = false;
+            return Poll::Ready(body(open).inspect_err(|error| open.end_after(error)));
         }
         let bind = |body: Body<T>| {
             let open = Arc::clone(open);

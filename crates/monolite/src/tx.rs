@@ -172,34 +172,13 @@ impl<'c> Tx<'c> {
     /// Runs a query and maps its first row. The prepared statement is kept for the next time.
     ///
     /// # Errors
-    /// As [`Tx::execute`]; `NoRows` when there is no row.
+    /// As [`Tx::execute`]; `NoRows` when there is no row, see [`Tx::query_optional`].
     pub fn query_row<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<T>
     where
         P: Bind,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
         self.run_statement(sql, |statement| f(params.query(statement)?.next()?.ok_or(NO_ROWS)?))
-    }
-
-    /// Runs a query that must return exactly one row, and maps it. One that changes rows
-    /// (`RETURNING`) has changed them when there are more, or `f` fails: return the error to undo
-    /// that.
-    ///
-    /// # Errors
-    /// As [`Tx::query_row`], and when there is more than one row.
-    pub fn query_one<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<T>
-    where
-        P: Bind,
-        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    {
-        self.run_statement(sql, |statement| {
-            let mut rows = params.query(statement)?;
-            let value = f(rows.next()?.ok_or(NO_ROWS)?)?;
-            match rows.next()? {
-                Some(_) => Err(rusqlite::Error::QueryReturnedMoreThanOneRow),
-                None => Ok(value),
-            }
-        })
     }
 
     /// As [`Tx::query_row`], and `None` when there is no row.
@@ -237,25 +216,6 @@ impl<'c> Tx<'c> {
         F: FnMut(&Row<'_>) -> rusqlite::Result<T>,
     {
         self.run_statement(sql, |statement| params.query(statement)?.mapped(f).collect())
-    }
-
-    /// As [`Tx::query_row`], with a mapping that may fail with an error of its own.
-    ///
-    /// # Errors
-    /// As [`Tx::query_row`], and those of `f`.
-    pub fn query_row_and_then<T, E, P, F>(&self, sql: &str, params: P, f: F) -> Result<T, E>
-    where
-        P: Bind,
-        F: FnOnce(&Row<'_>) -> Result<T, E>,
-        E: From<Error>,
-    {
-        self.with_statement(sql, |statement| {
-            let mut rows = params.query(statement).map_err(|error| self.explain(sql, error))?;
-            match rows.next().map_err(|error| self.explain(sql, error))? {
-                Some(row) => f(row),
-                None => Err(E::from(self.explain(sql, NO_ROWS))),
-            }
-        })
     }
 
     /// Prepares a statement.

@@ -51,7 +51,7 @@ async fn add(db: Data<Database>, name: Path<String>, text: String) -> Result<Str
 
 async fn text(db: Data<Database>, name: Path<String>) -> Result<String, Failure> {
     let (name, sql) = (name.into_inner(), "SELECT text FROM note WHERE name = ?1");
-    Ok(db.read(move |tx| tx.query_one(sql, [name], |row| row.get(0))).await?)
+    Ok(db.read(move |tx| tx.query_row(sql, [name], |row| row.get(0))).await?)
 }
 
 /// What lets `?` be used on the database in a handler.

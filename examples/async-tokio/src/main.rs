@@ -47,7 +47,7 @@ async fn main() -> Result<(), Error> {
 /// Counts one view and returns the new number. When this returns, the number is on disk.
 async fn count_view(db: &Database, path: &'static str) -> Result<i64, Error> {
     db.write(move |tx| {
-        tx.query_one(
+        tx.query_row(
             "INSERT INTO page (path, views) VALUES (?1, 1)
              ON CONFLICT (path) DO UPDATE SET views = views + 1 RETURNING views",
             [path],

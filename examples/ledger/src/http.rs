@@ -135,7 +135,7 @@ async fn statement(
 
 /// Well means that writes are acknowledged; reads go on even after the disk has failed.
 async fn health(State(db): State<Ledger>) -> Result<Json<Value>> {
-    db.try_write(|tx| Ok(tx.query_one("SELECT 1", (), |row| row.get::<_, i64>(0))?))?.await?;
+    db.try_write(|tx| Ok(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))?))?.await?;
     Ok(Json(json!({ "status": "ok" })))
 }
 

@@ -10,7 +10,7 @@
 //! # Not here
 //! Locks and retries: each function runs as if alone, and either all of it happens or nothing.
 
-use monolite::{OptionalExtension as _, Tx, params};
+use monolite::{Tx, params};
 use serde::Serialize;
 
 use crate::error::LedgerError;
@@ -111,10 +111,11 @@ pub(crate) fn open_account(tx: &Tx<'_>, owner: &str, opening_balance: i64) -> Re
 }
 
 pub(crate) fn account(tx: &Tx<'_>, id: i64) -> Result<Account> {
-    let found = tx.query_row("SELECT owner, balance FROM account WHERE id = ?1", [id], |row| {
+    let sql = "SELECT owner, balance FROM account WHERE id = ?1";
+    let found = tx.query_optional(sql, [id], |row| {
         Ok(Account { id, owner: row.get(0)?, balance: row.get(1)? })
     });
-    found.optional()?.ok_or(LedgerError::UnknownAccount(id))
+    found?.ok_or(LedgerError::UnknownAccount(id))
 }
 
 /// Moves money, unless a transfer of this id was made before. The id is written in the same
@@ -147,10 +148,10 @@ pub(crate) fn transfer(tx: &Tx<'_>, wanted: &Transfer) -> Result<Made> {
 
 fn made_before(tx: &Tx<'_>, id: &str) -> Result<Option<Transfer>> {
     let sql = "SELECT from_account, to_account, amount FROM transfer WHERE id = ?1";
-    let found = tx.query_row(sql, [id], |row| {
+    let found = tx.query_optional(sql, [id], |row| {
         Ok(Transfer { id: id.to_owned(), from: row.get(0)?, to: row.get(1)?, amount: row.get(2)? })
     });
-    Ok(found.optional()?)
+    Ok(found?)
 }
 
 fn book(tx: &Tx<'_>, account: &Account, transfer: &str, amount: i64) -> Result<()> {

@@ -2,7 +2,7 @@
 //! The payment service cannot tell a repetition, so only whoever has reserved calls it: an order
 //! that stays reserved is for a person to look at.
 
-use monolite::{Database, Result, TransactedOnce, Transaction};
+use monolite::{Committed, Database, Result, Transaction};
 
 /// What a customer sends; with the same key when it is sent again.
 #[derive(serde::Deserialize)]
@@ -16,7 +16,7 @@ pub(crate) struct Order {
 pub(crate) async fn buy(db: Database, order: Order) -> Result<Option<String>> {
     let reserve = async |tx| Ok((reserve(tx, &order).await?, []));
     let reserved = db.transact_once(format!("order {}", order.key), reserve).await?;
-    if let TransactedOnce::Now { value: (id, cents), .. } = reserved {
+    if let Committed::Now { value: (id, cents), .. } = reserved {
         let receipt = charge(id, cents).await;
         db.write(move |tx| {
             let sql = "UPDATE purchase SET state = 'paid', receipt = ?2 WHERE id = ?1";
@@ -32,11 +32,11 @@ pub(crate) async fn buy(db: Database, order: Order) -> Result<Option<String>> {
 /// Takes goods off the shelf, if there are enough (a CHECK); gives the order's id and price.
 async fn reserve(tx: Transaction, order: &Order) -> Result<(i64, i64)> {
     let sql = "INSERT INTO purchase (key, user, state) VALUES (?1, ?2, 'reserved') RETURNING id";
-    let id = tx.query_one(sql, (&order.key, order.user), |row| row.get(0)).await?;
+    let id = tx.query_row(sql, (&order.key, order.user), |row| row.get(0)).await?;
     let mut total = 0;
     for &(product, quantity) in &order.items {
         let sql = "UPDATE product SET stock = stock - ?2 WHERE id = ?1 RETURNING cents * ?2";
-        let cents: i64 = tx.query_one(sql, (product, quantity), |row| row.get(0)).await?;
+        let cents: i64 = tx.query_row(sql, (product, quantity), |row| row.get(0)).await?;
         let sql = "INSERT INTO item (purchase, product, quantity, cents) VALUES (?1, ?2, ?3, ?4)";
         tx.execute(sql, (id, product, quantity, cents)).await?;
         total += cents;
@@ -53,5 +53,5 @@ async fn charge(order: i64, cents: i64) -> String {
 /// The receipt of an order; none while it is being paid.
 pub(crate) async fn receipt(db: &Database, key: String) -> Result<Option<String>> {
     let sql = "SELECT receipt FROM purchase WHERE key = ?1";
-    db.read(move |tx| tx.query_one(sql, [key], |row| row.get(0))).await
+    db.read(move |tx| tx.query_row(sql, [key], |row| row.get(0))).await
 }

@@ -36,7 +36,7 @@ fn answer<T>(done: monolite::Result<T>) -> Answer<T> {
 
 async fn add_user(State(db): State<Database>, Json(name): Json<String>) -> Answer<i64> {
     let sql = "INSERT INTO user (name) VALUES (?1) RETURNING id";
-    answer(db.write(move |tx| tx.query_one(sql, [&name], |row| row.get(0))).await)
+    answer(db.write(move |tx| tx.query_row(sql, [&name], |row| row.get(0))).await)
 }
 
 #[derive(Deserialize, Serialize)]
@@ -51,7 +51,7 @@ struct Product {
 async fn add_product(State(db): State<Database>, Json(new): Json<Product>) -> Answer<i64> {
     let sql = "INSERT INTO product (id, name, description, cents, stock)
                VALUES (:id, :name, :description, :cents, :stock) RETURNING id";
-    let id = db.write(move |tx| tx.query_one(sql, Parameters::from_struct(&new)?, |it| it.get(0)));
+    let id = db.write(move |tx| tx.query_row(sql, Parameters::from_struct(&new)?, |it| it.get(0)));
     answer(id.await)
 }
 

@@ -576,7 +576,7 @@ fn child() {
             .map(|_| {
                 let bytes = fastrand::u32(10..30_000);
                 let sql = "INSERT INTO t(v) VALUES (randomblob(?1)) RETURNING id";
-                db.write(move |tx| tx.query_one(sql, [bytes], |row| row.get::<_, i64>(0)))
+                db.write(move |tx| tx.query_row(sql, [bytes], |row| row.get::<_, i64>(0)))
             })
             .collect();
         for write in writes {

@@ -73,7 +73,7 @@ impl Bench {
         let archived = db.archive_token().unwrap();
         db.backup(self.directory.path().join("copy")).wait().unwrap();
         self.be_away(true);
-        insert(&db.with_durability(Durability::Synced).unwrap()).unwrap();
+        insert(&db.with_durability(Durability::Synced)).unwrap();
         let left = db.archive_token().unwrap();
         db.close().unwrap();
         self.be_away(false);
@@ -128,21 +128,22 @@ const NEVER: Duration = Duration::from_secs(3_600);
 fn a_handle_waits_for_the_archive_and_others_do_not() {
     let bench = Bench::new(NEVER);
     let db = bench.open(bench.options());
-    let archived = db.with_durability(Durability::Archived).unwrap();
+    let archived = db.with_durability(Durability::Archived);
     insert(&archived).unwrap();
     assert_eq!(bench.restored(Target::Latest), Some(1), "an interval of an hour does not count");
     // A transaction of it waits, too, and so does what is made from the handle.
     archived
-        .within(Duration::from_secs(5))
-        .for_principal(7)
-        .transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait())
+        .with_time_limit(Duration::from_secs(5))
+        .with_principal(7)
+        .transact(async |tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait())
+        .wait()
         .unwrap();
     assert_eq!(bench.restored(Target::Latest), Some(2));
     bench.be_away(true);
     insert(&db).unwrap();
     let pending = archived.write(|tx| tx.execute("INSERT INTO t(v) VALUES (1)", ()));
     wait_until("it is committed", || {
-        db.read(|tx| tx.query_one("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)))
+        db.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)))
             .wait()
             .unwrap()
             == 4
@@ -159,15 +160,22 @@ fn a_handle_waits_for_the_archive_and_others_do_not() {
 fn a_database_whose_writes_wait_has_handles_that_do_not() {
     let bench = Bench::new(NEVER);
     let db = bench.open(bench.options().durability(Durability::Archived));
-    let synced = db.with_durability(Durability::Synced).unwrap();
+    let synced = db.with_durability(Durability::Synced);
     bench.be_away(true);
     insert(&synced).unwrap();
-    synced.transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait()).unwrap();
+    synced
+        .transact(async |tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait())
+        .wait()
+        .unwrap();
     bench.be_away(false);
     insert(&db).unwrap();
     assert_eq!(bench.restored(Target::Latest), Some(3));
-    let buffered = db.with_durability(Durability::Buffered).unwrap_err();
-    assert_eq!(buffered.kind(), ErrorKind::Invalid, "{buffered}");
+    let buffered = db.with_durability(Durability::Buffered);
+    let refused = insert(&buffered).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    let refused = buffered.transaction().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    insert(&buffered.with_durability(Durability::Synced)).unwrap();
     db.close().unwrap();
 }
 
@@ -177,7 +185,7 @@ fn a_read_waits_until_what_it_saw_is_archived() {
     let db = bench.open(bench.options());
     let rows = |db: &Database| {
         let sql = "SELECT count(*) FROM t";
-        db.read_archived(move |tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0))).wait()
+        db.read_archived(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait()
     };
     insert(&db).unwrap();
     assert_eq!(rows(&db).unwrap(), 1);
@@ -218,7 +226,7 @@ fn a_read_of_what_a_crash_has_left_waits_for_that() {
         let reader = db.clone();
         scope.spawn(move || {
             let sql = "SELECT count(*) FROM t";
-            let read = reader.read_archived(|tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0)));
+            let read = reader.read_archived(|tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0)));
             told.send(read.wait()).unwrap();
         });
         assert!(waits.recv_timeout(Duration::from_millis(200)).is_err(), "it is not archived");
@@ -237,7 +245,7 @@ fn a_close_ends_reads_that_wait_for_a_store_that_is_away() {
     insert(&db).unwrap();
     thread::scope(|scope| {
         let reading = scope.spawn(|| db.read_archived(|_| Ok(())).wait());
-        let archived = db.with_durability(Durability::Archived).unwrap();
+        let archived = db.with_durability(Durability::Archived);
         let writing = scope.spawn(move || insert(&archived));
         wait_until("somebody waits", || db.stats().unsynced_transactions > 0);
         thread::sleep(Duration::from_millis(50));
@@ -268,11 +276,12 @@ fn writes_are_refused_when_the_archive_lags_too_far_behind() {
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
     assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
     assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
-    let commit = db.transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait());
+    let commit =
+        db.transact(async |tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait()).wait();
     assert_eq!(commit.unwrap_err().kind(), ErrorKind::Overloaded);
     assert!(db.stats().archive.unwrap().lag_ms >= 500);
     let there =
-        db.read(|tx| tx.query_one("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)));
+        db.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)));
     assert_eq!(there.wait().unwrap(), written, "reads go on, and nothing of the refused is there");
     bench.be_away(false);
     wait_until("writes go on", || insert(&db).is_ok());
@@ -461,14 +470,15 @@ fn an_outcome_that_is_kept_is_told_again_when_it_is_archived() {
     let bench = Bench::new(NEVER);
     let db = bench.open(bench.options());
     let pay = |db: &Database| {
-        db.transact_once_blocking("payment-1", |tx| {
+        db.transact_once("payment-1", async |tx| {
             tx.execute("INSERT INTO t(v) VALUES (1)", ()).wait()?;
             Ok(((), *b"paid"))
         })
+        .wait()
     };
     pay(&db).unwrap();
     bench.be_away(true);
-    let archived = db.with_durability(Durability::Archived).unwrap();
+    let archived = db.with_durability(Durability::Archived);
     thread::scope(|scope| {
         let again = scope.spawn(|| pay(&archived));
         thread::sleep(Duration::from_millis(100));
@@ -476,7 +486,7 @@ fn an_outcome_that_is_kept_is_told_again_when_it_is_archived() {
         bench.be_away(false);
         assert!(matches!(
             again.join().unwrap().unwrap(),
-            monolite::TransactedOnce::Before { outcome } if outcome == b"paid"
+            monolite::Committed::Before { outcome } if outcome == b"paid"
         ));
     });
     assert_eq!(bench.restored(Target::Latest), Some(1));

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use monolite::{Database, Durability, ErrorKind, Options, TransactedOnce};
+use monolite::{Committed, Database, Durability, ErrorKind, Options};
 use monolite_archive::{
     Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Reading, Target, restore,
 };
@@ -87,7 +87,7 @@ fn insert(db: &Database, v: i64) -> monolite::Write<usize> {
 
 fn count(db: &Database, v: i64) -> i64 {
     let sql = "SELECT count(*) FROM t WHERE v = ?1";
-    db.read(move |tx| tx.query_one(sql, [v], |row| row.get(0))).wait().unwrap()
+    db.read(move |tx| tx.query_row(sql, [v], |row| row.get(0))).wait().unwrap()
 }
 
 struct Unpark(Thread);
@@ -116,7 +116,7 @@ fn within<F: Future>(patience: Duration, future: F) -> Option<F::Output> {
 fn those_who_wait_for_a_store_that_is_away_hold_up_no_other_write() {
     let away = Away::new();
     let db = away.open(Options::new().queue_capacity(8));
-    let archived = db.with_durability(Durability::Archived).unwrap();
+    let archived = db.with_durability(Durability::Archived);
     away.be(true);
     // Those of the last are given up.
     let mut waiting: Vec<_> = (0..8).map(|_| insert(&archived, 1)).collect();
@@ -135,7 +135,10 @@ fn those_who_wait_for_a_store_that_is_away_hold_up_no_other_write() {
         for _ in 0..20 {
             insert(&other, 3).wait().unwrap();
         }
-        other.transact_blocking(|tx| tx.execute("INSERT INTO t(v) VALUES (3)", ()).wait()).unwrap();
+        other
+            .transact(async |tx| tx.execute("INSERT INTO t(v) VALUES (3)", ()).wait())
+            .wait()
+            .unwrap();
         // One is told before it is counted.
         while other.stats().unsynced_transactions > 8 {
             thread::sleep(Duration::from_millis(2));
@@ -152,9 +155,9 @@ fn those_who_wait_for_a_store_that_is_away_hold_up_no_other_write() {
 fn a_write_that_waits_too_long_for_the_archive_is_told_so_and_can_ask() {
     let away = Away::new();
     let db = away.open(Options::new().archive_time_limit(Duration::from_millis(100)));
-    let archived = db.with_durability(Durability::Archived).unwrap();
+    let archived = db.with_durability(Durability::Archived);
     away.be(true);
-    let shorter = archived.within(Duration::from_millis(20));
+    let shorter = archived.with_time_limit(Duration::from_millis(20));
     let token = soon(move || {
         let late = |error: monolite::Error, limit: &str| {
             assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
@@ -167,7 +170,7 @@ fn a_write_that_waits_too_long_for_the_archive_is_told_so_and_can_ask() {
         tx.execute("INSERT INTO t(v) VALUES (1)", ()).wait().unwrap();
         late(tx.commit().wait().unwrap_err(), "100.0ms");
         let add = |tx: &monolite::Transaction| tx.execute("INSERT INTO t(v) VALUES (1)", ()).wait();
-        late(shorter.transact_blocking(add).unwrap_err(), "20.0ms");
+        late(shorter.transact(async |tx| add(&tx)).wait().unwrap_err(), "20.0ms");
         assert_eq!(count(&archived, 1), 4, "they are committed");
         // What is read is told in time, too.
         let error = archived.read_archived(|_| Ok(())).wait().unwrap_err();
@@ -192,15 +195,16 @@ fn a_write_that_waits_too_long_for_the_archive_is_told_so_and_can_ask() {
 fn an_outcome_that_could_not_be_archived_in_time_is_given_to_the_next_who_asks() {
     let away = Away::new();
     let db = away.open(Options::new());
-    let archived = db.with_durability(Durability::Archived).unwrap();
+    let archived = db.with_durability(Durability::Archived);
     let pay = |db: &Database| {
-        db.transact_once_blocking("payment-1", |tx| {
+        db.transact_once("payment-1", async |tx| {
             tx.execute("INSERT INTO t(v) VALUES (1)", ()).wait()?;
             Ok(((), *b"paid"))
         })
+        .wait()
     };
     away.be(true);
-    let first = archived.within(Duration::from_millis(50));
+    let first = archived.with_time_limit(Duration::from_millis(50));
     soon(move || {
         let error = pay(&first).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
@@ -209,7 +213,7 @@ fn an_outcome_that_could_not_be_archived_in_time_is_given_to_the_next_who_asks()
     });
     away.be(false);
     let again = soon(move || pay(&archived).unwrap());
-    assert!(matches!(again, TransactedOnce::Before { outcome } if outcome == b"paid"));
+    assert!(matches!(again, Committed::Before { outcome } if outcome == b"paid"));
     assert_eq!(count(&db, 1), 1);
     db.close().unwrap();
 }
@@ -230,7 +234,7 @@ fn awaited_reads_that_wait_for_the_archive_keep_no_thread_from_others() {
                 assert!(read.as_mut().poll(&mut context).is_pending());
             }
             let sql = "SELECT count(*) FROM t";
-            let read = db.read(move |tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0)));
+            let read = db.read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0)));
             within(Duration::from_secs(19), read)
         }
     });
@@ -271,7 +275,7 @@ impl Seen {
 
 /// Clients of each durability, seven of eight of whom give up, until it is over.
 fn clients(db: &Database, seen: &Seen, time: Duration) -> [u64; 2] {
-    let archived = db.with_durability(Durability::Archived).unwrap();
+    let archived = db.with_durability(Durability::Archived);
     let (start, mut memory) = (Instant::now(), [0; 2]);
     thread::scope(|scope| {
         for id in 0..CLIENTS {

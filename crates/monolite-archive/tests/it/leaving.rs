@@ -89,7 +89,7 @@ fn a_close_leaves_an_upload_behind_that_does_not_return() {
     waits.recv_timeout(Duration::from_secs(20)).unwrap();
     thread::scope(|scope| {
         // Who waits for the archive is told.
-        let archived = db.with_durability(Durability::Archived).unwrap();
+        let archived = db.with_durability(Durability::Archived);
         let waiting = scope.spawn(move || insert(&archived, 100));
         wait_until("it waits", || db.stats().unsynced_transactions > 0);
         hanging.outlives(db.clone(), 2);

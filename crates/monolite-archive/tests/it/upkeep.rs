@@ -221,7 +221,7 @@ fn change(db: &Database) -> i64 {
     db.write(move |tx| {
         tx.execute("INSERT INTO t(v) VALUES (randomblob(?1))", [bytes])?;
         tx.execute("DELETE FROM t WHERE id % 7 = ?1", [bytes % 7])?;
-        tx.query_one("SELECT coalesce(sum(length(v)), 0) FROM t", (), |row| row.get(0))
+        tx.query_row("SELECT coalesce(sum(length(v)), 0) FROM t", (), |row| row.get(0))
     })
     .wait()
     .unwrap()
@@ -396,7 +396,7 @@ fn the_upkeep_goes_on_after_a_copy_of_the_database() {
     }
     bench.merge_first_level(db.stats().archive.unwrap().txid);
     bench.without_slots.store(true, Ordering::Relaxed);
-    let synced = db.with_durability(Durability::Synced).unwrap();
+    let synced = db.with_durability(Durability::Synced);
     change(&synced);
     wait_until("it is asked", || {
         bench.pass(2 * HOUR);
@@ -424,7 +424,7 @@ fn nothing_is_merged_across_a_copy_that_comes_after_the_archive_was_listed() {
     }
     bench.without_slots.store(true, Ordering::Relaxed);
     bench.holds_snapshots.store(true, Ordering::Relaxed);
-    let synced = db.with_durability(Durability::Synced).unwrap();
+    let synced = db.with_durability(Durability::Synced);
     wait_until("what waits is given up", || {
         change(&synced);
         db.checkpoint().wait().unwrap();
@@ -630,7 +630,7 @@ fn damage(path: &std::path::Path) {
 fn lose_a_slot(harm: impl Fn(&std::path::Path)) {
     let bench = Bench::new();
     let db = bench.open(bench.archive());
-    let synced = db.with_durability(Durability::Synced).unwrap();
+    let synced = db.with_durability(Durability::Synced);
     let stats = || db.stats().archive.unwrap();
     for _ in 0..3 {
         change(&db);

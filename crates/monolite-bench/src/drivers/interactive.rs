@@ -156,12 +156,13 @@ mod tests {
 
     #[test]
     fn every_way_to_commit_is_counted_since_the_earlier_look() {
-        let look = |by: u64| Stats {
-            transactions_replayed: 10 * by,
-            transactions_unchanged: 20 * by,
-            transactions_read_only: 30 * by,
-            transactions_resumed: 50 * by,
-            ..Stats::default()
+        let look = |by: u64| {
+            let mut stats = Stats::default();
+            stats.transactions_replayed = 10 * by;
+            stats.transactions_unchanged = 20 * by;
+            stats.transactions_read_only = 30 * by;
+            stats.transactions_resumed = 50 * by;
+            stats
         };
         let found = contention(&look(1), &look(3));
         let expected =

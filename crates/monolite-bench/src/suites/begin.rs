@@ -372,20 +372,20 @@ fn interactive(db: &Database, draw: &mut Draw<'_>, shift: &mut Shift<'_>) -> Res
     shift.begin();
     while shift.goes_on() {
         let drawn = draw.next();
-        let mut attempts = 0_u32;
-        db.transact_blocking(|tx| {
-            attempts += 1;
-            for from in &drawn.scans {
-                tx.query_map(SCAN, [from.clone()], |row| row.get::<_, i64>(0)).wait()?;
-            }
-            for (row, blob, text) in &drawn.updates {
-                tx.execute(UPDATE, (blob.clone(), text.clone(), *row)).wait()?;
-            }
-            for (blob, text) in &drawn.appends {
-                tx.execute(APPEND, (blob.clone(), text.clone())).wait()?;
-            }
-            Ok::<_, monolite::Error>(())
-        })?;
+        let attempts = db
+            .transact(async |tx| {
+                for from in &drawn.scans {
+                    tx.query_map(SCAN, [from.clone()], |row| row.get::<_, i64>(0)).wait()?;
+                }
+                for (row, blob, text) in &drawn.updates {
+                    tx.execute(UPDATE, (blob.clone(), text.clone(), *row)).wait()?;
+                }
+                for (blob, text) in &drawn.appends {
+                    tx.execute(APPEND, (blob.clone(), text.clone())).wait()?;
+                }
+                Ok::<_, monolite::Error>(tx.attempt())
+            })
+            .wait()?;
         (1..attempts).for_each(|_| shift.repeated());
         draw.keep(drawn);
         shift.acknowledged();

@@ -78,9 +78,13 @@ impl Shared<'_> {
     /// Has the engine run it again until it commits.
     fn retried(&self, plan: &Plan, pace: &Pace) -> Result<Vec<i64>, Stopped> {
         if !pace.is_awaited {
-            return self.db.with_error().transact_blocking(|tx| {
-                plan.interact(&Interactive::new(tx, pace.clone()), &self.clock)
-            });
+            return self
+                .db
+                .with_error()
+                .transact(async |tx| {
+                    plan.interact(&Interactive::new(&tx, pace.clone()), &self.clock)
+                })
+                .wait();
         }
         let body = |tx: Transaction| async move {
             plan.interact(&Interactive::new(&tx, pace.clone()), &self.clock)
@@ -137,16 +141,20 @@ impl Shared<'_> {
     fn look_interactively(&self, rng: &mut Rng) {
         let ops: Vec<Op> = (0..rng.usize(1..5)).map(|_| Op::random_read(rng)).collect();
         let (asks_first, pace, floor) = (rng.bool(), Pace::random(rng), self.floor());
-        let outcome = self.db.with_error().transact_blocking(|tx| {
-            let tx = Interactive::new(tx, pace.clone());
-            let mut saw = Vec::new();
-            let number = if asks_first { Some(sql::last_number(&tx)?) } else { None };
-            for op in &ops {
-                sql::run(&tx, op, 0, &mut saw)?;
-            }
-            let number = number.map_or_else(|| sql::last_number(&tx), Ok)?;
-            Ok::<_, Error>((number, saw))
-        });
+        let outcome = self
+            .db
+            .with_error()
+            .transact(async |tx| {
+                let tx = Interactive::new(&tx, pace.clone());
+                let mut saw = Vec::new();
+                let number = if asks_first { Some(sql::last_number(&tx)?) } else { None };
+                for op in &ops {
+                    sql::run(&tx, op, 0, &mut saw)?;
+                }
+                let number = number.map_or_else(|| sql::last_number(&tx), Ok)?;
+                Ok::<_, Error>((number, saw))
+            })
+            .wait();
         if outcome.is_ok() {
             self.interactive_reads.fetch_add(1, Ordering::Relaxed);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use monolite::rusqlite::ToSql;
-use monolite::{Error, Execution, OptionalExtension as _, Transaction};
+use monolite::{Error, Execution, Transaction};
 
 use super::sql::{Savepoint, Sql, values};
 use crate::blocking::block_on;
@@ -75,12 +75,12 @@ impl Sql for Interactive<'_> {
     }
 
     fn first(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
-        let first = self.done(self.tx.query_row(sql, parameters.to_vec(), values));
-        Ok(first.optional()?.unwrap_or_default())
+        let first = self.done(self.tx.query_optional(sql, parameters.to_vec(), values));
+        Ok(first?.unwrap_or_default())
     }
 
     fn text(&self, sql: &str, parameter: i64) -> Result<Option<String>, Error> {
-        self.done(self.tx.query_row(sql, [parameter], |row| row.get(0))).optional()
+        self.done(self.tx.query_optional(sql, [parameter], |row| row.get(0)))
     }
 
     fn refuses_both(&self, rolls_back: &str, later: &str) -> Result<bool, Error> {

@@ -31,7 +31,7 @@ const WAYS: [(&str, Way); 11] = [
         db.read(ask).wait()
     }),
     ("prepare_cached", |db, sql| db.read(move |tx| tx.prepare_cached(sql).map(drop)).wait()),
-    ("read", |db, sql| db.read(move |tx| tx.query_one(sql, (), |_| Ok(()))).wait()),
+    ("read", |db, sql| db.read(move |tx| tx.query_row(sql, (), |_| Ok(()))).wait()),
     ("read, awaited", |db, sql| {
         smol::block_on(db.read(move |tx| tx.query_row(sql, (), |_| Ok(()))))
     }),
@@ -46,7 +46,7 @@ const WAYS: [(&str, Way); 11] = [
     ("transaction, batch", |db, sql| db.transaction()?.execute_batch(sql).wait()),
     ("transact", |db, sql| {
         let run = |tx: &monolite::Transaction| tx.query_row(sql, (), |_| Ok(())).wait();
-        db.transact_blocking(run)
+        db.transact(async |tx| run(&tx)).wait()
     }),
 ];
 

@@ -62,8 +62,8 @@ fn waited_for(other: &Database, runs: &AtomicU64) -> u64 {
 #[test]
 fn a_principal_that_keeps_the_writer_busy_does_not_starve_the_others() {
     let db = database();
-    for other in [db.for_principal(2), db.clone()] {
-        beside_greed(&db.for_principal(1), |runs| {
+    for other in [db.with_principal(2), db.clone()] {
+        beside_greed(&db.with_principal(1), |runs| {
             let waited = waited_for(&other, runs);
             assert!(waited <= 2, "{waited} of a greedy principal came first");
         });
@@ -77,11 +77,11 @@ fn a_principal_that_keeps_the_writer_busy_does_not_starve_the_others() {
 fn a_transaction_that_awaits_has_the_share_of_its_principal() {
     let db = database();
     db.write(|tx| tx.execute_batch("CREATE TABLE u(v)")).wait().unwrap();
-    beside_greed(&db.for_principal(1), |runs| {
+    beside_greed(&db.with_principal(1), |runs| {
         let before = runs.load(Ordering::Relaxed);
         for _ in 0..9 {
             let insert = |tx: &Transaction| tx.execute("INSERT INTO u VALUES (1)", ()).wait();
-            assert_eq!(db.for_principal(2).transact_blocking(insert).unwrap(), 1);
+            assert_eq!(db.with_principal(2).transact(async |tx| insert(&tx)).wait().unwrap(), 1);
         }
         let waited = runs.load(Ordering::Relaxed) - before;
         assert!(waited < 9 * 4, "{waited} of a greedy principal came first");
@@ -100,7 +100,7 @@ fn a_principal_leaves_room_in_the_queue() {
     });
     eventually("the writer", || db.stats().queue_depth == 0);
     let write = |of: &Database| of.try_write(|_| Ok::<_, Error>(()));
-    let (one, other) = (db.for_principal(1), db.for_principal(2));
+    let (one, other) = (db.with_principal(1), db.with_principal(2));
     let mut waiting: Vec<_> = (0..4).map(|_| write(&one).unwrap()).collect();
     let refused = write(&one).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
@@ -131,7 +131,7 @@ fn many_principals_cost_no_throughput() {
         db.stats().commits - before
     };
     let plain = commits(&|_| db.clone());
-    let shared = commits(&|number| db.for_principal(number));
+    let shared = commits(&|number| db.with_principal(number));
     assert!(shared < WRITES as u64 / 4, "{shared} commits of {WRITES} writes, {plain} without");
     db.close().unwrap();
 }

@@ -545,7 +545,7 @@ pub(crate) fn use_up_descriptors() -> anyhow::Result<()> {
     while let Ok(file) = fs::File::open("/dev/null") {
         held.push(file);
     }
-    let insert = db.transact_blocking(|tx| tx.execute("INSERT INTO t VALUES (1)", ()).wait());
+    let insert = db.transact(async |tx| tx.execute("INSERT INTO t VALUES (1)", ()).wait()).wait();
     let stream: monolite::Result<Vec<i64>> =
         db.read_stream("SELECT 1", (), |row| row.get(0)).wait().collect();
     let told = [

@@ -136,7 +136,7 @@ fn database() -> Database {
 }
 
 fn number(tx: &Tx<'_>, sql: &str) -> Result<i64, Error> {
-    tx.query_one(sql, (), |row| row.get(0))
+    tx.query_row(sql, (), |row| row.get(0))
 }
 
 fn ask(db: &Database, sql: &'static str) -> Result<i64, Error> {
@@ -150,12 +150,12 @@ fn functions_and_collations_are_on_every_connection() {
                longest(name) FROM t";
     let expected = "b,cc,aaa8aaa";
     let text = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
-    assert_eq!(db.write(move |tx| tx.query_one(sql, (), text)).wait().unwrap(), expected);
-    assert_eq!(db.read(move |tx| tx.query_one(sql, (), text)).wait().unwrap(), expected);
-    assert_eq!(smol::block_on(db.read(move |tx| tx.query_one(sql, (), text))).unwrap(), expected);
+    assert_eq!(db.write(move |tx| tx.query_row(sql, (), text)).wait().unwrap(), expected);
+    assert_eq!(db.read(move |tx| tx.query_row(sql, (), text)).wait().unwrap(), expected);
+    assert_eq!(smol::block_on(db.read(move |tx| tx.query_row(sql, (), text))).unwrap(), expected);
     let tx = db.transaction().unwrap();
     tx.execute("UPDATE t SET x = double(x) WHERE id = 1", ()).wait().unwrap();
-    assert_eq!(tx.query_one(sql, (), text).wait().unwrap(), expected);
+    assert_eq!(tx.query_row(sql, (), text).wait().unwrap(), expected);
     tx.commit().wait().unwrap();
     let sums = "SELECT total_of(x) OVER (ORDER BY id ROWS 1 PRECEDING) FROM t";
     let sums = db.read(|tx| tx.query_map(sums, (), |row| row.get::<_, i64>(0))).wait().unwrap();
@@ -172,13 +172,13 @@ fn an_index_in_an_applications_order_is_the_same_for_writer_and_overlay() {
         tx.execute(insert, [name]).wait().unwrap();
     }
     let found = "SELECT id FROM t INDEXED BY names WHERE name = ?1 COLLATE by_length";
-    let id = tx.query_one(found, ["ee"], |row| row.get::<_, i64>(0)).wait().unwrap();
+    let id = tx.query_row(found, ["ee"], |row| row.get::<_, i64>(0)).wait().unwrap();
     tx.commit().wait().unwrap();
     db.write(move |tx| tx.execute(insert, ["fff"])).wait().unwrap();
-    let read = db.read(|tx| tx.query_one(found, ["ee"], |row| row.get::<_, i64>(0))).wait();
+    let read = db.read(|tx| tx.query_row(found, ["ee"], |row| row.get::<_, i64>(0))).wait();
     assert_eq!(read.unwrap(), id);
     let check =
-        db.write(|tx| tx.query_one("PRAGMA integrity_check", (), |row| row.get::<_, String>(0)));
+        db.write(|tx| tx.query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0)));
     assert_eq!(check.wait().unwrap(), "ok");
 }
 
@@ -188,7 +188,7 @@ fn what_a_function_saw_is_compared_at_commit() {
     let sql = "SELECT double(x) FROM t WHERE id = 1";
     let begin = || {
         let tx = db.transaction().unwrap();
-        let seen = tx.query_one(sql, (), |row| row.get::<_, i64>(0)).wait().unwrap();
+        let seen = tx.query_row(sql, (), |row| row.get::<_, i64>(0)).wait().unwrap();
         tx.execute("UPDATE t SET x = ?1 WHERE id = 2", [seen]).wait().unwrap();
         tx
     };
@@ -204,7 +204,7 @@ fn what_a_function_saw_is_compared_at_commit() {
 fn a_function_that_lies_about_being_deterministic_costs_a_commit_and_makes_none_wrong() {
     let db = database();
     let tx = db.transaction().unwrap();
-    let seen = tx.query_one("SELECT liar() FROM t LIMIT 1", (), |row| row.get::<_, i64>(0));
+    let seen = tx.query_row("SELECT liar() FROM t LIMIT 1", (), |row| row.get::<_, i64>(0));
     let seen = seen.wait().unwrap();
     tx.execute("UPDATE t SET x = ?1 WHERE id = 2", [seen]).wait().unwrap();
     let error = tx.commit().wait().unwrap_err();
@@ -247,7 +247,7 @@ fn a_volatile_function_is_refused_where_statements_are_run_again() {
         assert_eq!(tx.execute(sql, ()).wait().unwrap(), 1, "{sql}");
     }
     tx.rollback();
-    let managed = db.transact_blocking(|tx| tx.execute("UPDATE t SET x = counts()", ()).wait());
+    let managed = db.transact(async |tx| tx.execute("UPDATE t SET x = counts()", ()).wait()).wait();
     assert_eq!(managed.unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(ask(&db, "SELECT x FROM t WHERE id = 1").unwrap(), 5);
 }
@@ -290,7 +290,7 @@ fn nothing_is_kept_of_a_transaction_whose_collation_panicked() {
     let panicked = [
         db.write(move |tx| tx.execute(insert, ()).map(|_| 0)).wait(),
         ask(&db, "SELECT count(*) FROM p WHERE name > 'boom'"),
-        db.transact_blocking(|tx| tx.execute(insert, ()).wait().map(|_| 0)),
+        db.transact(async |tx| tx.execute(insert, ()).wait().map(|_| 0)).wait(),
     ];
     for error in panicked.into_iter().map(Result::unwrap_err) {
         assert!(error.to_string().contains("a collation of the application"), "{error}");
@@ -378,7 +378,7 @@ fn mathematics_a_series_and_regexp_are_there() {
                sqrt(-1), sqrt('x'), acos(2), mod(1, 0), 'NULL') || ' ' || (SELECT sum(value) \
                FROM generate_series(1, 10, 2))";
     let text = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
-    let told = db.read(|tx| tx.query_one(sql, (), text)).wait().unwrap();
+    let told = db.read(|tx| tx.query_row(sql, (), text)).wait().unwrap();
     assert_eq!(told, "0.8415 3.0000 1024.0000 180.0000 2.0 3 NULL 25");
     let sql = "SELECT sum(name REGEXP '^(a+|c)') FROM t";
     assert_eq!(ask(&db, sql).unwrap(), 2);
@@ -386,13 +386,13 @@ fn mathematics_a_series_and_regexp_are_there() {
     assert!(error.to_string().contains("the pattern \"(\" cannot be used"), "{error}");
     let hard = "SELECT replace(hex(zeroblob(10000)), '0', 'a') REGEXP '^(a+)+$b'";
     assert_eq!(ask(&db, hard).unwrap(), 0);
-    let within = db.within(Duration::from_millis(30));
+    let within = db.with_time_limit(Duration::from_millis(30));
     let endless = ask(&within, "SELECT count(*) FROM generate_series(1, 1000000000000)");
     assert_eq!(endless.unwrap_err().kind(), ErrorKind::Timeout);
     let tx = db.transaction().unwrap();
     let pure =
         "SELECT count(*) FROM generate_series(1, 3) WHERE sqrt(value) >= 1 AND 'a' REGEXP 'a'";
-    assert_eq!(tx.query_one(pure, (), |row| row.get::<_, i64>(0)).wait().unwrap(), 3);
+    assert_eq!(tx.query_row(pure, (), |row| row.get::<_, i64>(0)).wait().unwrap(), 3);
     tx.execute("UPDATE t SET x = pow(x, 2)", ()).wait().unwrap();
     tx.commit().wait().unwrap();
 }

@@ -366,10 +366,10 @@ fn counting_a_large_table_ends_in_time_wherever_it_runs() {
     let db = options.open(&path).unwrap();
     let sql = "SELECT count(*) FROM t";
     let count = |row: &monolite::rusqlite::Row<'_>| row.get::<_, i64>(0);
-    let in_read = db.read(move |tx| tx.query_one(sql, (), count)).wait();
+    let in_read = db.read(move |tx| tx.query_row(sql, (), count)).wait();
     assert_eq!(in_read.unwrap_err().kind(), ErrorKind::Timeout);
     let tx = db.transaction().unwrap();
-    let ended = tx.query_one(sql, (), count).wait();
+    let ended = tx.query_row(sql, (), count).wait();
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
     db.close().unwrap();
 }

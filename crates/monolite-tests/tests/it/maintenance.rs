@@ -568,11 +568,11 @@ fn a_file_is_rewritten_within_the_time_of_its_call_or_stays_as_it_was() {
     (0..5).for_each(|_| fill(&db));
     db.write(|tx| tx.execute("DELETE FROM t WHERE id <= 2000", ())).wait().unwrap();
     let count = one(&db, "SELECT count(*) FROM t");
-    let error = db.within(Duration::from_millis(5)).vacuum().wait().unwrap_err();
+    let error = db.with_time_limit(Duration::from_millis(5)).vacuum().wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert_eq!(one(&db, "SELECT count(*) FROM t"), count);
     db.write(|tx| tx.execute("INSERT INTO t(v) VALUES (1)", ())).wait().unwrap();
-    assert!(db.within(Duration::from_secs(60)).vacuum().wait().unwrap().pages > 0);
+    assert!(db.with_time_limit(Duration::from_secs(60)).vacuum().wait().unwrap().pages > 0);
     assert!(db.check().wait().unwrap().is_sound());
     db.close().unwrap();
 }

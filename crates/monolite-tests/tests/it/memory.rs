@@ -37,7 +37,7 @@ fn filled(options: &Options, path: &Path, rows: i64) -> Database {
 }
 
 fn sort(db: &Database) -> Result<(i64, i64), Error> {
-    db.read(|tx| tx.query_one(SORT, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait()
+    db.read(|tx| tx.query_row(SORT, (), |row| Ok((row.get(0)?, row.get(1)?)))).wait()
 }
 
 fn index(db: &Database) -> Result<(), Error> {
@@ -155,7 +155,7 @@ fn failing_members_of_a_batch_larger_than_the_cache_roll_back_alone() {
         assert_eq!(outcome.is_err(), member % 7 == 0, "{member}: {outcome:?}");
     }
     let count = "SELECT count(*), sum(id / 1000 % 7 = 0) FROM t WHERE id >= 1000";
-    let found = db.read(|tx| tx.query_one(count, (), |row| Ok((row.get(0)?, row.get(1)?))));
+    let found = db.read(|tx| tx.query_row(count, (), |row| Ok((row.get(0)?, row.get(1)?))));
     assert_eq!(found.wait().unwrap(), ((300 - 300 / 7) * 30, 0));
     assert_eq!(db.check().wait().unwrap().problems.len(), 0);
     db.close().unwrap();
@@ -178,7 +178,7 @@ fn a_transaction_larger_than_cache_and_wal_is_refused_and_one_that_fits_gets_roo
         db.write(|tx| tx.execute(add, [6_000])).wait().unwrap();
     }
     let count =
-        db.read(|tx| tx.query_one("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)));
+        db.read(|tx| tx.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0)));
     assert_eq!(count.wait().unwrap(), 30_100);
     assert!(db.stats().wal_bytes_max <= LIMIT);
     assert_eq!(db.check().wait().unwrap().problems.len(), 0);

@@ -83,7 +83,7 @@ fn pay(db: &Database, key: &str) -> Result<(bool, Vec<u8>), Error> {
     let tx = db.transaction()?;
     tx.execute("INSERT INTO t VALUES ('payment')", ()).wait()?;
     let committed = tx.commit_once(key, "receipt").wait()?;
-    Ok((committed.is_repeated, committed.outcome))
+    Ok((committed.is_repeated(), committed.outcome().to_vec()))
 }
 
 /// The ways in which a user's SQL gets to the engine.

@@ -269,7 +269,7 @@ fn a_page_that_is_written_twice_before_the_commit_is_no_damaged_one() {
         for _ in 0..3 {
             tx.execute("UPDATE t SET v = randomblob(1000)", ())?;
         }
-        tx.query_one("SELECT count(*) FROM t WHERE length(v) = 1000", (), |row| {
+        tx.query_row("SELECT count(*) FROM t WHERE length(v) = 1000", (), |row| {
             row.get::<_, i64>(0)
         })
     });

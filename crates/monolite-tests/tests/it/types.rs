@@ -40,15 +40,16 @@ fn closures_that_end_in_ok_need_no_type() {
     insert(1).wait().unwrap();
     smol::block_on(insert(2)).unwrap();
     db.read(|tx| {
-        tx.query_one("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0))?;
+        tx.query_row("SELECT count(*) FROM t", (), |row| row.get::<_, i64>(0))?;
         Ok(())
     })
     .wait()
     .unwrap();
-    db.transact_blocking(|tx| {
+    db.transact(async |tx| {
         tx.execute("DELETE FROM t WHERE id = 1", ()).wait()?;
         Ok(())
     })
+    .wait()
     .unwrap();
     let own = db.with_error::<OwnError>();
     let poor = own.write(|tx| {
@@ -79,9 +80,11 @@ fn a_read_that_is_waited_for_borrows_what_it_asks_for() {
     .wait()
     .unwrap();
     assert_eq!(found, [1]);
-    let ids = db.transact_blocking(|tx| {
-        tx.query_map("SELECT id FROM t WHERE x = ?1", [by], |row| row.get::<_, i64>(0)).wait()
-    });
+    let ids = db
+        .transact(async |tx| {
+            tx.query_map("SELECT id FROM t WHERE x = ?1", [by], |row| row.get::<_, i64>(0)).wait()
+        })
+        .wait();
     assert_eq!(ids.unwrap(), [1]);
 }
 
@@ -103,7 +106,7 @@ fn a_query_gives_all_rows_or_perhaps_one() {
         let none = tx.query_row("SELECT x FROM t WHERE id = 9", (), |row| row.get::<_, i64>(0));
         let error = none.unwrap_err();
         assert_eq!((error.kind(), error.is_no_rows()), (ErrorKind::NoRows, true));
-        let two = tx.query_one("SELECT id FROM t", (), |row| row.get::<_, i64>(0));
+        let two = tx.query_row("SELECT id FROM t", (), |row| row.get::<_, i64>(0));
         assert_eq!(two.unwrap_err().kind(), ErrorKind::Invalid);
         Ok(())
     })
@@ -116,7 +119,7 @@ fn a_query_gives_all_rows_or_perhaps_one() {
             .unwrap()
     };
     assert_eq!((x(1).as_deref(), x(3)), (Some("a"), None));
-    let none = tx.query_one("SELECT x FROM t WHERE id = 9", (), |_| Ok(())).wait();
+    let none = tx.query_row("SELECT x FROM t WHERE id = 9", (), |_| Ok(())).wait();
     assert_eq!(none.unwrap_err().kind(), ErrorKind::NoRows);
     tx.commit().wait().unwrap();
 }
@@ -142,7 +145,7 @@ fn fields_are_bound_by_their_names_whatever_the_sigil() {
     .wait()
     .unwrap();
     let tx = db.transaction().unwrap();
-    let x = tx.query_one("SELECT x FROM t WHERE id = @id", fields, |row| row.get::<_, i64>(0));
+    let x = tx.query_row("SELECT x FROM t WHERE id = @id", fields, |row| row.get::<_, i64>(0));
     assert_eq!(x.wait().unwrap(), 8);
 }
 
@@ -153,17 +156,17 @@ fn a_call_may_have_less_time_than_the_options_give_and_not_more() {
         .read_time_limit(Duration::from_millis(300));
     let db = options.open(":memory:").unwrap();
     for (limit, named, at_most) in [
-        (Duration::from_millis(20), "Database::within", Duration::from_millis(280)),
+        (Duration::from_millis(20), "Database::with_time_limit", Duration::from_millis(280)),
         (Duration::from_secs(3_600), "option", Duration::from_secs(60)),
     ] {
-        let within = db.for_principal(1).within(limit).with_error::<Error>();
+        let within = db.with_principal(1).with_time_limit(limit).with_error::<Error>();
         let start = Instant::now();
         let late = [
-            within.read(|tx| tx.query_one(ENDLESS, (), |row| row.get::<_, i64>(0))).wait(),
-            smol::block_on(within.read(|tx| tx.query_one(ENDLESS, (), |row| row.get(0)))),
-            within.write(|tx| tx.query_one(ENDLESS, (), |row| row.get(0))).wait(),
-            within.try_write(|tx| tx.query_one(ENDLESS, (), |row| row.get(0))).unwrap().wait(),
-            within.transaction().unwrap().query_one(ENDLESS, (), |row| row.get(0)).wait(),
+            within.read(|tx| tx.query_row(ENDLESS, (), |row| row.get::<_, i64>(0))).wait(),
+            smol::block_on(within.read(|tx| tx.query_row(ENDLESS, (), |row| row.get(0)))),
+            within.write(|tx| tx.query_row(ENDLESS, (), |row| row.get(0))).wait(),
+            within.try_write(|tx| tx.query_row(ENDLESS, (), |row| row.get(0))).unwrap().wait(),
+            within.transaction().unwrap().query_row(ENDLESS, (), |row| row.get(0)).wait(),
         ];
         assert!(start.elapsed() < at_most * 5, "{:?}", start.elapsed());
         for error in late.into_iter().map(Result::unwrap_err) {
@@ -171,5 +174,5 @@ fn a_call_may_have_less_time_than_the_options_give_and_not_more() {
             assert!(error.to_string().contains(named), "{error}");
         }
     }
-    db.read(|tx| tx.query_one("SELECT 1", (), |row| row.get::<_, i64>(0))).wait().unwrap();
+    db.read(|tx| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))).wait().unwrap();
 }

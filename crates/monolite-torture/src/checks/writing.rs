@@ -220,9 +220,11 @@ impl Writer<'_> {
         }
         let rng = fastrand::Rng::with_seed(id.cast_unsigned());
         let pace = Pace { is_awaited: id % 2 == 0, longest_pause: 300, rng };
-        self.db.transact_blocking(|tx| {
-            markers::put_filled(&Interactive::new(tx, pace.clone()), id, self.filling)
-        })?;
+        self.db
+            .transact(async |tx| {
+                markers::put_filled(&Interactive::new(&tx, pace.clone()), id, self.filling)
+            })
+            .wait()?;
         if !self.says_early {
             say(&format!("acknowledged {id}"));
         }

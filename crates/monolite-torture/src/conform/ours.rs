@@ -116,7 +116,7 @@ impl Subject for Ours {
             Carrier::Interactive | Carrier::Lost | Carrier::Aged | Carrier::Shared => {
                 self.transaction(unit)
             }
-            Carrier::Blocking => self.transact_blocking(unit),
+            Carrier::Blocking => self.transact_waited(unit),
             Carrier::Awaited => self.transact(unit),
         }
     }

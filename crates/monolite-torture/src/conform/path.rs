@@ -24,7 +24,7 @@ pub(crate) enum Carrier {
     Aged,
     /// `Database::transaction` where other processes may write.
     Shared,
-    /// `Database::transact_blocking`.
+    /// `Database::transact`, waited for.
     Blocking,
     /// `Database::transact`, with each statement awaited.
     Awaited,
@@ -128,7 +128,7 @@ pub const PATHS: [Path; 22] = [
     )),
     path("shared", Carrier::Shared, Way::Execute, "a transaction with `Sharing::Shared`"),
     grouped(path("shared_grouped", Carrier::Shared, Way::Execute, "the same, 8 statements long")),
-    path("transact_blocking", Carrier::Blocking, Way::Execute, "`Database::transact_blocking`"),
+    path("transact_waited", Carrier::Blocking, Way::Execute, "`Database::transact`, waited for"),
     path("transact", Carrier::Awaited, Way::Execute, "`Database::transact`, awaited"),
 ];
 

@@ -35,5 +35,5 @@ pub(crate) fn observe() -> Result<Vec<Observation>> {
 
 fn rowid(db: &Database, name: &'static str) -> Result<i64> {
     let sql = "SELECT rowid FROM t WHERE a = ?1";
-    Ok(db.read(move |tx| tx.query_one(sql, [name], |row| row.get(0))).wait()?)
+    Ok(db.read(move |tx| tx.query_row(sql, [name], |row| row.get(0))).wait()?)
 }

@@ -175,6 +175,29 @@ pub(crate) fn wait_until<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
     wait.sleeper.wait(|| poll(&wait.waker))
 }
 
+thread_local! {
+    /// Whether the thread has nothing else to do than what it polls.
+    static IS_OURS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// As [`block_on`], and what the future awaits of the engine runs on the calling thread where it
+/// can ([`runs_here`]): there is no other task that this would hold up.
+pub(crate) fn block_on_here<T>(future: impl Future<Output = T>) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IS_OURS.set(self.0);
+        }
+    }
+    let _before = Before(IS_OURS.replace(true));
+    block_on(future)
+}
+
+/// Whether work that is awaited on this thread is to run on it, and not on a reader thread.
+pub(crate) fn runs_here() -> bool {
+    IS_OURS.get()
+}
+
 /// Blocks the calling thread until the future is done.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);

@@ -19,6 +19,8 @@ pub(crate) struct WriteQueue {
     terms: Terms,
     database: DatabaseId,
     progress: Arc<Progress>,
+    /// Why nothing may be submitted under these terms.
+    refusal: Option<Arc<Error>>,
     /// The message of a refusal, made once: overload is no time to format text.
     full: Arc<str>,
 }
@@ -42,7 +44,14 @@ impl WriteQueue {
              write() wait for room"
         );
         let queue = Arc::new(Queue::new(capacity));
-        WriteQueue { queue, terms: Terms::default(), database, progress, full: full.into() }
+        WriteQueue {
+            queue,
+            terms: Terms::default(),
+            database,
+            progress,
+            refusal: None,
+            full: full.into(),
+        }
     }
 
     /// The same queue as `principal` uses it.
@@ -57,6 +66,19 @@ impl WriteQueue {
         WriteQueue { terms, ..self.clone() }
     }
 
+    /// The same queue for terms that the database does not have, if there is an error that says so.
+    pub(crate) fn refusing(&self, refusal: Option<Error>) -> WriteQueue {
+        WriteQueue { refusal: refusal.map(Arc::new), ..self.clone() }
+    }
+
+    /// # Errors
+    /// `Invalid` where nothing may be submitted: in a forked process, and under terms that the
+    /// database does not have.
+    pub(crate) fn check_use(&self) -> Result<()> {
+        self.database.check_process()?;
+        self.refusal.as_ref().map_or(Ok(()), |refusal| Err(refusal.repeated()))
+    }
+
     /// The terms of what is submitted here.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
@@ -68,7 +90,7 @@ impl WriteQueue {
 
     /// Appends a member, or has it wait for room; answers it when it came too late.
     pub(crate) fn submit(&self, mut member: Box<dyn Member>) -> Entered {
-        if let Err(error) = self.database.check_process() {
+        if let Err(error) = self.check_use() {
             member.overrule(error);
             member.answer();
             return Entered::In;
@@ -81,7 +103,7 @@ impl WriteQueue {
 
     /// As [`Queue::push`], with the reason of the refusal.
     pub(crate) fn try_push(&self, member: Box<dyn Member>) -> Result<()> {
-        self.database.check_process()?;
+        self.check_use()?;
         match self.push(member) {
             Ok(()) => Ok(()),
             Err(Rejected::Closed(_)) => {
@@ -94,7 +116,7 @@ impl WriteQueue {
 
     /// Refuses early, before a member is made that [`WriteQueue::try_push`] would refuse.
     pub(crate) fn check_room(&self) -> Result<()> {
-        self.database.check_process()?;
+        self.check_use()?;
         if self.is_full() { Err(self.overloaded()) } else { Ok(()) }
     }
 

@@ -4,10 +4,7 @@ use std::future::Future;
 
 use super::{Database, NO_WAIT};
 use crate::error::{Error, Result};
-use crate::transaction::{
-    Attempts, Key, Once as CommittedOnce, Open, Transacted, TransactedOnce, Transaction, transact,
-    transact_blocking, transact_blocking_with, transact_with,
-};
+use crate::transaction::{Attempts, Committed, Key, Open, Transact, Transaction, transact};
 
 impl<E> Database<E> {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
@@ -24,7 +21,8 @@ impl<E> Database<E> {
     }
 
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a
-    /// slow service included, and no other call waits for it.
+    /// slow service included, and no other call waits for it. Nothing happens before the handle is
+    /// awaited or waited for ([`Transact::wait`]).
     ///
     /// When its transaction conflicts with another one, `body` is run again, as soon as it is its
     /// turn among those that collide (`docs/guides/interactive-transactions.md`). It ends with
@@ -33,7 +31,7 @@ impl<E> Database<E> {
     /// database. The transaction is rolled back when `body` returns an error.
     ///
     /// # Cancellation
-    /// Dropping the future rolls the transaction back, unless the commit has been handed to the
+    /// Dropping the handle rolls the transaction back, unless the commit has been handed to the
     /// writer.
     ///
     /// # Durability
@@ -42,25 +40,23 @@ impl<E> Database<E> {
     /// # Errors
     /// The closure's own; or, converted from [`Error`], those of
     /// [`Transaction::commit`](crate::Transaction::commit); `Conflict` only after all attempts.
-    pub async fn transact<T, F, Fut>(&self, body: F) -> Result<T, E>
+    pub fn transact<T, F, Fut>(&self, mut body: F) -> Transact<impl Future<Output = Result<T, E>>>
     where
         F: FnMut(Transaction) -> Fut,
         Fut: Future<Output = Result<T, E>>, // errors of your own: `with_error`
         E: From<Error>,
     {
-        transact(&self.handle.transactions, body).await
-    }
-
-    /// As [`Database::transact`], on the calling thread.
-    ///
-    /// # Errors
-    /// As [`Database::transact`]; `Invalid` when called from inside of a write closure.
-    pub fn transact_blocking<T, F>(&self, body: F) -> Result<T, E>
-    where
-        F: FnMut(&Transaction) -> Result<T, E>, // errors of your own: `with_error`
-        E: From<Error>,
-    {
-        transact_blocking(&self.handle.transactions, body)
+        let body = move |tx| {
+            let running = body(tx);
+            async move { running.await.map(|value| (value, Vec::new())) }
+        };
+        let attempts = Attempts::of::<F>(&self.handle.transactions);
+        Transact::new(async move {
+            match transact(attempts, body, None).await? {
+                Committed::Now { value, .. } => Ok(value),
+                Committed::Before { .. } => unreachable!("a commit without a key is not repeated"),
+            }
+        })
     }
 
     /// As [`Database::transact`], at most once for a key: retries, and an answer to whoever asks
@@ -84,85 +80,47 @@ impl<E> Database<E> {
     ///
     /// # Errors
     /// As [`Database::transact`]; `Invalid` for a key that is empty or too long.
-    pub async fn transact_once<T, O, F, Fut>(
+    pub fn transact_once<T, O, F, Fut>(
         &self,
         key: impl Into<String>,
         mut body: F,
-    ) -> Result<TransactedOnce<T>, E>
+    ) -> Transact<impl Future<Output = Result<Committed<T>, E>>>
     where
         F: FnMut(Transaction) -> Fut,
         Fut: Future<Output = Result<(T, O), E>>, // errors of your own: `with_error`
         O: Into<Vec<u8>>,
         E: From<Error>,
     {
-        let key = self.key(key.into())?;
-        let plain = self.with_error::<Error>();
-        let known = |wait| {
-            let text = key.text.clone();
-            plain.read_as_written(wait, move |tx| tx.outcome_of(&text))
-        };
-        if let Some(outcome) = known(self.handle.time_limit).await? {
-            return Ok(TransactedOnce::Before { outcome });
-        }
+        let key = self.key(key.into());
         let body = move |tx| {
             let running = body(tx);
-            async move {
-                let (value, outcome) = running.await?;
-                Ok((value, outcome.into()))
-            }
+            async move { running.await.map(|(value, outcome)| (value, outcome.into())) }
         };
         let attempts = Attempts::of::<F>(&self.handle.transactions);
-        match transact_with(attempts, body, CommittedOnce(key.clone())).await {
-            Ok(transacted) => Ok(once_done(transacted)),
-            // The first one may have been on its way.
-            Err(error) => match known(NO_WAIT).await {
-                Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),
-                Ok(None) | Err(_) => Err(error),
-            },
-        }
-    }
-
-    /// As [`Database::transact_once`], on the calling thread.
-    ///
-    /// # Errors
-    /// As [`Database::transact_once`]; `Invalid` when called from inside of a write closure.
-    pub fn transact_once_blocking<T, O, F>(
-        &self,
-        key: impl Into<String>,
-        mut body: F,
-    ) -> Result<TransactedOnce<T>, E>
-    where
-        F: FnMut(&Transaction) -> Result<(T, O), E>, // errors of your own: `with_error`
-        O: Into<Vec<u8>>,
-        E: From<Error>,
-    {
-        let key = self.key(key.into())?;
         let plain = self.with_error::<Error>();
-        let known = |wait| plain.read_as_written(wait, |tx| tx.outcome_of(&key.text)).wait();
-        if let Some(outcome) = known(self.handle.time_limit)? {
-            return Ok(TransactedOnce::Before { outcome });
-        }
-        let body = move |tx: &Transaction| body(tx).map(|(value, outcome)| (value, outcome.into()));
-        let attempts = Attempts::of::<F>(&self.handle.transactions);
-        match transact_blocking_with(attempts, body, CommittedOnce(key.clone())) {
-            Ok(transacted) => Ok(once_done(transacted)),
-            Err(error) => match known(NO_WAIT) {
-                Ok(Some(outcome)) => Ok(TransactedOnce::Before { outcome }),
-                Ok(None) | Err(_) => Err(error),
-            },
-        }
+        Transact::new(async move {
+            let key = key?;
+            let known = |wait| {
+                let text = key.text.clone();
+                plain.read_as_written(wait, move |tx| tx.outcome_of(&text))
+            };
+            if let Some(outcome) = known(plain.handle.time_limit).await? {
+                return Ok(Committed::Before { outcome });
+            }
+            match transact(attempts, body, Some(key.clone())).await {
+                Ok(committed) => Ok(committed),
+                // The first one may have been on its way.
+                Err(error) => match known(NO_WAIT).await {
+                    Ok(Some(outcome)) => Ok(Committed::Before { outcome }),
+                    Ok(None) | Err(_) => Err(error),
+                },
+            }
+        })
     }
 
     fn key(&self, text: String) -> Result<Key> {
         let lifetime = self.handle.transactions.limits.idempotency_lifetime;
         let key = Key { text, outcome: Vec::new(), lifetime };
         key.check().map(|()| key)
-    }
-}
-
-fn once_done<T>(transacted: Transacted<(T, Vec<u8>)>) -> TransactedOnce<T> {
-    match transacted {
-        Transacted::Now((value, outcome)) => TransactedOnce::Now { value, outcome },
-        Transacted::Before(outcome) => TransactedOnce::Before { outcome },
     }
 }

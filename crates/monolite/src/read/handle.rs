@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::call::blocked::runs_here;
 use crate::call::completion::Completion;
 use crate::call::inside::{DatabaseId, Place};
 use crate::call::work::Work;
@@ -76,10 +77,10 @@ pub(crate) struct ReadSide {
 /// # fn main() -> monolite::Result<()> {
 /// # let db = monolite::Database::open(":memory:")?;
 /// let name = String::from("ann");
-/// let read = db.read(|tx| tx.query_one("SELECT length(?1)", [&name], |row| row.get(0)));
+/// let read = db.read(|tx| tx.query_row("SELECT length(?1)", [&name], |row| row.get(0)));
 /// let length: i64 = read.wait()?; // on this thread, so it may borrow
 /// assert_eq!(length, 3);
-/// let read = db.read(move |tx| tx.query_one("SELECT length(?1)", [name], |row| row.get(0)));
+/// let read = db.read(move |tx| tx.query_row("SELECT length(?1)", [name], |row| row.get(0)));
 /// let length: i64 = smol::block_on(async { read.await })?; // on another one
 /// assert_eq!(length, 3);
 /// # db.close()
@@ -173,7 +174,9 @@ where
         side.database.check_process()?;
         // The reader threads may all be waiting for the writer, or for this one and its like.
         let is_inside = side.database.is_inside(Place::Write) || side.database.reads_around() > 0;
-        if is_inside && let Some(body) = self.work.take_new() {
+        if (is_inside || runs_here())
+            && let Some(body) = self.work.take_new()
+        {
             return Poll::Ready(perform(side, terms, body)?.wait());
         }
         let bind = |body| {

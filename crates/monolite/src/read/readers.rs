@@ -375,8 +375,9 @@ impl Turn<'_> {
         let (readers, slot) = (self.readers, self.slot);
         let limit = own_limit.map_or(readers.time_limit, |own| own.min(readers.time_limit));
         let is_own = limit < readers.time_limit;
-        let late =
-            || late(limit, if is_own { "Database::within" } else { "option read_time_limit" });
+        let late = || {
+            late(limit, if is_own { "Database::with_time_limit" } else { "option read_time_limit" })
+        };
         let seat = self.seat.as_mut().expect("a turn has its seat until it is dropped");
         let watch = seat.watch(readers, slot)?;
         let now = readers.clock.now();

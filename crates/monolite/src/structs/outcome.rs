@@ -28,7 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// let pay = || {
 ///     let done = db.transact_once_blocking("request-4711", |tx| {
 ///         let sql = "INSERT INTO payment(cents) VALUES (30) RETURNING id";
-///         let id = tx.query_one(sql, (), |row| row.get(0)).wait()?;
+///         let id = tx.query_row(sql, (), |row| row.get(0)).wait()?;
 ///         Ok(((), to_outcome(&Receipt { id, cents: 30 })?))
 ///     })?;
 ///     from_outcome(done.outcome())

@@ -16,79 +16,70 @@ const SWEPT: i64 = 4;
 /// Longest key in bytes.
 const MAX_BYTES: usize = 1_024;
 
-/// What a commit with an idempotency key achieved.
+/// What a commit achieved: of [`Transaction::commit`](crate::Transaction::commit) and
+/// [`commit_once`](crate::Transaction::commit_once), and with the value of the closure of
+/// [`Database::transact_once`](crate::Database::transact_once).
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {
-/// # let db = monolite::Database::open(":memory:")?;
-/// # db.write(|tx| tx.execute("CREATE TABLE payment(cents)", ())).wait()?;
-/// let pay = || {
-///     let tx = db.transaction()?;
-///     tx.execute("INSERT INTO payment VALUES (30)", ()).wait()?;
-///     tx.commit_once("request-4711", "paid").wait()
-/// };
-/// assert!(!pay()?.is_repeated);
-/// let again = pay()?;
-/// assert!(again.is_repeated && again.outcome == b"paid");
-/// # db.close()
-/// # }
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Committed {
-    /// What was stored with the key by the commit that came first.
-    pub outcome: Vec<u8>,
-    /// Whether an earlier commit had the key, so that this one changed nothing.
-    pub is_repeated: bool,
-}
-
-/// What [`Database::transact_once`](crate::Database::transact_once) achieved.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// use monolite::TransactedOnce;
+/// use monolite::Committed;
 /// # let db = monolite::Database::open(":memory:")?;
 /// # db.write(|tx| tx.execute("CREATE TABLE payment(id INTEGER PRIMARY KEY)", ())).wait()?;
 /// let sql = "INSERT INTO payment DEFAULT VALUES RETURNING id";
 /// let pay = || {
-///     db.transact_once_blocking("request-4711", |tx| {
-///         let id: i64 = tx.query_one(sql, (), |row| row.get(0)).wait()?;
+///     db.transact_once("request-4711", async |tx| {
+///         let id: i64 = tx.query_row(sql, (), |row| row.get(0)).await?;
 ///         Ok((id, format!("payment {id}")))
 ///     })
+///     .wait()
 /// };
-/// let TransactedOnce::Now { value, .. } = pay()? else { unreachable!("it is the first") };
+/// let Committed::Now { value, .. } = pay()? else { unreachable!("it is the first") };
 /// assert_eq!(value, 1);
-/// assert_eq!(pay()?, TransactedOnce::Before { outcome: b"payment 1".to_vec() });
+/// assert_eq!(pay()?, Committed::Before { outcome: b"payment 1".to_vec() });
 /// # db.close()
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransactedOnce<T> {
-    /// The closure's transaction was committed, and its key with it.
+pub enum Committed<T = ()> {
+    /// The transaction was committed, and its key with it.
     Now {
         /// What the closure returned.
         value: T,
-        /// What is stored with the key from now on.
+        /// What is stored with the key from now on; empty without a key.
         outcome: Vec<u8>,
     },
-    /// A transaction with the key was committed before, and nothing was done.
+    /// A transaction with the key was committed before, and this one changed nothing.
     Before {
         /// What that one stored.
         outcome: Vec<u8>,
     },
 }
 
-impl<T> TransactedOnce<T> {
+impl<T> Committed<T> {
     /// What is stored with the key.
     pub fn outcome(&self) -> &[u8] {
         match self {
-            TransactedOnce::Now { outcome, .. } | TransactedOnce::Before { outcome } => outcome,
+            Committed::Now { outcome, .. } | Committed::Before { outcome } => outcome,
         }
     }
 
-    /// Whether an earlier transaction had the key, so that nothing was done.
+    /// Whether an earlier transaction had the key, so that this one changed nothing.
     pub fn is_repeated(&self) -> bool {
-        matches!(self, TransactedOnce::Before { .. })
+        matches!(self, Committed::Before { .. })
+    }
+}
+
+impl Committed {
+    /// Of a transaction whose closure returned `value`.
+    pub(super) fn with<T>(self, value: T) -> Committed<T> {
+        match self {
+            Committed::Now { outcome, .. } => Committed::Now { value, outcome },
+            Committed::Before { outcome } => Committed::Before { outcome },
+        }
+    }
+
+    pub(super) fn now(outcome: Vec<u8>) -> Committed {
+        Committed::Now { value: (), outcome }
     }
 }
 
@@ -119,8 +110,8 @@ impl Key {
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn commit(key: Option<&Key>, tx: &Tx<'_>) -> Result<Committed> {
-        let Some(key) = key else { return Ok(Committed::default()) };
+        let Some(key) = key else { return Ok(Committed::now(Vec::new())) };
         tx.store_key(&key.text, &key.outcome, key.lifetime, SWEPT)?;
-        Ok(Committed { outcome: key.outcome.clone(), is_repeated: false })
+        Ok(Committed::now(key.outcome.clone()))
     }
 }

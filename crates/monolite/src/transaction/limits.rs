@@ -12,7 +12,7 @@ pub(crate) struct Limits {
     pub(crate) transaction_max_bytes: usize,
     pub(crate) transaction_time_limit: Duration,
     pub(crate) read_time_limit: Duration,
-    /// Of a statement, by [`Database::within`](crate::Database::within).
+    /// Of a statement, by [`Database::with_time_limit`](crate::Database::with_time_limit).
     pub(crate) call_time_limit: Option<Duration>,
     pub(crate) transaction_attempts: u32,
     pub(crate) idempotency_lifetime: Duration,

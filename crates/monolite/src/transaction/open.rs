@@ -165,7 +165,7 @@ impl Open {
     /// # Errors
     /// As [`Open::begin`].
     pub(crate) fn begin_as(engine: &Arc<Transactions>, visit: Arc<Visit>) -> Result<Arc<Open>> {
-        engine.database.check_process()?;
+        engine.writes.check_use()?;
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
@@ -596,7 +596,7 @@ impl Open {
             if let Some(key) = &key
                 && let Some(outcome) = tx.outcome_of(&key.text)?
             {
-                return Ok(Committed { outcome, is_repeated: true });
+                return Ok(Committed::Before { outcome });
             }
             replay.run(tx)?;
             Key::commit(key.as_ref(), tx)
@@ -610,7 +610,7 @@ impl Open {
         let told = Arc::clone(&caller);
         self.engine.progress.when_durable(seen, move |durable| {
             told.deliver(match durable {
-                Ok(()) => Outcome::Returned(Ok(Committed::default())),
+                Ok(()) => Outcome::Returned(Ok(Committed::now(Vec::new()))),
                 Err(error) => Outcome::Refused(error),
             });
         });

@@ -1,5 +1,5 @@
-//! Owns the retries of an interactive transaction: until it commits, or fails for a reason of its
-//! own.
+//! Owns the retries of an interactive transaction, and their handle: until it commits, or fails for
+//! a reason of its own.
 //!
 //! # Algorithm
 //! 1. Run the closure on a new transaction, and commit it.
@@ -14,9 +14,11 @@
 //! meet again.
 
 use std::any::type_name;
+use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_timer::Delay;
@@ -27,7 +29,7 @@ use super::contention::{InClosure, Visit};
 use super::keys::{Committed, Key};
 use super::open::{Open, Transactions};
 use super::steps::fingerprint;
-use crate::call::blocked::block_on;
+use crate::call::blocked::block_on_here;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bound of the first rest: a few times what a commit takes.
@@ -114,72 +116,75 @@ impl<'e> Attempts<'e> {
     }
 }
 
-/// What the transaction is committed with.
-pub(crate) trait Commits<T> {
-    /// What is committed with the value of the closure.
-    fn key_with(&self, value: &T) -> Option<Key>;
+/// An interactive transaction that has not begun yet, from
+/// [`Database::transact`](crate::Database::transact) or
+/// [`Database::transact_once`](crate::Database::transact_once): a [`Future`] of its result, which
+/// can also be waited for. It does nothing until then.
+///
+/// # Cancellation
+/// Dropping it rolls the transaction back, unless the commit has been handed to the writer.
+///
+/// ```
+/// # fn main() -> monolite::Result<()> {
+/// # let db = monolite::Database::open(":memory:")?;
+/// # db.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait()?;
+/// // On this thread.
+/// db.transact(async |tx| tx.execute("INSERT INTO t VALUES (1)", ()).await).wait()?;
+/// // Or awaited.
+/// let add = db.transact(async |tx| tx.execute("INSERT INTO t VALUES (2)", ()).await);
+/// smol::block_on(add)?;
+/// # db.close()
+/// # }
+/// ```
+#[must_use = "a transaction does nothing until it is waited for or awaited"]
+pub struct Transact<Fut> {
+    running: Pin<Box<Fut>>,
 }
 
-/// No key.
-struct Plain;
+impl<Fut: Future> Transact<Fut> {
+    pub(crate) fn new(running: Fut) -> Transact<Fut> {
+        Transact { running: Box::pin(running) }
+    }
 
-impl<T> Commits<T> for Plain {
-    fn key_with(&self, _: &T) -> Option<Key> {
-        None
+    /// Runs the closure on the calling thread until its transaction is committed, and returns the
+    /// result. Its statements run on this thread, too, whether they are waited for or awaited.
+    ///
+    /// # Errors
+    /// Those of [`Database::transact`](crate::Database::transact) or
+    /// [`Database::transact_once`](crate::Database::transact_once); `Invalid` inside of a write
+    /// closure of the same database.
+    ///
+    /// # Panics
+    /// With the closure's panic.
+    pub fn wait(self) -> Fut::Output {
+        block_on_here(self.running)
     }
 }
 
-/// A key, with the outcome that the closure gives beside its value.
-pub(crate) struct Once(pub(crate) Key);
+impl<Fut: Future> Future for Transact<Fut> {
+    type Output = Fut::Output;
 
-impl<T> Commits<(T, Vec<u8>)> for Once {
-    fn key_with(&self, (_, outcome): &(T, Vec<u8>)) -> Option<Key> {
-        Some(Key { outcome: outcome.clone(), ..self.0.clone() })
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Fut::Output> {
+        self.running.as_mut().poll(context)
     }
 }
 
-/// What came of it all.
-pub(crate) enum Transacted<T> {
-    Now(T),
-    /// A transaction with the key had this outcome before.
-    Before(Vec<u8>),
-}
-
-impl<T> Transacted<T> {
-    fn of(committed: Committed, value: T) -> Transacted<T> {
-        match committed.is_repeated {
-            true => Transacted::Before(committed.outcome),
-            false => Transacted::Now(value),
-        }
-    }
-
-    fn expect_now(self) -> T {
-        match self {
-            Transacted::Now(value) => value,
-            Transacted::Before(_) => unreachable!("a commit without a key is not repeated"),
-        }
+impl<Fut> fmt::Debug for Transact<Fut> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transact").finish_non_exhaustive()
     }
 }
 
-/// Runs `body` until it commits, see [`Database::transact`](crate::Database::transact).
-pub(crate) async fn transact<T, E, F, Fut>(engine: &Arc<Transactions>, body: F) -> Result<T, E>
-where
-    F: FnMut(Transaction) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    E: From<Error>,
-{
-    transact_with(Attempts::of::<F>(engine), body, Plain).await.map(Transacted::expect_now)
-}
-
-/// As [`transact`], and commits with what `commits` says.
-pub(crate) async fn transact_with<T, E, F, Fut>(
+/// Runs `body` until it commits, see [`Database::transact`](crate::Database::transact). With a
+/// `key`, what `body` gives beside its value is stored as the outcome.
+pub(crate) async fn transact<T, E, F, Fut>(
     mut attempts: Attempts<'_>,
     mut body: F,
-    commits: impl Commits<T>,
-) -> Result<Transacted<T>, E>
+    key: Option<Key>,
+) -> Result<Committed<T>, E>
 where
     F: FnMut(Transaction) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
+    Fut: Future<Output = Result<(T, Vec<u8>), E>>,
     E: From<Error>,
 {
     loop {
@@ -198,50 +203,11 @@ where
             poll.await
         };
         let result = match result {
-            Ok(value) => match open.commit(commits.key_with(&value)).await {
-                Ok(committed) => Ok(Transacted::of(committed, value)),
-                Err(error) => Err(not_committed(open, error)),
-            },
-            Err(error) => Err(error),
-        };
-        if let Next::Finished(result) = attempts.judge(open, result) {
-            return result;
-        }
-    }
-}
-
-/// As [`transact`], on this thread.
-pub(crate) fn transact_blocking<T, E, F>(engine: &Arc<Transactions>, body: F) -> Result<T, E>
-where
-    F: FnMut(&Transaction) -> Result<T, E>,
-    E: From<Error>,
-{
-    transact_blocking_with(Attempts::of::<F>(engine), body, Plain).map(Transacted::expect_now)
-}
-
-/// As [`transact_with`], on this thread.
-pub(crate) fn transact_blocking_with<T, E, F>(
-    mut attempts: Attempts<'_>,
-    mut body: F,
-    commits: impl Commits<T>,
-) -> Result<Transacted<T>, E>
-where
-    F: FnMut(&Transaction) -> Result<T, E>,
-    E: From<Error>,
-{
-    loop {
-        let attempt = Ended(block_on(attempts.begin())?);
-        let open = &attempt.0;
-        let transaction = Transaction::managed(Arc::clone(open), attempts.number);
-        let result = {
-            let _inside = attempts.enter();
-            body(&transaction)
-        };
-        let result = match result {
-            Ok(value) => match open.commit(commits.key_with(&value)).wait() {
-                Ok(committed) => Ok(Transacted::of(committed, value)),
-                Err(error) => Err(not_committed(open, error)),
-            },
+            Ok((value, outcome)) => {
+                let key = key.as_ref().map(|key| Key { outcome, ..key.clone() });
+                let committed = open.commit(key).await;
+                committed.map(|it| it.with(value)).map_err(|error| not_committed(open, error))
+            }
             Err(error) => Err(error),
         };
         if let Next::Finished(result) = attempts.judge(open, result) {

@@ -42,7 +42,7 @@ impl Tx<'_> {
     /// });
     /// assert_eq!(added.wait()?, 2);
     /// let sql = "SELECT count(*) FROM log";
-    /// let lines: i64 = db.read(|tx| tx.query_one(sql, (), |row| row.get(0))).wait()?;
+    /// let lines: i64 = db.read(|tx| tx.query_row(sql, (), |row| row.get(0))).wait()?;
     /// assert_eq!(lines, 2);
     /// # db.close()
     /// # }

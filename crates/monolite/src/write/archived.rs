@@ -308,7 +308,7 @@ fn closed() -> Error {
 fn write_is_late(limit: Duration) -> Error {
     let message = format!(
         "the write is committed and on this disk, and was not archived within {limit:.1?} (option \
-         archive_time_limit, or Database::within); it is archived when the store answers again. \
+         archive_time_limit, or Database::with_time_limit); it is archived when the store answers again. \
          Ask before you try again: read_archived waits for it, and an archive_token names it"
     );
     Error::new(ErrorKind::CommitUnknown, message)
@@ -317,7 +317,7 @@ fn write_is_late(limit: Duration) -> Error {
 fn read_is_late(limit: Duration) -> Error {
     let message = format!(
         "what was read was not archived within {limit:.1?} (option archive_time_limit, or \
-         Database::within); read it again when the store answers (Stats::archive)"
+         Database::with_time_limit); read it again when the store answers (Stats::archive)"
     );
     Error::new(ErrorKind::Timeout, message)
 }

@@ -466,7 +466,7 @@ impl Writer {
         if is_late && ran != Ran::Panicked {
             self.recorder.timed_out_transactions.add(1);
             entry.overrule(match own_limit {
-                Some(_) => self.late(time, limit, "Database::within"),
+                Some(_) => self.late(time, limit, "Database::with_time_limit"),
                 None if alone.is_some() => self.late(time, limit, "its own"),
                 None => self.late(time, limit, "option write_time_limit"),
             });

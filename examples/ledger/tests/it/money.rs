@@ -378,14 +378,14 @@ fn whole_statement(client: &Client, account: i64) -> Vec<(Option<String>, i64, i
 fn check_in_file(database: &Path, acknowledged: usize) {
     let db = monolite::Database::open(database).unwrap();
     let count = |sql: &'static str| {
-        db.read(move |tx| tx.query_one(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
+        db.read(move |tx| tx.query_row(sql, (), |row| row.get::<_, i64>(0))).wait().unwrap()
     };
     let transfers = count("SELECT count(*) FROM transfer");
     assert_eq!(usize::try_from(transfers).unwrap(), acknowledged);
     assert_eq!(count("SELECT sum(balance) FROM account"), ACCOUNTS * OPENING);
     assert_eq!(count("SELECT count(*) FROM pragma_foreign_key_check"), 0);
     let sound = db.read(|tx| {
-        tx.query_one("SELECT * FROM pragma_integrity_check", (), |row| row.get::<_, String>(0))
+        tx.query_row("SELECT * FROM pragma_integrity_check", (), |row| row.get::<_, String>(0))
     });
     assert_eq!(sound.wait().unwrap(), "ok");
     db.close().unwrap();

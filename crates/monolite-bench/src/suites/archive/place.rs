@@ -229,7 +229,7 @@ fn state(db: &Database) -> Result<State> {
             moves: row.get(2)?,
         })
     };
-    Ok(db.read(move |tx| tx.query_one(SUM, (), row)).wait()?)
+    Ok(db.read(move |tx| tx.query_row(SUM, (), row)).wait()?)
 }
 
 /// Adds to two accounts; the sum of all grows by 1.

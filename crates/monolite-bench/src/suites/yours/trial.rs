@@ -164,15 +164,13 @@ fn interactive(db: &Database, kind: Kind, drawn: &Drawn<'_>) -> Result<u32> {
     if kind == Kind::Reads {
         return closures(db, kind, drawn);
     }
-    let mut attempts = 0;
-    db.transact_blocking(|tx| {
-        attempts += 1;
+    let transacted = db.transact(async |tx| {
         for (statement, values) in drawn {
             tx.query_map(&statement.sqlite, values.clone(), |_| Ok(())).wait()?;
         }
-        Ok::<_, monolite::Error>(())
-    })?;
-    Ok(attempts)
+        Ok::<_, monolite::Error>(tx.attempt())
+    });
+    Ok(transacted.wait()?)
 }
 
 /// Whether a constraint of the user's refused a transaction.

@@ -194,6 +194,6 @@ fn a_backup_of_a_database_on_another_handle_is_that_of_all() {
     let (_directory, path, target) = places();
     let db = Database::open(&path).unwrap();
     create(&db);
-    db.for_principal(7).backup(&target).wait().unwrap();
+    db.with_principal(7).backup(&target).wait().unwrap();
     check(&target);
 }

@@ -118,10 +118,12 @@ fn a_rowid_drawn_at_random_is_told_as_it_is_or_not_at_all() {
     let refused = tx.commit().wait().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "nobody else was there: {refused}");
     assert!(refused.to_string().contains("draws at random"), "{refused}");
-    let told = db.transact_blocking(|tx| {
-        tx.execute(insert, ()).wait()?;
-        tx.last_insert_rowid().wait()
-    });
+    let told = db
+        .transact(async |tx| {
+            tx.execute(insert, ()).wait()?;
+            tx.last_insert_rowid().wait()
+        })
+        .wait();
     assert_eq!(told.unwrap_err().kind(), ErrorKind::Invalid, "another attempt would not help");
     assert_eq!(read(&db, "SELECT count(*) FROM a WHERE v = 'mine'"), 0);
     // Who does not look commits.
@@ -194,7 +196,7 @@ fn a_plain_connection_of_the_same_process_is_locked_out() {
 fn columns_that_were_renamed_are_another_answer() {
     let (_directory, _, db) = database(Options::new());
     let tx = db.transaction().unwrap();
-    let names = tx.query_one("SELECT * FROM a", (), |row| {
+    let names = tx.query_row("SELECT * FROM a", (), |row| {
         let statement = row.as_ref();
         let name = |at| statement.column_name(at).map(str::to_owned);
         (0..statement.column_count()).map(name).collect::<rusqlite::Result<Vec<_>>>()

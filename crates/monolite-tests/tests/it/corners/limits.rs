@@ -33,7 +33,7 @@ fn a_write_that_waits_for_itself_is_told_so_and_does_not_run() {
         |db| block_on(db.write(|tx| tx.execute(ADD, ()))),
         |db| db.try_write(|tx| tx.execute(ADD, ()))?.wait(),
         |db| block_on(db.transact(|tx| async move { tx.execute(ADD, ()).await })),
-        |db| db.transact_blocking(|tx| tx.execute(ADD, ()).wait()),
+        |db| db.transact(async |tx| tx.execute(ADD, ()).wait()).wait(),
     ];
     let (_directory, _, db) = database(limited());
     for (number, way) in ways.into_iter().enumerate() {
@@ -200,7 +200,7 @@ fn another_database_may_be_waited_for() {
     a.write(move |_| {
         other.write(|tx| tx.execute(ADD, ())).wait()?;
         block_on(other.write(|tx| tx.execute(ADD, ())))?;
-        other.transact_blocking(|tx| tx.execute(ADD, ()).wait())?;
+        other.transact(async |tx| tx.execute(ADD, ()).wait()).wait()?;
         other.read_durable(|tx| tx.query_row("SELECT v FROM a", (), number)).wait()
     })
     .wait()
@@ -511,7 +511,7 @@ fn the_last_handle_may_be_a_thread_local() {
             let db = db.as_ref().unwrap();
             db.write(|tx| tx.execute(ADD, ())).wait().unwrap();
             assert_eq!(read(db, "SELECT v FROM a"), 11);
-            db.transact_blocking(|tx| tx.execute(ADD, ()).wait()).unwrap();
+            db.transact(async |tx| tx.execute(ADD, ()).wait()).wait().unwrap();
         });
     });
     thread.join().unwrap();

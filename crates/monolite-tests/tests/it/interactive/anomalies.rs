@@ -204,17 +204,17 @@ fn without_validation_a_lost_update_happens() {
 #[test]
 fn a_closure_that_conflicts_is_run_again() {
     let (_directory, db) = accounts(still());
-    let mut attempts = 0;
-    let result: Result<i64, Error> = db.transact_blocking(|tx| {
-        attempts = tx.attempt();
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        if attempts == 1 {
-            write(&db, "UPDATE account SET balance = 7 WHERE id = 1");
-        }
-        tx.execute(SET, (1, seen + 1)).wait()?;
-        Ok(seen)
-    });
-    assert_eq!((result.unwrap(), attempts, balance(&db, 1)), (7, 2, 8));
+    let result: Result<(i64, u32), Error> = db
+        .transact(async |tx| {
+            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+            if tx.attempt() == 1 {
+                write(&db, "UPDATE account SET balance = 7 WHERE id = 1");
+            }
+            tx.execute(SET, (1, seen + 1)).wait()?;
+            Ok((seen, tx.attempt()))
+        })
+        .wait();
+    assert_eq!((result.unwrap(), balance(&db, 1)), ((7, 2), 8));
     let stats = db.stats();
     assert_eq!((stats.transaction_conflicts, stats.transaction_retries), (1, 1));
 }

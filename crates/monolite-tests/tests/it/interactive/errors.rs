@@ -93,10 +93,12 @@ fn a_statement_for_which_no_connection_is_free_ends_it() {
         assert_eq!(error.kind(), ErrorKind::Timeout);
         assert!(error.to_string().contains("transaction_connections"), "{error}");
         // A closure that takes no notice of it is told at its end.
-        let in_closure = db.transact_blocking(|tx| {
-            drop(tx.execute(ADD, (1, 100)).wait());
-            Ok::<_, Error>(())
-        });
+        let in_closure = db
+            .transact(async |tx| {
+                drop(tx.execute(ADD, (1, 100)).wait());
+                Ok::<_, Error>(())
+            })
+            .wait();
         gate.open();
         assert_eq!(runs.join().unwrap().unwrap(), 100);
         in_closure
@@ -193,7 +195,7 @@ fn a_statement_that_sqlite_refuses_is_compared_and_it_goes_on() {
 fn a_change_whose_rows_could_not_be_taken_ends_it() {
     const CHANGE: &str = "UPDATE account SET balance = 7 WHERE id < 3 RETURNING balance";
     type Told = Result<i64, Error>;
-    let more: fn(&Transaction) -> Told = |tx| tx.query_one(CHANGE, (), |row| row.get(0)).wait();
+    let more: fn(&Transaction) -> Told = |tx| tx.query_row(CHANGE, (), |row| row.get(0)).wait();
     let mapping: fn(&Transaction) -> Told = |tx| {
         let text = tx.query_row(CHANGE, (), |row| row.get::<_, String>(0)).wait();
         text.map(|_| 0)
@@ -215,7 +217,7 @@ fn a_change_whose_rows_could_not_be_taken_ends_it() {
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (1, 1)).wait().unwrap();
     let all = "SELECT balance FROM account";
-    tx.query_one(all, (), |row| row.get::<_, i64>(0)).wait().unwrap_err();
+    tx.query_row(all, (), |row| row.get::<_, i64>(0)).wait().unwrap_err();
     tx.query_row(all, (), |row| row.get::<_, String>(0)).wait().unwrap_err();
     // No row is an answer, also of a change.
     let none = "UPDATE account SET balance = 7 WHERE id = 99 RETURNING balance";

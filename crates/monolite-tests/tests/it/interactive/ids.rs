@@ -367,7 +367,7 @@ enum Taker {
 
 fn take(tx: &Tx<'_>, taker: Taker) -> Result<i64, monolite::Error> {
     let choose = "INSERT INTO queue(v) SELECT 0 RETURNING id";
-    let ask = |tx: &Tx<'_>, sql: &str| tx.query_one(sql, (), |row| row.get::<_, i64>(0));
+    let ask = |tx: &Tx<'_>, sql: &str| tx.query_row(sql, (), |row| row.get::<_, i64>(0));
     match taker {
         Taker::Commits => ask(tx, choose),
         Taker::CommitsAndDeletesAtOnce => {
@@ -451,7 +451,7 @@ fn a_transaction_that_is_rolled_back_uses_up_no_ids() {
                 undone.rollback();
             }
             for _ in 0..3 {
-                let write = db.write(|tx| tx.query_one(insert, (), |row| row.get::<_, i64>(0)));
+                let write = db.write(|tx| tx.query_row(insert, (), |row| row.get::<_, i64>(0)));
                 let now = write.wait().unwrap();
                 assert!(now < before + 20, "{insert}, a closure: {is_closure}: {now}");
             }

@@ -23,10 +23,12 @@ fn open(directory: &Path) -> (Database, Arc<HandClock>) {
 
 /// Whether a payment with this key was made before; makes it otherwise.
 fn is_repeated(db: &Database, key: &'static str) -> bool {
-    let pay = db.transact_once_blocking(key, |tx| {
-        tx.execute("INSERT INTO payment VALUES (?1)", [key]).wait()?;
-        Ok::<_, Error>(((), key))
-    });
+    let pay = db
+        .transact_once(key, async |tx| {
+            tx.execute("INSERT INTO payment VALUES (?1)", [key]).wait()?;
+            Ok::<_, Error>(((), key))
+        })
+        .wait();
     pay.unwrap().is_repeated()
 }
 
@@ -70,7 +72,7 @@ fn a_commit_by_hand_asks_the_engines_clock_too() {
     let once = || {
         let tx = db.transaction().unwrap();
         tx.execute("INSERT INTO payment VALUES ('k')", ()).wait().unwrap();
-        tx.commit_once("k", "").wait().unwrap().is_repeated
+        tx.commit_once("k", "").wait().unwrap().is_repeated()
     };
     assert_eq!([once(), once()], [false, true]);
     clock.advance(LIFETIME + SECOND);

@@ -1,10 +1,11 @@
 //! `transact` always finishes, and a commit with a key happens once.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use monolite::{Database, Error, ErrorKind, Options, TransactedOnce};
+use monolite::{Committed, Database, Error, ErrorKind, Options};
 
 use super::{ADD, BALANCE, SET, accounts, balance};
 
@@ -15,11 +16,13 @@ fn many_threads_add_to_one_account_without_losing_any() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    let added: Result<(), Error> = db.transact_blocking(|tx| {
-                        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-                        tx.execute(SET, (1, seen + 1)).wait()?;
-                        Ok(())
-                    });
+                    let added: Result<(), Error> = db
+                        .transact(async |tx| {
+                            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+                            tx.execute(SET, (1, seen + 1)).wait()?;
+                            Ok(())
+                        })
+                        .wait();
                     added.unwrap();
                 }
             });
@@ -83,9 +86,9 @@ fn a_commit_with_a_key_happens_once_and_keeps_its_first_outcome() {
     let known = |key: &'static str| db.read_durable(|tx| tx.outcome_of(key)).wait().unwrap();
     assert_eq!(known("request 7"), None);
     let first = once(1, "one");
-    assert_eq!((first.outcome.as_slice(), first.is_repeated), (b"one".as_slice(), false));
+    assert_eq!((first.outcome(), first.is_repeated()), (b"one".as_slice(), false));
     let second = once(50, "another");
-    assert_eq!((second.outcome.as_slice(), second.is_repeated), (b"one".as_slice(), true));
+    assert_eq!((second.outcome(), second.is_repeated()), (b"one".as_slice(), true));
     assert_eq!(balance(&db, 1), 101);
     assert_eq!((known("request 7"), known("request 8")), (Some(b"one".to_vec()), None));
     let refused = db.transaction().unwrap().commit_once("", "").wait();
@@ -102,42 +105,45 @@ fn a_conflict_stores_no_key() {
     assert_eq!(tx.commit_once("key", "").wait().unwrap_err().kind(), ErrorKind::Conflict);
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (2, 1)).wait().unwrap();
-    assert!(!tx.commit_once("key", "").wait().unwrap().is_repeated);
+    assert!(!tx.commit_once("key", "").wait().unwrap().is_repeated());
     assert_eq!(balance(&db, 2), 101);
 }
 
 #[test]
 fn transact_ends_with_the_conflict_of_its_last_attempt_and_holds_up_no_write() {
     let (_directory, db) = accounts(Options::new().transaction_attempts(3));
-    let mut attempts = 0;
-    let result: Result<(), Error> = db.transact_blocking(|tx| {
-        attempts = tx.attempt();
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        // Each of these would wait for the end of a transaction that had the writer.
-        db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
-        tx.execute(SET, (1, seen + 1_000)).wait()?;
-        Ok(())
-    });
+    let attempts = Cell::new(0);
+    let result: Result<(), Error> = db
+        .transact(async |tx| {
+            attempts.set(tx.attempt());
+            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+            // Each of these would wait for the end of a transaction that had the writer.
+            db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
+            tx.execute(SET, (1, seen + 1_000)).wait()?;
+            Ok(())
+        })
+        .wait();
     assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!((attempts, balance(&db, 1)), (3, 103));
+    assert_eq!((attempts.get(), balance(&db, 1)), (3, 103));
 }
 
 /// What a closure with a key does: it adds, and says how much there is then.
-fn add_once(db: &Database, key: &str, amount: i64) -> Result<TransactedOnce<i64>, Error> {
-    db.transact_once_blocking(key, |tx| {
+fn add_once(db: &Database, key: &str, amount: i64) -> Result<Committed<i64>, Error> {
+    db.transact_once(key, async |tx| {
         let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
         tx.execute(SET, (1, seen + amount)).wait()?;
         Ok::<_, Error>((seen + amount, format!("{}", seen + amount)))
     })
+    .wait()
 }
 
 #[test]
 fn what_is_transacted_with_a_key_happens_once_and_keeps_its_first_outcome() {
     let (_directory, db) = accounts(Options::new());
     let first = add_once(&db, "request 7", 5).unwrap();
-    assert_eq!(first, TransactedOnce::Now { value: 105, outcome: b"105".to_vec() });
+    assert_eq!(first, Committed::Now { value: 105, outcome: b"105".to_vec() });
     let again = add_once(&db, "request 7", 50).unwrap();
-    assert_eq!(again, TransactedOnce::Before { outcome: b"105".to_vec() });
+    assert_eq!(again, Committed::Before { outcome: b"105".to_vec() });
     assert!(again.is_repeated() && !first.is_repeated());
     assert_eq!(add_once(&db, "request 8", 1).unwrap().outcome(), b"106");
     assert_eq!(add_once(&db, "", 1).unwrap_err().kind(), ErrorKind::Invalid);
@@ -166,27 +172,31 @@ fn requests_that_are_sent_twice_at_the_same_time_happen_once_each() {
 fn a_key_is_stored_by_a_later_attempt_too_and_looked_for_at_its_commit() {
     let (_directory, db) = accounts(Options::new().transaction_attempts(2));
     for is_repeated in [false, true] {
-        let done = db.transact_once_blocking("key", |tx| {
-            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-            if !is_repeated && tx.attempt() == 1 {
-                db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
-            }
-            tx.execute(SET, (1, seen + 10)).wait()?;
-            Ok::<_, Error>(((), "done"))
-        });
+        let done = db
+            .transact_once("key", async |tx| {
+                let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+                if !is_repeated && tx.attempt() == 1 {
+                    db.write(|tx| tx.execute(ADD, (1, 1))).wait()?;
+                }
+                tx.execute(SET, (1, seen + 10)).wait()?;
+                Ok::<_, Error>(((), "done"))
+            })
+            .wait();
         let done = done.unwrap();
         assert_eq!((done.is_repeated(), done.outcome()), (is_repeated, b"done".as_slice()));
     }
     assert_eq!(balance(&db, 1), 111);
     // Another one was first, while this closure ran.
-    let done = db.transact_once_blocking("another", |tx| {
-        assert_eq!(tx.attempt(), 1);
-        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-        tx.execute(SET, (1, seen + 10)).wait()?;
-        add_once(&db, "another", 5)?;
-        Ok::<_, Error>(((), "late"))
-    });
-    assert_eq!(done.unwrap(), TransactedOnce::Before { outcome: b"116".to_vec() });
+    let done = db
+        .transact_once("another", async |tx| {
+            assert_eq!(tx.attempt(), 1);
+            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+            tx.execute(SET, (1, seen + 10)).wait()?;
+            add_once(&db, "another", 5)?;
+            Ok::<_, Error>(((), "late"))
+        })
+        .wait();
+    assert_eq!(done.unwrap(), Committed::Before { outcome: b"116".to_vec() });
     assert_eq!(balance(&db, 1), 116);
 }
 
@@ -202,6 +212,6 @@ fn a_closure_that_fails_stores_no_key() {
         tx.execute(ADD, (1, 2)).await?;
         Ok::<_, Error>((7, "seven"))
     }));
-    assert_eq!(done.unwrap(), TransactedOnce::Now { value: 7, outcome: b"seven".to_vec() });
+    assert_eq!(done.unwrap(), Committed::Now { value: 7, outcome: b"seven".to_vec() });
     assert_eq!(balance(&db, 1), 102);
 }

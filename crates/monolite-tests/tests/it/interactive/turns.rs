@@ -57,11 +57,13 @@ fn no_update_is_lost_where_turns_are_taken() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    let added: Result<(), Error> = db.transact_blocking(|tx| {
-                        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-                        tx.execute(SET, (1, seen + 1)).wait()?;
-                        Ok(())
-                    });
+                    let added: Result<(), Error> = db
+                        .transact(async |tx| {
+                            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+                            tx.execute(SET, (1, seen + 1)).wait()?;
+                            Ok(())
+                        })
+                        .wait();
                     added.unwrap();
                     db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
                     while let Err(error) = by_hand(&db) {
@@ -225,13 +227,17 @@ fn two_rows_in_opposite_orders_are_no_deadlock() {
             let db = &db;
             scope.spawn(move || {
                 for _ in 0..50 {
-                    let moved: Result<(), Error> = db.transact_blocking(|tx| {
-                        let from: i64 = tx.query_row(BALANCE, [first], |row| row.get(0)).wait()?;
-                        let to: i64 = tx.query_row(BALANCE, [second], |row| row.get(0)).wait()?;
-                        tx.execute(SET, (first, from - 1)).wait()?;
-                        tx.execute(SET, (second, to + 1)).wait()?;
-                        Ok(())
-                    });
+                    let moved: Result<(), Error> = db
+                        .transact(async |tx| {
+                            let from: i64 =
+                                tx.query_row(BALANCE, [first], |row| row.get(0)).wait()?;
+                            let to: i64 =
+                                tx.query_row(BALANCE, [second], |row| row.get(0)).wait()?;
+                            tx.execute(SET, (first, from - 1)).wait()?;
+                            tx.execute(SET, (second, to + 1)).wait()?;
+                            Ok(())
+                        })
+                        .wait();
                     moved.unwrap();
                 }
             });
@@ -329,14 +335,16 @@ fn closures_that_are_too_slow_for_the_writer_take_turns_and_nobody_else_waits() 
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let added: Result<(), Error> = db.transact_blocking(|tx| {
-                    let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-                    clock.advance(Duration::from_millis(1_500));
-                    // Waits for no last attempt, or it would wait for itself.
-                    db.write(|tx| tx.execute(ADD, (2, 1))).wait()?;
-                    tx.execute(SET, (1, seen + 1)).wait()?;
-                    Ok(())
-                });
+                let added: Result<(), Error> = db
+                    .transact(async |tx| {
+                        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+                        clock.advance(Duration::from_millis(1_500));
+                        // Waits for no last attempt, or it would wait for itself.
+                        db.write(|tx| tx.execute(ADD, (2, 1))).wait()?;
+                        tx.execute(SET, (1, seen + 1)).wait()?;
+                        Ok(())
+                    })
+                    .wait();
                 added.unwrap();
             });
         }

@@ -275,7 +275,7 @@ impl Walk {
             let tx = walk.db.transaction().unwrap();
             tx.execute("UPDATE t SET x = x", ()).wait().unwrap();
             let committed = tx.commit_once(CANARIES[0], CANARIES[1]).wait().unwrap();
-            assert!(!committed.is_repeated);
+            assert!(!committed.is_repeated());
         }
         walk
     }

@@ -168,21 +168,18 @@ fn interactive_transactions_defer_what_their_commit_checks() {
         let error = violating.commit().wait().unwrap_err();
         assert!(error.is_foreign_key_violation(), "{sharing:?}: {error}");
 
-        let mut attempts = 0;
-        db.transact_blocking(|tx| {
-            attempts += 1;
+        let transacted = db.transact(async |tx| {
             tx.execute(DEFER, ()).wait()?;
             let seen = "SELECT max(id) FROM parent";
             let last: i64 = tx.query_row(seen, (), |row| row.get(0)).wait()?;
-            if attempts == 1 {
+            if tx.attempt() == 1 {
                 db.write(|tx| tx.execute(PARENT, [8])).wait()?;
             }
             tx.execute(KID, (3, last + 1)).wait()?;
             tx.execute(PARENT, [last + 1]).wait()?;
-            Ok::<_, Error>(())
-        })
-        .unwrap();
-        assert_eq!(attempts, 2, "{sharing:?}");
+            Ok::<_, Error>(tx.attempt())
+        });
+        assert_eq!(transacted.wait().unwrap(), 2, "{sharing:?}");
         assert_eq!(kids(&db), [1, 2, 3]);
         db.close().unwrap();
     }

@@ -113,10 +113,11 @@ fn a_rebuild_whose_errors_are_looked_over_in_a_transaction_loses_no_child() {
         tx.commit().wait().unwrap();
         assert_eq!(rows(&db), (2, 2), "{list:?}");
         let (_directory, db) = database();
-        db.transact_blocking(|tx| {
-            assert_told(&looked_over(tx, list, &|| ()));
+        db.transact(async |tx| {
+            assert_told(&looked_over(&tx, list, &|| ()));
             Ok::<_, Error>(())
         })
+        .wait()
         .unwrap();
         assert_eq!(rows(&db), (2, 2), "{list:?}");
     }

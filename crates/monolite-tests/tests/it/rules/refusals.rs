@@ -78,7 +78,7 @@ fn a_refusal_comes_from_every_way_to_run_a_statement() {
         |tx, sql| tx.execute(sql, ()).map(|_| ()),
         |tx, sql| tx.execute_batch(sql),
         |tx, sql| tx.query_row(sql, (), |_| Ok(())),
-        |tx, sql| tx.query_one(sql, (), |_| Ok(())),
+        |tx, sql| tx.query_row(sql, (), |_| Ok(())),
         |tx, sql| tx.prepare(sql).map(|_| ()),
         |tx, sql| tx.prepare_cached(sql).map(|_| ()),
     ];

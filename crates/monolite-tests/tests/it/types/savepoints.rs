@@ -147,7 +147,7 @@ fn a_savepoint_has_errors_of_its_own_and_reads_have_savepoints() {
     for _ in 0..2 {
         db.read(|tx| {
             let sql = "SELECT count(*) FROM t";
-            let count = |tx: &Tx<'_>| tx.query_one(sql, (), |row| row.get::<_, i64>(0));
+            let count = |tx: &Tx<'_>| tx.query_row(sql, (), |row| row.get::<_, i64>(0));
             assert_eq!(tx.savepoint(count)?, 0);
             assert!(tx.savepoint(|tx| insert(tx, 1)).is_err());
             assert_eq!(tx.savepoint(count)?, 0);

@@ -279,10 +279,13 @@ impl Load<'_> {
 
     /// Whether a payment under this key was made before.
     fn pay(&self, key: i64) -> Result<bool, monolite::Error> {
-        let done = self.db.transact_once_blocking(format!("payment {key}"), |tx| {
-            let id: i64 = tx.query_one(SQL, [key], |row| row.get(0)).wait()?;
-            Ok((id, id.to_string()))
-        });
+        let done = self
+            .db
+            .transact_once(format!("payment {key}"), async |tx| {
+                let id: i64 = tx.query_row(SQL, [key], |row| row.get(0)).wait()?;
+                Ok((id, id.to_string()))
+            })
+            .wait();
         Ok(done?.is_repeated())
     }
 

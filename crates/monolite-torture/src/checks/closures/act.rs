@@ -431,7 +431,7 @@ impl Play {
             Ok::<_, Error>(play.left())
         };
         match self.act.way {
-            Way::Wait | Way::Join => self.settle(self.db.transact_blocking(|tx| body(tx))),
+            Way::Wait | Way::Join => self.settle(self.db.transact(async |tx| body(&tx)).wait()),
             way => {
                 let mut future = Box::pin(self.db.transact(async |tx| body(&tx)));
                 match way {

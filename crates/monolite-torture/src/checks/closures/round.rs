@@ -182,7 +182,7 @@ fn read(db: &Database, _: &Scene) -> Result<(), Error> {
 
 fn transact(db: &Database, scene: &Scene) -> Result<(), Error> {
     noted(scene, |id| {
-        db.transact_blocking(|tx| markers::put(&Interactive::new(tx, Pace::steady()), id))
+        db.transact(async |tx| markers::put(&Interactive::new(&tx, Pace::steady()), id)).wait()
     })
 }
 

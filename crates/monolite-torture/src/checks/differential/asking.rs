@@ -48,10 +48,6 @@ pub(super) fn ask_closure(tx: &Tx<'_>, step: &Step) -> Result<String, Error> {
             bound!(&step.parameters, bound => tx.query_row(sql, bound, |row| rows.add(row)))?;
             Ok(rows.said())
         }
-        How::One => {
-            bound!(&step.parameters, bound => tx.query_one(sql, bound, |row| rows.add(row)))?;
-            Ok(rows.said())
-        }
         How::Cached => Ok(all(&mut *tx.prepare_cached(sql)?, step)?),
         How::All | How::Part(_) => Ok(all(&mut tx.prepare(sql)?, step)?),
         How::LastInsertRowid => Ok(rowid(tx.last_insert_rowid())),
@@ -85,7 +81,6 @@ fn ask_bound<P: monolite::IntoParameters>(
         How::Execute => tx.execute(sql, bound()).wait().map(|it| changed(sql, it)),
         How::Batch => tx.execute_batch(sql).wait().map(|()| "done".into()),
         How::Row => tx.query_row(sql, bound(), first).wait(),
-        How::One => tx.query_one(sql, bound(), first).wait(),
         How::All | How::Cached => several(tx, sql, bound(), usize::MAX),
         How::Part(most) => several(tx, sql, bound(), most),
         How::LastInsertRowid => tx.last_insert_rowid().wait().map(rowid),
@@ -145,17 +140,12 @@ pub(super) fn ask_plain(plain: &Connection, step: &Step) -> Result<String, Error
                     .map(|it| changed(sql, it))
             })
         }),
-        How::Row | How::One => guarded(plain, sql, || {
-            prepared(plain, sql, |statement| {
-                bound!(&step.parameters, bound => {
-                    let add = |row: &rusqlite::Row<'_>| rows.add(row);
-                    if step.how == How::Row {
-                        statement.query_row(bound, add)
-                    } else {
-                        statement.query_one(bound, add)
-                    }
-                })
-            })?;
+        How::Row => guarded(plain, sql, || {
+            prepared(
+                plain,
+                sql,
+                |statement| bound!(&step.parameters, bound => statement.query_row(bound, |row| rows.add(row))),
+            )?;
             Ok(std::mem::take(&mut rows).said())
         }),
         How::All | How::Cached | How::Part(_) => {

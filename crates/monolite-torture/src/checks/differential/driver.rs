@@ -318,7 +318,7 @@ impl Driver {
         let attempts = self.setup.attempts;
         let mut stopped = None;
         let mut left: Option<Steps> = None;
-        let result = db.transact_blocking(|tx: &Transaction| -> Result<(), Error> {
+        let mut body = |tx: &Transaction| -> Result<(), Error> {
             if let Some(before) = left.take() {
                 self.counts.conflicts += 1;
                 stopped = verdict::judge_conflict(self, before, "an attempt").err();
@@ -352,7 +352,8 @@ impl Driver {
                 (None, Ending::Commits) if stopped.is_none() => Ok(()),
                 _ => Err(Error::aborted(GAVE_UP)),
             }
-        });
+        };
+        let result = db.transact(|tx| std::future::ready(body(&tx))).wait();
         if let Some(stop) = stopped {
             return Err(stop);
         }
@@ -478,7 +479,8 @@ impl Pending {
             Pending::Commit { slot, key, handle } => {
                 let ended = match handle.wait() {
                     Ok(done) => {
-                        Ended::Committed { is_repeated: done.is_repeated, outcome: done.outcome }
+                        let outcome = done.outcome().to_vec();
+                        Ended::Committed { is_repeated: done.is_repeated(), outcome }
                     }
                     Err(error) => Ended::Refused(error),
                 };

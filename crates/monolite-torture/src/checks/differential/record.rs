@@ -85,7 +85,7 @@ pub(super) enum Op {
     Rollback {
         slot: usize,
     },
-    /// `transact_blocking`. In the first attempts somebody else writes behind one of its steps.
+    /// `transact`. In the first attempts somebody else writes behind one of its steps.
     Transact {
         steps: Vec<Step>,
         ending: Ending,
@@ -162,8 +162,6 @@ pub(super) enum How {
     Batch,
     /// `query_row`: the first row.
     Row,
-    /// `query_one`: the only row.
-    One,
     /// All rows: `prepare` in a closure, `query_map` in an interactive transaction.
     All,
     /// As `All`, by `prepare_cached` in a closure.

@@ -249,7 +249,7 @@ fn simpler_step(step: &Step) -> Vec<Step> {
     if !step.is_handled {
         all.push(Step { is_handled: true, ..step.clone() });
     }
-    if matches!(step.how, How::Cached | How::Part(_) | How::Row | How::One) {
+    if matches!(step.how, How::Cached | How::Part(_) | How::Row) {
         all.push(Step { how: How::All, ..step.clone() });
     }
     let parts: Vec<&str> = step.sql.split(";\n").collect();

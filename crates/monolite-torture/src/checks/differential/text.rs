@@ -115,7 +115,6 @@ fn step(step: &Step) -> String {
         How::Execute | How::All => sql,
         How::Batch => format!("execute_batch {sql}"),
         How::Row => format!("query_row {sql}"),
-        How::One => format!("query_one {sql}"),
         How::Cached => format!("prepare_cached {sql}"),
         How::Part(most) => format!("{most} rows of {sql}"),
         How::LastInsertRowid => "last_insert_rowid()".into(),

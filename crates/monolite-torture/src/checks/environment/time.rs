@@ -65,10 +65,12 @@ pub(super) fn write_while_the_clock_jumps() -> Result<()> {
 
 /// Whether a payment under this key was made before; makes it otherwise.
 fn pay(db: &Database, key: &'static str) -> Result<bool> {
-    let done = db.transact_once_blocking(key, |tx| {
-        tx.execute("INSERT INTO payment VALUES (?1)", [key]).wait()?;
-        Ok::<_, Error>(((), key))
-    });
+    let done = db
+        .transact_once(key, async |tx| {
+            tx.execute("INSERT INTO payment VALUES (?1)", [key]).wait()?;
+            Ok::<_, Error>(((), key))
+        })
+        .wait();
     Ok(done?.is_repeated())
 }
 

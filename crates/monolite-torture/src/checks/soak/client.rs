@@ -156,7 +156,7 @@ impl Soak<'_> {
                         2..6 => self.db.write_once(move |tx| work.run(tx)).wait(),
                         6..10 => {
                             let pace = Pace { longest_pause: 2_000, ..Pace::random(rng) };
-                            self.db.transact_blocking(|tx| work.interact(tx, pace.clone()))
+                            self.db.transact(async |tx| work.interact(&tx, pace.clone())).wait()
                         }
                         _ => self.db.write(move |tx| work.run(tx)).wait(),
                     };

@@ -35,9 +35,9 @@ impl Ours {
         heard.ran(unit, result)
     }
 
-    pub(super) fn transact_blocking(&self, unit: &Arc<Unit>) -> Ran {
+    pub(super) fn transact_waited(&self, unit: &Arc<Unit>) -> Ran {
         let heard = Heard::default();
-        let result = self.db.transact_blocking(|tx| self.attempt(tx, unit, &heard));
+        let result = self.db.transact(async |tx| self.attempt(&tx, unit, &heard)).wait();
         heard.ran(unit, result)
     }
 

@@ -95,7 +95,7 @@ impl Writer {
 
 fn late(limit: Duration) -> Error {
     let message = format!(
-        "the file was not rewritten: that may take {limit:.1?} (Database::within, or an hour), and \
+        "the file was not rewritten: that may take {limit:.1?} (Database::with_time_limit, or an hour), and \
          would have taken longer; nothing was changed"
     );
     Error::new(ErrorKind::Timeout, message)

@@ -1,7 +1,7 @@
 //! Owns the judgement of one transaction that has ended, with the help of the oracle.
 
 use monolite::rusqlite::params_from_iter;
-use monolite::{Error, ErrorKind, OptionalExtension as _, Tx};
+use monolite::{Error, ErrorKind, Tx};
 
 use super::super::answer::Said;
 use super::super::asking::{changes_rows, changes_schema};
@@ -394,8 +394,9 @@ pub(super) fn look(
 ) -> Result<Option<Datum>, Error> {
     use monolite::rusqlite::types::Value;
     let Parameters::Positional(values) = parameters else { return Ok(None) };
-    let found = tx.query_row(&random.look, params_from_iter(values), |row| row.get::<_, Value>(0));
-    Ok(found.optional()?.map(|value| match value {
+    let parameters = params_from_iter(values);
+    let found = tx.query_optional(&random.look, parameters, |row| row.get::<_, Value>(0));
+    Ok(found?.map(|value| match value {
         Value::Null => Datum::Null,
         Value::Integer(value) => Datum::Integer(value),
         Value::Real(value) => Datum::Real(value),

@@ -84,7 +84,6 @@ impl<'d> Draft<'d> {
             "as_changed" => {
                 self.query_returns_rows();
                 self.how = match self.how {
-                    How::One => How::Row,
                     How::Part(_) => How::All,
                     how => how,
                 };
@@ -93,7 +92,6 @@ impl<'d> Draft<'d> {
             "any_call" => self.how = self.pen.pick(&[How::Execute, How::All, How::Row]),
             "execute" => self.how = How::Execute,
             "take_row" => self.how = How::Row,
-            "take_one" => self.how = How::One,
             "last_rowid" => self.how = How::LastInsertRowid,
             "judged" => {
                 self.judged = match rest {
@@ -297,8 +295,7 @@ impl<'d> Draft<'d> {
 
     fn query_returns_rows(&mut self) {
         self.how = match self.pen.rng.u8(..10) {
-            0 => How::Row,
-            1 => How::One,
+            0 | 1 => How::Row,
             2 => How::Part(self.pen.rng.usize(1..4)),
             3..6 => How::Cached,
             _ => How::All,
