@@ -523,7 +523,8 @@ impl Options {
     /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Default: 30 s,
     /// in which a request that was lost is sent again. Then the write ends with
     /// [`ErrorKind::CommitUnknown`], and the read with `Timeout`.
-    /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single calls.
+    /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single
+    /// calls.
     #[must_use]
     pub fn archive_time_limit(mut self, limit: Duration) -> Options {
         self.archive_time_limit = limit;

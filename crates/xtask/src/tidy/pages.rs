@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use proc_macro2::TokenStream;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Visibility};
 
@@ -128,11 +129,15 @@ fn stats_fields(file: &syn::File) -> Vec<Public> {
     found
 }
 
-/// Whether an item says `#[doc(hidden)]`: it is for our own tests, not for users.
+/// Whether an item says `#[doc(hidden)]` or `#[cfg(feature = "testing")]`: it is for our own tests,
+/// not for users.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        attribute.path().is_ident("doc")
-            && attribute.parse_args::<syn::Ident>().is_ok_and(|word| word == "hidden")
+        let says = |text: &str| {
+            attribute.parse_args::<TokenStream>().is_ok_and(|it| it.to_string() == text)
+        };
+        (attribute.path().is_ident("doc") && says("hidden"))
+            || (attribute.path().is_ident("cfg") && says(r#"feature = "testing""#))
     })
 }
 
