@@ -617,7 +617,8 @@ impl<E> Database<E> {
     ///
     /// # Cancellation
     /// Between two transactions. A file that is being rewritten is rewritten to its end, and
-    /// progress is told when that is reached; [`Database::with_time_limit`] bounds it, an hour otherwise.
+    /// progress is told when that is reached; [`Database::with_time_limit`] bounds it, an hour
+    /// otherwise.
     ///
     /// # Errors
     /// From the handle: `Invalid` when the content does not fit in the WAL, with what to do;

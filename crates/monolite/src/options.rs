@@ -404,6 +404,7 @@ impl Options {
 
     /// Commits interactive transactions whatever they saw: shows that a test of isolation notices.
     #[cfg(feature = "testing")]
+    #[doc(hidden)]
     #[must_use]
     pub fn without_validation(mut self) -> Options {
         self.validation = Validation::Off;
@@ -412,6 +413,7 @@ impl Options {
 
     /// Has transactions that collide meet again and again: for measuring what turns are worth.
     #[cfg(feature = "testing")]
+    #[doc(hidden)]
     #[must_use]
     pub fn without_turns(mut self) -> Options {
         self.turns = Turns::Off;
@@ -523,7 +525,8 @@ impl Options {
     /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Default: 30 s,
     /// in which a request that was lost is sent again. Then the write ends with
     /// [`ErrorKind::CommitUnknown`], and the read with `Timeout`.
-    /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single calls.
+    /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single
+    /// calls.
     #[must_use]
     pub fn archive_time_limit(mut self, limit: Duration) -> Options {
         self.archive_time_limit = limit;

@@ -26,11 +26,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// # let create = "CREATE TABLE payment(id INTEGER PRIMARY KEY, cents)";
 /// # db.write(move |tx| tx.execute(create, ())).wait()?;
 /// let pay = || {
-///     let done = db.transact_once_blocking("request-4711", |tx| {
+///     let done = db.transact_once("request-4711", async |tx| {
 ///         let sql = "INSERT INTO payment(cents) VALUES (30) RETURNING id";
-///         let id = tx.query_row(sql, (), |row| row.get(0)).wait()?;
+///         let id = tx.query_row(sql, (), |row| row.get(0)).await?;
 ///         Ok(((), to_outcome(&Receipt { id, cents: 30 })?))
-///     })?;
+///     });
+///     let done = done.wait()?;
 ///     from_outcome(done.outcome())
 /// };
 /// let first: Receipt = pay()?;

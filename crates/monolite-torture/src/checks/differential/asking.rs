@@ -141,11 +141,11 @@ pub(super) fn ask_plain(plain: &Connection, step: &Step) -> Result<String, Error
             })
         }),
         How::Row => guarded(plain, sql, || {
-            prepared(
-                plain,
-                sql,
-                |statement| bound!(&step.parameters, bound => statement.query_row(bound, |row| rows.add(row))),
-            )?;
+            prepared(plain, sql, |statement| {
+                bound!(&step.parameters, bound => {
+                    statement.query_row(bound, |row| rows.add(row))
+                })
+            })?;
             Ok(std::mem::take(&mut rows).said())
         }),
         How::All | How::Cached | How::Part(_) => {
