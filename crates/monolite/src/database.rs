@@ -617,7 +617,7 @@ impl<E> Database<E> {
     ///
     /// # Cancellation
     /// Between two transactions. A file that is being rewritten is rewritten to its end, and
-    /// progress is told when that is reached. [`Database::with_time_limit`] bounds it, an hour
+    /// progress is told when that is reached; [`Database::with_time_limit`] bounds it, an hour
     /// otherwise.
     ///
     /// # Errors

@@ -404,6 +404,7 @@ impl Options {
 
     /// Commits interactive transactions whatever they saw: shows that a test of isolation notices.
     #[cfg(feature = "testing")]
+    #[doc(hidden)]
     #[must_use]
     pub fn without_validation(mut self) -> Options {
         self.validation = Validation::Off;
@@ -412,6 +413,7 @@ impl Options {
 
     /// Has transactions that collide meet again and again: for measuring what turns are worth.
     #[cfg(feature = "testing")]
+    #[doc(hidden)]
     #[must_use]
     pub fn without_turns(mut self) -> Options {
         self.turns = Turns::Off;

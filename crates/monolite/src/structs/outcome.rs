@@ -30,7 +30,8 @@ use crate::error::{Error, ErrorKind, Result};
 ///         let sql = "INSERT INTO payment(cents) VALUES (30) RETURNING id";
 ///         let id = tx.query_row(sql, (), |row| row.get(0)).await?;
 ///         Ok(((), to_outcome(&Receipt { id, cents: 30 })?))
-///     }).wait()?;
+///     });
+///     let done = done.wait()?;
 ///     from_outcome(done.outcome())
 /// };
 /// let first: Receipt = pay()?;

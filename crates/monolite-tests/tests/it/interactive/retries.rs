@@ -215,3 +215,24 @@ fn a_closure_that_fails_stores_no_key() {
     assert_eq!(done.unwrap(), Committed::Now { value: 7, outcome: b"seven".to_vec() });
     assert_eq!(balance(&db, 1), 102);
 }
+
+#[test]
+fn a_transact_that_is_waited_for_runs_on_its_thread_and_not_before() {
+    let (_directory, db) = accounts(Options::new());
+    let here = || std::thread::current().id();
+    let add = || {
+        db.transact_once("key", async |tx| {
+            let ran = tx.query_row(BALANCE, [1], move |_| Ok(here())).await?;
+            tx.execute(ADD, (1, 1)).await?;
+            Ok::<_, Error>((ran, "added"))
+        })
+    };
+    drop(add());
+    assert_eq!(balance(&db, 1), 100);
+    let done = Committed::Now { value: here(), outcome: b"added".to_vec() };
+    assert_eq!(add().wait().unwrap(), done);
+    assert_eq!(balance(&db, 1), 101);
+    // A task that awaits it has other things to do.
+    let elsewhere = db.transact(async |tx| tx.query_row(BALANCE, [1], move |_| Ok(here())).await);
+    assert_ne!(smol::block_on(elsewhere).unwrap(), here());
+}

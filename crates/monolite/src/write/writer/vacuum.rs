@@ -95,8 +95,8 @@ impl Writer {
 
 fn late(limit: Duration) -> Error {
     let message = format!(
-        "the file was not rewritten: that may take {limit:.1?} \
-         (Database::with_time_limit, or an hour), and would have taken longer; nothing was changed"
+        "the file was not rewritten: that may take {limit:.1?} (Database::with_time_limit, or an \
+         hour), and would have taken longer; nothing was changed"
     );
     Error::new(ErrorKind::Timeout, message)
 }
