@@ -87,6 +87,7 @@ fn a_close_leaves_an_upload_behind_that_does_not_return() {
     while waits.try_recv().is_ok() {}
     insert(&db, 100).unwrap();
     waits.recv_timeout(Duration::from_secs(20)).unwrap();
+    wait_until("the first is counted", || db.stats().unsynced_transactions == 0);
     thread::scope(|scope| {
         // Who waits for the archive is told.
         let archived = db.with_durability(Durability::Archived);
