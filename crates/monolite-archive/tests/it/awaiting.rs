@@ -275,7 +275,7 @@ fn writes_are_refused_when_the_archive_lags_too_far_behind() {
     };
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
     assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
-    // The lag is counted in whole milliseconds.
+    // The beginning of the lag is rounded down to a millisecond.
     assert!(start.elapsed() >= limit - Duration::from_millis(1), "{:?}", start.elapsed());
     let commit =
         db.transact(async |tx| tx.execute("INSERT INTO t(v) VALUES (2)", ()).wait()).wait();
