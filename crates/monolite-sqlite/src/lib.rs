@@ -55,6 +55,7 @@ pub use rowids::{GivenRowids, Numbering, Rowids};
 pub use rusqlite;
 pub use signals::{Signals, Traits};
 pub use surroundings::Surroundings;
+pub use untrusted::QUERY_INSTRUCTIONS;
 pub use version::{
     MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize, sees_pages,
 };

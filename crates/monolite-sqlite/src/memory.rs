@@ -31,6 +31,7 @@ const UNLIMITED: i64 = i64::MAX;
 thread_local! {
     static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
     static EXCEEDED: Cell<bool> = const { Cell::new(false) };
+    static SHORT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The functions of SQLite's own allocator that are wrapped.
@@ -118,7 +119,9 @@ unsafe extern "C" fn allocate(bytes: c_int) -> *mut c_void {
     // the allocator has just returned.
     unsafe {
         let memory = (lower.allocate)(bytes);
-        if left != UNLIMITED && !memory.is_null() {
+        if memory.is_null() {
+            SHORT.set(true);
+        } else if left != UNLIMITED {
             take((lower.size)(memory).into());
         }
         memory
@@ -150,7 +153,9 @@ unsafe extern "C" fn reallocate(memory: *mut c_void, bytes: c_int) -> *mut c_voi
             return ptr::null_mut();
         }
         let moved = (lower.reallocate)(memory, bytes);
-        if !moved.is_null() {
+        if moved.is_null() {
+            SHORT.set(true);
+        } else {
             put_back(before);
             take((lower.size)(moved).into());
         }
@@ -172,12 +177,18 @@ impl Budget {
         let before = LEFT.replace(given);
         assert_eq!(before, UNLIMITED, "a thread has one budget at a time");
         EXCEEDED.set(false);
+        SHORT.set(false);
         Budget { _thread: PhantomData }
     }
 
     /// Whether an allocation failed because it did not fit.
     pub fn is_exceeded(&self) -> bool {
         EXCEEDED.get()
+    }
+
+    /// Whether an allocation failed because the process has no more memory.
+    pub fn is_system_short(&self) -> bool {
+        SHORT.get()
     }
 }
 

@@ -23,6 +23,10 @@ use rusqlite::{Result, ffi};
 
 use crate::verb::may_join_by_names;
 
+/// The most instructions that a query may be compiled to. SQLite reports more of them as
+/// `SQLITE_NOMEM`.
+pub const QUERY_INSTRUCTIONS: i32 = 100_000;
+
 /// Limits that are generous for a query written by hand or by a library; see
 /// <https://sqlite.org/c3ref/c_limit_attached.html>.
 const LIMITS: &[(c_int, c_int)] = &[
@@ -30,7 +34,7 @@ const LIMITS: &[(c_int, c_int)] = &[
     (ffi::SQLITE_LIMIT_COLUMN, 500),
     (ffi::SQLITE_LIMIT_EXPR_DEPTH, 50),
     (ffi::SQLITE_LIMIT_COMPOUND_SELECT, 50),
-    (ffi::SQLITE_LIMIT_VDBE_OP, 100_000),
+    (ffi::SQLITE_LIMIT_VDBE_OP, QUERY_INSTRUCTIONS),
     (ffi::SQLITE_LIMIT_FUNCTION_ARG, 100),
     (ffi::SQLITE_LIMIT_ATTACHED, 0),
     (ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100),

@@ -260,6 +260,20 @@ fn more_than_a_limit_allows_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_query_of_too_many_instructions_is_told_so_and_not_that_memory_is_short() {
+    let Some(db) = open(Options::new()) else { return };
+    // SQLite puts the sum in the place of each use of it.
+    let mut sum = "(x = 1)".to_owned();
+    for _ in 0..8 {
+        sum = format!("({sum} + {sum})");
+    }
+    let uses = vec!["y"; 400].join(", ");
+    let error = ask(&db, &format!("SELECT {uses} FROM (SELECT {sum} AS y FROM t)")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("instructions"), "{error}");
+}
+
+#[test]
 fn an_endless_query_ends_at_its_time_and_its_thread_serves_the_next() {
     let Some(db) = open(Options::new().untrusted_threads(1)) else { return };
     let limits = UntrustedLimits::new().time(Duration::from_millis(50));

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use monolite_sqlite::rusqlite::types::{Value, ValueRef};
 use monolite_sqlite::rusqlite::{self, Statement};
-use monolite_sqlite::{Budget, Connection, accept_untrusted};
+use monolite_sqlite::{Budget, Connection, QUERY_INSTRUCTIONS, accept_untrusted};
 
 use super::{UntrustedLimits, UntrustedRows};
 use crate::call::completion::{Completion, Outcome};
@@ -440,6 +440,8 @@ fn explain(
         Some(rusqlite::ffi::SQLITE_NOMEM) if budget.is_exceeded() => {
             beyond("memory_bytes", limits.memory_bytes)
         }
+        // No allocation failed: the other limit that SQLite reports so.
+        Some(rusqlite::ffi::SQLITE_NOMEM) if !budget.is_system_short() => too_long(),
         Some(rusqlite::ffi::SQLITE_TOOBIG) => beyond("bytes", limits.bytes),
         _ => error,
     }
@@ -449,6 +451,14 @@ fn beyond(limit: &str, most: u64) -> Error {
     let message = format!(
         "the untrusted query needs more than {most} (UntrustedLimits::{limit}): ask for less, or \
          raise the limit"
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn too_long() -> Error {
+    let message = format!(
+        "the untrusted query is compiled to more than {QUERY_INSTRUCTIONS} instructions of SQLite: \
+         write it shorter"
     );
     Error::new(ErrorKind::Invalid, message)
 }
