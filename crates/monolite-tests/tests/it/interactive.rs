@@ -47,6 +47,15 @@ fn balance(db: &Database, id: i64) -> i64 {
     db.read(move |tx| tx.query_row(sql, [id], |row| row.get(0))).wait().unwrap()
 }
 
+/// Decides on a balance that it has read: of two at a time, one conflicts.
+fn read_and_add_one(db: &Database) -> monolite::Result<()> {
+    db.transact(async |tx| {
+        let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
+        tx.execute(SET, (1, seen + 1)).wait().map(drop)
+    })
+    .wait()
+}
+
 const BALANCE: &str = "SELECT balance FROM account WHERE id = ?1";
 const SET: &str = "UPDATE account SET balance = ?2 WHERE id = ?1";
 const ADD: &str = "UPDATE account SET balance = balance + ?2 WHERE id = ?1";

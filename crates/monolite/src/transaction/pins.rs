@@ -136,7 +136,7 @@ impl Pins {
         Ok(Pin { snapshot, committed, seen, taken, reader, home })
     }
 
-    /// Lets go of the latest snapshot, which ends when nobody uses it.
+    /// Lets go of the latest snapshot, which ends with its last use.
     pub(crate) fn release(&self) {
         drop(self.latest().take());
     }

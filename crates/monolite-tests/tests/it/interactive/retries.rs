@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use monolite::{Committed, Database, Error, ErrorKind, Options};
 
-use super::{ADD, BALANCE, SET, accounts, balance};
+use super::{ADD, BALANCE, SET, accounts, balance, read_and_add_one};
 
 #[test]
 fn many_threads_add_to_one_account_without_losing_any() {
@@ -16,14 +16,7 @@ fn many_threads_add_to_one_account_without_losing_any() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    let added: Result<(), Error> = db
-                        .transact(async |tx| {
-                            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-                            tx.execute(SET, (1, seen + 1)).wait()?;
-                            Ok(())
-                        })
-                        .wait();
-                    added.unwrap();
+                    read_and_add_one(&db).unwrap();
                 }
             });
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use monolite::{Database, Error, ErrorKind, Options, Transaction};
 use monolite_testkit::clock::HandClock;
 
-use super::{ADD, BALANCE, SET, accounts, balance};
+use super::{ADD, BALANCE, SET, accounts, balance, read_and_add_one};
 
 /// Reads an account, decides for a while, and writes it.
 async fn decide(db: &Database, account: i64, time: Duration) -> Result<(), Error> {
@@ -57,14 +57,7 @@ fn no_update_is_lost_where_turns_are_taken() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    let added: Result<(), Error> = db
-                        .transact(async |tx| {
-                            let seen: i64 = tx.query_row(BALANCE, [1], |row| row.get(0)).wait()?;
-                            tx.execute(SET, (1, seen + 1)).wait()?;
-                            Ok(())
-                        })
-                        .wait();
-                    added.unwrap();
+                    read_and_add_one(&db).unwrap();
                     db.write(|tx| tx.execute(ADD, (1, 1))).wait().unwrap();
                     while let Err(error) = by_hand(&db) {
                         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");

@@ -85,7 +85,7 @@ pub(super) enum Op {
     Rollback {
         slot: usize,
     },
-    /// `transact`. In the first attempts somebody else writes behind one of its steps.
+    /// `transact`. In the first attempts another client writes behind one of its steps.
     Transact {
         steps: Vec<Step>,
         ending: Ending,
