@@ -123,7 +123,7 @@ fn check_slot(
     }
 }
 
-/// For each snapshot, whether it leads to the newest TXID.
+/// For each snapshot, whether it leads to the newest TXID, over the copies that are there.
 fn holes(catalog: &Catalog) -> Vec<Error> {
     let Some(newest) = catalog.newest() else { return Vec::new() };
     let is_snapshot = |file: &&ArchivedFile| file.txids.is_snapshot();
@@ -136,7 +136,7 @@ fn holes(catalog: &Catalog) -> Vec<Error> {
         let others = catalog.files().iter().filter(|file| !file.txids.is_snapshot());
         let mut files: Vec<ArchivedFile> = others.copied().collect();
         files.push(**base);
-        Plan::to(&catalog.with(files), newest).err()
+        Plan::to(&catalog.with_but_copies(files), newest).err()
     };
     let mut holes: Vec<Error> = snapshots.iter().filter_map(leads).collect();
     // The same one of several snapshots.
