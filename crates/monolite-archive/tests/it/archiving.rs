@@ -269,6 +269,36 @@ fn where_gaps_are_refused_writes_are_until_the_store_is_back() {
     assert_eq!(count(&bench.restored()), written + 1);
 }
 
+/// A proxy in between says such things of what it does not find, or cannot do just now.
+#[test]
+fn refusal_of_a_slot_that_is_no_other_primarys_is_tried_again() {
+    for kind in [Kind::NotFound, Kind::Unsupported, Kind::Denied] {
+        let (bench, refuses) = (Bench::new(), Arc::new(AtomicBool::new(false)));
+        let refused = Arc::clone(&refuses);
+        let store = FaultyStore::new(bench.store(), move |call| match call {
+            Call::Create(_) | Call::Swap(_) if refused.load(Ordering::SeqCst) => {
+                Fault::Refused(kind)
+            }
+            _ => Fault::None,
+        });
+        let archive = Archive::of(Arc::new(store), Layout::directory());
+        let archive = archive.interval(Duration::from_millis(5));
+        let db = bench.open_with(archive, Durability::Archived).unwrap();
+        create(&db);
+        refuses.store(true, Ordering::SeqCst);
+        thread::scope(|scope| {
+            let written = scope.spawn(|| insert(&db, 100));
+            let is_told = |told: String| told.contains("refused");
+            let last_error = || db.stats().archive.unwrap().last_error;
+            wait_until("it is told", || last_error().is_some_and(is_told));
+            refuses.store(false, Ordering::SeqCst);
+            assert_eq!(written.join().unwrap().unwrap(), 1, "{kind:?}");
+        });
+        db.close().unwrap();
+        bench.is_the_same();
+    }
+}
+
 /// A database whose archive refuses gaps, and next to nothing beside itself; its store is away.
 fn open_where_gaps_are_refused(bench: &Bench) -> (Database, Arc<AtomicBool>) {
     let (archive, is_away) = bench.archive_that_goes_away();
