@@ -86,16 +86,17 @@ impl Plan {
         layout: &Layout,
     ) -> Result<Plan> {
         let not_found = |what: &str| Error::new(ErrorKind::NotFound, what);
-        let states = catalog.states();
         let txid = match target {
             Target::Txid(txid) => txid,
             Target::Token(token) => located(token, store, layout)?,
             Target::Latest => catalog.newest().ok_or_else(|| not_found("no files are there"))?,
             Target::Before(time) | Target::ExactlyBefore(time) => {
-                let earlier = catalog.count_before(&states, time, store, layout)?;
+                let dated = catalog.without(&undated(lost, store, layout)?);
+                let states = dated.states();
+                let earlier = dated.count_before(&states, time, store, layout)?;
                 match states[..earlier].last() {
                     Some(state) => state.txids.max(),
-                    None => return Err(too_early(catalog, time, store, layout)?),
+                    None => return Err(too_early(&dated, time, store, layout)?),
                 }
             }
         };
@@ -105,7 +106,8 @@ impl Plan {
             let mut from = states.into_iter().skip_while(|state| state.txids.max() < txid);
             (from.next(), from.next())
         };
-        let (_, follower) = from(states);
+        // One whose time cannot be read any more may be of before that time.
+        let (_, follower) = from(catalog.states());
         let (Some(state), next) = from(sound.states()) else {
             return Err(not_found("the state is in no file"));
         };
@@ -115,7 +117,7 @@ impl Plan {
         };
         let follows = |next: &ArchivedFile| {
             let is_copy = catalog.is_copy(next) || catalog.has_copy(next.txids.max());
-            Some(next.txids.max()) == txid.next() && !is_copy
+            Some(next.txids.max()) == txid.next() && !is_copy && !lost.contains(next)
         };
         let is_by_time = matches!(target, Target::Before(_) | Target::ExactlyBefore(_));
         let is_exact = !is_by_time || follower.is_none_or(|it| follows(&it));
@@ -211,6 +213,19 @@ impl Plan {
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
+}
+
+/// Those of the lost files that do not say of when they are: the state before is kept, and the time
+/// of the next is not known.
+fn undated(lost: &[ArchivedFile], store: &dyn Store, layout: &Layout) -> Result<Vec<ArchivedFile>> {
+    let mut undated = Vec::new();
+    for file in lost {
+        match file.header(store, layout) {
+            Err(error) if error.lost_file().is_some() => undated.push(*file),
+            header => drop(header?),
+        }
+    }
+    Ok(undated)
 }
 
 fn located(token: ArchiveToken, store: &dyn Store, layout: &Layout) -> Result<Txid> {
