@@ -78,6 +78,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// 400,000 writes a second over 50 MB keep 0.90 of their speed with this, and 0.80 with half of it.
 const GROUP_BYTES: u64 = 128 << 20;
 
+/// The largest database that fills a slot as a whole: twice what a group has at most, as its pages
+/// are in memory once, compressed.
+const WHOLE_SLOT_BYTES: u64 = 256 << 20;
+
 /// How many bytes may be kept beside the database while the store is away.
 const STAGED: u64 = 4 << 30;
 
@@ -136,6 +140,7 @@ pub struct Archive {
     keep: Option<Keep>,
     opening: Duration,
     upkeep: Duration,
+    whole_slot: u64,
     clock: Clock,
     passed: Passed,
 }
@@ -171,6 +176,7 @@ impl Archive {
             keep: Some(Keep::default()),
             opening: OPENING,
             upkeep: UPKEEP,
+            whole_slot: WHOLE_SLOT_BYTES,
             clock: Arc::new(wall_clock::now),
             passed: Arc::new(move || began.elapsed()),
         }
@@ -240,6 +246,14 @@ impl Archive {
     #[must_use]
     pub fn upkeep_every(mut self, time: Duration) -> Archive {
         self.upkeep = time;
+        self
+    }
+
+    /// How large a database may be that fills a slot as a whole.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn whole_slot_bytes(mut self, bytes: u64) -> Archive {
+        self.whole_slot = bytes;
         self
     }
 

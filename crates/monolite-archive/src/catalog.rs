@@ -26,7 +26,7 @@ use monolite_ltx::{Timestamp, Txid, verify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{ArchivedFile, each_file};
 use crate::layout::{Layout, Level};
-use crate::record::Record;
+use crate::record::{Fence, Record};
 use crate::requests::leader;
 use crate::slot::Slot;
 use crate::store::{Part, Store};
@@ -44,6 +44,9 @@ pub struct Catalog {
     files: Vec<ArchivedFile>,
     /// The slots of the fences that the record lists, in order. Their files may be lost.
     fences: Vec<Txid>,
+    /// Those of them that history goes on from with a copy of the whole database, and the TXID of
+    /// the last file that has all of it ([`Fence::copied_at`](crate::record::Fence::copied_at)).
+    copies: Vec<(Txid, Txid)>,
 }
 
 impl Catalog {
@@ -53,7 +56,7 @@ impl Catalog {
     /// Those of the store; those of [`Record::decode`]; [`Corrupt`](crate::ErrorKind::Corrupt)
     /// when there are too many files.
     pub fn read(store: &dyn Store, layout: &Layout) -> Result<Catalog> {
-        let (mut files, mut fences) = (Vec::new(), Vec::new());
+        let (mut files, mut fences, mut copies) = (Vec::new(), Vec::new(), Vec::new());
         for level in Level::all() {
             each_file(store, layout, level, |file| {
                 if files.len() == FILES {
@@ -77,20 +80,32 @@ impl Catalog {
                     }
                 }
                 fences = record.fences.iter().map(|fence| fence.slot).collect();
+                let copy = |fence: &Fence| Some((fence.slot, fence.copied_at?));
+                copies = record.fences.iter().filter_map(copy).collect();
             }
         }
-        Ok(Catalog { fences, ..Catalog::of(files) })
+        Ok(Catalog { fences, copies, ..Catalog::of(files) })
     }
 
     /// Of files that are known.
     pub(crate) fn of(mut files: Vec<ArchivedFile>) -> Catalog {
         files.sort_by_key(place);
-        Catalog { files, fences: Vec::new() }
+        Catalog { files, fences: Vec::new(), copies: Vec::new() }
     }
 
     /// The same archive with these files alone.
     pub(crate) fn with(&self, files: Vec<ArchivedFile>) -> Catalog {
-        Catalog { fences: self.fences.clone(), ..Catalog::of(files) }
+        let (fences, copies) = (self.fences.clone(), self.copies.clone());
+        Catalog { fences, copies, ..Catalog::of(files) }
+    }
+
+    /// The same with these files alone; of copies of the database those that this one has may be
+    /// missing.
+    pub(crate) fn with_but_copies(&self, files: Vec<ArchivedFile>) -> Catalog {
+        let snapshots = self.level(Level::SNAPSHOTS);
+        let is_there = |fence| snapshots.iter().any(|file| file.txids.max() == fence);
+        let lost = self.copies.iter().filter(|(fence, _)| !is_there(*fence));
+        Catalog { copies: lost.copied().collect(), ..self.with(files) }
     }
 
     /// Takes note of a file that was created, such as a slot that was filled
@@ -197,6 +212,20 @@ impl Catalog {
     /// Whether a file can be a primary's copy of the database, before which history has a gap.
     pub(crate) fn is_copy(&self, file: &ArchivedFile) -> bool {
         file.txids.is_snapshot() && self.has_fence(file.txids.max())
+    }
+
+    /// Whether the state at this fence is a copy of the whole database, by the record.
+    pub(crate) fn has_copy(&self, fence: Txid) -> bool {
+        self.copies.binary_search_by_key(&fence, |(fence, _)| *fence).is_ok()
+    }
+
+    /// The fence of a copy that must be there when a state is made of the snapshot of `base` and
+    /// what follows it up to `txid`. `None` when what follows has the whole of each copy.
+    pub(crate) fn copy_between(&self, base: Txid, txid: Txid) -> Option<Txid> {
+        let is_within = |fence: Txid| base < fence && fence <= txid;
+        let is_needed = |(fence, at): &&(Txid, Txid)| at == fence || *at > txid;
+        let mut within = self.copies.iter().filter(|(fence, _)| is_within(*fence));
+        within.find(is_needed).map(|(fence, _)| *fence)
     }
 
     /// Whether this TXID is that of a fence. The record says so, also of one whose slot is lost; of

@@ -211,9 +211,9 @@ pub fn snapshot_at(catalog: &Catalog, mut txid: Txid) -> Txid {
     txid
 }
 
-/// Where history may have gaps: at a fence that has a snapshot, or may have had one that was
-/// deleted. Snapshots are deleted from the oldest on, so such a fence is not behind the oldest that
-/// is there.
+/// Where history may have gaps: at a fence that has a copy by the record, or a snapshot; or that
+/// may have had one of before the record said so, and it was deleted. Snapshots are deleted from
+/// the oldest on, so such a fence is not behind the oldest that is there.
 struct Gaps<'a> {
     catalog: &'a Catalog,
     snapshots: HashSet<Txid>,
@@ -237,7 +237,8 @@ impl Gaps<'_> {
 
     fn are_at(&self, txid: Txid) -> bool {
         let may_have_one = self.oldest.is_none_or(|oldest| txid <= oldest);
-        (may_have_one || self.snapshots.contains(&txid)) && self.catalog.has_fence(txid)
+        let has_one = may_have_one || self.snapshots.contains(&txid);
+        self.catalog.has_copy(txid) || has_one && self.catalog.has_fence(txid)
     }
 }
 

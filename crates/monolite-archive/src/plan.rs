@@ -10,7 +10,8 @@
 //! A plan ends exactly at its target; fences, which have no pages, are left out at its end. A hole
 //! is an error, and so is a TXID that only exists within a merged file; there is never a shorter
 //! result. A time that lies within a merged file leads to the state before that file; the plan says
-//! so, with the next state that is kept.
+//! so, with the next state that is kept. Nothing is taken from below a fence that has a copy of the
+//! whole database for what comes behind it, unless that has all pages of the copy, too.
 
 use std::cmp::Reverse;
 
@@ -20,7 +21,7 @@ use monolite_ltx::{Timestamp, Txid};
 use crate::catalog::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::ArchivedFile;
-use crate::layout::Layout;
+use crate::layout::{Layout, Level};
 use crate::record::Record;
 use crate::requests::leader;
 use crate::slot::Slot;
@@ -85,16 +86,17 @@ impl Plan {
         layout: &Layout,
     ) -> Result<Plan> {
         let not_found = |what: &str| Error::new(ErrorKind::NotFound, what);
-        let states = catalog.states();
         let txid = match target {
             Target::Txid(txid) => txid,
             Target::Token(token) => located(token, store, layout)?,
             Target::Latest => catalog.newest().ok_or_else(|| not_found("no files are there"))?,
             Target::Before(time) | Target::ExactlyBefore(time) => {
-                let earlier = catalog.count_before(&states, time, store, layout)?;
+                let dated = catalog.without(&undated(lost, store, layout)?);
+                let states = dated.states();
+                let earlier = dated.count_before(&states, time, store, layout)?;
                 match states[..earlier].last() {
                     Some(state) => state.txids.max(),
-                    None => return Err(too_early(catalog, time, store, layout)?),
+                    None => return Err(too_early(&dated, time, store, layout)?),
                 }
             }
         };
@@ -104,7 +106,8 @@ impl Plan {
             let mut from = states.into_iter().skip_while(|state| state.txids.max() < txid);
             (from.next(), from.next())
         };
-        let (_, follower) = from(states);
+        // One whose time cannot be read any more may be of before that time.
+        let (_, follower) = from(catalog.states());
         let (Some(state), next) = from(sound.states()) else {
             return Err(not_found("the state is in no file"));
         };
@@ -112,8 +115,10 @@ impl Plan {
             let time = file.header(store, layout)?.timestamp;
             Ok(Kept { txid: file.txids.max(), time })
         };
-        let follows =
-            |next: &ArchivedFile| Some(next.txids.max()) == txid.next() && !catalog.is_copy(next);
+        let follows = |next: &ArchivedFile| {
+            let is_copy = catalog.is_copy(next) || catalog.has_copy(next.txids.max());
+            Some(next.txids.max()) == txid.next() && !is_copy && !lost.contains(next)
+        };
         let is_by_time = matches!(target, Target::Before(_) | Target::ExactlyBefore(_));
         let is_exact = !is_by_time || follower.is_none_or(|it| follows(&it));
         let next = next.as_ref().map(kept).transpose()?;
@@ -133,7 +138,8 @@ impl Plan {
             let message = format!("no snapshot up to {txid}; {}", reach(catalog));
             return Err(Error::new(ErrorKind::NotFound, message));
         };
-        let (mut plan, mut reached) = (vec![**base], base.txids.max());
+        let base = **base;
+        let (mut plan, mut reached) = (vec![base], base.txids.max());
         files.sort_by_key(|file| file.txids.min());
         let mut rest = files.into_iter().peekable();
         let mut best: Option<&ArchivedFile> = None;
@@ -151,6 +157,9 @@ impl Plan {
                 }
                 None => return Err(lacking(catalog, reached, txid)),
             }
+        }
+        if let Some(fence) = catalog.copy_between(base.txids.max(), txid) {
+            return Err(lost_copy(fence));
         }
         // A fence says the state below it again. It may have been set before that was a copy, and
         // say another size.
@@ -206,6 +215,19 @@ impl Plan {
     }
 }
 
+/// Those of the lost files that do not say of when they are: the state before is kept, and the time
+/// of the next is not known.
+fn undated(lost: &[ArchivedFile], store: &dyn Store, layout: &Layout) -> Result<Vec<ArchivedFile>> {
+    let mut undated = Vec::new();
+    for file in lost {
+        match file.header(store, layout) {
+            Err(error) if error.lost_file().is_some() => undated.push(*file),
+            header => drop(header?),
+        }
+    }
+    Ok(undated)
+}
+
 fn located(token: ArchiveToken, store: &dyn Store, layout: &Layout) -> Result<Txid> {
     let record: Option<Record> = leader(store, layout)?;
     let unknown =
@@ -247,6 +269,18 @@ fn too_early(
     };
     let message = format!("no state from before {time} is kept; {kept}");
     Ok(Error::new(ErrorKind::NotFound, message))
+}
+
+/// That the copy of the database is gone which belongs to this fence.
+fn lost_copy(fence: Txid) -> Error {
+    let message = format!(
+        "the snapshot {}-{fence}.ltx (level {}) is gone: it is a copy of the whole database, and \
+         closes a gap in history. Bring it back, restore a TXID before {fence}, or open the \
+         database with this archive: it uploads a copy of itself",
+        Txid::FIRST,
+        Level::SNAPSHOTS
+    );
+    Error::new(ErrorKind::Gap, message)
 }
 
 /// Why nothing leads from `reached` to `target`.

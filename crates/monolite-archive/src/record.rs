@@ -14,7 +14,7 @@
 //! | `address` | where clients find it, as it likes |
 //! | `ttl_ms` | for how long a record that does not change must be left alone |
 //! | `counter` | of changes within the epoch: a record that changes is alive |
-//! | `fences` | `epoch`, `slot`, and `carried_to`, once the epoch's primary knows it |
+//! | `fences` | `epoch`, `slot`, and `carried_to` and `copied_at` ([`Fence`]) once they are known |
 //! | `seen` | the time that primaries have seen pass ([`Seen`]); missing where none has |
 //!
 //! # Invariants
@@ -132,6 +132,18 @@ pub struct Fence {
     /// an epoch that never served.
     #[serde(with = "some_txid", default, skip_serializing_if = "Option::is_none")]
     pub carried_to: Option<Txid>,
+    /// Says that history has a gap below the fence, which a copy of the whole database closes: the
+    /// snapshot of `slot`. Where this is behind `slot`, the slot of this TXID has all pages of the
+    /// copy, too. `None` where no copy was uploaded, or by a version that did not say so.
+    #[serde(with = "some_txid", default, skip_serializing_if = "Option::is_none")]
+    pub copied_at: Option<Txid>,
+}
+
+impl Fence {
+    /// A fence of which nothing more is known.
+    pub fn new(epoch: Epoch, slot: Txid) -> Fence {
+        Fence { epoch, slot, carried_to: None, copied_at: None }
+    }
 }
 
 /// The leader record of an archive.
@@ -319,7 +331,9 @@ impl Record {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let record: Record = serde_json::from_slice(text).map_err(wrong)?;
+        let has_copy_behind = |fence: &Fence| fence.copied_at.is_none_or(|at| fence.slot <= at);
         let is_in_order = record.fences.is_sorted_by(|one, other| one.slot < other.slot)
+            && record.fences.iter().all(has_copy_behind)
             && record.seen.is_in_order();
         if record.epoch.0 == 0 || !is_in_order || record.address.len() > Record::ADDRESS {
             return Err(Error::corrupt("a leader record whose parts contradict each other"));

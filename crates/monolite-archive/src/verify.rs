@@ -36,8 +36,9 @@ pub struct Proof {
 /// the newest TXID without a hole. `each` is told before a file is read.
 ///
 /// # Errors
-/// Those of [`Catalog::read`] and of the store. What is wrong with the archive is in the answer. A
-/// file that vanishes meanwhile is passed over.
+/// Those of [`Catalog::read`] and of the store. What is wrong with the archive is in the answer, and
+/// so is each file that the store lists and refuses to give. A file that vanishes meanwhile is
+/// passed over.
 pub fn verify(
     store: &dyn Store,
     layout: &Layout,
@@ -47,7 +48,7 @@ pub fn verify(
     // After the slots: what was listed is behind fences that it lists.
     let record = leader(store, layout)?;
     let mut proof = Proof::default();
-    let mut lost = Vec::new();
+    let (mut lost, mut unread) = (Vec::new(), Vec::new());
     for file in catalog.files() {
         each(file);
         match read(store, layout, *file, record.as_ref()) {
@@ -62,14 +63,20 @@ pub fn verify(
                     lost.push(*file);
                     proof.problems.push(error);
                 }
+                // Others may be read: it is this file that cannot be.
+                ErrorKind::Denied | ErrorKind::Io => {
+                    unread.push(*file);
+                    proof.problems.push(error);
+                }
                 _ => return Err(error),
             },
         }
     }
     proof.problems.extend(holes(&catalog));
-    // A restore goes around what is damaged.
+    // A restore goes around what is damaged, and waits for what the store does not give.
     let sound = catalog.without(&lost);
-    let is_reached = |newest| Plan::to(&sound, newest).is_ok();
+    let is_read = |plan: Vec<ArchivedFile>| !plan.iter().any(|file| unread.contains(file));
+    let is_reached = |newest| Plan::to(&sound, newest).is_ok_and(is_read);
     proof.is_restorable = catalog.newest().is_some_and(is_reached);
     Ok(proof)
 }
@@ -123,7 +130,7 @@ fn check_slot(
     }
 }
 
-/// For each snapshot, whether it leads to the newest TXID.
+/// For each snapshot, whether it leads to the newest TXID, over the copies that are there.
 fn holes(catalog: &Catalog) -> Vec<Error> {
     let Some(newest) = catalog.newest() else { return Vec::new() };
     let is_snapshot = |file: &&ArchivedFile| file.txids.is_snapshot();
@@ -136,7 +143,7 @@ fn holes(catalog: &Catalog) -> Vec<Error> {
         let others = catalog.files().iter().filter(|file| !file.txids.is_snapshot());
         let mut files: Vec<ArchivedFile> = others.copied().collect();
         files.push(**base);
-        Plan::to(&catalog.with(files), newest).err()
+        Plan::to(&catalog.with_but_copies(files), newest).err()
     };
     let mut holes: Vec<Error> = snapshots.iter().filter_map(leads).collect();
     // The same one of several snapshots.

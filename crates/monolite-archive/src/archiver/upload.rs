@@ -197,7 +197,8 @@ impl Uploader<'_> {
         let seen = found.map_or(Epoch(0), |record| record.epoch);
         let mut claim = Claim::new(candidate, Grounds::Known);
         claim = claim.behind(seen);
-        let claimed = match self.machine(&mut claim)? {
+        let is_refusal = |error: &Error| error.kind() == ErrorKind::Denied;
+        let claimed = match self.machine(&mut claim, is_refusal)? {
             None => return Ok(None),
             Some(ClaimOutcome::Taken(claimed)) => *claimed,
             Some(ClaimOutcome::Lost) => {
@@ -525,7 +526,8 @@ impl Uploader<'_> {
             };
             let (file, pages) = (slot.file(), slot.header().commit);
             let mut fill = serving.primary.fill(slot)?;
-            let Some(filled) = self.machine(&mut fill)? else { return Ok(Put::Closed) };
+            let filled = self.machine(&mut fill, is_refusal_of_holder)?;
+            let Some(filled) = filled else { return Ok(Put::Closed) };
             serving.primary.filled(&filled);
             match filled {
                 Filled::Done => {
@@ -551,7 +553,8 @@ impl Uploader<'_> {
         begin: impl FnOnce(&mut Primary) -> Result<crate::protocol::Update>,
     ) -> Result<Option<()>> {
         let mut update = begin(&mut serving.primary)?;
-        let Some(updated) = self.machine(&mut update)? else { return Ok(None) };
+        let updated = self.machine(&mut update, is_refusal_of_holder)?;
+        let Some(updated) = updated else { return Ok(None) };
         serving.primary.updated(&updated);
         match updated {
             Updated::Done { .. } => Ok(Some(())),
@@ -576,15 +579,19 @@ impl Uploader<'_> {
         let _ = released.map_err(|error| self.shared.failed(Activity::Upload, &error));
     }
 
-    /// Runs a machine until it ends; one that ends with an error that stays is tried again after a
-    /// rest, as the remedy may be outside. `None` when the database is closed.
-    fn machine<T, M: Machine<Outcome = Result<T>>>(&self, machine: &mut M) -> Result<Option<T>> {
+    /// Runs a machine until it ends; one that ends with a refusal of the store is tried again after
+    /// a rest, as the remedy may be outside. `None` when the database is closed.
+    fn machine<T, M: Machine<Outcome = Result<T>>>(
+        &self,
+        machine: &mut M,
+        is_refusal: fn(&Error) -> bool,
+    ) -> Result<Option<T>> {
         let archive = &self.shared.archive;
         let mut pace = Waiting(self);
         loop {
             match run_machine(machine, archive.store.as_ref(), &archive.layout, &mut pace) {
                 None => return Ok(None),
-                Some(Err(error)) if error.kind() == ErrorKind::Denied => {
+                Some(Err(error)) if is_refusal(&error) => {
                     self.shared.failed(Activity::Upload, &error);
                     if !self.rest(REST) {
                         return Ok(None);
@@ -685,6 +692,12 @@ fn host() -> String {
     let name = rustix::system::uname();
     let name = name.nodename().to_string_lossy();
     format!("{name}, process {}", std::process::id())
+}
+
+/// Whether the store refuses a request of who holds the epoch. One 404 or 501, as of a proxy or
+/// while a bucket is moved, says nothing of who is the primary: the record and the slots do.
+fn is_refusal_of_holder(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Denied | ErrorKind::NotFound | ErrorKind::Unsupported)
 }
 
 /// Whether what was to be read is not what was written, or gone, which no further try changes.

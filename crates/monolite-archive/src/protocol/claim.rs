@@ -406,7 +406,7 @@ impl Claim {
                 let slot = fence.txid();
                 if found.is_fence() {
                     let epoch = found.epoch();
-                    self.climbed.push(Fence { epoch, slot, carried_to: None });
+                    self.climbed.push(Fence::new(epoch, slot));
                 }
                 self.fence_behind(record, &found.header)?
             }
@@ -419,7 +419,7 @@ impl Claim {
     fn list(&mut self, record: &Record, slot: Txid, found: &Found) {
         let epoch = found.epoch();
         if found.is_fence() && !record.lists(epoch, slot) {
-            self.climbed.push(Fence { epoch, slot, carried_to: None });
+            self.climbed.push(Fence::new(epoch, slot));
             self.below = Txid::new(slot.get() - 1).filter(|slot| *slot > Txid::FIRST);
         }
     }

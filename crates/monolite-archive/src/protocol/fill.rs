@@ -103,7 +103,7 @@ impl Fill {
         }
         let (epoch, slot) = (found.epoch(), self.slot.txid());
         if found.is_fence() && epoch < self.slot.epoch() {
-            return Some(Filled::Fence(Fence { epoch, slot, carried_to: None }));
+            return Some(Filled::Fence(Fence::new(epoch, slot)));
         }
         if found.is_fence() && self.is_first_place {
             self.state = State::Asking(found);

@@ -59,7 +59,7 @@ impl Primary {
         let slot = claimed.fence.txid();
         let next = slot.next().ok_or_else(|| Error::corrupt("the last TXID there can be"))?;
         Ok(Primary {
-            fence: Fence { epoch: claimed.record.epoch, slot, carried_to: None },
+            fence: Fence::new(claimed.record.epoch, slot),
             seen: claimed.record.seen.clone(),
             record: claimed.record,
             tag: claimed.tag,
@@ -129,6 +129,17 @@ impl Primary {
     /// that never serves.
     pub(crate) fn carries_to(&mut self, carried_to: Option<Txid>) {
         self.fence.carried_to = carried_to;
+    }
+
+    /// Says in the record that the snapshot of the fence is a copy of the whole database, which
+    /// closes a gap in history, and that the slot `at` has all its pages, too, if that is not the
+    /// fence. To be done before the next slot.
+    ///
+    /// # Errors
+    /// Those of [`serve`](Primary::serve).
+    pub(crate) fn has_copied(&mut self, at: Txid) -> Result<Update> {
+        self.fence.copied_at = Some(at);
+        self.renew()
     }
 
     /// What the record says of the time that was seen, from its next change on.

@@ -20,7 +20,7 @@ fn record() -> Record {
     let ttl = Duration::from_secs(10);
     let mut record = Record::first(Epoch(0), lineage, holder, ttl).unwrap();
     let fence =
-        |epoch, slot, carried_to| Fence { epoch: Epoch(epoch), slot: txid(slot), carried_to };
+        |epoch, slot, carried_to| Fence { carried_to, ..Fence::new(Epoch(epoch), txid(slot)) };
     record.add_fences([fence(4, 40, Some(txid(44))), fence(1, 2, None)]);
     record
 }
@@ -41,6 +41,18 @@ fn record_is_read_as_it_was_written() {
 }
 
 #[test]
+fn record_says_where_a_copy_is_that_closes_a_gap() {
+    let mut record = record();
+    record.add_fences([Fence { copied_at: Some(txid(51)), ..Fence::new(Epoch(5), txid(50)) }]);
+    let text = String::from_utf8(record.encode().unwrap()).unwrap();
+    let fence = r#"{"epoch":5,"slot":"0000000000000032","copied_at":"0000000000000033"}]}"#;
+    assert!(text.ends_with(fence), "{text}");
+    assert_eq!(Record::decode(text.as_bytes()).unwrap(), record);
+    let before = text.replace("0000000000000033", "0000000000000031");
+    assert_eq!(Record::decode(before.as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
 fn owner_is_whose_fence_was_last() {
     let record = record();
     let owners = [1, 2, 39, 40, 41].map(|number| record.owner(txid(number)));
@@ -52,9 +64,8 @@ fn owner_is_whose_fence_was_last() {
 /// The record of a history whose terms begin at these slots, by epoch, slot and what is carried.
 fn history(fences: &[(u64, u64, Option<u64>)]) -> Record {
     let fence = |&(epoch, slot, carried): &(u64, u64, Option<u64>)| Fence {
-        epoch: Epoch(epoch),
-        slot: txid(slot),
         carried_to: carried.map(txid),
+        ..Fence::new(Epoch(epoch), txid(slot))
     };
     let mut record = record();
     record.fences.clear();
@@ -153,6 +164,7 @@ fn newest_fences_are_kept_and_the_text_stays_within_its_limit() {
         epoch: Epoch(u64::MAX),
         slot: txid(u64::MAX - at),
         carried_to: Some(txid(u64::MAX)),
+        copied_at: Some(txid(u64::MAX)),
     });
     record.add_fences(fences);
     assert_eq!(record.fences.len(), Record::FENCES);

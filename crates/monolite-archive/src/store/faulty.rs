@@ -33,6 +33,8 @@ pub enum Fault {
     Conflict,
     /// It is not done, and the answer is 503.
     Busy,
+    /// It is not done, and the answer is an error of this kind.
+    Refused(ErrorKind),
     /// It is never done, and there is no answer.
     LostRequest,
     /// It is done, and there is no answer.
@@ -114,6 +116,7 @@ impl<S: Store> FaultyStore<S> {
             Fault::None => return done(),
             Fault::Conflict => return Err(Error::new(ErrorKind::Conflict, "409")),
             Fault::Busy => return Err(Error::new(ErrorKind::Busy, "503")),
+            Fault::Refused(kind) => return Err(Error::new(kind, format!("{call:?} is refused"))),
             Fault::LostRequest => {}
             Fault::LostAnswer => drop(done()),
             Fault::Late => lock(&self.late).extend(late()),

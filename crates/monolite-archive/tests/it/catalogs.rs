@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use monolite_archive::{
     ArchivedFile, Call, Catalog, Covered, ErrorKind, Fault, FaultyStore, Horizon, Layout, Level,
-    MemoryStore, Plan, Reading, Retention, Store, Target, compact, compact_level, snapshot,
+    MemoryStore, Plan, Reading, Retention, Store, Target, compact, compact_level, restore,
+    snapshot, verify,
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
 
@@ -250,6 +251,33 @@ fn time_within_merged_files_leads_to_the_state_before_and_says_so() {
     assert_eq!(by_times(&store, times), again);
 }
 
+/// Its TXIDs are in a merged file, too, and so the states behind it are restored.
+#[test]
+fn time_is_found_around_a_file_that_does_not_say_its_own() {
+    let (store, layout) = (MemoryStore::new(), Layout::directory());
+    theirs(&store, Level::SNAPSHOTS, range(1, 1), 1_000);
+    for number in 2..=9 {
+        theirs(&store, Level::SLOTS, range(number, number), 1_000 * number as i64);
+    }
+    theirs(&store, Level::FIRST, range(3, 7), 7_000);
+    store.overwrite(&layout.slot(txid(5)), &[0; 300]);
+    let directory = tempfile::tempdir().unwrap();
+    let restored = |target| {
+        let output = directory.path().join(format!("{}", fastrand::u64(..)));
+        let restored = restore(&store, &layout, target, &output, Reading::Whole);
+        restored.map(|it| (it.txid.get(), it.is_exact)).map_err(|error| error.kind())
+    };
+    let before = |time| restored(Target::Before(Timestamp::from_millis(time)));
+    assert_eq!(before(2_500), Ok((2, true)));
+    assert_eq!(before(8_500), Ok((8, true)));
+    assert_eq!(before(7_500), Ok((7, true)));
+    for time in [4_500, 5_500, 6_500] {
+        assert_eq!(before(time), Ok((4, false)), "the time of TXID 5 is not known");
+        let exactly = Target::ExactlyBefore(Timestamp::from_millis(time));
+        assert_eq!(restored(exactly), Err(ErrorKind::Corrupt));
+    }
+}
+
 /// A snapshot behind a hole does not make of it what was merged.
 #[test]
 fn time_behind_a_hole_is_an_error() {
@@ -291,4 +319,30 @@ fn times_of_ours_take_few_requests() {
     assert!(reads.load(Ordering::SeqCst) - before <= 12);
     assert_eq!(catalog.newest(), Some(archive.newest().0));
     assert!(*at > Txid::FIRST);
+}
+
+#[test]
+fn file_that_the_store_does_not_give_is_a_problem_of_that_file() {
+    for kind in [ErrorKind::Denied, ErrorKind::Io, ErrorKind::Lost] {
+        let (of, is_away) = (Layout::directory().slot(txid(5)), Arc::new(AtomicU64::new(0)));
+        let (key, away) = (of.clone(), Arc::clone(&is_away));
+        let store = FaultyStore::new(MemoryStore::new(), move |call| {
+            let is_of_it = call == Call::Get(&key) && away.load(Ordering::SeqCst) > 0;
+            if is_of_it { Fault::Refused(kind) } else { Fault::None }
+        });
+        let mut archive = Archive::new(store, 4, false);
+        archive.live(10);
+        is_away.store(1, Ordering::SeqCst);
+        let proof = verify(&archive.store, &archive.layout, &mut |_| {});
+        if kind == ErrorKind::Lost {
+            assert_eq!(proof.unwrap_err().kind(), kind, "the store is away");
+            continue;
+        }
+        let proof = proof.unwrap();
+        let problems: Vec<_> = proof.problems.iter().map(ToString::to_string).collect();
+        assert!(problems.len() == 1 && problems[0].contains(&of), "{problems:?}");
+        assert!(!proof.is_restorable && proof.files > 5);
+        let refused = archive.restored(Target::Latest, Reading::Whole).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{refused}");
+    }
 }

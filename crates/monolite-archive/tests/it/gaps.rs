@@ -5,11 +5,13 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, Durability};
 use monolite_archive::{
-    ArchivedFile, Catalog, Layout, Level, Reading, Slot, Store as _, Target, restore,
+    ArchivedFile, Catalog, Horizon, Layout, Level, Reading, Retention, Slot, Store as _, Target,
+    restore, snapshot, verify,
 };
 use monolite_ltx::{Decoder, Pgno, Txid, TxidRange};
 
@@ -56,17 +58,19 @@ fn reopened(bench: &Bench, archive: monolite_archive::Archive) -> Database {
 }
 
 /// Each kind of gap, one after the other; `check` is told of the file that is archived then.
-fn gaps(bench: &Bench, check: impl Fn(&str, &Path)) {
+/// Databases of at most so many bytes fill a slot as a whole.
+fn gaps(bench: &Bench, whole_slot: u64, check: impl Fn(&str, &Path)) {
     begun(bench).close().unwrap();
     check("before", &bench.file());
     let other = Connection::open(bench.file()).unwrap();
     other.execute_batch("UPDATE t SET v = randomblob(1500) WHERE id % 2 = 0").unwrap();
     other.close().unwrap();
-    reopened(bench, bench.archive()).close().unwrap();
+    reopened(bench, bench.archive().whole_slot_bytes(whole_slot)).close().unwrap();
     check("another program wrote", &bench.file());
 
     let (archive, is_away) = bench.archive_that_goes_away();
-    let db = bench.open_with(archive.staged_limit_bytes(1 << 20), Durability::Synced).unwrap();
+    let archive = archive.staged_limit_bytes(1 << 20).whole_slot_bytes(whole_slot);
+    let db = bench.open_with(archive, Durability::Synced).unwrap();
     is_away.store(true, Ordering::Relaxed);
     for _ in 0..700 {
         insert(&db, 20_000).unwrap();
@@ -74,6 +78,7 @@ fn gaps(bench: &Bench, check: impl Fn(&str, &Path)) {
     assert!(db.stats().archive.unwrap().copies_because.is_some());
     is_away.store(false, Ordering::Relaxed);
     wait_for("the copy is there", 60, || db.stats().archive.unwrap().copies_because.is_none());
+    insert(&db, 100).unwrap();
     db.close().unwrap();
     check("too much waited", &bench.file());
 
@@ -85,7 +90,8 @@ fn gaps(bench: &Bench, check: impl Fn(&str, &Path)) {
                INSERT INTO t(v) VALUES (randomblob(3000)), (randomblob(3000)), (randomblob(3))";
     other.execute_batch(sql).unwrap();
     other.close().unwrap();
-    reopened(bench, bench.archive().take_over(true)).close().unwrap();
+    let archive = bench.archive().take_over(true).whole_slot_bytes(whole_slot);
+    reopened(bench, archive).close().unwrap();
     check("another file took over", &bench.file());
 }
 
@@ -127,7 +133,7 @@ impl Follower {
 fn who_follows_slot_by_slot_has_the_database_behind_each_gap() {
     let bench = Bench::new();
     let follower = std::cell::RefCell::new(None);
-    gaps(&bench, |kind, file| {
+    gaps(&bench, u64::MAX, |kind, file| {
         let mut follower = follower.borrow_mut();
         let follower = follower.get_or_insert_with(|| Follower::begin(&bench));
         follower.follow(&bench);
@@ -135,6 +141,105 @@ fn who_follows_slot_by_slot_has_the_database_behind_each_gap() {
         assert!(must.is_some() && has == must, "{kind}: {has:?} instead of {must:?}");
         bench.is_the_same();
     });
+}
+
+/// What an archive has without the newest snapshot, a copy of the database at a gap.
+struct Deleted {
+    path: PathBuf,
+    fence: Txid,
+}
+
+impl Deleted {
+    fn copy(bench: &Bench) -> Deleted {
+        let (store, layout) = (bench.store(), Layout::directory());
+        let copy = Catalog::read(&store, &layout).unwrap();
+        let copy = copy.level(Level::SNAPSHOTS).last().unwrap().txids;
+        let path = store.root().join(layout.file(Level::SNAPSHOTS, copy));
+        std::fs::rename(&path, path.with_extension("away")).unwrap();
+        Deleted { path, fence: copy.max() }
+    }
+
+    fn bring_back(self) {
+        std::fs::rename(self.path.with_extension("away"), self.path).unwrap();
+    }
+
+    fn is_named(&self, error: &monolite_archive::Error) {
+        let name = self.path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(error.kind(), monolite_archive::ErrorKind::Gap, "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+fn restored(bench: &Bench, target: Target) -> monolite_archive::Result<PathBuf> {
+    let output = bench.directory.path().join(format!("restored-{}", fastrand::u64(..)));
+    restore(&bench.store(), &Layout::directory(), target, &output, Reading::Whole).map(|_| output)
+}
+
+#[test]
+fn nothing_leads_across_the_deleted_copy_of_any_gap() {
+    let bench = Bench::new();
+    let (store, layout) = (bench.store(), Layout::directory());
+    gaps(&bench, 0, |kind, _| {
+        if kind == "before" {
+            return;
+        }
+        let deleted = Deleted::copy(&bench);
+        let fence = deleted.fence;
+        let mut catalog = Catalog::read(&store, &layout).unwrap();
+        let newest = catalog.newest().unwrap();
+        assert!(newest > fence, "{kind}");
+        for target in [Target::Latest, Target::Txid(fence), Target::Txid(newest)] {
+            deleted.is_named(&restored(&bench, target).unwrap_err());
+        }
+        restored(&bench, Target::Txid(Txid::new(fence.get() - 1).unwrap())).unwrap();
+        let proof = verify(&store, &layout, &mut |_| {}).unwrap();
+        assert!(!proof.is_restorable, "{kind}");
+        proof.problems.iter().for_each(|problem| deleted.is_named(problem));
+        assert_eq!(proof.problems.len(), 1, "{kind}");
+        let horizon = Horizon { slots: Some(newest), snapshots: None };
+        let refused = Retention::new(&catalog, horizon).unwrap_err();
+        assert!(refused.to_string().contains("nothing may be deleted"), "{refused}");
+        deleted.is_named(&snapshot(&store, &layout, &mut catalog, newest).unwrap_err());
+        while compact_level(&store, &layout, Level::FIRST, None).unwrap().is_some() {}
+        let crosses = |file: &&ArchivedFile| file.txids.min() < fence && file.txids.max() >= fence;
+        let merged = Catalog::read(&store, &layout).unwrap();
+        assert_eq!(merged.level(Level::FIRST).iter().find(crosses), None, "{kind}");
+        assert_eq!(merged.level(Level::FIRST).last().unwrap().txids.max(), newest, "{kind}");
+        deleted.bring_back();
+        bench.is_the_same();
+    });
+}
+
+#[test]
+fn slot_that_has_the_whole_database_leads_across_a_deleted_copy() {
+    let bench = Bench::new();
+    gaps(&bench, u64::MAX, |kind, file| {
+        if kind == "before" {
+            return;
+        }
+        let deleted = Deleted::copy(&bench);
+        let output = restored(&bench, Target::Latest).unwrap();
+        assert!(std::fs::read(output).unwrap() == std::fs::read(file).unwrap(), "{kind}");
+        deleted.is_named(&restored(&bench, Target::Txid(deleted.fence)).unwrap_err());
+        deleted.bring_back();
+    });
+}
+
+#[test]
+fn primary_whose_copy_was_deleted_makes_another() {
+    let bench = Bench::new();
+    let archive = || bench.archive().whole_slot_bytes(0).upkeep_every(Duration::from_millis(10));
+    begun(&bench).close().unwrap();
+    another_program_writes(&bench);
+    reopened(&bench, archive()).close().unwrap();
+    Deleted::copy(&bench);
+    let db = bench.open_with(archive(), Durability::Archived).unwrap();
+    wait_for("there is another copy", 60, || {
+        verify(&bench.store(), &Layout::directory(), &mut |_| {}).unwrap().is_restorable
+    });
+    db.close().unwrap();
+    let output = restored(&bench, Target::Latest).unwrap();
+    assert!(std::fs::read(output).unwrap() == std::fs::read(bench.file()).unwrap());
 }
 
 /// The fence says that nothing has changed, and the copy that is lost says what has.
@@ -254,7 +359,7 @@ fn litestream_follows_across_each_gap() {
     let site = Site::directory(bench.store().root());
     let follower = bench.directory.path().join("follower.db");
     let following = std::cell::OnceCell::new();
-    gaps(&bench, |kind, file| {
+    gaps(&bench, u64::MAX, |kind, file| {
         following.get_or_init(|| {
             let mut follow = site.litestream(&litestream);
             follow.args(["restore", "-f", "-follow-interval", "50ms", "-o"]);
@@ -321,7 +426,7 @@ fn litestreams_vfs_that_is_held_open_sees_the_database_behind_each_gap() {
     let bench = Bench::new();
     let site = Site::directory(bench.store().root());
     let held = std::cell::RefCell::new(None);
-    gaps(&bench, |kind, file| {
+    gaps(&bench, u64::MAX, |kind, file| {
         let mut held = held.borrow_mut();
         let held = held.get_or_insert_with(|| Held::open(&extension, &site));
         let must = content(file);

@@ -189,7 +189,7 @@ fn first_start_makes_the_record_and_its_fence_is_slot_2() {
     assert_eq!((primary.epoch(), primary.next()), (Epoch(1), txid(3)));
     let record = scene.record();
     assert_eq!((record.state, &*record.address), (State::Serving, "there"));
-    assert_eq!(record.fences, [Fence { epoch: Epoch(1), slot: txid(2), carried_to: None }]);
+    assert_eq!(record.fences, [Fence::new(Epoch(1), txid(2))]);
     scene.fill(&mut primary, 2);
     assert_eq!(scene.look(2), Some(Slot::FENCE_LEN));
     assert!(scene.look(4).unwrap() > Slot::FENCE_LEN);
@@ -680,7 +680,7 @@ fn what_was_carried_over_is_listed_though_the_record_was_renewed_before() {
     scene.renew(&mut primary);
     let slot = group(1, primary.epoch(), primary.next());
     assert_eq!(primary.fill(slot).unwrap_err().kind(), ErrorKind::Invalid, "it does not serve");
-    let ours = |carried_to| Fence { epoch: Epoch(2), slot: txid(5), carried_to };
+    let ours = |carried_to| Fence { carried_to, ..Fence::new(Epoch(2), txid(5)) };
     assert_eq!(scene.record().fences.last(), Some(&ours(None)));
     let mut serve = primary.serve("there", Some(txid(9))).unwrap();
     let updated = scene.to_end(&mut serve, None).unwrap();
@@ -983,7 +983,7 @@ fn fence_of_a_smaller_epoch_is_listed_before_the_next_slot_is_filled() {
     let stray = Slot::fence(Epoch(1), primary.next(), place).unwrap();
     scene.done(&Request::Put(stray));
     let filled = scene.to_end(&mut begin(&mut primary, 7), None).unwrap();
-    assert_eq!(filled, Filled::Fence(Fence { epoch: Epoch(1), slot: txid(4), carried_to: None }));
+    assert_eq!(filled, Filled::Fence(Fence::new(Epoch(1), txid(4))));
     primary.filled(&filled);
     let slot = group(7, primary.epoch(), primary.next());
     assert_eq!(primary.fill(slot).unwrap_err().kind(), ErrorKind::Invalid, "not listed yet");
@@ -1003,7 +1003,7 @@ fn epoch_is_released_though_a_group_that_met_a_fence_is_left() {
     let scene = Scene::new();
     scene.primary(1);
     let mut primary = scene.primary(2);
-    let fence = Fence { epoch: Epoch(1), slot: primary.next(), carried_to: None };
+    let fence = Fence::new(Epoch(1), primary.next());
     let mut fill = begin(&mut primary, 7);
     assert_eq!(primary.release().unwrap_err().kind(), ErrorKind::Invalid, "it is in flight");
     let place = monolite_archive::Place {

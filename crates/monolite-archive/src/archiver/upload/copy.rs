@@ -6,10 +6,13 @@
 //! 3. Fill the next slot with all its pages, too, if anything was archived before. Who follows the
 //!    archive slot by slot, as Litestream does, never looks for a new snapshot: it would put what
 //!    comes next on the pages of before the gap.
-//! 4. Go on with what was kept.
+//! 4. Have the record say that the fence has a copy: without that file, nothing leads from before
+//!    the fence to what comes next.
+//! 5. Go on with what was kept.
 //!
-//! A slot is one request, and in memory. So a database above [`WHOLE_SLOT_BYTES`] gets none, and
-//! who follows the archive has to begin anew.
+//! A slot is one request, and in memory. So a larger database than
+//! [`WHOLE_SLOT_BYTES`](crate::archiver::WHOLE_SLOT_BYTES) gets none, and who follows the archive
+//! has to begin anew.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read as _};
@@ -28,10 +31,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::{beginning, header as decoded};
 use crate::layout::Level;
 use crate::slot::Slot;
-
-/// The largest database that fills a slot as a whole: twice what a group has at most
-/// ([`GROUP_BYTES`](crate::archiver::GROUP_BYTES)), as its pages are in memory once, compressed.
-const WHOLE_SLOT_BYTES: u64 = 256 << 20;
 
 /// After how many pages of a copy it is seen whether a close waits for it, and rested while others
 /// write.
@@ -74,6 +73,10 @@ impl Uploader<'_> {
         match self.fill_whole(serving, scratch, header)? {
             Copied::Done => {}
             ended => return Ok(ended),
+        }
+        let whole = serving.txid;
+        if self.update(serving, |primary| primary.has_copied(whole))?.is_none() {
+            return Ok(Copied::Closed);
         }
         let mut feed = shared.feed();
         if !feed.copied(at, place, since) {
@@ -174,7 +177,7 @@ impl Uploader<'_> {
         copy: Header,
     ) -> Result<Copied, Lost> {
         let bytes = u64::from(copy.commit) * copy.page_size.bytes() as u64;
-        if bytes > WHOLE_SLOT_BYTES {
+        if bytes > self.shared.archive.whole_slot {
             return Ok(Copied::Done);
         }
         let is_followed = || self.is_followed(copy.txids.max());
