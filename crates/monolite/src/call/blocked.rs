@@ -186,16 +186,16 @@ pub(crate) fn block_on_here<T>(future: impl Future<Output = T>) -> T {
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {
-            IS_OURS.set(self.0);
+            IS_OURS.with(|it| it.set(self.0));
         }
     }
-    let _before = Before(IS_OURS.replace(true));
+    let _before = Before(IS_OURS.with(|it| it.replace(true)));
     block_on(future)
 }
 
 /// Whether work that is awaited on this thread is to run on it, and not on a reader thread.
 pub(crate) fn runs_here() -> bool {
-    IS_OURS.get()
+    IS_OURS.with(Cell::get)
 }
 
 /// Blocks the calling thread until the future is done.

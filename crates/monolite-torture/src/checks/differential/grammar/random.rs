@@ -20,6 +20,7 @@ impl Draft<'_> {
         match self.pen.rng.u8(..12) {
             0..5 if table == "c3" => self.drawn_value(table),
             0..4 => self.drawn_rowid(table, if table == "c1" { "id" } else { "rowid" }),
+            4 => self.rule("largest_taken"),
             _ => self.rule("marks"),
         }
     }
