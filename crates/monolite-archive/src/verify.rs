@@ -36,8 +36,8 @@ pub struct Proof {
 /// the newest TXID without a hole. `each` is told before a file is read.
 ///
 /// # Errors
-/// Those of [`Catalog::read`] and of the store. What is wrong with the archive is in the answer, and
-/// so is each file that the store lists and refuses to give. A file that vanishes meanwhile is
+/// Those of [`Catalog::read`] and of the store. What is wrong with the archive is in the answer,
+/// and so is each file that the store lists and refuses to give. A file that vanishes meanwhile is
 /// passed over.
 pub fn verify(
     store: &dyn Store,
