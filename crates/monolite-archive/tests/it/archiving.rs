@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Adopted, Archive, Call, DirectoryStore, ErrorKind as Kind, Fault, FaultyStore, Layout, Level,
-    Pace, Present, Reading, State, Target, adopt, leader, restore, verify,
+    Archive, DirectoryStore, ErrorKind as Kind, Layout, Reading, State, Target,
+    internals::{
+        Adopted, Call, Fault, FaultyStore, Level, Pace, Present, adopt, leader, restore, verify,
+    },
 };
 use tempfile::TempDir;
 
