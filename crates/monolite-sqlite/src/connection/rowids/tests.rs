@@ -1,7 +1,6 @@
 //! Statements in their second form, beside the same statements as plain SQLite runs them.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::types::Value;
 
@@ -10,17 +9,7 @@ use crate::connection::{Role, Settings};
 
 fn open(path: &Path, rowids: Option<Arc<Rowids>>) -> Connection {
     crate::initialize().unwrap();
-    let settings = Settings {
-        vfs: "unix".into(),
-        cache_kib: 1_024,
-        busy_timeout: Duration::ZERO,
-        sync: false,
-        reserved_bytes: 0,
-        overdue: Arc::new(|| false),
-        rowids,
-        setup: None,
-        control: None,
-    };
+    let settings = Settings { rowids, ..Settings::new("unix") };
     Connection::open(path, Role::Writer, &settings).unwrap()
 }
 
