@@ -12,7 +12,7 @@ const NOTES: [&str; 3] = ["dbg", "todo", "unimplemented"];
 /// The one crate in which `unsafe` may be written.
 const UNSAFE_CRATE: &str = "crates/monolite-sqlite/";
 
-/// Checks every Rust source, and every text for paths of somebody's machine.
+/// Checks every Rust source, and every text for paths of one machine.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust() {
