@@ -27,6 +27,7 @@
 //! ([`leaving`]).
 
 mod adopt;
+mod closed;
 mod failures;
 mod feed;
 mod gathering;
@@ -54,6 +55,7 @@ use monolite_ltx::Timestamp;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
+use crate::open::open_with;
 use crate::record::{Holder, Lineage};
 use crate::retention::Keep;
 use crate::store::Store;
@@ -152,12 +154,26 @@ impl fmt::Debug for Archive {
 }
 
 impl Archive {
-    /// The archive at `url`, as [`open`](crate::open) reads it. Nothing is looked at yet.
+    /// The archive at `url`: `s3://bucket/prefix?endpoint=…`, `gs://bucket/prefix`,
+    /// `az://container/prefix`, `file:///directory`, or a path without `://`, taken literally. No
+    /// request is made: an address at which nothing is names an archive without files.
     ///
     /// # Errors
-    /// Those of [`open`](crate::open).
+    /// [`Invalid`](ErrorKind::Invalid) for an empty or unknown address, or a service whose feature
+    /// is off.
     pub fn at(url: &str) -> Result<Archive> {
-        let (store, layout) = crate::open(url)?;
+        Archive::at_with(url, &[])
+    }
+
+    /// The same with options for the client of a bucket, such as `("region", "eu-central-1")` or
+    /// `("access_key_id", …)`, by the names that addresses have them under. The address goes before
+    /// them, and they go before the environment.
+    ///
+    /// # Errors
+    /// Those of [`Archive::at`], and [`Invalid`](ErrorKind::Invalid) for a name that the service
+    /// does not have, or for any when it is a directory. No value is in its text.
+    pub fn at_with(url: &str, options: &[(String, String)]) -> Result<Archive> {
+        let (store, layout) = open_with(url, options)?;
         Ok(Archive::of(Arc::from(store), layout))
     }
 
@@ -225,8 +241,8 @@ impl Archive {
     /// in the archive: for a file that was restored on another machine, or an archive that is to go
     /// on with another file. Default: no; then another primary's archive is refused. A primary that
     /// is still there is fenced, and learns so at its next upload. What it archives after the file
-    /// was restored is not in the file: where it may be alive, [`adopt`] comes first, and then the
-    /// restore.
+    /// was restored is not in the file: where it may be alive, `monolite archive adopt` comes
+    /// first, and then the restore.
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;

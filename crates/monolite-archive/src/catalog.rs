@@ -109,7 +109,7 @@ impl Catalog {
     }
 
     /// Takes note of a file that was created, such as a slot that was filled
-    /// ([`Slot::file`](crate::Slot::file)).
+    /// ([`Slot::file`](crate::internals::Slot::file)).
     pub fn insert(&mut self, file: ArchivedFile) {
         match self.files.binary_search_by_key(&place(&file), place) {
             Ok(at) => self.files[at] = file,

@@ -85,6 +85,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) when a part of the prefix is empty, `.` or `..`.
+    #[doc(hidden)]
     pub fn new(prefix: &str, levels: LevelKeys) -> Result<Layout> {
         let is_part = |part: &str| !matches!(part, "" | "." | "..");
         if !prefix.is_empty() && !prefix.split('/').all(is_part) {
@@ -100,6 +101,7 @@ impl Layout {
     }
 
     /// The key below which the files of a level are.
+    #[doc(hidden)]
     pub fn level(&self, level: Level) -> String {
         match self.levels {
             LevelKeys::Decimal => format!("{}ltx/{}", self.prefix, level.0),
@@ -108,16 +110,19 @@ impl Layout {
     }
 
     /// The key of a file.
+    #[doc(hidden)]
     pub fn file(&self, level: Level, txids: TxidRange) -> String {
         format!("{}/{}", self.level(level), txids.file_name())
     }
 
     /// The key of a slot.
+    #[doc(hidden)]
     pub fn slot(&self, txid: Txid) -> String {
         self.file(Level::SLOTS, TxidRange::single(txid))
     }
 
     /// The key of the leader record.
+    #[doc(hidden)]
     pub fn leader(&self) -> String {
         format!("{}monolite/leader", self.prefix)
     }
@@ -128,6 +133,7 @@ impl Layout {
     }
 
     /// The TXIDs of the file that a key is of, whatever its level; `None` when it is none.
+    #[doc(hidden)]
     pub fn txids(key: &str) -> Option<TxidRange> {
         let name = key.rsplit('/').next().unwrap_or(key);
         TxidRange::from_file_name(name).ok()

@@ -1,64 +1,49 @@
-//! The archive: a copy of one database under one prefix of an object store or in a directory, from
-//! which any kept moment can be restored, and in which one process at a time makes history.
+//! Keeps the history of a SQLite database in a bucket or a directory while [Monolite](monolite) has
+//! it open, and restores any kept moment of it to a new file.
 //!
 //! ```
-//! use std::time::Duration;
+//! use monolite::{Durability, Options};
+//! use monolite_archive::{Archive, Reading, Target};
 //!
-//! use monolite_archive::*;
-//! use monolite_ltx::{PageSize, Timestamp, Txid};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let url = directory.path().join("archive");
+//! # let url = url.to_str().expect("it is text");
+//! # let (file, restored) = (directory.path().join("shop.db"), directory.path().join("new.db"));
+//! // `url` is s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a path.
+//! let archive = Archive::at(url)?;
+//! let options = Options::new().archive(archive.clone()).durability(Durability::Archived);
+//! let db = options.open(&file)?;
+//! db.write(|tx| tx.execute_batch("CREATE TABLE orders(id INTEGER PRIMARY KEY, item TEXT)"))
+//!     .wait()?; // on the disk and in the archive
+//! db.close()?;
 //!
-//! /// A test's clock: it is later when somebody waits.
-//! struct Clock(Duration);
-//!
-//! impl Pace for Clock {
-//!     fn now(&self) -> Duration {
-//!         self.0
-//!     }
-//!
-//!     fn wait(&mut self, until: Duration) -> bool {
-//!         self.0 = until;
-//!         true
-//!     }
-//! }
-//!
-//! # fn main() -> Result<()> {
-//! let (store, layout) = (MemoryStore::new(), Layout::directory());
-//! let mut clock = Clock(Duration::ZERO);
-//! let candidate = Candidate {
-//!     holder: Holder::from_bits(0x5eed),
-//!     lineage: Lineage::from_bits(0xfeed),
-//!     ttl: Duration::from_secs(10),
-//!     page_size: PageSize::new(4096).expect("it is a power of two"),
-//!     commit: 1,
-//!     time: Timestamp::from_millis(1_700_000_000_000),
-//!     unrecorded: Unrecorded::Refuse,
-//! };
-//! // Become the primary: take the next epoch, fence, read what is below, serve.
-//! let grounds = Grounds::Silence(Duration::from_secs(2));
-//! let claimed = run(&mut Claim::new(candidate, grounds), &store, &layout, &mut clock);
-//! let Some(Ok(ClaimOutcome::Taken(claimed))) = claimed else { panic!("nobody else is there") };
-//! let mut primary = Primary::new(*claimed)?;
-//! let updated = run(&mut primary.serve("10.0.0.1:7000", None)?, &store, &layout, &mut clock);
-//! primary.updated(&updated.expect("the clock never ends")?);
-//! assert_eq!((primary.epoch(), primary.next()), (Epoch(1), Txid::new(3).expect("it is not 0")));
-//!
-//! // The fence is the first slot, and the record says so.
-//! let catalog = Catalog::read(&store, &layout)?;
-//! assert_eq!(catalog.newest(), Txid::new(2));
-//! assert_eq!(leader(&store, &layout)?.expect("it was made").address, "10.0.0.1:7000");
+//! // On another machine: everything that was acknowledged.
+//! let made = archive.restore(Target::Latest, &restored, Reading::Whole)?;
+//! println!("the state of {}", made.time);
+//! assert!(archive.verify()?.problems.is_empty());
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! - [`Archive`] is built from an address and given to [`monolite::Options::archive`].
+//! - [`Archive::restore`] makes a file of a [`Target`], [`Archive::verify`] reads every file and
+//!   compares its checksums, and [`Archive::leader`] says which process is the primary.
+//! - [`Store`] is the trait for a store of one's own; [`Archive::probe`] tests it.
+//!
+//! `monolite archive` does all of that on the command line; the guide is `docs/guides/archive.md`.
+//!
 //! # Format
-//! Files are LTX, laid out as Litestream lays them out ([`Layout`]), and a leader record
-//! ([`Record`]).
+//! LTX files in the layout of Litestream, and a leader record ([`Record`]):
+//! `docs/formats/archive.md`.
 //!
 //! # Not here
-//! Where commits come from: this crate knows neither SQLite nor the engine. Requests over a
-//! network: a [`Store`] is a trait. Threads and clocks: calls block, and who calls has both.
+//! Requests over a network, unless a feature `s3`, `gcs` or `azure` is on.
 
 #![forbid(unsafe_code)]
+
+#[doc(hidden)]
+pub mod internals;
 
 // From above to below: what is done with an archive, who may do it, and what it consists of.
 mod archiver;
@@ -92,31 +77,15 @@ mod owner;
 
 mod error;
 
-pub use archiver::{Adopted, Archive, Present, adopt};
-pub use catalog::Catalog;
-pub use compaction::{compact, compact_level, snapshot, snapshot_at};
+pub use archiver::Archive;
 pub use error::{Error, ErrorKind, Result};
-pub use file::ArchivedFile;
-pub use layout::{Layout, Level, LevelKeys};
-pub use open::{open, open_with};
-pub use output::unfinished;
-pub use plan::{Kept, Plan, Target};
-pub use probe::probe;
-pub use protocol::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fill, Filled, Grounds,
-    Machine, Primary, Reply, Request, Step, Unrecorded, Update, Updated,
-};
-pub use record::{Epoch, Fence, Holder, Lineage, Record, State};
-pub use requests::{Pace, carry_out, leader, run};
-#[doc(hidden)]
-pub use restore::restore_noting;
-pub use restore::{Reading, Restored, restore};
-pub use retention::{Horizon, Keep, Retention};
-pub use slot::{Found, Place, Slot, SlotId};
+pub use layout::Layout;
+pub use monolite_ltx::{Timestamp, Txid};
+pub use plan::{Kept, Target};
+pub use record::{Epoch, Lineage, Record, State};
+pub use restore::{Reading, Restored};
+pub use retention::Keep;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 pub use store::{BucketStore, Service};
-pub use store::{
-    Call, Decide, DirectoryStore, Fault, FaultyStore, Fetched, Listed, Listing, MemoryStore, Part,
-    Store, Tag,
-};
-pub use verify::{Proof, verify};
+pub use store::{DirectoryStore, Fetched, Listed, Listing, MemoryStore, Part, Store, Tag};
+pub use verify::Proof;

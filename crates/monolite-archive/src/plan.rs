@@ -35,7 +35,8 @@ pub enum Target {
     /// The state after this TXID.
     Txid(Txid),
     /// The state just before this time: after the last TXID with an earlier one that is kept by
-    /// itself. [`Plan::is_exact`] says whether later ones may have been before that time, too.
+    /// itself. [`Restored::is_exact`](crate::Restored::is_exact) says whether later ones
+    /// may have been before that time, too.
     Before(Timestamp),
     /// The same, and an error unless it is exact.
     ExactlyBefore(Timestamp),

@@ -36,8 +36,8 @@
 //!
 //! # Not here
 //! When to try again after a failure, and how long: who runs a machine waits as it likes
-//! ([`run`](crate::run)). A machine gives up by itself only where the store says that the same
-//! request will not succeed later either, and a read says that it was not done.
+//! ([`run`](crate::internals::run)). A machine gives up by itself only where the store says
+//! that the same request will not succeed later either, and a read says that it was not done.
 
 use std::time::Duration;
 

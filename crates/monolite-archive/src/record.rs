@@ -155,6 +155,7 @@ pub struct Record {
     /// The present epoch.
     pub epoch: Epoch,
     /// Who holds it.
+    #[doc(hidden)]
     pub holder: Holder,
     /// What the holder is about.
     pub state: State,
@@ -162,8 +163,10 @@ pub struct Record {
     pub address: String,
     ttl_ms: u64,
     /// How often the record was changed in this epoch.
+    #[doc(hidden)]
     pub counter: u64,
     /// Where epochs begin, in the order of slots.
+    #[doc(hidden)]
     pub fences: Vec<Fence>,
     /// The time that primaries have seen pass.
     #[serde(default, skip_serializing_if = "Seen::is_empty")]
@@ -173,11 +176,14 @@ pub struct Record {
 impl Record {
     /// How many bytes a record may have: twice what [`FENCES`](Record::FENCES) and the longest
     /// address take.
+    #[doc(hidden)]
     pub const LIMIT: u64 = 1 << 20;
     /// How many fences are kept, which is how many starts. What an older one would answer, whether
     /// a commit of that time was certainly lost, nobody asks any more.
+    #[doc(hidden)]
     pub const FENCES: usize = 4096;
     /// How many bytes an address may have.
+    #[doc(hidden)]
     pub const ADDRESS: usize = 1024;
 
     const FORMAT: u32 = 1;
@@ -229,12 +235,14 @@ impl Record {
     }
 
     /// Whether the fence of `epoch` in `slot` is one of history.
+    #[doc(hidden)]
     pub fn lists(&self, epoch: Epoch, slot: Txid) -> bool {
         self.fences.iter().any(|fence| fence.epoch == epoch && fence.slot == slot)
     }
 
     /// The epoch that TXID `txid` belongs to: the largest of those that began before it, unless it
     /// is a fence itself. `None` before the first fence that is known.
+    #[doc(hidden)]
     pub fn owner(&self, txid: Txid) -> Option<Epoch> {
         let below = &self.fences[..self.fences.partition_point(|fence| fence.slot <= txid)];
         match below.last() {
@@ -301,6 +309,7 @@ impl Record {
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) when the address is too long.
+    #[doc(hidden)]
     pub fn encode(&self) -> Result<Vec<u8>> {
         Record::check_address(&self.address)?;
         serde_json::to_vec(self).map_err(|error| Error::invalid(format!("a record: {error}")))
@@ -311,6 +320,7 @@ impl Record {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt), [`Unsupported`](ErrorKind::Unsupported) when it is one of
     /// another format.
+    #[doc(hidden)]
     pub fn decode(text: &[u8]) -> Result<Record> {
         #[derive(Deserialize)]
         struct Format {

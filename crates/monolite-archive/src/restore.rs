@@ -65,7 +65,8 @@ pub struct Restored {
     pub time: Timestamp,
     /// The next state that is kept by itself; `None` when this is the newest.
     pub next: Option<Kept>,
-    /// Whether it is the state of the time that was asked for: see [`Plan::is_exact`].
+    /// Whether it is certainly the state of the time that was asked for: `false` when later states
+    /// from before that time may have been merged away or lost. `true` for other targets.
     pub is_exact: bool,
     /// Size of its pages.
     pub page_size: PageSize,
@@ -110,7 +111,6 @@ pub fn restore(
 }
 
 /// [`restore`] that notes how far it is every so often: for tests.
-#[doc(hidden)]
 pub fn restore_noting(
     store: &dyn Store,
     layout: &Layout,

@@ -12,8 +12,8 @@
 //! # Invariants
 //! After a plan is made it is tried: without what it deletes, the base and the newest TXID can
 //! still be restored. Neither the newest snapshot nor a fence is ever in a plan. Slots are deleted
-//! by the primary alone, after a renewal ([`Primary::delete`](crate::Primary::delete)); the rest
-//! fences nobody.
+//! by the primary alone, after a renewal
+//! ([`Primary::delete`](crate::internals::Primary::delete)); the rest fences nobody.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ use crate::store::Store;
 /// it is closed nothing grows older, and the wall clock says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// Slots, and with them every TXID by itself. Longer than a copy of a process can sleep, see
-    /// [`Retention::new`].
+    /// Slots, and with them every TXID by itself. Must be longer than a process can be suspended
+    /// and go on.
     pub slots: Duration,
     /// Snapshots, and with them what follows them.
     pub snapshots: Duration,
@@ -62,7 +62,7 @@ pub struct Retention {
     /// Files of levels and snapshots, from the highest level down and the oldest of each first: a
     /// level goes on where it ends, so the files behind its end must not go before it has.
     pub files: Vec<ArchivedFile>,
-    /// Slots, for [`Primary::delete`](crate::Primary::delete).
+    /// Slots, for [`Primary::delete`](crate::internals::Primary::delete).
     pub slots: Vec<Covered>,
 }
 

@@ -98,7 +98,8 @@ impl Slot {
         self.id
     }
 
-    /// The file that it is once it is filled, for [`Catalog::insert`](crate::Catalog::insert).
+    /// The file that it is once it is filled, for
+    /// [`Catalog::insert`](crate::internals::Catalog::insert).
     pub fn file(&self) -> ArchivedFile {
         ArchivedFile { level: Level::SLOTS, txids: self.header.txids, len: self.id.len }
     }

@@ -10,8 +10,10 @@ use crate::{interrupt, json, words};
 use anyhow::{Context as _, Result, bail, ensure};
 use monolite::Database;
 use monolite_archive::{
-    ArchivedFile, Catalog, Error, ErrorKind, Fetched, Kept, Layout, Level, Listing, Part, Plan,
-    Reading, Record, Store, Tag, Target, leader, open_with, restore, unfinished, verify,
+    Error, ErrorKind, Fetched, Kept, Layout, Listing, Part, Reading, Record, Store, Tag, Target,
+    internals::{
+        ArchivedFile, Catalog, Level, Plan, leader, open_with, restore, unfinished, verify,
+    },
 };
 use monolite_ltx::Timestamp;
 use serde::Serialize;
@@ -580,7 +582,8 @@ mod tests {
     use super::Watched;
     use crate::bar::Bar;
     use monolite_archive::{
-        DirectoryStore, ErrorKind, Fault, FaultyStore, Layout, MemoryStore, Part, Store,
+        DirectoryStore, ErrorKind, Layout, MemoryStore, Part, Store,
+        internals::{Fault, FaultyStore},
     };
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

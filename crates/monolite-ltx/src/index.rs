@@ -80,6 +80,15 @@ pub(crate) struct ExpectedIndex {
     entry: Vec<u8>,
 }
 
+/// How far an [`ExpectedIndex`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexState {
+    /// The state of its sum.
+    pub(crate) sum: u64,
+    /// Its length in bytes.
+    pub(crate) length: u64,
+}
+
 impl ExpectedIndex {
     pub(crate) fn new() -> ExpectedIndex {
         ExpectedIndex { digest: Digest::new(), length: 0, entry: Vec::new() }
@@ -93,13 +102,13 @@ impl ExpectedIndex {
     }
 
     /// One that goes on from the [`state`](ExpectedIndex::state) of another.
-    pub(crate) fn resume((sum, length): (u64, u64)) -> ExpectedIndex {
+    pub(crate) fn resume(state: IndexState) -> ExpectedIndex {
+        let IndexState { sum, length } = state;
         ExpectedIndex { digest: Digest::resume(sum), length, entry: Vec::new() }
     }
 
-    /// The state of its sum, and its length.
-    pub(crate) fn state(&self) -> (u64, u64) {
-        (self.digest.state(), self.length)
+    pub(crate) fn state(&self) -> IndexState {
+        IndexState { sum: self.digest.state(), length: self.length }
     }
 
     /// Its length with the zero and the length behind it, and its sum.

@@ -50,7 +50,7 @@ use crate::maintenance::{Maintenance, optimize_every};
 use crate::options::{Durability, Options};
 use crate::progress::Progress;
 use crate::read::handle::ReadSide;
-use crate::read::threads::{ReadThreads, Work};
+use crate::read::threads::ReadThreads;
 use crate::stats::{Recorder, Stats};
 use crate::threads::spawn;
 use crate::transaction::Transactions;
@@ -59,10 +59,7 @@ use crate::watchdog::Watchdog;
 use crate::write::answers::Answers;
 use crate::write::sync::Syncer;
 use crate::write::writer::Writer;
-use parts::{
-    backups, checkpoints, holders, pool, read_sides, syncer, threads_for, transactions, untrusted,
-    watchdog, write_queue,
-};
+use parts::{Base, observers};
 use primary::{ArchiveSide, LagLimit, answers};
 use write_loop::WriteLoop;
 
@@ -128,7 +125,8 @@ impl Parts {
         syncer: &Arc<Syncer>,
         between: &Arc<BetweenBatches>,
         in_flight: Arc<InFlight>,
-        (options, archive): (&Options, Option<&ArchiveSide>),
+        options: &Options,
+        archive: Option<&ArchiveSide>,
     ) -> WriteLoop {
         WriteLoop {
             database: self.queue.database(),
@@ -138,7 +136,7 @@ impl Parts {
             progress: Arc::clone(&self.progress),
             between: Arc::clone(between),
             in_flight,
-            contention: Arc::clone(&self.transactions.contention),
+            observers: Arc::clone(&syncer.observers),
             max_batch: options.max_batch,
             lag_limit: LagLimit::of(archive, options),
             archived: archive.map(|archive| Arc::clone(&archive.archived)),
@@ -239,32 +237,27 @@ struct Running {
 impl Engine {
     /// Starts the threads over opened files.
     pub(crate) fn start(opened: Opened, options: &Options) -> Result<Engine> {
-        let database = DatabaseId::new();
-        let progress = Arc::new(Progress::default());
-        let recorder = Arc::new(Recorder::default());
-        let queue = write_queue(database, options, &progress);
-        let archive = ArchiveSide::of(&opened, options, &progress);
-        let answers = answers(archive.as_ref(), options.queue_capacity, &progress);
-        let backups = backups(&opened, &queue, options, &progress);
-        let (count, opener) = (opened.readers.len(), opened.open_reader);
-        let connections = (opened.readers, opener, opened.is_exclusive);
-        let (reads, streams) = read_sides(database, connections, options, &progress, &archive);
-        let pool = pool(opened.pool, Arc::clone(&opened.wal), options, &progress);
-        let untrusted = untrusted(database, opened.open_untrusted, options, &progress);
-        let holding = (&reads, &streams, &pool, &backups, &untrusted);
-        let holders = holders(holding, options, &progress, &recorder);
-        let checkpoints = checkpoints((&opened.wal, &archive), &holders, options, &recorder);
-        let used = (pool, threads_for(Work::Statements, count, options), &queue);
-        let transactions = transactions(database, used, options, &progress, &recorder);
-        let (deadline, figures) = (opened.writer_deadline, Arc::clone(&recorder));
-        let (told, control) = (Arc::clone(&progress), Arc::clone(&opened.wal));
-        let writer = Writer::new(opened.writer, deadline, options, figures, told, control);
-        let told = (Arc::clone(&answers), Arc::clone(&progress), Arc::clone(&queue));
-        let synced = (Arc::clone(&opened.wal_file), opened.durability);
-        let syncer = syncer(synced, told, opened.archiving.clone(), options, &recorder);
+        let base = Base::new(options);
+        let queue = base.write_queue();
+        let archive = ArchiveSide::of(&opened, options, &base.progress);
+        let archived = archive.as_ref();
+        let answers = answers(archived, options.queue_capacity, &base.progress);
+        let backups = base.backups(&opened, &queue);
+        let (count, is_alone) = (opened.readers.len(), opened.is_exclusive);
+        let (reads, streams) =
+            base.read_sides(opened.readers, &opened.open_reader, is_alone, archived);
+        let pool = base.pool(opened.pool, &opened.wal);
+        let untrusted = base.untrusted(opened.open_untrusted);
+        let holders = base.holders(&reads, &pool, &streams, &backups, &untrusted);
+        let checkpoints = base.checkpoints(&opened.wal, archived, &holders);
+        let transactions = base.transactions(pool, count, &queue);
+        let writer = base.writer(opened.writer, opened.writer_deadline, &opened.wal);
+        let told = observers(&transactions, archived);
+        let syncer = base.syncer(&opened.wal_file, opened.durability, &answers, &queue, told);
         let in_flight = Arc::new(InFlight::default());
         let threads = [&reads.threads, &transactions.threads, &streams.threads];
-        let watchdog = watchdog((&queue, &in_flight, holders), threads, options, &recorder);
+        let watchdog = base.watchdog(&queue, &in_flight, holders, threads);
+        let Base { database, progress, recorder, .. } = base;
         let parts = Parts {
             queue,
             reads,
@@ -276,14 +269,14 @@ impl Engine {
             jobs: Arc::new(Jobs::new(database)),
             untrusted,
         };
-        let bounds = (options, archive.as_ref());
-        let write_loop = parts.write_loop(&syncer, &backups.between, in_flight, bounds);
+        let between = &backups.between;
+        let write_loop = parts.write_loop(&syncer, between, in_flight, options, archived);
         let checkpointer = parts.checkpointer(opened.checkpointer);
         let watchdog = Arc::clone(&parts.watchdog);
         let write = move || write_loop.run(writer);
-        let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog, archive.as_ref());
+        let bodies = Bodies::new(database, write, syncer, checkpointer, watchdog, archived);
         let wal_file = Arc::clone(&opened.wal_file);
-        let running = Running::start(bodies, &parts, (wal_file, archive.clone()), opened.files)?;
+        let running = Running::start(bodies, &parts, wal_file, archive.clone(), opened.files)?;
         let engine = Engine {
             database,
             answers,
@@ -476,7 +469,8 @@ impl Running {
     fn start(
         bodies: Bodies,
         parts: &Parts,
-        (wal_file, archive): (Arc<WalFile>, Option<ArchiveSide>),
+        wal_file: Arc<WalFile>,
+        archive: Option<ArchiveSide>,
         mut files: Files,
     ) -> Result<Running> {
         let threads = parts.threads();

@@ -22,7 +22,6 @@
 //! The lock is held for a few instructions; who waits for a batch is told without it.
 //!
 //! [`CommitSequence`]: monolite_sqlite::vfs::CommitSequence
-//! [`WalPosition`]: monolite_sqlite::vfs::WalPosition
 
 #[cfg(all(test, shuttle))]
 mod models;
@@ -30,7 +29,9 @@ mod models;
 mod tests;
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+use monolite_sqlite::vfs::WalPosition;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::sync::atomic::{AtomicU64, Ordering};
@@ -72,6 +73,18 @@ pub(crate) struct Progress {
     advanced: Condvar,
     stopped: OnceLock<Stopped>,
 }
+
+/// Is told how far the batches are, by the threads that bring them there: it must be quick.
+pub(crate) trait Observer: Send + Sync {
+    /// What was committed so far is visible to new snapshots.
+    fn visible(&self) {}
+
+    /// Everything up to this position is as durable as the options ask for.
+    fn durable(&self, _to: WalPosition) {}
+}
+
+/// All observers of one database, in the order in which they are told.
+pub(crate) type Observers = [Arc<dyn Observer>];
 
 /// Why nothing is acknowledged any more.
 #[derive(Debug)]

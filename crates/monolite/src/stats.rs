@@ -19,127 +19,150 @@ const SLOW_KEPT: usize = 32;
 /// Largest value a histogram tells apart: an hour in nanoseconds.
 const LARGEST: u64 = 3_600_000_000_000;
 
-/// A snapshot of the engine's counters and measurements, from [`Database::stats`].
-///
-/// Counters run from the opening of the database. What to alert on is in
-/// `docs/guides/deploying.md`.
-///
-/// ```
-/// # fn main() -> monolite::Result<()> {
-/// # let db = monolite::Database::open(":memory:")?;
-/// let before = db.stats();
-/// db.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait()?;
-/// let now = db.stats();
-/// assert_eq!(now.transactions - before.transactions, 1);
-/// assert_eq!(now.queue_depth, 0);
-/// # db.close()
-/// # }
-/// ```
-///
-/// [`Database::stats`]: crate::Database::stats
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Stats {
+/// Makes of each line `name: shown type = recorded type` a field of [`Stats`], the field of
+/// [`Recorder`] behind it, and the step from one to the other.
+macro_rules! statistics {
+    ($($(#[$doc:meta])* $name:ident: $shown:ty = $recorded:ty,)*) => {
+        /// A snapshot of the engine's counters and measurements, from [`Database::stats`].
+        ///
+        /// Counters run from the opening of the database. What to alert on is in
+        /// `docs/guides/deploying.md`.
+        ///
+        /// ```
+        /// # fn main() -> monolite::Result<()> {
+        /// # let db = monolite::Database::open(":memory:")?;
+        /// let before = db.stats();
+        /// db.write(|tx| tx.execute("CREATE TABLE t(x)", ())).wait()?;
+        /// let now = db.stats();
+        /// assert_eq!(now.transactions - before.transactions, 1);
+        /// assert_eq!(now.queue_depth, 0);
+        /// # db.close()
+        /// # }
+        /// ```
+        ///
+        /// [`Database::stats`]: crate::Database::stats
+        #[derive(Clone, Debug, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: $shown,)*
+        }
+
+        /// Where the engine's threads record; the fields are those of [`Stats`].
+        #[derive(Default)]
+        pub(crate) struct Recorder {
+            $(pub(crate) $name: $recorded,)*
+        }
+
+        impl Recorder {
+            /// Everything that is recorded here; the caller adds what lives [`Elsewhere`].
+            pub(crate) fn snapshot(&self) -> Stats {
+                Stats { $($name: self.$name.show(),)* }
+            }
+        }
+    };
+}
+
+statistics! {
     /// Write transactions answered, failed ones included.
-    pub transactions: u64,
+    transactions: u64 = Count,
     /// Write transactions that failed: their own error, a constraint, a panic, a time limit.
-    pub failed_transactions: u64,
+    failed_transactions: u64 = Count,
     /// Write transactions interrupted by their time limit.
-    pub timed_out_transactions: u64,
+    timed_out_transactions: u64 = Count,
     /// Runs of closures beyond the first, because a neighbour was undone.
-    pub reruns: u64,
+    reruns: u64 = Count,
     /// Write transactions refused because the closure of another one did not return in time.
-    pub refused_behind_stuck: u64,
+    refused_behind_stuck: u64 = Count,
     /// Commits of SQLite, each of one batch.
-    pub commits: u64,
+    commits: u64 = Count,
     /// Savepoints opened to guard members.
-    pub savepoints: u64,
+    savepoints: u64 = Count,
     /// Syncs of the WAL (`fdatasync`).
-    pub syncs: u64,
+    syncs: u64 = Count,
     /// Read transactions.
-    pub reads: u64,
+    reads: u64 = Elsewhere,
     /// Reads that used the snapshot of the read before, because nothing was committed in between.
-    pub reads_on_kept_snapshot: u64,
+    reads_on_kept_snapshot: u64 = Elsewhere,
     /// Readers whose snapshot was ended because it kept the WAL from restarting.
-    pub revoked_readers: u64,
+    revoked_readers: u64 = Count,
     /// Write transactions waiting in the queue now.
-    pub queue_depth: u64,
+    queue_depth: u64 = Elsewhere,
     /// Write transactions committed and waiting for their sync now, or for the archive with
     /// [`Durability::Archived`](crate::Durability::Archived).
-    pub unsynced_transactions: u64,
+    unsynced_transactions: u64 = Elsewhere,
     /// How far the archive is, if there is one.
-    pub archive: Option<ArchiveStats>,
+    archive: Option<ArchiveStats> = Elsewhere,
     /// Bytes in use in the WAL now.
-    pub wal_bytes: u64,
+    wal_bytes: u64 = Elsewhere,
     /// Most bytes that were in use in the WAL.
-    pub wal_bytes_max: u64,
+    wal_bytes_max: u64 = Elsewhere,
     /// Bytes in temporary files now.
-    pub temp_bytes: u64,
+    temp_bytes: u64 = Elsewhere,
     /// Most bytes that were in temporary files at once.
-    pub temp_bytes_max: u64,
+    temp_bytes_max: u64 = Elsewhere,
     /// Frames of the WAL that were committed and not yet in the database file when it was opened,
     /// as after a crash.
-    pub wal_frames_recovered: u64,
+    wal_frames_recovered: u64 = Elsewhere,
     /// Frames of the WAL that recovery left out when the database was opened: of a commit that a
     /// crash interrupted, or after damage.
-    pub wal_frames_discarded: u64,
+    wal_frames_discarded: u64 = Elsewhere,
     /// Whether the engine sees which pages are read: not when another library has initialised
     /// SQLite in this process before. Then interactive transactions are always replayed whole, and
     /// readers empty their page caches at each commit.
-    pub is_tracking_pages: bool,
+    is_tracking_pages: bool = Elsewhere,
     /// Checkpoint passes in the background.
-    pub checkpoint_passes: u64,
+    checkpoint_passes: u64 = Count,
     /// Checkpoints that were completed, after which the WAL restarts.
-    pub checkpoints_completed: u64,
+    checkpoints_completed: u64 = Count,
     /// Times writes had to wait because the WAL was at its limit.
-    pub wal_stalls: u64,
+    wal_stalls: u64 = Count,
     /// Interactive transactions open now.
-    pub open_transactions: u64,
+    open_transactions: u64 = Elsewhere,
     /// Interactive transactions of which the writer replayed and compared everything at commit.
-    pub transactions_replayed: u64,
+    transactions_replayed: u64 = Count,
     /// Interactive transactions of which the writer left out the queries at the beginning, because
     /// no page that they had read was changed since.
-    pub transactions_unchanged: u64,
+    transactions_unchanged: u64 = Count,
     /// Interactive transactions that changed nothing, so that their commit cost nothing.
-    pub transactions_read_only: u64,
+    transactions_read_only: u64 = Count,
     /// Times that an interactive transaction waited for its turn among those with which it would
     /// have collided.
-    pub turns_waited: u64,
+    turns_waited: u64 = Count,
     /// How long it waited each time, in nanoseconds.
-    pub turn_wait_time_ns: Summary,
+    turn_wait_time_ns: Summary = Measured,
     /// Turns that were taken away, because they had lasted too long.
-    pub turns_taken_away: u64,
+    turns_taken_away: u64 = Count,
     /// Attempts of interactive transactions that ended in a conflict.
-    pub transaction_conflicts: u64,
+    transaction_conflicts: u64 = Count,
     /// Those among them that were told by a statement, before the commit.
-    pub conflicts_told_early: u64,
+    conflicts_told_early: u64 = Count,
     /// Attempts that `transact` began after a conflict.
-    pub transaction_retries: u64,
+    transaction_retries: u64 = Count,
     /// Statements before which an interactive transaction moved to a new snapshot, and what it had
     /// done was replayed there.
-    pub transactions_resumed: u64,
+    transactions_resumed: u64 = Count,
     /// Numbers that were given out ahead to rows whose id was left to SQLite.
-    pub ids_given_out: u64,
+    ids_given_out: u64 = Elsewhere,
     /// Statements of interactive transactions that ran in the writer and were rolled back, for want
     /// of an overlay.
-    pub statements_tried_in_writer: u64,
+    statements_tried_in_writer: u64 = Count,
     /// Transactions per batch.
-    pub batch_size: Summary,
+    batch_size: Summary = Measured,
     /// Time from the first member of a batch to the end of its commit, in nanoseconds.
-    pub batch_time_ns: Summary,
+    batch_time_ns: Summary = Measured,
     /// Time of `COMMIT` alone, in nanoseconds.
-    pub commit_time_ns: Summary,
+    commit_time_ns: Summary = Measured,
     /// Time of one sync of the WAL, in nanoseconds.
-    pub sync_time_ns: Summary,
+    sync_time_ns: Summary = Measured,
     /// Time of a checkpoint pass in the background, in nanoseconds.
-    pub checkpoint_time_ns: Summary,
+    checkpoint_time_ns: Summary = Measured,
     /// Time that the end of a checkpoint stopped the writer, in nanoseconds.
-    pub writer_pause_ns: Summary,
+    writer_pause_ns: Summary = Measured,
     /// The latest transactions that took longer than [`Options::slow_transaction`].
     ///
     /// [`Options::slow_transaction`]: crate::Options::slow_transaction
-    pub slow_transactions: Vec<SlowTransaction>,
+    slow_transactions: Vec<SlowTransaction> = SlowTransactions,
 }
 
 /// A write transaction that took long.
@@ -210,6 +233,21 @@ impl From<&Histogram<u64>> for Summary {
     }
 }
 
+/// A statistic as the engine's threads record it.
+trait Recorded<T> {
+    fn show(&self) -> T;
+}
+
+/// One that the engine asks another part for when it is to be shown.
+#[derive(Default)]
+pub(crate) struct Elsewhere;
+
+impl<T: Default> Recorded<T> for Elsewhere {
+    fn show(&self) -> T {
+        T::default()
+    }
+}
+
 /// A histogram that several threads may record into.
 pub(crate) struct Measured(Mutex<Histogram<u64>>);
 
@@ -232,8 +270,10 @@ impl Measured {
     pub(crate) fn record_time(&self, time: Duration) {
         self.record(crate::clock::nanos(time));
     }
+}
 
-    pub(crate) fn summary(&self) -> Summary {
+impl Recorded<Summary> for Measured {
+    fn show(&self) -> Summary {
         Summary::from(&*self.lock())
     }
 }
@@ -247,90 +287,38 @@ impl Count {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
+    #[cfg(test)]
     pub(crate) fn get(&self) -> u64 {
+        self.show()
+    }
+}
+
+impl Recorded<u64> for Count {
+    fn show(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Where the engine's threads record; the fields are those of [`Stats`].
+/// The latest slow transactions.
 #[derive(Default)]
-pub(crate) struct Recorder {
-    pub(crate) transactions: Count,
-    pub(crate) failed_transactions: Count,
-    pub(crate) timed_out_transactions: Count,
-    pub(crate) refused_behind_stuck: Count,
-    pub(crate) reruns: Count,
-    pub(crate) commits: Count,
-    pub(crate) savepoints: Count,
-    pub(crate) syncs: Count,
-    pub(crate) revoked_readers: Count,
-    pub(crate) checkpoint_passes: Count,
-    pub(crate) checkpoints_completed: Count,
-    pub(crate) wal_stalls: Count,
-    pub(crate) transactions_replayed: Count,
-    pub(crate) transactions_unchanged: Count,
-    pub(crate) transactions_read_only: Count,
-    pub(crate) turns_waited: Count,
-    pub(crate) turn_wait_time: Measured,
-    pub(crate) turns_taken_away: Count,
-    pub(crate) transaction_conflicts: Count,
-    pub(crate) conflicts_told_early: Count,
-    pub(crate) transaction_retries: Count,
-    pub(crate) transactions_resumed: Count,
-    pub(crate) statements_tried_in_writer: Count,
-    pub(crate) batch_size: Measured,
-    pub(crate) batch_time: Measured,
-    pub(crate) commit_time: Measured,
-    pub(crate) sync_time: Measured,
-    pub(crate) checkpoint_time: Measured,
-    pub(crate) writer_pause: Measured,
-    slow: Mutex<VecDeque<SlowTransaction>>,
-}
+pub(crate) struct SlowTransactions(Mutex<VecDeque<SlowTransaction>>);
 
-impl Recorder {
-    pub(crate) fn slow_transaction(&self, time: Duration, last_sql: &str) {
-        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+impl SlowTransactions {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<SlowTransaction>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn record(&self, time: Duration, last_sql: &str) {
+        let mut slow = self.lock();
         if slow.len() == SLOW_KEPT {
             slow.pop_front();
         }
         slow.push_back(SlowTransaction { time, last_sql: last_sql.to_owned() });
     }
+}
 
-    /// Everything that is recorded here; the caller adds what lives elsewhere.
-    pub(crate) fn snapshot(&self) -> Stats {
-        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
-        Stats {
-            transactions: self.transactions.get(),
-            failed_transactions: self.failed_transactions.get(),
-            timed_out_transactions: self.timed_out_transactions.get(),
-            refused_behind_stuck: self.refused_behind_stuck.get(),
-            reruns: self.reruns.get(),
-            commits: self.commits.get(),
-            savepoints: self.savepoints.get(),
-            syncs: self.syncs.get(),
-            revoked_readers: self.revoked_readers.get(),
-            checkpoint_passes: self.checkpoint_passes.get(),
-            checkpoints_completed: self.checkpoints_completed.get(),
-            wal_stalls: self.wal_stalls.get(),
-            transactions_replayed: self.transactions_replayed.get(),
-            transactions_unchanged: self.transactions_unchanged.get(),
-            transactions_read_only: self.transactions_read_only.get(),
-            turns_waited: self.turns_waited.get(),
-            turn_wait_time_ns: self.turn_wait_time.summary(),
-            turns_taken_away: self.turns_taken_away.get(),
-            transaction_conflicts: self.transaction_conflicts.get(),
-            conflicts_told_early: self.conflicts_told_early.get(),
-            transaction_retries: self.transaction_retries.get(),
-            transactions_resumed: self.transactions_resumed.get(),
-            statements_tried_in_writer: self.statements_tried_in_writer.get(),
-            batch_size: self.batch_size.summary(),
-            batch_time_ns: self.batch_time.summary(),
-            commit_time_ns: self.commit_time.summary(),
-            sync_time_ns: self.sync_time.summary(),
-            checkpoint_time_ns: self.checkpoint_time.summary(),
-            writer_pause_ns: self.writer_pause.summary(),
-            slow_transactions: slow.iter().cloned().collect(),
-            ..Stats::default()
-        }
+impl Recorded<Vec<SlowTransaction>> for SlowTransactions {
+    fn show(&self) -> Vec<SlowTransaction> {
+        self.lock().iter().cloned().collect()
     }
 }

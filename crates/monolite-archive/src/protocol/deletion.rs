@@ -22,7 +22,7 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// The file that it is, for [`Catalog::remove`](crate::Catalog::remove).
+    /// The file that it is, for [`Catalog::remove`](crate::internals::Catalog::remove).
     pub fn file(&self) -> ArchivedFile {
         let txids = TxidRange::single(self.txid);
         ArchivedFile { level: Level::SLOTS, txids, len: self.len }

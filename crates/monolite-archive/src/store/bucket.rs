@@ -106,7 +106,7 @@ impl BucketStore {
     }
 
     /// The same with `options` that go before the environment, and after what the address says
-    /// ([`open_with`](crate::open_with)).
+    /// ([`Archive::at_with`](crate::Archive::at_with)).
     ///
     /// # Errors
     /// Those of [`open`](BucketStore::open), and for a name of an option that there is not.

@@ -12,8 +12,10 @@ use std::time::Duration;
 use monolite::archive::ArchiveStats;
 use monolite::{Database, Durability, ErrorKind, rusqlite};
 use monolite_archive::{
-    Archive, Call, Catalog, DirectoryStore, Fault, FaultyStore, Layout, Level, Reading, Slot,
-    Target, compact_level, restore, snapshot, verify,
+    Archive, DirectoryStore, Layout, Reading, Target,
+    internals::{
+        Call, Catalog, Fault, FaultyStore, Level, Slot, compact_level, restore, snapshot, verify,
+    },
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp};
 
@@ -308,7 +310,8 @@ fn copy_is_not_restored_to_a_time_before_it_was_made() {
     let db = bench.open(Durability::Archived).unwrap();
     let catalog = Catalog::read(&bench.store(), &LAYOUT()).unwrap();
     db.close().unwrap();
-    let header = |file: &monolite_archive::ArchivedFile| file.header(&bench.store(), &LAYOUT());
+    let header =
+        |file: &monolite_archive::internals::ArchivedFile| file.header(&bench.store(), &LAYOUT());
     let mut fences = catalog.level(Level::SLOTS).iter().filter(|it| it.len == Slot::FENCE_LEN);
     let fence = header(fences.next_back().unwrap()).unwrap();
     let copy = header(catalog.level(Level::SNAPSHOTS).last().unwrap()).unwrap();

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use monolite_archive::{
-    ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Horizon, Keep,
-    Layout, Level, Lineage, Machine, Pace, Primary, Reading, Retention, Slot, Store, Target,
-    Unrecorded, restore, run,
+    Keep, Layout, Lineage, Reading, Store, Target,
+    internals::{
+        ArchivedFile, Candidate, Catalog, Claim, ClaimOutcome, Filled, Grounds, Holder, Horizon,
+        Level, Machine, Pace, Primary, Retention, Slot, Unrecorded, restore, run,
+    },
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, DatabaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid,
@@ -27,7 +29,7 @@ pub(crate) fn compact_level(
     before: Option<Timestamp>,
 ) -> monolite_archive::Result<Option<ArchivedFile>> {
     let mut catalog = Catalog::read(store, layout)?;
-    monolite_archive::compact_level(store, layout, &mut catalog, level, before)
+    monolite_archive::internals::compact_level(store, layout, &mut catalog, level, before)
 }
 
 /// The same of a snapshot.
@@ -36,7 +38,7 @@ pub(crate) fn snapshot(
     layout: &Layout,
     txid: Txid,
 ) -> monolite_archive::Result<ArchivedFile> {
-    monolite_archive::snapshot(store, layout, &mut Catalog::read(store, layout)?, txid)
+    monolite_archive::internals::snapshot(store, layout, &mut Catalog::read(store, layout)?, txid)
 }
 
 /// The same of what may be deleted at `now`, where files are as old as their times say.
@@ -299,7 +301,7 @@ impl<S: Store> Archive<S> {
         self.primary.as_mut().unwrap()
     }
 
-    pub(crate) fn delete(&mut self, slots: &[monolite_archive::Covered]) -> u64 {
+    pub(crate) fn delete(&mut self, slots: &[monolite_archive::internals::Covered]) -> u64 {
         let mut renewal = self.primary().renew().unwrap();
         let updated = self.run(&mut renewal).unwrap();
         self.primary().updated(&updated);

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Adopted, Archive, Call, DirectoryStore, ErrorKind as Kind, Fault, FaultyStore, Layout, Level,
-    Pace, Present, Reading, State, Target, adopt, leader, restore, verify,
+    Archive, DirectoryStore, ErrorKind as Kind, Layout, Reading, State, Target,
+    internals::{
+        Adopted, Call, Fault, FaultyStore, Level, Pace, Present, adopt, leader, restore, verify,
+    },
 };
 use tempfile::TempDir;
 
@@ -636,14 +638,17 @@ fn run_and_kill(directory: &Path, kill: Kill, staged_limit: Option<u64>) -> i64 
         let numbers = output.lines().map_while(Result::ok).filter_map(|line| number(&line));
         numbers.inspect(|number| tell.send(*number).unwrap_or_default()).last()
     });
-    let time = match kill {
-        Kill::AfterStart(time) => time,
+    match kill {
+        Kill::AfterStart(time) => thread::sleep(time),
         Kill::AfterFirst(time) => {
             told.recv().unwrap();
-            time
+            thread::sleep(time);
         }
-    };
-    thread::sleep(time);
+        Kill::AtWalBytes(bytes) => {
+            let wal = directory.join("db/ledger.db-wal");
+            wait_until("the WAL is as long", || wal.metadata().is_ok_and(|it| it.len() >= bytes));
+        }
+    }
     child.kill().unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(9), "it ended by itself");
@@ -654,6 +659,8 @@ fn run_and_kill(directory: &Path, kill: Kill, staged_limit: Option<u64>) -> i64 
 enum Kill {
     AfterStart(Duration),
     AfterFirst(Duration),
+    /// Of a new database: before its WAL begins anew.
+    AtWalBytes(u64),
 }
 
 #[test]
@@ -719,8 +726,8 @@ fn database_killed_on_a_full_disk_opens_and_is_copied_once_there_is_room() {
             return crate::originals::skip(test, "no small tmpfs can be mounted");
         };
         // It keeps nothing beside the database: the next opening would remove that, and have room
-        // for the WAL, and then no copy is due.
-        let kill = Kill::AfterFirst(Duration::from_millis(100));
+        // for the WAL, and then no copy is due. Nor is one when the WAL is so short that it fits.
+        let kill = Kill::AtWalBytes(1 << 20);
         let acknowledged = run_and_kill(bench.directory.path(), kill, Some(0));
         let copies = || fs::read_dir(bench.directory.path().join("archive/ltx/9")).unwrap().count();
         let before = copies();

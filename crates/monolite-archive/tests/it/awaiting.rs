@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use monolite::archive::ArchiveToken;
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Part, Present, Reading, Record,
-    Store, Target, adopt, restore,
+    Archive, DirectoryStore, Layout, Part, Reading, Record, Store, Target,
+    internals::{Call, Fault, FaultyStore, Present, adopt, restore},
 };
 use monolite_ltx::Txid;
 use tempfile::TempDir;

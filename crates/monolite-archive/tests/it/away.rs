@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use monolite::{Committed, Database, Durability, ErrorKind, Options};
 use monolite_archive::{
-    Archive, Call, DirectoryStore, Fault, FaultyStore, Layout, Reading, Target, restore,
+    Archive, DirectoryStore, Layout, Reading, Target,
+    internals::{Call, Fault, FaultyStore, restore},
 };
 use monolite_ltx::Txid;
 use tempfile::TempDir;

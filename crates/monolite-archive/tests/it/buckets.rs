@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use monolite_archive::{
-    BucketStore, Catalog, Error, ErrorKind, Fault, FaultyStore, Layout, Level, LevelKeys, Part,
-    Reading, Result, Service, Store as _, Tag, Target, open_with, verify,
+    BucketStore, Error, ErrorKind, Layout, Part, Reading, Result, Service, Store as _, Tag, Target,
+    internals::{Catalog, Fault, FaultyStore, Level, LevelKeys, open_with, verify},
 };
 use object_store::memory::InMemory;
 use object_store::multipart::{MultipartStore, PartId};
@@ -76,7 +76,9 @@ fn s3_keeps_its_promises_and_an_archive() {
     }
     let mut rng = fastrand::Rng::new();
     let store = FaultyStore::new(store, move |call| match (call, rng.u8(..100)) {
-        (monolite_archive::Call::Create(key), _) if key.contains("/0009/") => Fault::None,
+        (monolite_archive::internals::Call::Create(key), _) if key.contains("/0009/") => {
+            Fault::None
+        }
         (_, 0..5) => Fault::LostAnswer,
         (_, 5..10) => Fault::LostRequest,
         _ => Fault::None,
@@ -86,13 +88,14 @@ fn s3_keeps_its_promises_and_an_archive() {
     let (store, layout) = (archive.store.inner(), &archive.layout);
     compact_level(store, layout, Level::FIRST, None).unwrap().unwrap();
     let (newest, moment) = archive.newest();
-    let restored = monolite_archive::Catalog::read(store, layout).unwrap();
+    let restored = monolite_archive::internals::Catalog::read(store, layout).unwrap();
     assert_eq!(restored.newest(), Some(newest));
     assert!(verify(store, layout, &mut |_| {}).unwrap().problems.is_empty());
     let directory = crate::archive::scratch();
     for reading in [Reading::Whole, Reading::ByIndex] {
         let output = directory.path().join(format!("{reading:?}.db"));
-        monolite_archive::restore(store, layout, Target::Latest, &output, reading).unwrap();
+        monolite_archive::internals::restore(store, layout, Target::Latest, &output, reading)
+            .unwrap();
         assert!(std::fs::read(&output).unwrap() == moment.bytes());
     }
     if let Some(program) = crate::programs::program("litestream") {
@@ -322,11 +325,18 @@ fn first_copy_of_a_database_and_its_merged_files_are_uploaded_in_parts() {
     // The snapshot and the group of five mebibytes, merged: another upload in parts.
     let mut catalog = Catalog::read(store.as_ref(), &layout).unwrap();
     let newest = catalog.newest().unwrap();
-    let merged = monolite_archive::snapshot(store.as_ref(), &layout, &mut catalog, newest).unwrap();
+    let merged =
+        monolite_archive::internals::snapshot(store.as_ref(), &layout, &mut catalog, newest)
+            .unwrap();
     assert!(parts.arrived.load(Ordering::SeqCst) - copied == merged.len);
     let output = directory.path().join("restored.db");
-    let restored =
-        monolite_archive::restore(store.as_ref(), &layout, Target::Latest, &output, Reading::Whole);
+    let restored = monolite_archive::internals::restore(
+        store.as_ref(),
+        &layout,
+        Target::Latest,
+        &output,
+        Reading::Whole,
+    );
     assert_eq!(restored.unwrap().files, 1);
     assert!(std::fs::read(&file).unwrap() == std::fs::read(&output).unwrap());
 }

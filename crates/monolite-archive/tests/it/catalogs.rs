@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use monolite_archive::{
-    ArchivedFile, Call, Catalog, Covered, ErrorKind, Fault, FaultyStore, Horizon, Layout, Level,
-    MemoryStore, Plan, Reading, Retention, Store, Target, compact, compact_level, restore,
-    snapshot, verify,
+    ErrorKind, Layout, MemoryStore, Reading, Store, Target,
+    internals::{
+        ArchivedFile, Call, Catalog, Covered, Fault, FaultyStore, Horizon, Level, Plan, Retention,
+        compact, compact_level, restore, snapshot, verify,
+    },
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
 

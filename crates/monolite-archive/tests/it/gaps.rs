@@ -10,8 +10,10 @@ use std::time::Duration;
 use monolite::rusqlite::{Connection, OpenFlags};
 use monolite::{Database, Durability};
 use monolite_archive::{
-    ArchivedFile, Catalog, Horizon, Layout, Level, Reading, Retention, Slot, Store as _, Target,
-    restore, snapshot, verify,
+    Layout, Reading, Store as _, Target,
+    internals::{
+        ArchivedFile, Catalog, Horizon, Level, Retention, Slot, restore, snapshot, verify,
+    },
 };
 use monolite_ltx::{Decoder, Pgno, Txid, TxidRange};
 
@@ -275,7 +277,7 @@ fn slot_that_has_the_whole_database_is_gone_on_from() {
     another_program_writes(&bench);
     bench.open(Durability::Archived).unwrap().close().unwrap();
     let (store, layout) = (bench.store(), Layout::directory());
-    let catalog = || monolite_archive::Catalog::read(&store, &layout).unwrap();
+    let catalog = || monolite_archive::internals::Catalog::read(&store, &layout).unwrap();
     let newest = *catalog().level(Level::SLOTS).last().unwrap();
     assert!(newest.len > Slot::FENCE_LEN);
     let copy = *catalog().level(Level::SNAPSHOTS).last().unwrap();
@@ -310,7 +312,7 @@ fn copy_of_a_large_database_fills_no_slot() {
     wait_for("the copy is there", 120, || db.stats().archive.unwrap().copies_because.is_none());
     db.close().unwrap();
     let (store, layout) = (bench.store(), Layout::directory());
-    let catalog = monolite_archive::Catalog::read(&store, &layout).unwrap();
+    let catalog = monolite_archive::internals::Catalog::read(&store, &layout).unwrap();
     let newest = |level| catalog.level(level).last().unwrap().txids.max();
     assert_eq!(catalog.level(Level::SNAPSHOTS).len(), 2);
     assert_eq!(newest(Level::SLOTS), newest(Level::SNAPSHOTS), "the fence is the last slot");
@@ -347,7 +349,8 @@ fn no_merged_file_crosses_the_fence_of_a_copy_whose_slot_is_lost() {
 fn first_copy_fills_no_slot() {
     let bench = Bench::new();
     bench.open(Durability::Archived).unwrap().close().unwrap();
-    let catalog = monolite_archive::Catalog::read(&bench.store(), &Layout::directory()).unwrap();
+    let catalog =
+        monolite_archive::internals::Catalog::read(&bench.store(), &Layout::directory()).unwrap();
     assert_eq!(catalog.level(Level::SLOTS).len(), 1, "its fence");
 }
 

@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use monolite_archive::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Epoch, Error, ErrorKind, Fence,
-    Fill, Filled, Grounds, Holder, Layout, Level, Lineage, Machine, MemoryStore, Primary, Record,
-    Reply, Request, Slot, State, Step, Store, Unrecorded, Updated, carry_out, leader,
+    Epoch, Error, ErrorKind, Layout, Lineage, MemoryStore, Record, State, Store,
+    internals::{
+        Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Fence, Fill, Filled, Grounds,
+        Holder, Level, Machine, Primary, Reply, Request, Slot, Step, Unrecorded, Updated,
+        carry_out, leader,
+    },
 };
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, TxidRange};
 
@@ -641,7 +644,7 @@ fn cloned_claimant_gives_up_at_a_fence_of_its_own_epoch() {
     let mut claim = Scene::claim(2);
     let put = scene.until(&mut claim, None, is_put);
     let Request::Put(fence) = &put else { panic!("{put:?}") };
-    let place = monolite_archive::Place {
+    let place = monolite_archive::internals::Place {
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(123_456),
@@ -907,7 +910,7 @@ fn lost_record_is_begun_anew_after_the_epoch_of_the_newest_slot() {
 fn group_without_pages_is_refused() {
     let scene = Scene::new();
     let mut primary = scene.primary(1);
-    let place = monolite_archive::Place {
+    let place = monolite_archive::internals::Place {
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(5000),
@@ -975,7 +978,7 @@ fn fence_of_a_smaller_epoch_is_listed_before_the_next_slot_is_filled() {
     let scene = Scene::new();
     scene.primary(1);
     let mut primary = scene.primary(2);
-    let place = monolite_archive::Place {
+    let place = monolite_archive::internals::Place {
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(0),
@@ -1006,7 +1009,7 @@ fn epoch_is_released_though_a_group_that_met_a_fence_is_left() {
     let fence = Fence::new(Epoch(1), primary.next());
     let mut fill = begin(&mut primary, 7);
     assert_eq!(primary.release().unwrap_err().kind(), ErrorKind::Invalid, "it is in flight");
-    let place = monolite_archive::Place {
+    let place = monolite_archive::internals::Place {
         page_size: PageSize::MIN,
         commit: 1,
         time: Timestamp::from_millis(0),

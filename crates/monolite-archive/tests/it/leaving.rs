@@ -7,7 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability};
-use monolite_archive::{Archive, Call, Fault, FaultyStore, Layout, leader};
+use monolite_archive::{
+    Archive, Layout,
+    internals::{Call, Fault, FaultyStore, leader},
+};
 
 use crate::archiving::{Bench, count, create, insert, wait_until};
 

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use monolite::rusqlite::Connection;
 use monolite::{Database, Durability, Options};
-use monolite_archive::{Archive, Level, Present, Reading, Target, adopt, restore};
+use monolite_archive::{
+    Archive, Reading, Target,
+    internals::{Level, Present, adopt, restore},
+};
 use monolite_ltx::{Timestamp, Txid};
 
 use crate::archive::{TestPace, compact_level, scratch, snapshot};

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use monolite::rusqlite::Connection;
 use monolite::{Database, Durability, Options};
 use monolite_archive::{
-    Archive, Catalog, Layout, Level, Plan, Reading, Slot, Store, Target, restore,
+    Archive, Layout, Reading, Store, Target,
+    internals::{Catalog, Level, Plan, Slot, restore},
 };
 use monolite_ltx::{Timestamp, Txid};
 

@@ -5,7 +5,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use monolite_archive::{Catalog, DirectoryStore, Layout, Level, Reading, Target};
+use monolite_archive::{
+    DirectoryStore, Layout, Reading, Target,
+    internals::{Catalog, Level},
+};
 use monolite_ltx::{Timestamp, Txid};
 
 use crate::archive::{Archive, compact_level, scratch, snapshot};
@@ -136,12 +139,12 @@ fn we_restore_what_litestream_archived() {
         return skip(test, "MONOLITE_LITESTREAM_ARCHIVE does not say where one is");
     };
     let (store, layout) = (DirectoryStore::new(&root), Layout::directory());
-    let proof = monolite_archive::verify(&store, &layout, &mut |_| {}).unwrap();
+    let proof = monolite_archive::internals::verify(&store, &layout, &mut |_| {}).unwrap();
     assert!(proof.problems.is_empty(), "{:?}", proof.problems);
     let directory = scratch();
     let restored = |target, reading| {
         let output = directory.path().join("restored.db");
-        let done = monolite_archive::restore(&store, &layout, target, &output, reading);
+        let done = monolite_archive::internals::restore(&store, &layout, target, &output, reading);
         done.map(|_| {
             let bytes = std::fs::read(&output).unwrap();
             std::fs::remove_file(&output).unwrap();
@@ -177,10 +180,10 @@ fn adopted_archive_of_litestream_is_restored_by_both() {
     let before = litestream(&program, &copy, &[]).unwrap();
     let newest = Catalog::read(&store, &layout).unwrap().newest().unwrap();
     let mut pace = crate::archive::TestPace::default();
-    let adopted = monolite_archive::adopt(
+    let adopted = monolite_archive::internals::adopt(
         &store,
         &layout,
-        monolite_archive::Present::Refuse,
+        monolite_archive::internals::Present::Refuse,
         None,
         &mut pace,
     );
@@ -188,8 +191,9 @@ fn adopted_archive_of_litestream_is_restored_by_both() {
     assert_eq!((adopted.before, adopted.fence), (None, newest.next().unwrap()));
     assert!(litestream(&program, &copy, &[]).unwrap() == before);
     let output = directory.path().join("restored.db");
-    monolite_archive::restore(&store, &layout, Target::Latest, &output, Reading::Whole).unwrap();
+    monolite_archive::internals::restore(&store, &layout, Target::Latest, &output, Reading::Whole)
+        .unwrap();
     assert!(std::fs::read(output).unwrap() == before);
-    let proof = monolite_archive::verify(&store, &layout, &mut |_| {}).unwrap();
+    let proof = monolite_archive::internals::verify(&store, &layout, &mut |_| {}).unwrap();
     assert!(proof.problems.is_empty(), "{:?}", proof.problems);
 }

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use monolite::rusqlite::Connection;
 use monolite::{Database, Durability, Options};
-use monolite_archive::{Archive, Level, Reading, Target, restore};
+use monolite_archive::{
+    Archive, Reading, Target,
+    internals::{Level, restore},
+};
 
 use crate::archive::scratch;
 use crate::gateway::Gateway;

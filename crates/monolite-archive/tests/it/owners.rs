@@ -7,7 +7,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use monolite::{Durability, Options};
-use monolite_archive::{Layout, Level, Present, adopt};
+use monolite_archive::{
+    Layout,
+    internals::{Level, Present, adopt},
+};
 
 use crate::archive::{TestPace, compact_level};
 use crate::archiving::{Bench, create, insert, wait_until};
@@ -55,7 +58,7 @@ fn what_root_makes_belongs_to_the_owner_of_its_place() {
     let restored = place.join("shop.db");
     let target = monolite_archive::Target::Latest;
     let whole = monolite_archive::Reading::Whole;
-    monolite_archive::restore(&store, &layout, target, &restored, whole).unwrap();
+    monolite_archive::internals::restore(&store, &layout, target, &restored, whole).unwrap();
     let mut pace = TestPace::default();
     adopt(&store, &layout, Present::TakeOver, Some(&restored), &mut pace).unwrap().unwrap();
     assert!(belongs_to_the_service(&place) >= 2);

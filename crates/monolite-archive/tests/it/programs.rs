@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use monolite_archive::{Catalog, Layout, Store};
+use monolite_archive::{Layout, Store, internals::Catalog};
 
 use crate::originals::skip;
 
@@ -76,7 +76,7 @@ impl Site {
     }
 
     pub(crate) fn open(&self) -> (Box<dyn Store>, Layout) {
-        monolite_archive::open(&self.ours).unwrap()
+        monolite_archive::internals::open(&self.ours).unwrap()
     }
 
     pub(crate) fn catalog(&self) -> Catalog {
@@ -87,7 +87,7 @@ impl Site {
     /// What is damaged or missing.
     pub(crate) fn problems(&self) -> Vec<monolite_archive::Error> {
         let (store, layout) = self.open();
-        monolite_archive::verify(store.as_ref(), &layout, &mut |_| {}).unwrap().problems
+        monolite_archive::internals::verify(store.as_ref(), &layout, &mut |_| {}).unwrap().problems
     }
 
     pub(crate) fn is_whole(&self) {

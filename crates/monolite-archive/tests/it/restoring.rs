@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use monolite_archive::{
-    ArchivedFile, Call, Catalog, ErrorKind, Fault, FaultyStore, Fetched, Keep, Layout, Level,
-    Listing, MemoryStore, Part, Plan, Reading, Result, Slot, Store, Tag, Target, restore, verify,
+    ErrorKind, Fetched, Keep, Layout, Listing, MemoryStore, Part, Reading, Result, Store, Tag,
+    Target,
+    internals::{
+        ArchivedFile, Call, Catalog, Fault, FaultyStore, Level, Plan, Slot, restore, verify,
+    },
 };
 use monolite_ltx::{
     BaseChecksum, Checksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,
@@ -422,16 +425,18 @@ fn fence_that_no_record_lists_is_passed_over() {
     compact_level(store, layout, level(1), None).unwrap().unwrap();
     let group = |slot: &u64| {
         let end = store.get(&layout.slot(txid(*slot)), Part::End(0)).unwrap().unwrap();
-        end.len > monolite_archive::Slot::FENCE_LEN
+        end.len > monolite_archive::internals::Slot::FENCE_LEN
     };
     let victim = txid((10..30).find(group).unwrap());
     store.delete(&layout.slot(victim)).unwrap();
-    let place = monolite_archive::Place {
+    let place = monolite_archive::internals::Place {
         page_size: crate::archive::PAGE_SIZE,
         commit: 1,
         time: archive.moments[&victim].time,
     };
-    let garbage = monolite_archive::Slot::fence(monolite_archive::Epoch(1), victim, place).unwrap();
+    let garbage =
+        monolite_archive::internals::Slot::fence(monolite_archive::Epoch(1), victim, place)
+            .unwrap();
     store.create(&layout.slot(victim), garbage.bytes(), None).unwrap();
     let error = archive.restored(Target::Txid(victim), Reading::Whole).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use monolite_archive::{
-    Error, ErrorKind, Fetched, Layout, Level, Listing, MemoryStore, Part, Reading, Restored,
-    Result, Store, Tag, Target, restore, restore_noting,
+    Error, ErrorKind, Fetched, Layout, Listing, MemoryStore, Part, Reading, Restored, Result,
+    Store, Tag, Target,
+    internals::{Level, restore, restore_noting},
 };
 use monolite_ltx::{
     BaseChecksum, DatabaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange,

@@ -6,9 +6,12 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, SystemTime};
 
 use monolite_archive::{
-    Call, Candidate, Claim, ClaimOutcome, DirectoryStore, Epoch, ErrorKind, Fault, FaultyStore,
-    Fetched, Filled, Grounds, Holder, Layout, Lineage, Listing, MemoryStore, Part, Primary, Reply,
-    Request, SlotId, Store, Tag, Unrecorded, carry_out, run,
+    DirectoryStore, Epoch, ErrorKind, Fetched, Layout, Lineage, Listing, MemoryStore, Part, Store,
+    Tag,
+    internals::{
+        Call, Candidate, Claim, ClaimOutcome, Fault, FaultyStore, Filled, Grounds, Holder, Primary,
+        Reply, Request, SlotId, Unrecorded, carry_out, run,
+    },
 };
 use monolite_ltx::{PageSize, Timestamp, Txid};
 
@@ -55,7 +58,7 @@ pub(crate) fn keeps_its_promises(store: &dyn Store, prefix: &str) {
     store.delete(&at("a/c/007")).unwrap();
     assert_eq!(store.get(&at("a/c/007"), Part::Whole(9)).unwrap(), None);
     let drawn = Holder::from_bits(3);
-    monolite_archive::probe(store, &Layout::directory(), drawn).unwrap();
+    monolite_archive::internals::probe(store, &Layout::directory(), drawn).unwrap();
     assert!(store.list("monolite", None).unwrap().objects.is_empty(), "nothing is left of it");
     let failed = store.create_from(&at("a/d"), 9, None, &mut |output| {
         std::io::Write::write_all(output, b"half").unwrap();
@@ -99,7 +102,8 @@ impl Store for Compliant {
 fn store_that_refuses_nothing_is_found_out() {
     let store = Compliant(MemoryStore::new());
     let drawn = Holder::from_bits(3);
-    let error = monolite_archive::probe(&store, &Layout::directory(), drawn).unwrap_err();
+    let error =
+        monolite_archive::internals::probe(&store, &Layout::directory(), drawn).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(store.0.is_empty());
 }
@@ -111,7 +115,7 @@ fn verdict_on_a_store_is_given_though_it_deletes_nothing() {
             Call::Delete(_) => Fault::LostRequest,
             _ => Fault::None,
         });
-        monolite_archive::probe(&store, &Layout::directory(), Holder::from_bits(3))
+        monolite_archive::internals::probe(&store, &Layout::directory(), Holder::from_bits(3))
     }
     let error = of(Compliant(MemoryStore::new())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -337,9 +341,11 @@ fn bad_store_makes_no_gap() {
         assert!(archive.store.deliver(0));
     }
     let proof =
-        monolite_archive::verify(archive.store.inner(), &archive.layout, &mut |_| {}).unwrap();
+        monolite_archive::internals::verify(archive.store.inner(), &archive.layout, &mut |_| {})
+            .unwrap();
     assert!(proof.problems.is_empty(), "{:?}", proof.problems);
-    let catalog = monolite_archive::Catalog::read(archive.store.inner(), &archive.layout).unwrap();
+    let catalog =
+        monolite_archive::internals::Catalog::read(archive.store.inner(), &archive.layout).unwrap();
     assert_eq!(catalog.newest(), Some(archive.newest().0));
 }
 
@@ -396,7 +402,7 @@ struct Hour {
     rests: Vec<Duration>,
 }
 
-impl monolite_archive::Pace for Hour {
+impl monolite_archive::internals::Pace for Hour {
     fn now(&self) -> Duration {
         self.now
     }

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use monolite::rusqlite::Connection;
 use monolite::{Database, Durability, Options};
-use monolite_archive::{Archive, Present, Reading, Target, adopt, restore};
+use monolite_archive::{
+    Archive, Reading, Target,
+    internals::{Present, adopt, restore},
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::archive::{TestPace, scratch};

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use monolite::{Database, Durability, ErrorKind, Options, rusqlite};
 use monolite_archive::{
-    Archive, ArchivedFile, Call, Catalog, DirectoryStore, Fault, FaultyStore, Keep, Layout, Level,
-    Reading, Slot, Target, leader, restore, snapshot, verify,
+    Archive, DirectoryStore, Keep, Layout, Reading, Target,
+    internals::{
+        ArchivedFile, Call, Catalog, Fault, FaultyStore, Level, Slot, leader, restore, snapshot,
+        verify,
+    },
 };
 use monolite_ltx::{Timestamp, Txid};
 use tempfile::TempDir;

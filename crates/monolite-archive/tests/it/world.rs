@@ -28,10 +28,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use monolite_archive::{
-    Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Epoch, Fault,
-    FaultyStore, Fetched, Fill, Filled, Found, Grounds, Holder, Layout, Level, Lineage, Listing,
-    Machine, MemoryStore, Part, Place, Primary, Record, Reply, Request, Result, Slot, SlotId,
-    State, Step, Store, Tag, Unrecorded, Update, Updated, carry_out,
+    Epoch, Fetched, Layout, Lineage, Listing, MemoryStore, Part, Record, Result, State, Store, Tag,
+    internals::{
+        Candidate, Certainty, Claim, ClaimOutcome, Claimed, Covered, Deletion, Fault, FaultyStore,
+        Fill, Filled, Found, Grounds, Holder, Level, Machine, Place, Primary, Reply, Request, Slot,
+        SlotId, Step, Unrecorded, Update, Updated, carry_out,
+    },
 };
 use monolite_ltx::{
     BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange, WalSpan,
@@ -876,8 +878,8 @@ impl World {
 
 /// A quarter of the writes gets no answer, of which one half arrives later or never; a tenth of the
 /// reads fails.
-fn decide(rng: &mut fastrand::Rng, call: monolite_archive::Call<'_>) -> Fault {
-    use monolite_archive::Call;
+fn decide(rng: &mut fastrand::Rng, call: monolite_archive::internals::Call<'_>) -> Fault {
+    use monolite_archive::internals::Call;
     let draw = rng.u8(..100);
     match (call, draw) {
         (Call::Get(_) | Call::List(_), 0..5) => Fault::Busy,

@@ -40,7 +40,7 @@ impl Archives {
         let Some(bucket) = bucket else { return Ok(Archives::default()) };
         ensure!(bucket.contains("://"), "{bucket:?} is no bucket, as s3://bucket/prefix is");
         let bucket = below(bucket, &format!("monolite-bench-{:016x}", fastrand::u64(..)));
-        monolite_archive::open(&bucket)?;
+        monolite_archive::Archive::at(&bucket)?;
         Ok(Archives { bucket: Some(bucket), given: Mutex::default() })
     }
 
@@ -436,7 +436,9 @@ mod tests {
         let place = archives.place(&ground, "one", Some(0), Durability::Archived);
         assert!(wait_each(&place, &turn).unwrap().operations > 0);
         let (store, layout) = place.store().unwrap();
-        let files = || monolite_archive::Catalog::read(&*store, &layout).unwrap().files().to_vec();
+        let files = || {
+            monolite_archive::internals::Catalog::read(&*store, &layout).unwrap().files().to_vec()
+        };
         assert!(!files().is_empty());
         archives.remove().unwrap();
         assert!(files().is_empty());

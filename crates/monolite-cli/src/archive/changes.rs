@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use monolite_archive::{
-    Adopted, ArchivedFile, Catalog, Error, ErrorKind, Layout, Level, Pace, Present, Record, Store,
-    adopt, compact, leader, snapshot, snapshot_at,
+    Error, ErrorKind, Layout, Record, Store,
+    internals::{
+        Adopted, ArchivedFile, Catalog, Level, Pace, Present, adopt, compact, leader, snapshot,
+        snapshot_at,
+    },
 };
 use serde::Serialize;
 

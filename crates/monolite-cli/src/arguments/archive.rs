@@ -82,7 +82,7 @@ pub(crate) struct Archived {
 
 /// An address that can be an archive's; nothing is looked at there.
 fn url(text: &str) -> Result<String, Error> {
-    match monolite_archive::open(text) {
+    match monolite_archive::Archive::at(text) {
         Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
         // What is wrong with the service or the credentials is told when they are used.
         _ => Ok(text.to_owned()),

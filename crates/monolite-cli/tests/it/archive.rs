@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use monolite::Database;
-use monolite_archive::{Catalog, DirectoryStore, Layout, Level, Store as _, compact_level};
+use monolite_archive::{
+    DirectoryStore, Layout, Store as _,
+    internals::{Catalog, Level, compact_level},
+};
 use monolite_ltx::{BaseChecksum, Encoder, Header, PageSize, Pgno, Timestamp, Txid, TxidRange};
 use serde_json::Value;
 

@@ -11,6 +11,7 @@
 use crate::checksum::Checksum;
 use crate::error::{Error, Result};
 use crate::header::{BaseChecksum, Header};
+use crate::index::IndexState;
 
 /// How far a [`Decoder`](super::Decoder) is, between two pages: one in another process
 /// [goes on](super::Decoder::resume) from there, and compares the same sums at the end.
@@ -21,7 +22,7 @@ pub struct Position {
     pub(super) header: Header,
     pub(super) offset: u64,
     pub(super) digest: u64,
-    pub(super) index: (u64, u64),
+    pub(super) index: IndexState,
     pub(super) database: Option<Checksum>,
     pub(super) last: u32,
     pub(super) pages: u32,
@@ -41,8 +42,8 @@ impl Position {
     /// # Errors
     /// Those of [`Header::encode`].
     pub fn encode(&self) -> Result<[u8; Position::LEN]> {
-        let (index, length) = self.index;
-        let longs = [self.offset, self.digest, index, length, Checksum::bits_of(self.database)];
+        let IndexState { sum, length } = self.index;
+        let longs = [self.offset, self.digest, sum, length, Checksum::bits_of(self.database)];
         let shorts = [self.last, self.pages];
         let bytes = self.header.encode()?.into_iter();
         let bytes = bytes.chain(longs.into_iter().flat_map(u64::to_be_bytes));
@@ -71,7 +72,7 @@ impl Position {
             header,
             offset: long(0),
             digest: long(1),
-            index: (long(2), long(3)),
+            index: IndexState { sum: long(2), length: long(3) },
             database,
             last: short(0),
             pages: short(1),

@@ -175,14 +175,14 @@ impl<F: File> File for Published<F> {
 
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
         let end = at + data.len() as u64;
-        self.control.moments().before_write(&mut self.inner, lower, (at, end));
+        self.control.moments().before_write(&mut self.inner, lower, at, end);
         self.inner.write(lower, data, at)?;
         self.control.note_database_end(end);
         Ok(())
     }
 
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
-        self.control.moments().before_write(&mut self.inner, lower, (size, u64::MAX));
+        self.control.moments().before_write(&mut self.inner, lower, size, u64::MAX);
         self.control.note_database_cut(size);
         let cut = self.inner.truncate(lower, size);
         // A commit may have set space aside meanwhile.

@@ -284,7 +284,8 @@ impl Moments {
         &self,
         file: &mut dyn File,
         lower: &mut LowerFile,
-        (from, to): (u64, u64),
+        from: u64,
+        to: u64,
     ) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use monolite_sqlite::Connection;
 use monolite_sqlite::vfs::WalControl;
 
 use super::primary::ArchiveSide;
-use crate::archive::Archiving;
 use crate::backup;
 use crate::backup::pins::Pins;
 use crate::call::between::BetweenBatches;
@@ -14,11 +14,12 @@ use crate::call::in_flight::InFlight;
 use crate::call::inside::DatabaseId;
 use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
+use crate::clock::{Clock, Deadline};
 use crate::files::open::Opened;
 use crate::files::wal::WalFile;
 use crate::options::{Durability, Options, Sharing};
-use crate::progress::Progress;
-use crate::read::handle::{ReadSide, WaitForArchive};
+use crate::progress::{Observers, Progress};
+use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
 use crate::read::readers::{OpenReader, Reader, Readers};
 use crate::read::threads::{ReadThreads, Work};
@@ -28,193 +29,195 @@ use crate::untrusted::UntrustedRoom;
 use crate::watchdog::Watchdog;
 use crate::write::answers::Answers;
 use crate::write::sync::{Handover, Syncer};
+use crate::write::writer::Writer;
 
-pub(super) fn write_queue(
-    database: DatabaseId,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> Arc<WriteQueue> {
-    let queue = WriteQueue::new(database, options.queue_capacity, Arc::clone(progress));
-    let waits = options.durability == Durability::Archived;
-    Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit)))
+/// What most parts are made with.
+pub(super) struct Base<'o> {
+    pub(super) database: DatabaseId,
+    pub(super) options: &'o Options,
+    pub(super) progress: Arc<Progress>,
+    pub(super) recorder: Arc<Recorder>,
 }
 
-pub(super) fn backups(
-    opened: &Opened,
-    queue: &Arc<WriteQueue>,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> backup::Source {
-    let between = BetweenBatches::new(Arc::clone(queue), Arc::clone(progress));
-    let pins = Pins::new(Arc::clone(&options.clock), Arc::clone(progress));
-    backup::Source {
-        database: opened.path.clone(),
-        open_reader: Arc::clone(&opened.open_reader),
-        between: Arc::new(between),
-        progress: Arc::clone(progress),
-        wal: Arc::clone(&opened.wal),
-        pins: Arc::new(pins),
-        is_exclusive: options.sharing == Sharing::Exclusive,
-        is_verified: options.page_checksums,
+/// Those who are told of batches: the turns of interactive transactions, and the archive.
+pub(super) fn observers(
+    transactions: &Transactions,
+    archive: Option<&ArchiveSide>,
+) -> Arc<Observers> {
+    let archive = archive.map(|archive| Arc::new(archive.clone()) as _);
+    [Arc::clone(&transactions.contention) as _].into_iter().chain(archive).collect()
+}
+
+impl<'o> Base<'o> {
+    pub(super) fn new(options: &'o Options) -> Base<'o> {
+        let database = DatabaseId::new();
+        Base { database, options, progress: Arc::default(), recorder: Arc::default() }
     }
-}
 
-pub(super) fn threads_for(work: Work, count: usize, options: &Options) -> Arc<ReadThreads> {
-    let (capacity, patience) = (options.queue_capacity, options.read_time_limit);
-    Arc::new(ReadThreads::new(work, count, capacity, patience, Arc::clone(&options.clock)))
-}
+    fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
 
-/// What syncs the WAL and tells those who wait for it.
-pub(super) fn syncer(
-    (wal, durability): (Arc<WalFile>, Durability),
-    (answers, progress, queue): (Arc<Answers>, Arc<Progress>, Arc<WriteQueue>),
-    archiving: Option<Arc<dyn Archiving>>,
-    options: &Options,
-    recorder: &Arc<Recorder>,
-) -> Arc<Syncer> {
-    Arc::new(Syncer {
-        handover: Handover::default(),
-        answers,
-        wal,
-        looked: AtomicU64::new(0),
-        durability,
-        progress,
-        queue,
-        recorder: Arc::clone(recorder),
-        clock: Arc::clone(&options.clock),
-        archiving,
-    })
-}
+    fn recorder(&self) -> Arc<Recorder> {
+        Arc::clone(&self.recorder)
+    }
 
-pub(super) fn checkpoints(
-    (wal, archive): (&Arc<WalControl>, &Option<ArchiveSide>),
-    holders: &Arc<SnapshotHolders>,
-    options: &Options,
-    recorder: &Arc<Recorder>,
-) -> Arc<Checkpoints> {
-    let (wal, holders) = (Arc::clone(wal), Arc::clone(holders));
-    let archiving = archive.as_ref().map(|archive| Arc::clone(&archive.archiving));
-    let recorder = Arc::clone(recorder);
-    Arc::new(Checkpoints::new(wal, holders, archiving, options, recorder))
-}
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.options.clock)
+    }
 
-pub(super) fn watchdog(
-    (queue, in_flight, holders): (&Arc<WriteQueue>, &Arc<InFlight>, Arc<SnapshotHolders>),
-    threads: [&Arc<ReadThreads>; 3],
-    options: &Options,
-    recorder: &Arc<Recorder>,
-) -> Arc<Watchdog> {
-    let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
-    let threads = threads.into_iter().cloned().collect();
-    let recorder = Arc::clone(recorder);
-    Arc::new(Watchdog::new(queue, in_flight, holders, threads, options, recorder))
-}
+    pub(super) fn write_queue(&self) -> Arc<WriteQueue> {
+        let Base { database, options, .. } = *self;
+        let queue = WriteQueue::new(database, options.queue_capacity, self.progress());
+        let waits = options.durability == Durability::Archived;
+        Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit)))
+    }
 
-/// What reads go through, and what streams do, whose connections are opened when they are used.
-pub(super) fn read_sides(
-    database: DatabaseId,
-    (readers, opener, is_exclusive): (Vec<Reader>, OpenReader, bool),
-    options: &Options,
-    progress: &Arc<Progress>,
-    archive: &Option<ArchiveSide>,
-) -> (Arc<ReadSide>, Arc<ReadSide>) {
-    let count = readers.len();
-    let side = |work, readers| {
-        let connections = (readers, Arc::clone(&opener));
-        let told = (Arc::clone(progress), archive.as_ref().map(ArchiveSide::wait));
-        read_side((database, work), connections, is_exclusive, options, told)
-    };
-    let reads = side(Work::Reads, readers.into_iter().map(Some).collect());
-    (reads, side(Work::Streams, (0..count).map(|_| None).collect()))
-}
+    pub(super) fn backups(&self, opened: &Opened, queue: &Arc<WriteQueue>) -> backup::Source {
+        backup::Source {
+            database: opened.path.clone(),
+            open_reader: Arc::clone(&opened.open_reader),
+            between: Arc::new(BetweenBatches::new(Arc::clone(queue), self.progress())),
+            progress: self.progress(),
+            wal: Arc::clone(&opened.wal),
+            pins: Arc::new(Pins::new(self.clock(), self.progress())),
+            is_exclusive: self.options.sharing == Sharing::Exclusive,
+            is_verified: self.options.page_checksums,
+        }
+    }
 
-fn read_side(
-    (database, work): (DatabaseId, Work),
-    (readers, open_reader): (Vec<Option<Reader>>, OpenReader),
-    keep_snapshots: bool,
-    options: &Options,
-    (progress, archived): (Arc<Progress>, Option<WaitForArchive>),
-) -> Arc<ReadSide> {
-    let threads = threads_for(work, readers.len(), options);
-    let readers = Readers::new(
-        (readers, open_reader),
-        database,
-        keep_snapshots,
-        options.read_time_limit,
-        Arc::clone(&options.clock),
-        Arc::clone(&progress),
-    );
-    Arc::new(ReadSide { database, readers: Arc::new(readers), progress, archived, threads })
-}
+    fn threads_for(&self, work: Work, count: usize) -> Arc<ReadThreads> {
+        let (capacity, patience) = (self.options.queue_capacity, self.options.read_time_limit);
+        Arc::new(ReadThreads::new(work, count, capacity, patience, self.clock()))
+    }
 
-pub(super) fn pool(
-    opener: PoolOpener,
-    wal: Arc<WalControl>,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> Arc<Pool> {
-    let bounds = (
-        options.transaction_connections,
-        options.transaction_snapshot_age,
-        options.read_time_limit,
-    );
-    let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
-    Arc::new(Pool::new(opener, bounds, clock, progress, wal))
-}
+    pub(super) fn writer(
+        &self,
+        connection: Connection,
+        deadline: Arc<Deadline>,
+        wal: &Arc<WalControl>,
+    ) -> Writer {
+        let (recorder, progress) = (self.recorder(), self.progress());
+        Writer::new(connection, deadline, self.options, recorder, progress, Arc::clone(wal))
+    }
 
-/// Those whose snapshots can keep the WAL.
-pub(super) type Holding<'e> = (
-    &'e Arc<ReadSide>,
-    &'e Arc<ReadSide>,
-    &'e Arc<Pool>,
-    &'e backup::Source,
-    &'e Arc<UntrustedRoom>,
-);
+    /// What syncs the WAL and tells those who wait for it.
+    pub(super) fn syncer(
+        &self,
+        wal: &Arc<WalFile>,
+        durability: Durability,
+        answers: &Arc<Answers>,
+        queue: &Arc<WriteQueue>,
+        observers: Arc<Observers>,
+    ) -> Arc<Syncer> {
+        Arc::new(Syncer {
+            handover: Handover::default(),
+            answers: Arc::clone(answers),
+            wal: Arc::clone(wal),
+            looked: AtomicU64::new(0),
+            durability,
+            progress: self.progress(),
+            queue: Arc::clone(queue),
+            recorder: self.recorder(),
+            clock: self.clock(),
+            observers,
+        })
+    }
 
-pub(super) fn untrusted(
-    database: DatabaseId,
-    open: OpenReader,
-    options: &Options,
-    progress: &Arc<Progress>,
-) -> Arc<UntrustedRoom> {
-    let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));
-    Arc::new(UntrustedRoom::new(database, open, options.untrusted_threads, clock, progress))
-}
+    pub(super) fn checkpoints(
+        &self,
+        wal: &Arc<WalControl>,
+        archive: Option<&ArchiveSide>,
+        holders: &Arc<SnapshotHolders>,
+    ) -> Arc<Checkpoints> {
+        let (wal, holders) = (Arc::clone(wal), Arc::clone(holders));
+        let archiving = archive.map(|archive| Arc::clone(&archive.archiving));
+        Arc::new(Checkpoints::new(wal, holders, archiving, self.options, self.recorder()))
+    }
 
-pub(super) fn holders(
-    (reads, streams, pool, backups, untrusted): Holding<'_>,
-    options: &Options,
-    progress: &Arc<Progress>,
-    recorder: &Arc<Recorder>,
-) -> Arc<SnapshotHolders> {
-    let all: Vec<Arc<dyn SnapshotHolder>> = vec![
-        reads.readers.clone(),
-        pool.clone(),
-        streams.readers.clone(),
-        backups.pins.clone(),
-        untrusted.clone(),
-    ];
-    let (progress, recorder) = (Arc::clone(progress), Arc::clone(recorder));
-    Arc::new(SnapshotHolders::new(all, options, progress, recorder))
-}
+    pub(super) fn watchdog(
+        &self,
+        queue: &Arc<WriteQueue>,
+        in_flight: &Arc<InFlight>,
+        holders: Arc<SnapshotHolders>,
+        threads: [&Arc<ReadThreads>; 3],
+    ) -> Arc<Watchdog> {
+        let (queue, in_flight) = (Arc::clone(queue), Arc::clone(in_flight));
+        let threads = threads.into_iter().cloned().collect();
+        let recorder = self.recorder();
+        Arc::new(Watchdog::new(queue, in_flight, holders, threads, self.options, recorder))
+    }
 
-pub(super) fn transactions(
-    database: DatabaseId,
-    (pool, threads, writes): (Arc<Pool>, Arc<ReadThreads>, &Arc<WriteQueue>),
-    options: &Options,
-    progress: &Arc<Progress>,
-    recorder: &Arc<Recorder>,
-) -> Arc<Transactions> {
-    Arc::new(Transactions {
-        database,
-        pool,
-        progress: Arc::clone(progress),
-        threads,
-        writes: Arc::clone(writes),
-        limits: Limits::of(options),
-        clock: Arc::clone(&options.clock),
-        recorder: Arc::clone(recorder),
-        contention: Contention::new(database, options, Arc::clone(recorder)),
-        open: Arc::default(),
-    })
+    /// What reads go through, and what streams do, whose connections are opened when they are used.
+    pub(super) fn read_sides(
+        &self,
+        readers: Vec<Reader>,
+        open: &OpenReader,
+        keep_snapshots: bool,
+        archive: Option<&ArchiveSide>,
+    ) -> (Arc<ReadSide>, Arc<ReadSide>) {
+        let side = |work, readers: Vec<Option<Reader>>| {
+            let (open, progress) = (Arc::clone(open), self.progress());
+            let threads = self.threads_for(work, readers.len());
+            let Base { database, options, .. } = *self;
+            let readers = Readers::new(readers, open, database, keep_snapshots, options, progress);
+            let (readers, progress) = (Arc::new(readers), self.progress());
+            let archived = archive.map(ArchiveSide::wait);
+            Arc::new(ReadSide { database, readers, progress, archived, threads })
+        };
+        let count = readers.len();
+        let reads = side(Work::Reads, readers.into_iter().map(Some).collect());
+        (reads, side(Work::Streams, (0..count).map(|_| None).collect()))
+    }
+
+    pub(super) fn pool(&self, opener: PoolOpener, wal: &Arc<WalControl>) -> Arc<Pool> {
+        Arc::new(Pool::new(opener, self.options, self.progress(), Arc::clone(wal)))
+    }
+
+    pub(super) fn untrusted(&self, open: OpenReader) -> Arc<UntrustedRoom> {
+        let Base { database, options, .. } = *self;
+        let (most, clock) = (options.untrusted_threads, self.clock());
+        Arc::new(UntrustedRoom::new(database, open, most, clock, self.progress()))
+    }
+
+    /// All whose snapshots can keep the WAL.
+    pub(super) fn holders(
+        &self,
+        reads: &Arc<ReadSide>,
+        pool: &Arc<Pool>,
+        streams: &Arc<ReadSide>,
+        backups: &backup::Source,
+        untrusted: &Arc<UntrustedRoom>,
+    ) -> Arc<SnapshotHolders> {
+        let all: Vec<Arc<dyn SnapshotHolder>> = vec![
+            reads.readers.clone(),
+            pool.clone(),
+            streams.readers.clone(),
+            backups.pins.clone(),
+            untrusted.clone(),
+        ];
+        Arc::new(SnapshotHolders::new(all, self.options, self.progress(), self.recorder()))
+    }
+
+    /// With so many `threads` for awaited statements.
+    pub(super) fn transactions(
+        &self,
+        pool: Arc<Pool>,
+        threads: usize,
+        writes: &Arc<WriteQueue>,
+    ) -> Arc<Transactions> {
+        let Base { database, options, .. } = *self;
+        Arc::new(Transactions {
+            database,
+            pool,
+            progress: self.progress(),
+            threads: self.threads_for(Work::Statements, threads),
+            writes: Arc::clone(writes),
+            limits: Limits::of(options),
+            clock: self.clock(),
+            recorder: self.recorder(),
+            contention: Contention::new(database, options, self.recorder()),
+            open: Arc::default(),
+        })
+    }
 }

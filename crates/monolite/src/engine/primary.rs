@@ -20,7 +20,7 @@ use crate::files::open::Opened;
 use crate::files::wal::WalFile;
 use crate::jobs::Jobs;
 use crate::options::{Durability, Options};
-use crate::progress::Progress;
+use crate::progress::{Observer, Progress};
 use crate::read::handle::WaitForArchive;
 use crate::write::answers::Answers;
 use crate::write::archived::Archived;
@@ -80,6 +80,12 @@ pub(super) struct ArchiveSide {
     pub(super) archived: Arc<Archived>,
 }
 
+impl Observer for ArchiveSide {
+    fn durable(&self, to: WalPosition) {
+        self.archiving.durable(to);
+    }
+}
+
 impl ArchiveSide {
     /// Has the archive read what the WAL holds before that is overwritten or cut off.
     pub(super) fn of(
@@ -99,10 +105,13 @@ impl ArchiveSide {
             })
         });
         let wal = Arc::downgrade(&opened.wal);
-        let bounds = (options.queue_capacity, options.archive_time_limit);
-        let reading = Arc::downgrade(&archiving);
-        let archived = Arc::new(Archived::new(bounds, Arc::clone(progress), wal, reading));
-        Some(ArchiveSide { archiving, archived })
+        let (capacity, limit) = (options.queue_capacity, options.archive_time_limit);
+        // It keeps what has this.
+        let asked = Arc::downgrade(&archiving);
+        let hurry = move || asked.upgrade().iter().for_each(|archiving| archiving.awaited());
+        let progress = Arc::clone(progress);
+        let archived = Archived::new(capacity, limit, progress, wal, Box::new(hurry));
+        Some(ArchiveSide { archiving, archived: Arc::new(archived) })
     }
 
     /// Why the WAL stays beside a database that is closed.

@@ -28,8 +28,7 @@ use crate::checkpoint::Checkpoints;
 use crate::engine::primary::LagLimit;
 use crate::error::Error;
 use crate::files::wal::SET_ASIDE_BYTES;
-use crate::progress::Progress;
-use crate::transaction::Contention;
+use crate::progress::{Observers, Progress};
 use crate::write::answers::CommittedBatch;
 use crate::write::archived::Archived;
 use crate::write::sync::Syncer;
@@ -51,7 +50,7 @@ pub(super) struct WriteLoop {
     pub(super) progress: Arc<Progress>,
     pub(super) between: Arc<BetweenBatches>,
     pub(super) in_flight: Arc<InFlight>,
-    pub(super) contention: Arc<Contention>,
+    pub(super) observers: Arc<Observers>,
     pub(super) max_batch: usize,
     pub(super) lag_limit: Option<LagLimit>,
     /// Where members wait for the archive, if there is one.
@@ -116,7 +115,7 @@ impl WriteLoop {
         let number = self.progress.start_commit();
         let members = writer.step(batch, checkpoints);
         self.progress.finish_commit(number);
-        self.contention.note_visible();
+        self.observers.iter().for_each(|observer| observer.visible());
         if let Some(reason) = writer.lost_write() {
             let files = self
                 .syncer

@@ -158,13 +158,13 @@ pub(crate) fn open(options: &Options, path: &Path, patience: Duration) -> Result
         options.page_checksums && checksums.reserved_bytes() != Some(RESERVED_BYTES);
     let refusal = if lacks_checksums { Some(no_checksums(&path)) } else { names_refused(&writer) };
     if let Some(refusal) = refusal {
-        remove_companions((hold.as_deref(), &writer));
+        remove_companions(hold.as_deref(), &writer);
         return Err(refusal);
     }
     registration.is_database();
-    let cleaned = (hold.as_deref(), &writer);
+    let clean = |_: &Error| remove_companions(hold.as_deref(), &writer);
     let Beside { wal_file, readers, checkpointer } =
-        opener.open_beside(storage, &wal).inspect_err(|_| remove_companions(cleaned))?;
+        opener.open_beside(storage, &wal).inspect_err(clean)?;
     let opener = Arc::new(opener);
     let more = Arc::clone(&opener);
     let cache_kib = options.reader_cache_bytes >> 10;
@@ -209,7 +209,7 @@ fn wal_control(options: &Options, path: &Path, is_on_disk: bool) -> WalControl {
 
 /// Has a database that is not opened after all leave nothing beside its file, behind which
 /// everything is in it.
-fn remove_companions((hold, writer): (Option<&Hold>, &Connection)) {
+fn remove_companions(hold: Option<&Hold>, writer: &Connection) {
     hold.into_iter().for_each(Hold::remove);
     // Files that stay do no harm.
     let _ = writer.remove_wal_on_close();

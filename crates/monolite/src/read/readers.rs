@@ -40,6 +40,7 @@ use crate::call::watch::Watch;
 use crate::call::work;
 use crate::clock::{Clock, Deadline, Patience};
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::Options;
 use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::progress::{BatchNumber, Progress};
@@ -136,11 +137,11 @@ pub(crate) struct Readers {
 impl Readers {
     /// Those of `readers`; each that is `None` is opened when it is used.
     pub(crate) fn new(
-        (readers, open): (Vec<Option<Reader>>, OpenReader),
+        readers: Vec<Option<Reader>>,
+        open: OpenReader,
         database: DatabaseId,
         keep_snapshots: bool,
-        time_limit: Duration,
-        clock: Arc<dyn Clock>,
+        options: &Options,
         progress: Arc<Progress>,
     ) -> Readers {
         let ordinary = readers.len();
@@ -154,8 +155,8 @@ impl Readers {
             database,
             keep_snapshots,
             renewals: AtomicU64::new(0),
-            time_limit,
-            clock,
+            time_limit: options.read_time_limit,
+            clock: Arc::clone(&options.clock),
             progress,
             waiting: Mutex::new(0),
             freed: Condvar::new(),

@@ -43,6 +43,7 @@ use crate::options::{Options, Turns};
 use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::primitives::sync::{Mutex, MutexGuard, PoisonError};
 use crate::primitives::thread_local;
+use crate::progress::Observer;
 use crate::stats::Recorder;
 use schedule::{Answer, Changes, End, Manner, Schedule, Spot, Visitor};
 
@@ -153,8 +154,19 @@ impl Contention {
         !self.is_calm() && self.change(|state, _, _| state.schedule.is_known(spot))
     }
 
-    /// To be called when what the writer was at is visible to new snapshots: the next ones go on.
-    pub(crate) fn note_visible(&self) {
+    /// Lets everybody go on, and nobody wait any more.
+    pub(crate) fn close(&self) {
+        self.change(|state, _, changes| {
+            state.is_closed = true;
+            state.schedule = Schedule::default();
+            changes.granted.extend(state.waiting.keys());
+        });
+    }
+}
+
+impl Observer for Contention {
+    /// Those who waited for what the writer was at go on.
+    fn visible(&self) {
         if !self.has_committed.load(Ordering::Relaxed) {
             return;
         }
@@ -163,15 +175,6 @@ impl Contention {
         let visits = std::mem::take(&mut *committed);
         drop(committed);
         visits.iter().for_each(|visit| visit.finish(End::Committed));
-    }
-
-    /// Lets everybody go on, and nobody wait any more.
-    pub(crate) fn close(&self) {
-        self.change(|state, _, changes| {
-            state.is_closed = true;
-            state.schedule = Schedule::default();
-            changes.granted.extend(state.waiting.keys());
-        });
     }
 }
 
@@ -325,7 +328,7 @@ impl Visit {
                 let now = contention.clock.now();
                 self.inner().began = now;
                 contention.recorder.turns_waited.add(1);
-                contention.recorder.turn_wait_time.record_time(now.saturating_sub(start));
+                contention.recorder.turn_wait_time_ns.record_time(now.saturating_sub(start));
             }
         }
     }

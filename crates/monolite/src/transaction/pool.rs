@@ -39,6 +39,7 @@ use super::pins::Pins;
 use crate::call::watch::Watch;
 use crate::clock::{Clock, Patience};
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::SnapshotHolder;
 use crate::read::readers::{OpenReader, Reader};
@@ -202,16 +203,24 @@ pub(crate) struct Held<'s> {
 impl Pool {
     pub(crate) fn new(
         opener: PoolOpener,
-        (most, age, time_limit): (usize, Duration, Duration),
-        clock: Arc<dyn Clock>,
+        options: &Options,
         progress: Arc<Progress>,
         changes: Arc<WalControl>,
     ) -> Pool {
         let (state, freed) = (Mutex::default(), Condvar::new());
-        let open = Arc::clone(&opener.reader);
-        let (time, told) = (Arc::clone(&clock), Arc::clone(&progress));
-        let pins = Pins::new(open, time, told);
-        Pool { state, freed, pins, opener, most, age, time_limit, clock, progress, changes }
+        let (open, clock) = (Arc::clone(&opener.reader), Arc::clone(&options.clock));
+        Pool {
+            state,
+            freed,
+            pins: Pins::new(open, Arc::clone(&clock), Arc::clone(&progress)),
+            opener,
+            most: options.transaction_connections,
+            age: options.transaction_snapshot_age,
+            time_limit: options.read_time_limit,
+            clock,
+            progress,
+            changes,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

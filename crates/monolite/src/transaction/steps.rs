@@ -376,7 +376,7 @@ fn statement(
                 Ok(i64::try_from(changed).unwrap_or(i64::MAX))
             }
             _ => {
-                refused = read(tx, (sql, statement), observer, show)?;
+                refused = read(tx, sql, statement, observer, show)?;
                 Ok(0)
             }
         }
@@ -407,7 +407,8 @@ fn statement(
 /// Reads rows until there are none, or `show` has enough or fails; gives its error.
 fn read(
     tx: &Tx<'_>,
-    (sql, statement): (&str, &mut Statement<'_>),
+    sql: &str,
+    statement: &mut Statement<'_>,
     observer: &mut Observer,
     show: Show<'_>,
 ) -> Result<Option<Error>> {

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use monolite_sqlite::vfs::{WalControl, WalPosition};
 
-use crate::archive::Archiving;
 use crate::call::completion::{Completion, Outcome};
 use crate::call::entry::Entry;
 use crate::call::places::{Place, Places};
@@ -42,9 +41,12 @@ pub(crate) struct Archived {
     limit: Duration,
     progress: Arc<Progress>,
     wal: Weak<WalControl>,
-    /// It keeps what has this.
-    archiving: Weak<dyn Archiving>,
+    /// Has what is durable archived at once.
+    hurry: Hurry,
 }
+
+/// Asks the archive to wait for nothing more. Must be quick.
+pub(crate) type Hurry = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -142,10 +144,11 @@ impl State {
 impl Archived {
     /// For as many as `capacity`, each of which waits for `limit` at most.
     pub(crate) fn new(
-        (capacity, limit): (usize, Duration),
+        capacity: usize,
+        limit: Duration,
         progress: Arc<Progress>,
         wal: Weak<WalControl>,
-        archiving: Weak<dyn Archiving>,
+        hurry: Hurry,
     ) -> Archived {
         Archived {
             state: Mutex::default(),
@@ -154,7 +157,7 @@ impl Archived {
             limit,
             progress,
             wal,
-            archiving,
+            hurry,
         }
     }
 
@@ -185,9 +188,7 @@ impl Archived {
         if is_due {
             self.changed.notify_one();
         }
-        if let Some(archiving) = self.archiving.upgrade() {
-            archiving.awaited();
-        }
+        (self.hurry)();
     }
 
     /// What is delivered when everything is archived that anybody can have seen so far, or the

@@ -5,7 +5,8 @@
 //! 2. One `fdatasync` of the WAL covers every one of them: they were committed before it began.
 //! 3. Check that the WAL and the database are still the files at their paths. With
 //!    [`Durability::Buffered`] that is all, and done every [`LOOK`].
-//! 4. Publish how far the disk is, then have the members answered ([`Answers`]).
+//! 4. Publish how far the disk is, tell the observers, and have the members answered
+//!    ([`Answers`]).
 //!
 //! Meanwhile the writer runs and commits the next batches.
 //!
@@ -27,13 +28,12 @@ use std::time::Duration;
 
 use monolite_sqlite::vfs::WalPosition;
 
-use crate::archive::Archiving;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::files::wal::WalFile;
 use crate::options::Durability;
-use crate::progress::{BatchNumber, Progress};
+use crate::progress::{BatchNumber, Observers, Progress};
 use crate::stats::Recorder;
 use crate::write::answers::{Answers, CommittedBatch};
 
@@ -93,12 +93,11 @@ pub(crate) struct Syncer {
     pub(crate) queue: Arc<WriteQueue>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Who is told how far the disk is, if there is an archive.
-    pub(crate) archiving: Option<Arc<dyn Archiving>>,
+    pub(crate) observers: Arc<Observers>,
 }
 
 impl Syncer {
-    /// Runs until the handover is closed and empty. A defect, of an archive's, too, that panics
+    /// Runs until the handover is closed and empty. A defect, of an observer, too, that panics
     /// here poisons the database: those who are being answered get `CommitUnknown`, and all others
     /// are answered as after any poisoning.
     pub(crate) fn run(&self) {
@@ -113,8 +112,7 @@ impl Syncer {
     fn answer(&self, batches: VecDeque<CommittedBatch>) {
         let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
         let end = batches.back().map_or(WalPosition::default(), |batch| batch.position);
-        let is_durable = self.sync_up_to(last);
-        self.tell_archive(end, is_durable);
+        let is_durable = self.sync_up_to(last, end);
         batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));
     }
 
@@ -124,27 +122,21 @@ impl Syncer {
         let is_alone = is_alone && self.answers.unanswered() == 0;
         self.answers.owe(batch.members.len());
         if is_alone {
-            let is_durable = self.sync_up_to(batch.number);
-            self.tell_archive(batch.position, is_durable);
+            let is_durable = self.sync_up_to(batch.number, batch.position);
             self.answers.give(batch, is_durable);
         } else {
             self.handover.push(batch);
         }
     }
 
-    fn sync_up_to(&self, number: BatchNumber) -> bool {
+    /// Whether all up to batch `number`, which ends at `to`, is on disk; then that is told.
+    fn sync_up_to(&self, number: BatchNumber, to: WalPosition) -> bool {
         let is_durable = self.sync().is_ok();
         if is_durable {
             self.progress.finish_sync(number);
+            self.observers.iter().for_each(|observer| observer.durable(to));
         }
         is_durable
-    }
-
-    /// Tells the archive, if there is one, how far the disk is.
-    fn tell_archive(&self, to: WalPosition, is_durable: bool) {
-        if let Some(archiving) = self.archiving.as_ref().filter(|_| is_durable) {
-            archiving.durable(to);
-        }
     }
 
     /// Puts everything committed so far on disk, or poisons the database.
@@ -155,7 +147,7 @@ impl Syncer {
             self.look(start)
         } else {
             let result = self.wal.sync();
-            self.recorder.sync_time.record_time(self.clock.now() - start);
+            self.recorder.sync_time_ns.record_time(self.clock.now() - start);
             self.recorder.syncs.add(1);
             result
         };

@@ -456,7 +456,7 @@ impl Writer {
         let time = self.now - started;
         self.runs.add(entry.member.terms().principal, time);
         if time > self.slow {
-            self.recorder.slow_transaction(time, &self.last_sql.borrow());
+            self.recorder.slow_transactions.record(time, &self.last_sql.borrow());
         }
         entry.failed = ran != Ran::Succeeded;
         let is_late = self.connection.signals().take_interrupted()
@@ -562,7 +562,7 @@ impl Writer {
         let start = self.clock.now();
         self.progress.expose();
         let result = self.connection.commit().map_err(Error::from);
-        self.recorder.commit_time.record_time(self.clock.now() - start);
+        self.recorder.commit_time_ns.record_time(self.clock.now() - start);
         self.recorder.commits.add(1);
         let Err(error) = result else {
             self.wal.note_committed();
@@ -718,7 +718,7 @@ impl Writer {
         self.recorder.transactions.add(members.len() as u64);
         self.recorder.failed_transactions.add(failed as u64);
         self.recorder.batch_size.record(members.len() as u64);
-        self.recorder.batch_time.record_time(self.clock.now() - started);
+        self.recorder.batch_time_ns.record_time(self.clock.now() - started);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Visibility};
+use syn::parse::ParseStream;
+use syn::{Attribute, FnArg, Ident, ImplItem, Item, ReturnType, Token, Type, Visibility};
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -107,26 +108,30 @@ fn is_type(found: &syn::Type, names: &[&str]) -> bool {
     }
 }
 
-/// Public fields of `Stats`.
+/// The fields of `Stats`: the table from which a macro makes them.
 fn stats_fields(file: &syn::File) -> Vec<Public> {
+    let tables = file.items.iter().filter_map(|item| match item {
+        Item::Macro(item) if item.mac.path.is_ident("statistics") => Some(&item.mac),
+        _ => None,
+    });
+    tables.flat_map(|table| table.parse_body_with(statistics).unwrap_or_default()).collect()
+}
+
+/// Lines `name: Type = Type,` with their comments.
+fn statistics(input: ParseStream<'_>) -> syn::Result<Vec<Public>> {
     let mut found = Vec::new();
-    for item in &file.items {
-        let Item::Struct(item) = item else { continue };
-        if item.ident != "Stats" {
-            continue;
-        }
-        for field in &item.fields {
-            let Some(name) = &field.ident else { continue };
-            if matches!(field.vis, Visibility::Public(_)) {
-                found.push(Public {
-                    name: name.to_string(),
-                    line: name.span().start().line,
-                    documented: is_documented(&field.attrs),
-                });
-            }
-        }
+    while !input.is_empty() {
+        let attributes = input.call(Attribute::parse_outer)?;
+        let name: Ident = input.parse()?;
+        input.parse::<Token![:]>()?;
+        input.parse::<Type>()?;
+        input.parse::<Token![=]>()?;
+        input.parse::<Type>()?;
+        input.parse::<Token![,]>()?;
+        let (line, documented) = (name.span().start().line, is_documented(&attributes));
+        found.push(Public { name: name.to_string(), line, documented });
     }
-    found
+    Ok(found)
 }
 
 /// Whether an item says `#[doc(hidden)]` or `#[cfg(feature = "testing")]`: it is for our own tests,

@@ -12,7 +12,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use monolite_archive::{Reading, Target, restore};
+use monolite_archive::{Archive, Reading, Target};
 use serde_json::json;
 
 use crate::client::{Answer, Client};
@@ -150,8 +150,8 @@ fn nothing_answered_is_lost_with_the_machine() {
         program.kill();
         fs::remove_dir_all(&machine).unwrap();
         let database = folder.path().join("restored.db");
-        let (store, layout) = monolite_archive::open(&archive).unwrap();
-        restore(store.as_ref(), &layout, Target::Latest, &database, Reading::Whole).unwrap();
+        let copy = Archive::at(&archive).unwrap();
+        copy.restore(Target::Latest, &database, Reading::Whole).unwrap();
         let listen = base.strip_prefix("http://").unwrap();
         let more = ["--archive", &archive, "--take-over"];
         let mut program = Program::start_with(&database, listen, &more);

@@ -5,7 +5,10 @@ use crate::drivers::Round;
 use crate::drivers::traffic;
 use anyhow::{Context, Result, ensure};
 use monolite::{Database, Durability, Options};
-use monolite_archive::{Archive, Layout, Level, Reading, Store, Target, restore};
+use monolite_archive::{
+    Archive, Layout, Reading, Store, Target,
+    internals::{Level, restore},
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -53,7 +56,7 @@ pub(super) struct Opened {
 
 /// Deletes what is in the archive at an address.
 pub(super) fn forget(address: &str) -> Result<()> {
-    let (store, layout) = monolite_archive::open(address)?;
+    let (store, layout) = monolite_archive::internals::open(address)?;
     for level in Level::all() {
         loop {
             let listing = store.list(&layout.level(level), None)?;
@@ -71,7 +74,7 @@ pub(super) fn forget(address: &str) -> Result<()> {
 impl Place {
     /// Its archive's store and the keys there.
     pub(super) fn store(&self) -> Result<(Box<dyn Store>, Layout)> {
-        Ok(monolite_archive::open(&self.archive)?)
+        Ok(monolite_archive::internals::open(&self.archive)?)
     }
 
     /// Opens it, made if it is not there, with all of it in the archive.
@@ -286,7 +289,7 @@ mod tests {
         assert!(place.close(opened, 1).is_err(), "the archive lacks one");
         forget(&place.archive).unwrap();
         let (store, layout) = place.store().unwrap();
-        let left = monolite_archive::Catalog::read(&*store, &layout).unwrap();
+        let left = monolite_archive::internals::Catalog::read(&*store, &layout).unwrap();
         assert!(left.files().is_empty());
         assert!(store.list("monolite", None).unwrap().objects.is_empty());
     }

@@ -3,7 +3,10 @@
 use super::place::Place;
 use crate::drivers::Round;
 use anyhow::{Context, Result, ensure};
-use monolite_archive::{Catalog, Part, Plan, Reading, Target, restore};
+use monolite_archive::{
+    Part, Reading, Target,
+    internals::{Catalog, Plan, restore},
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::time::Instant;

@@ -16,8 +16,8 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::Durability;
 use monolite_archive::{
-    Catalog, DirectoryStore, ErrorKind, Layout, Level, Pace, Present, Reading, Target, adopt,
-    restore, verify,
+    DirectoryStore, ErrorKind, Layout, Reading, Target,
+    internals::{Catalog, Level, Pace, Present, adopt, restore, verify},
 };
 use monolite_testkit::child::{Child, Heard};
 use tempfile::TempDir;

@@ -26,7 +26,7 @@ use fastrand::Rng;
 use monolite::archive::ArchiveToken;
 use monolite::rusqlite::Connection;
 use monolite::{Clock, Database, Durability, Options};
-use monolite_archive::{Archive, DirectoryStore, Layout, Reading, Target, restore};
+use monolite_archive::{Archive, DirectoryStore, Layout, Reading, Target, internals::restore};
 use monolite_testkit::blocking::locked;
 use monolite_testkit::child::{say, variable};
 

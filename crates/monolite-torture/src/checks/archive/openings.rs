@@ -20,7 +20,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use monolite::{Database, Durability, ErrorKind, Options};
-use monolite_archive::{Archive, Call, DirectoryStore, Fault, FaultyStore, Layout};
+use monolite_archive::{
+    Archive, DirectoryStore, Layout,
+    internals::{Call, Fault, FaultyStore},
+};
 use monolite_testkit::markers;
 
 use super::case::{Case, PATIENCE};

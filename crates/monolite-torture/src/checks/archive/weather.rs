@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Error, Result, bail};
 use fastrand::Rng;
-use monolite_archive::{Call, DirectoryStore, Epoch, Fault, FaultyStore, Layout, Level, leader};
+use monolite_archive::{
+    DirectoryStore, Epoch, Layout,
+    internals::{Call, Fault, FaultyStore, Level, leader},
+};
 use monolite_testkit::blocking::locked;
 
 /// How long the longest request takes in bad weather, in milliseconds.

@@ -8,10 +8,10 @@ use shuttle::thread;
 
 use super::Readers;
 use crate::call::inside::DatabaseId;
-use crate::clock::{Clock, SystemClock};
 use crate::error::{ErrorKind, Result};
 use crate::files::open::Opened;
 use crate::models::{SCHEDULES_WITH_SQL, check, commit, database, maybe, reset};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::SnapshotHolder as _;
 
@@ -30,9 +30,9 @@ impl Bench {
         reset(&database.writer);
         let open = Arc::clone(&database.open_reader);
         let readers = (0..connections).map(|_| Some(open().unwrap())).collect();
-        let clock: Arc<dyn Clock> = Arc::<SystemClock>::default();
-        let id = DatabaseId::new();
-        let readers = Readers::new((readers, open), id, true, HOUR, clock, Arc::clone(progress));
+        let options = Options::new().read_time_limit(HOUR);
+        let (id, progress) = (DatabaseId::new(), Arc::clone(progress));
+        let readers = Readers::new(readers, open, id, true, &options, progress);
         Arc::new(Bench { readers, seen: AtomicU64::new(0) })
     }
 

@@ -35,16 +35,16 @@ impl Bench {
     }
 
     fn with(connections: usize, keep_snapshots: bool, limit: Duration) -> Bench {
-        let options = Options::new().readers(connections);
-        let opened = open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let (clock, progress) = (Arc::<HandClock>::default(), Arc::<Progress>::default());
+        let options = Options::new().readers(connections).read_time_limit(limit);
+        let opened = open(&options, Path::new(":memory:"), Duration::ZERO).unwrap();
         let database = DatabaseId::new();
         let readers = Readers::new(
-            (opened.readers.into_iter().map(Some).collect(), opened.open_reader),
+            opened.readers.into_iter().map(Some).collect(),
+            opened.open_reader,
             database,
             keep_snapshots,
-            limit,
-            Arc::clone(&clock) as _,
+            &options.clock(Arc::clone(&clock) as _),
             Arc::clone(&progress),
         );
         let (writer, _files) = (opened.writer, opened.files);

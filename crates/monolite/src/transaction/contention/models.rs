@@ -11,6 +11,7 @@ use shuttle::thread;
 use super::*;
 use crate::call::blocked::block_on;
 use crate::models::{SCHEDULES, check, maybe};
+use crate::progress::Observer as _;
 
 #[derive(Debug)]
 struct Still;
@@ -71,7 +72,7 @@ fn one_at_a_time_has_the_turn_and_everybody_gets_it() {
             inside.fetch_sub(1, Ordering::SeqCst);
             if maybe() {
                 visit.note_committed();
-                contention.note_visible();
+                contention.visible();
             }
         });
     });

@@ -41,10 +41,13 @@ impl Bench {
         };
         let opener = PoolOpener { reader, overlay: Box::new(overlay) };
         let (clock, progress) = (Arc::<HandClock>::default(), Arc::<Progress>::default());
-        let (time, told) = (Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&progress));
+        let options = options
+            .clock(Arc::clone(&clock) as _)
+            .transaction_connections(MAX_CONNECTIONS)
+            .transaction_snapshot_age(SECOND)
+            .read_time_limit(LIMIT);
         let wal = Arc::clone(&database.wal);
-        let pool =
-            Pool::new(opener, (MAX_CONNECTIONS, SECOND, LIMIT), time, told, Arc::clone(&wal));
+        let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal));
         Bench { pool, clock, progress, opened: count, _wal: wal, _database: database }
     }
 

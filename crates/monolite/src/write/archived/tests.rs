@@ -1,56 +1,15 @@
 //! Who is told what, and when, while the archive does not answer.
 
 use super::*;
-use crate::archive::{ArchiveStats, ArchiveToken, Primary, Refusal};
 use crate::call::member::{Once, Submission, Terms};
-
-/// An archive that never answers.
-struct Away;
-
-impl Archiving for Away {
-    fn start(&self, _: Arc<dyn Primary>) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn durable(&self, _: WalPosition) {}
-
-    fn awaited(&self) {}
-
-    fn lag(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn token(&self) -> Option<ArchiveToken> {
-        None
-    }
-
-    fn prepare(&self) {}
-
-    fn may_restart(&self, _: WalPosition) -> bool {
-        true
-    }
-
-    fn capture(&self, _: WalPosition, _: Option<[u32; 2]>) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn settled(&self) {}
-
-    fn close(&self) {}
-
-    fn stats(&self) -> ArchiveStats {
-        ArchiveStats::default()
-    }
-}
 
 pub(in crate::write) const LONG: Duration = Duration::from_secs(3_600);
 
 /// Of an archive that never answers, with so many places.
 pub(in crate::write) fn archived(capacity: usize) -> (Arc<Progress>, Arc<WalControl>, Archived) {
     let (progress, wal) = (Arc::<Progress>::default(), Arc::<WalControl>::default());
-    let away: Weak<dyn Archiving> = Weak::<Away>::new();
-    let archived =
-        Archived::new((capacity, LONG), Arc::clone(&progress), Arc::downgrade(&wal), away);
+    let (told, control) = (Arc::clone(&progress), Arc::downgrade(&wal));
+    let archived = Archived::new(capacity, LONG, told, control, Box::new(|| {}));
     (progress, wal, archived)
 }
 

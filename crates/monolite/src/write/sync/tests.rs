@@ -44,7 +44,7 @@ impl Bench {
             progress,
             recorder: Arc::default(),
             clock: Arc::clone(&clock) as _,
-            archiving: None,
+            observers: Arc::new([]),
         });
         Bench { syncer, clock, directory, _database: database }
     }

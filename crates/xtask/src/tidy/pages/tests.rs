@@ -16,7 +16,7 @@ impl Options {
     fn check(self) -> Self { self }
 }
 ";
-const STATS: &str = "//! Owns.\npub struct Stats {\n    /// How many.\n    pub commits: u64,\n}\n";
+const STATS: &str = "//! Owns.\nstatistics! {\n    /// How many.\n    commits: u64 = Count,\n}\n";
 
 fn findings(changes: &[(&str, &str)]) -> Vec<String> {
     let mut files = vec![
