@@ -5,9 +5,9 @@
 //! 1. When the file is opened, before anything is written to it: see whether it is what comes
 //!    right behind what was archived ([`position`]), and keep what a crash has left in its WAL
 //!    ([`feed`]).
-//! 2. Claim the archive's next epoch. Who has the record is left alone unless that was this file on
-//!    this machine, which nobody else can have open now, or it was released, or somebody said
-//!    [`Archive::take_over`].
+//! 2. Claim the archive's next epoch. A record with a holder is refused, unless the holder was this
+//!    file on this machine (which no other process can have open now), the record was released, or
+//!    the operator set [`Archive::take_over`].
 //! 3. Find the newest group below the fence. It must be one of ours. If the file continues it, what
 //!    lies between is next; otherwise a copy of the whole database, with everything below the fence
 //!    as its TXIDs.
@@ -110,7 +110,7 @@ const UPKEEP: Duration = Duration::from_secs(30);
 /// Where the time of day comes from.
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A clock that nobody sets, from any beginning.
+/// A monotonic clock, from any beginning.
 type Passed = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// An archive for [`monolite::Options::archive`].
@@ -198,9 +198,10 @@ impl Archive {
         }
     }
 
-    /// How long commits are gathered before they are uploaded together, while nobody waits for
-    /// that. Default: 1 s. What was committed since is lost with the machine, unless the durability
-    /// is [`Archived`](monolite::Durability::Archived); each upload is a request that costs.
+    /// How long commits are gathered before they are uploaded together, while no write waits for
+    /// the upload. Default: 1 s. A lost machine loses the commits of that time, unless the
+    /// durability is [`Archived`](monolite::Durability::Archived); each upload is a request that
+    /// costs.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Archive {
         self.interval = interval;
@@ -237,12 +238,12 @@ impl Archive {
         self
     }
 
-    /// Whether this file is what is archived from now on, whoever was the primary, and whatever is
-    /// in the archive: for a file that was restored on another machine, or an archive that is to go
-    /// on with another file. Default: no; then another primary's archive is refused. A primary that
-    /// is still there is fenced, and learns so at its next upload. What it archives after the file
-    /// was restored is not in the file: where it may be alive, `monolite archive adopt` comes
-    /// first, and then the restore.
+    /// Whether this file takes the archive over, regardless of its primary and content: for a file
+    /// that was restored on another machine, or an archive that is to go on with another file.
+    /// Default: no; then another primary's archive is refused. A primary that still runs is fenced,
+    /// and learns so at its next upload. This file lacks what that primary archived after the
+    /// restore. So where it may be alive, `monolite archive adopt` comes first, and then the
+    /// restore.
     #[must_use]
     pub fn take_over(mut self, take_over: bool) -> Archive {
         self.take_over = take_over;
@@ -273,7 +274,7 @@ impl Archive {
         self
     }
 
-    /// The clock by which files grow older, which nobody sets.
+    /// The monotonic clock by which files grow older.
     #[doc(hidden)]
     #[must_use]
     pub fn passed(mut self, passed: impl Fn() -> Duration + Send + Sync + 'static) -> Archive {
@@ -377,7 +378,7 @@ struct Shared {
     /// This start of this process.
     holder: Holder,
     feed: Mutex<Feed>,
-    /// How far the disk is, whoever has the feed.
+    /// How far the disk is. Read without the feed's lock.
     durable: Mutex<WalPosition>,
     primary: OnceLock<Arc<dyn Primary>>,
     control: Mutex<Control>,
@@ -423,7 +424,8 @@ impl Shared {
         directory_of(&self.database).join("copy.db")
     }
 
-    /// Removes the copy of the whole database, which may be somebody else's once this was left.
+    /// Removes the copy of the whole database, unless a later opening owns it since this one was
+    /// left.
     fn remove_copy(&self, path: &Path) {
         let feed = self.feed();
         if !feed.is_let_go() {
@@ -611,7 +613,7 @@ impl Archiving for Running {
     fn start(&self, primary: Arc<dyn Primary>) -> Result<(), Refusal> {
         let _ = self.shared.primary.set(Arc::clone(&primary));
         let shared = Arc::clone(&self.shared);
-        // Without a buffer: what nobody takes is told by stopping the engine.
+        // Without a buffer: an error without a receiver stops the engine instead.
         let (tell, told) = mpsc::sync_channel(0);
         let run = move || upload::run(&shared, primary.as_ref(), &tell);
         self.spawn("monolite-archive", run)?;
@@ -626,7 +628,7 @@ impl Archiving for Running {
     fn durable(&self, to: WalPosition) {
         let shared = &self.shared;
         *shared.durable.lock().unwrap_or_else(PoisonError::into_inner) = to;
-        // Whoever has the feed looks again before it is let go, or at the next position.
+        // The thread that has the feed looks again before it lets go, or at the next position.
         if let Ok(mut feed) = shared.feed.try_lock() {
             shared.advance(&mut feed);
         }
@@ -723,7 +725,7 @@ impl Drop for Running {
     }
 }
 
-/// Bits that nobody else draws.
+/// Random bits, unique to this call.
 fn drawn() -> Result<u128> {
     let mut bytes = [0; 16];
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

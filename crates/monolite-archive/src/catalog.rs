@@ -15,8 +15,8 @@
 //! have been set back. So there headers are read one after the other, and above by bisection.
 //!
 //! # Not here
-//! Lists in steady state: whoever writes an archive tells its catalog what is created and deleted,
-//! and lists only before it deletes.
+//! Lists in steady state: a writer notes in its catalog what it creates and deletes, and lists only
+//! before it deletes.
 
 use std::io;
 use std::thread::{self, Builder, ScopedJoinHandle};
@@ -292,9 +292,9 @@ fn is_fence(store: &dyn Store, layout: &Layout, slot: &ArchivedFile) -> Result<b
     Ok(found.is_none_or(|found| verify(&found.bytes[..]).is_ok()))
 }
 
-/// Whether a slot is no fence, or one that is history. Of fences before all that are known nobody
-/// knows any more; they are old, and those that were garbage have been covered since. What is
-/// shorter was cut, and is told of by whoever reads it.
+/// Whether a slot is no fence, or one that is history. Fences older than every known one count:
+/// they are old, and garbage among them has been covered since. A shorter file was cut, which its
+/// reader reports.
 fn counts(record: &Record, slot: &ArchivedFile) -> bool {
     let txid = slot.txids.min();
     slot.len != Slot::FENCE_LEN

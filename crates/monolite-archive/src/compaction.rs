@@ -3,7 +3,7 @@
 //! # Algorithm
 //! A file of a level is made of the files of the level below that begin after its end, as
 //! Litestream's are, so that either continues the other's. They must follow each other from there
-//! on. Its name is created if it is absent; if it is there, somebody made it of the same files.
+//! on. Its name is created only if absent; an existing one was made of the same files.
 //!
 //! Two compactors that listed at different times make files that overlap (`2-20` and `2-25`), and a
 //! level that begins after a snapshot meets a file across the snapshot's end. So, as in a restore,
@@ -50,8 +50,8 @@ fn span_start(span: u32, time: Timestamp) -> Timestamp {
 }
 
 /// Merges into levels 1 to 3 what is of an earlier span than the newest file, by the times of the
-/// files: no clock is looked at, and whoever does it makes the same files. The result are the files
-/// that were made. `catalog` says which files there are, and gets the new ones. Nothing is listed.
+/// files: no clock is read, so every process makes the same files. Returns the files that were
+/// made. `catalog` says which files there are, and gets the new ones. Nothing is listed.
 ///
 /// # Errors
 /// Those of [`compact_level`], and of reading the newest file. Files that were made stay, and
@@ -105,11 +105,10 @@ pub(crate) fn compact_span(
 /// are, and gets the new one. Nothing is listed.
 ///
 /// # Errors
-/// [`NotFound`](ErrorKind::NotFound) when a file is gone that `catalog` has: somebody else deletes,
-/// too; read it anew.
-/// [`Invalid`](ErrorKind::Invalid) for a level that is not made of the one below;
-/// [`Gap`](ErrorKind::Gap) when files do not follow each other, and no snapshot ends behind the
-/// hole; those of reading and of the store, after which the file may be there.
+/// [`NotFound`](ErrorKind::NotFound) when a file is gone that `catalog` has, as another process
+/// deletes, too; read it anew. [`Invalid`](ErrorKind::Invalid) for a level that is not made of the
+/// one below; [`Gap`](ErrorKind::Gap) when files do not follow each other, and no snapshot ends
+/// behind the hole; those of reading and of the store, after which the file may be there.
 pub fn compact_level(
     store: &dyn Store,
     layout: &Layout,

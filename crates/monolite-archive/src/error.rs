@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Busy,
     /// No answer, or one that says nothing: a time-out, a reset connection, 500. Try again.
     Lost,
-    /// The store takes the credentials for nobody's, or they are for something else. Correct them.
+    /// The store does not know the credentials, or they do not allow this. Correct them.
     Denied,
     /// A local file cannot be read or written; [`Error::io`] is its error. Mend the system.
     Io,
@@ -40,7 +40,7 @@ pub enum ErrorKind {
     Corrupt,
     /// The archive has a form that this crate does not know. Use newer software.
     Unsupported,
-    /// Somebody else is the primary. Go to the new one; nothing more may be written from here.
+    /// Another process is the primary. Go to the new one; nothing more may be written from here.
     Fenced,
     /// An argument or the order of calls breaks a rule. Nothing was done; correct the program.
     Invalid,

@@ -10,7 +10,7 @@
 //! use monolite_archive::{Epoch, Layout, Lineage, MemoryStore, Result};
 //! use monolite_ltx::{PageSize, Timestamp, Txid};
 //!
-//! /// A test's clock: it is later when somebody waits.
+//! /// A test's clock: waiting advances it.
 //! struct Clock(Duration);
 //!
 //! impl Pace for Clock {
@@ -39,7 +39,7 @@
 //! // Become the primary: take the next epoch, fence, read what is below, serve.
 //! let grounds = Grounds::Silence(Duration::from_secs(2));
 //! let claimed = run(&mut Claim::new(candidate, grounds), &store, &layout, &mut clock);
-//! let Some(Ok(ClaimOutcome::Taken(claimed))) = claimed else { panic!("nobody else is there") };
+//! let Some(Ok(ClaimOutcome::Taken(claimed))) = claimed else { panic!("no other claimant") };
 //! let mut primary = Primary::new(*claimed)?;
 //! let updated = run(&mut primary.serve("10.0.0.1:7000", None)?, &store, &layout, &mut clock);
 //! primary.updated(&updated.expect("the clock never ends")?);

@@ -9,10 +9,10 @@
 //!    gets the target's name by a link, which fails when there is such a file; then the first name
 //!    goes, and the directory is synced. A file system without links has it renamed, right after a
 //!    look.
-//! 3. One that finds a file with that ending looks whether somebody has it locked. If nobody has,
-//!    whoever wrote it is gone, and it is taken over if it is one that a restore of this user has
-//!    left. Otherwise the name is removed. Only the name: a process that was killed between the
-//!    link and the removal of the first name has left a whole file with two names.
+//! 3. One that finds a file with that ending looks whether it is locked. If not, its writer is
+//!    gone: a file left by a restore of this user is taken over, and the name of any other is
+//!    removed. Only the name: a process that was killed between the link and the removal of the
+//!    first name has left a whole file with two names.
 //!
 //! Ending and lock are those of the engine's backups: either finds what the other has left.
 //!
@@ -139,7 +139,7 @@ pub fn unfinished(output: &Path) -> Option<PathBuf> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lock {
     Taken,
-    /// By somebody else.
+    /// Locked by another process.
     Busy,
     /// The file system has none.
     Unknown,
@@ -191,7 +191,7 @@ fn take_leftover(path: &Path, target: &Path) -> Result<Option<File>> {
             let is_ours = there.uid() == geteuid().as_raw() && there.mode() & 0o777 == 0o600;
             if is_ours { Ok(Some(file)) } else { remove() }
         }
-        // Somebody else has just removed it.
+        // Another process has just removed it.
         Lock::Taken => Ok(None),
         Lock::Unknown => {
             let message = format!(

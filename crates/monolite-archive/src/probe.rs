@@ -11,7 +11,7 @@ use crate::store::{Part, Store, Tag};
 
 /// Whether a store refuses what [`Store`] says that it refuses: it creates an object twice, and
 /// replaces it under a tag that is wrong and one that is right. `drawn` names the object, which is
-/// deleted afterwards; one that cannot be deleted stays, and nobody reads it.
+/// deleted afterwards; one that cannot be deleted stays, and is never read.
 ///
 /// # Errors
 /// [`Unsupported`](ErrorKind::Unsupported) when it does what it must not, in which case it must not

@@ -132,10 +132,10 @@ pub enum Step<T> {
 
 /// One procedure of the protocol.
 ///
-/// One that was left off, or has ended with an error (of the store's, as that it refuses the
-/// credentials), can be gone on with: what was asked last is asked again, or the write that was
-/// found not to be done. One that is dropped may have a request under way, which does no harm;
-/// whoever dropped it does not know what came of it.
+/// A machine that was interrupted, or ended with an error of the store (such as refused
+/// credentials), can be resumed: it repeats the last request, or the write that was found not to be
+/// done. A dropped machine may have a request under way, which does no harm, but its outcome is
+/// unknown.
 pub trait Machine {
     /// What comes of it.
     type Outcome;

@@ -1,8 +1,8 @@
 //! Owns the leader record: who is the primary, and where the terms of all primaries begin.
 //!
 //! # Format
-//! JSON, one object, at most [`Record::LIMIT`] bytes. Fields that are not known are kept by nobody
-//! and no error; another `format` is.
+//! JSON, one object, at most [`Record::LIMIT`] bytes. Unknown fields are no error and are dropped
+//! at the next write; another `format` is an error.
 //!
 //! | field | |
 //! |---|---|
@@ -178,8 +178,8 @@ impl Record {
     /// address take.
     #[doc(hidden)]
     pub const LIMIT: u64 = 1 << 20;
-    /// How many fences are kept, which is how many starts. What an older one would answer, whether
-    /// a commit of that time was certainly lost, nobody asks any more.
+    /// How many fences are kept, which is how many starts. An older one would tell whether a commit
+    /// of its time was certainly lost, which is not asked any more.
     #[doc(hidden)]
     pub const FENCES: usize = 4096;
     /// How many bytes an address may have.

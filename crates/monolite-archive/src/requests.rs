@@ -29,7 +29,7 @@ pub trait Pace {
     /// (`CLOCK_BOOTTIME`).
     fn now(&self) -> Duration;
 
-    /// Returns when that clock says `until`; false when whoever runs this wants no more of it.
+    /// Returns when that clock says `until`; false when the caller wants to stop.
     fn wait(&mut self, until: Duration) -> bool;
 
     /// A request has failed, and is not the last one.
@@ -45,9 +45,9 @@ pub(crate) fn boottime() -> Duration {
 }
 
 /// Runs `machine` to its end: after failures in a row it rests for longer and longer, up to ten
-/// seconds; not so when somebody else was faster, as a claim meets slots of a primary that goes on
-/// to fill them. A read that succeeds ends no row, as one lies between any two attempts to write.
-/// `None` when `pace` wants no more of it, in which case a request may be under way.
+/// seconds. It does not when another process was faster, as a claim meets slots of a primary that
+/// goes on to fill them. A read that succeeds ends no row, as one lies between any two attempts to
+/// write. `None` when `pace` wants to stop; a request may be under way then.
 pub fn run<M: Machine>(
     machine: &mut M,
     store: &dyn Store,
@@ -70,7 +70,8 @@ pub fn run<M: Machine>(
                 let reply = carry_out(store, layout, &request);
                 if let Reply::Failed(error) = &reply {
                     pace.failed(error);
-                    // Somebody was faster: who rests for longer stays behind for good.
+                    // Another process was faster: a longer rest would keep this one behind for
+                    // good.
                     let is_answer = matches!(error.kind(), ErrorKind::Exists | ErrorKind::Conflict);
                     rest = if is_answer { RESTS[0] } else { rest };
                     let now = if error.kind() == ErrorKind::Exists { CLIMB } else { rest };

@@ -12,8 +12,8 @@
 //! # Invariants
 //! After a plan is made it is tried: without what it deletes, the base and the newest TXID can
 //! still be restored. Neither the newest snapshot nor a fence is ever in a plan. Slots are deleted
-//! by the primary alone, after a renewal
-//! ([`Primary::delete`](crate::internals::Primary::delete)); the rest fences nobody.
+//! by the primary alone, after a renewal ([`Primary::delete`](crate::internals::Primary::delete));
+//! deleting the rest needs no fence.
 
 use std::time::Duration;
 
@@ -67,9 +67,9 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// What of the files of `catalog` may go. Nothing is read or listed; what is deleted is to be
-    /// [removed](Catalog::remove) from it. Where somebody else may have deleted files, as an
-    /// operator, read it anew before: this trusts that what it has is there.
+    /// Returns which files of `catalog` may go. Nothing is read or listed;
+    /// [remove](Catalog::remove) deleted files from it. Where another process or an operator may
+    /// have deleted files, read it anew before: this trusts that its files are there.
     ///
     /// **A process that is copied and sleeps for longer than slots are kept** (a virtual machine
     /// set back to an old state) can fill a slot that was filled and deleted since, and acknowledge

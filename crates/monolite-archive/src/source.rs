@@ -118,7 +118,7 @@ impl<'scope, 'env> FileSource<'scope, 'env> {
             let (store, key, part) = (self.store, self.key.clone(), self.part(next));
             next = part.end;
             let range = Part::Range(part.clone());
-            // A panic that nobody waits for would be the scope's.
+            // A panic of a thread that is not joined would become the scope's.
             let get = move || catch_unwind(AssertUnwindSafe(|| store.get(&key, range)));
             let begun = Builder::new().spawn_scoped(scope, || get().unwrap_or_else(panicked));
             let Ok(thread) = begun else { return };

@@ -100,7 +100,8 @@ pub(crate) fn watched<T>(what: &str, monitor: &JobMonitor, wait: impl FnOnce() -
     result
 }
 
-/// Opens a database that is there and nobody else has. `remedy` is told where there is none.
+/// Opens an existing database that no other process has open. The error for a missing one ends with
+/// `remedy`.
 pub(crate) fn open(file: &Path, remedy: &str) -> Result<Database> {
     ensure!(file.exists(), "{} does not exist; {remedy}", file.display());
     Database::open(file).map_err(|error| match error.kind() {

@@ -58,7 +58,7 @@ impl Bar {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it")
+        self.state.lock().expect("no thread panics while holding it")
     }
 
     fn show(&self, state: &mut State) {

@@ -63,6 +63,6 @@ fn is_stop(error: &anyhow::Error) -> bool {
 }
 
 fn complain(text: &str) {
-    // Nobody is left to be told when standard error is closed.
+    // A closed standard error leaves no place to report to.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Owns standard output, to which results go, and what is said when nobody reads it any more.
+//! Owns standard output, to which results go, and what happens when its reader is gone.
 //!
 //! A reader that has seen enough (`monolite archive list … | head -1`) is no failure to be told of:
 //! the command ends there, without a word, and with the exit code of a program that the signal has
@@ -29,13 +29,13 @@ impl Write for Out {
     }
 }
 
-/// Nobody reads standard output any more.
+/// The reader of standard output is gone.
 #[derive(Debug)]
 struct ReaderGone;
 
 impl fmt::Display for ReaderGone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads the output")
+        f.write_str("the reader of the output is gone")
     }
 }
 
@@ -49,7 +49,7 @@ fn marked(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether a command ended because nobody reads what it prints.
+/// Whether a command ended because the reader of its output is gone.
 pub(crate) fn reader_is_gone(error: &anyhow::Error) -> bool {
     let is_mark = |error: &io::Error| error.get_ref().is_some_and(|inner| inner.is::<ReaderGone>());
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_mark))

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release --package monolite-sqlite --example page_cost [DIRECTORY]` prints times of
 //! interleaved rounds. SQLite can be configured once in a process, so the program starts itself
-//! again, with `plain`, for the figures without a wrapper. `docs/decisions/page-check.md` has those
-//! of a recorded run.
+//! again, with `plain`, for the figures without a wrapper. `docs/decisions/page-check.md` sums
+//! up a recorded run.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

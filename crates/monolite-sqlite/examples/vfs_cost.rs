@@ -2,8 +2,8 @@
 //! that only passes on, and on the seam as production uses it.
 //!
 //! `cargo run --release --package monolite-sqlite --example vfs_cost [DIRECTORY [ROUNDS]]`; the
-//! figures are medians of interleaved rounds. `docs/decisions/vfs-seam.md` has those of recorded
-//! runs, and how to count instructions instead, which other work on the machine cannot change.
+//! figures are medians of interleaved rounds. `docs/decisions/vfs-seam.md` counts instructions
+//! instead, which do not depend on other work on the machine.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

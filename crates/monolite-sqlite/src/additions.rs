@@ -40,7 +40,8 @@ pub struct ConnectionSetup<'c> {
     added: RefCell<Added>,
 }
 
-/// SQLite's own. (`PRAGMA collation_list` has those, too, that the schema names and nobody has.)
+/// SQLite's own. (`PRAGMA collation_list` also has names that the schema uses and no connection
+/// defines.)
 const COLLATIONS: [&str; 3] = ["BINARY", "NOCASE", "RTRIM"];
 
 /// Names that are not to be had.

@@ -79,8 +79,8 @@ pub enum Role {
     /// A connection that writes in its own memory, on a snapshot that a reader pins. Needs the VFS
     /// of [`crate::vfs::Vfs::register_overlays`], see [`Connection::begin_on`].
     Overlay,
-    /// A connection that reads a file which nobody has open and nobody changes: it takes no lock,
-    /// looks for no WAL and no journal, and makes no file.
+    /// Reads a file that is not open elsewhere and does not change. It takes no lock, ignores WAL
+    /// and journal, and creates no file.
     Inspector,
 }
 
@@ -114,7 +114,7 @@ const UNTRUSTED_INTERVAL: c_int = 100;
 pub enum CheckpointMode {
     /// Copies nothing, and tells how far that is.
     Look,
-    /// Copies what no reader still needs, waits for nobody.
+    /// Copies what no reader still needs, without waiting.
     Passive,
     /// Copies everything and makes sure that the next commit restarts the WAL.
     Restart,
@@ -197,9 +197,9 @@ impl Connection {
         Connection::new(inner, hooks, role, settings)
     }
 
-    /// As [`Connection::open`] for the writer. When that fails, no WAL stays that was not there
-    /// before, and `tidy` is run, to remove what else was made for the open; both while the
-    /// database is locked, so that they are nobody else's.
+    /// As [`Connection::open`] for the writer. A failed open removes the WAL if it is new, and runs
+    /// `tidy` to remove what else the open created. Both happen while the database is locked, so no
+    /// other process uses these files.
     ///
     /// # Errors
     /// As [`Connection::open`].
@@ -590,8 +590,8 @@ impl Connection {
         }
     }
 
-    /// Runs a checkpoint of the main database. It waits for nobody: the caller knows better which
-    /// readers will go, and can send them away; those of other processes may stay for long.
+    /// Runs a checkpoint of the main database without waiting for readers. The caller knows which
+    /// readers will end and can revoke them; those of other processes may stay for long.
     ///
     /// # Durability
     /// SQLite syncs the WAL before it writes the database, and syncs the database when everything

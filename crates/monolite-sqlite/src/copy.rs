@@ -2,7 +2,7 @@
 //! what of it is in the database file.
 //!
 //! # Algorithm
-//! 1. [`Start::take`], while nobody commits: a snapshot, then a look at how far the WAL is copied.
+//! 1. [`Start::take`], while no commit runs: a snapshot, then a look at how far the WAL is copied.
 //!    When all of it is, the database file has the content of the snapshot. Otherwise some frame
 //!    was not copied when the snapshot was taken, so that the snapshot is a reader of the WAL,
 //!    which cannot restart before it ends, and the content is that of the file with the newest of
@@ -55,7 +55,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Takes a snapshot on `reader`, which has none, while nobody commits, nor can; `other` is a
+    /// Takes a snapshot on `reader`, which has none. No commit may run meanwhile. `other` is a
     /// connection without a transaction.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ fn big_endian(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Makes of the pages at the beginning of a database those of one with a rollback journal, so that
-/// whoever opens it needs no WAL. A right checksum stays right, and a wrong one wrong.
+/// opening it needs no WAL. A right checksum stays right, and a wrong one wrong.
 pub fn leave_wal_mode(beginning: &mut [u8]) {
     let Some(page) = page_bytes_in(beginning).and_then(|bytes| beginning.get_mut(..bytes)) else {
         return;

@@ -3,8 +3,8 @@
 //! what `ON DELETE` says is done to those of the others, without a word.
 //!
 //! - A migration is refused to drop one, unless it has foreign keys off.
-//! - So is a transaction in which `PRAGMA foreign_keys = OFF` was refused: whoever says this is
-//!   about to rebuild a table, and may not have looked at the error.
+//! - So is a transaction in which `PRAGMA foreign_keys = OFF` was refused: its program is about to
+//!   rebuild a table, and may have ignored the error.
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Result};

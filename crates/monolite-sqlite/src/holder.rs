@@ -5,8 +5,8 @@
 //! descriptor of it drops all POSIX locks this process holds on the file. So the kernel's list of
 //! locks is read instead (`/proc/locks`, Linux only) and matched by device and inode. Where a file
 //! system tells another device there than by `stat` (btrfs, one for all its subvolumes, which have
-//! the same inodes), nobody is named rather than the wrong one. Of our own locks it is known which
-//! files we have, so that device is looked for: the one that the list of mounts tells.
+//! the same inodes), no holder is named rather than the wrong one. Of our own locks it is known
+//! which files we have, so that device is looked for: the one that the list of mounts tells.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 /// tells.
 ///
 /// Returns `None` on systems without `/proc/locks`, when the holder lives in another container, or
-/// when nobody holds a lock any more.
+/// when no process holds a lock any more.
 pub fn lock_holder(path: &Path) -> Option<String> {
     let file = place_of(&fs::metadata(path).ok()?);
     let pid = looks().find_map(|table| holder_in(&table, file, std::process::id()))?;

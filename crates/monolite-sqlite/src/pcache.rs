@@ -9,7 +9,7 @@
 //! # Algorithm
 //! - The pager asks the cache for every page that it uses, whether it has it in use already or not
 //!   (`sqlite3PcacheFetch`). While a cache is recording, each number asked for is noted.
-//! - The pager unpins a page once nobody refers to it and it is clean (`sqlite3PcacheRelease`,
+//! - The pager unpins a clean page once nothing refers to it (`sqlite3PcacheRelease`,
 //!   `sqlite3PcacheMakeClean`). A changed page therefore stays pinned until it is written at the
 //!   commit, or dropped by the rollback: as long as no statement is running, the pages that are
 //!   pinned are page 1 and those that the open transaction has changed, but for those that it has
@@ -173,7 +173,7 @@ impl Cache {
     #[inline(always)]
     unsafe fn fetch_current(&mut self, pgno: c_uint, how: c_int) -> *mut sqlite3_pcache_page {
         // SAFETY: the page is of this cache. One of an older epoch is not in use (see the
-        // invariants), so nobody else has pinned it and it can be dropped.
+        // invariants), so it is not pinned and can be dropped.
         unsafe {
             let mut page = (self.fetch)(self.lower, pgno, how);
             if page.is_null() {
@@ -201,9 +201,11 @@ impl Cache {
 }
 
 /// # Safety
-/// `cache` must have been made by `create` and not been destroyed, and nobody else be using it.
+/// `cache` must have been made by `create` and not been destroyed, and no other reference to it may
+/// be in use.
 unsafe fn ours<'a>(cache: *mut sqlite3_pcache) -> &'a mut Cache {
-    // SAFETY: `create` made it from a `Box<Cache>`; the caller says that it is used by nobody else.
+    // SAFETY: `create` made it from a `Box<Cache>`; the caller says that no other reference is in
+    // use.
     unsafe { &mut *cache.cast::<Cache>() }
 }
 
@@ -288,7 +290,7 @@ unsafe extern "C" fn truncate(cache: *mut sqlite3_pcache, from: c_uint) {
     // SAFETY: SQLite passes a cache of ours.
     let cache = unsafe { ours(cache) };
     match cache.upcoming.take() {
-        // All pages, without page 1 having to stay for somebody who uses it.
+        // All pages; page 1 is not in use either, so it need not stay.
         Some(sequence) if from <= 1 => {
             cache.epoch += 1;
             cache.sequence = sequence;

@@ -46,9 +46,10 @@ const MAX_FORMS: usize = 1_024;
 /// kept for names that were dropped, too.
 const MAX_TABLES: usize = 100_000;
 
-/// How far above all others a row's number may be to raise a counter. Whoever inserts it may be
-/// rolled back, and the numbers of all others would be up there for good. So many numbers are not
-/// given out before it is met; and if it is, whoever was promised the number has a conflict.
+/// How far above all others a row's number may be to raise a counter. Its insert may be rolled
+/// back, and all later numbers would be up there for good. So many numbers are not given out before
+/// the counter meets the row; if it does, the transaction that was promised the number has a
+/// conflict.
 const FAR: i64 = 1 << 32;
 
 /// Above this SQLite chooses: it looks for numbers that are free when the last one is taken.
@@ -85,8 +86,7 @@ pub enum Numbering {
     Plain,
     /// Each has a number of its own from now on.
     New,
-    /// It has that which it was given; where there is none, or somebody else has it, as SQLite
-    /// chooses.
+    /// It has the number it was given; without one, or if another row has it, SQLite chooses.
     Again(Option<GivenRowids>),
 }
 

@@ -73,7 +73,7 @@ const OF_THE_FILE: &str = "it belongs to the file; set it with plain SQLite whil
 /// Pragmas that are refused whole, and what to do instead. Any other one that is in no list would
 /// change the connection for everybody who uses it afterwards.
 const REFUSED: &[(&str, &str)] = &[
-    ("busy_timeout", "nobody waits for a lock here; see the options with a time limit"),
+    ("busy_timeout", "the engine bounds waiting for a lock; see the options with a time limit"),
     ("case_sensitive_like", "use GLOB, or compare with a collation"),
     ("locking_mode", "see the option sharing"),
     ("mmap_size", "the engine reads pages through its own caches, see reader_cache_bytes"),

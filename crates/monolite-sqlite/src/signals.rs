@@ -280,8 +280,8 @@ impl Signals {
         resting.into_iter().for_each(Waker::wake);
     }
 
-    /// Has `waker` woken when the snapshot is revoked; `None` when nobody rests any more. Who rests
-    /// asks [`Signals::is_revoked`] after this, as it may have been before.
+    /// Has `waker` woken when the snapshot is revoked; `None` ends that. The caller asks
+    /// [`Signals::is_revoked`] after this, as the revocation may have come before.
     pub fn wake_when_revoked(&self, waker: Option<Waker>) {
         *self.resting() = waker;
     }

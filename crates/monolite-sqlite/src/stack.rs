@@ -16,7 +16,7 @@
 //! # Invariants
 //! - The memory below the stack is a guard, which no access survives: nothing else is overwritten.
 //! - A panic does not unwind through the change of stacks.
-//! - Whoever is on the stack already stays where it is: its frames are not written over.
+//! - A call made on the stack stays on it: its frames are not written over.
 //! - The memory that a deep statement has used is given back behind it.
 //!
 //! # Source of the size
@@ -36,13 +36,13 @@ use rustix::mm::{
 /// main thread, on which SQLite itself would run.
 const SIZE: usize = 64 << 20;
 
-/// Bytes below it that nobody may touch.
+/// Bytes below it that no code may touch.
 const GUARD: usize = 64 << 10;
 
 /// What ordinary statements use; memory beyond it is given back.
 const SHALLOW: usize = 1 << 20;
 
-/// The page behind the shallow part: whoever goes deeper leaves something there.
+/// The page behind the shallow part: a deeper call leaves something there.
 const MARK: usize = 4 << 10;
 
 /// A region of memory used as a stack.
@@ -82,8 +82,8 @@ impl Stack {
             return body();
         }
         let caught = || catch_unwind(AssertUnwindSafe(body));
-        // SAFETY: the region above the guard is mapped, writable, aligned to pages, and used by
-        // nobody else meanwhile; the callback does not unwind.
+        // SAFETY: the region above the guard is mapped, writable, aligned to pages, and not used
+        // elsewhere meanwhile; the callback does not unwind.
         let result = unsafe { psm::on_stack(self.at(GUARD), SIZE - GUARD, caught) };
         self.is_in_use.set(false);
         if self.was_deep() {
@@ -109,7 +109,7 @@ impl Stack {
     /// Has what lies behind the shallow part read as zeros again.
     fn give_back(&self) {
         let deep = SIZE - SHALLOW - GUARD;
-        // SAFETY: nobody runs on the stack now. Private anonymous memory that is not needed any
+        // SAFETY: no code runs on the stack now. Private anonymous memory that is not needed any
         // more is fresh at its next use.
         let given = unsafe { madvise(self.at(GUARD).cast(), deep, Advice::LinuxDontNeed) };
         // It cannot fail for a mapping of our own; if it did, the memory would be kept.
@@ -119,7 +119,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nobody runs on it any more.
+        // SAFETY: the mapping is this value's own, and no code runs on it any more.
         let _ = unsafe { munmap(self.lowest.as_ptr().cast(), SIZE) };
     }
 }

@@ -9,11 +9,11 @@
 //! # Invariants
 //! - The engine's statements are kept apart, those for savepoints too: were they found by their
 //!   text, a member could run `COMMIT` without the authorizer being asked.
-//! - A statement that changes the schema or the statistics is not kept, so the authorizer sees it
-//!   each time, and whoever has to act upon such a change is told of each; not even where it
-//!   changes nothing now (`DROP … IF EXISTS`) and so is one that only reads. Nor is one that
-//!   explains another: it is not run, and so SQLite does not notice that its plan is out of date.
-//!   Nor is a pragma, which SQLite prepares again whenever it runs once more, and while it does.
+//! - A statement that changes the schema or the statistics is not kept, so the authorizer sees and
+//!   reports it each time. This includes one that changes nothing now (`DROP … IF EXISTS`) and so
+//!   only reads. Nor is one that explains another: it does not run, so SQLite does not notice that
+//!   its plan is out of date. Nor is a pragma, which SQLite prepares again at, and during, each
+//!   run.
 //! - Nor, on a connection that may not write, one that would: SQLite refuses it before it compares
 //!   the schema, and it would not be told that what it names is gone.
 //! - Statements are finalized before their connection is closed.

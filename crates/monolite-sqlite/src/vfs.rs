@@ -109,7 +109,7 @@ impl IoError {
     pub const SHM_LOCK: IoError = IoError::constant(ffi::SQLITE_IOERR_SHMLOCK);
     /// The wal-index cannot be mapped (`SQLITE_IOERR_SHMMAP`).
     pub const SHM_MAP: IoError = IoError::constant(ffi::SQLITE_IOERR_SHMMAP);
-    /// Somebody else is in the way (`SQLITE_BUSY`).
+    /// Another connection holds a lock (`SQLITE_BUSY`).
     pub const BUSY: IoError = IoError::constant(ffi::SQLITE_BUSY);
     /// A file cannot be opened (`SQLITE_CANTOPEN`).
     pub const CANT_OPEN: IoError = IoError::constant(ffi::SQLITE_CANTOPEN);
@@ -295,7 +295,7 @@ pub trait File: Send {
     /// Raises the lock on the database file to `level`.
     ///
     /// # Errors
-    /// `SQLITE_BUSY` when somebody else holds it, or the code of the failure.
+    /// `SQLITE_BUSY` when another connection holds it, or the code of the failure.
     fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
         lower.lock(level)
     }
@@ -319,7 +319,7 @@ pub trait File: Send {
     /// Takes or releases locks of the wal-index.
     ///
     /// # Errors
-    /// `SQLITE_BUSY` when somebody else holds one, or the code of the failure.
+    /// `SQLITE_BUSY` when another connection holds one, or the code of the failure.
     fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
         lower.shm_lock(lock)
     }

@@ -18,8 +18,8 @@
 //!    earlier generation. Everything else counts as discarded.
 //!
 //! # Not here
-//! A judgement. Frames are discarded after a power cut that tore a commit which nobody was told of,
-//! and after damage to a commit that was acknowledged, and the file looks the same.
+//! A judgement. The file looks the same after a power cut that tore an unacknowledged commit as
+//! after damage to an acknowledged one.
 
 mod frames;
 
@@ -53,7 +53,7 @@ pub enum Leftover {
 }
 
 /// Looks at what follows the first `accepted` frames of the WAL `file`, those that SQLite's
-/// recovery took. Nobody may write to the file meanwhile.
+/// recovery took. The file must not be written meanwhile.
 ///
 /// # Errors
 /// Those of reading the file.

@@ -1,6 +1,6 @@
-//! What is run when: `cargo xtask check` after each change, `test` by whoever has just come,
-//! `gate` behind it by CI, `trust` before a release. Every step is run even when an earlier one
-//! failed, so that one run shows all there is to mend.
+//! What is run when: `cargo xtask check` after each change, `test` by a newcomer, `gate` behind it
+//! by CI, `trust` before a release. Every step is run even when an earlier one failed, so that one
+//! run shows all there is to mend.
 //!
 //! # Skipped tests
 //! libtest cannot skip a test while it runs. A test that finds it cannot run here (no root, no loop
@@ -36,8 +36,8 @@ const DEVELOPER: &str = "monolite-cli/developer";
 /// The variable that names the file in which tests write why they were skipped.
 const SKIPS: &str = "MONOLITE_SKIPS";
 
-/// The variable that gives the tests their seed, and what it is when nobody has set it: what a
-/// change is judged by is the same for every change. The torture draws others each time.
+/// The variable that gives the tests their seed, and its default: what a change is judged by is the
+/// same for every change. The torture draws others each time.
 const SEED: (&str, &str) = ("MONOLITE_SEED", "20261124");
 
 /// After this, a run of CI that is not done hangs.

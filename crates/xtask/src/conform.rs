@@ -2,7 +2,7 @@
 //! every change must survive.
 //!
 //! Beside a difference that is not by design, an entry of the list of differences that no script
-//! meets fails the step: either it is gone, or nobody shows it.
+//! meets fails the step: either it is gone, or no script shows it.
 
 use std::fs;
 use std::path::Path;

@@ -58,7 +58,7 @@ fn run_one(root: &Path, target: &str, seconds: u64, sanitizer: Sanitizer) -> any
     command.arg("--").arg(format!("-max_total_time={seconds}"));
     command.arg(format!("-timeout={HANG_SECONDS}")).arg("-print_final_stats=1");
     let status = command
-        // The tool chain of whoever runs us is not the one that is asked for.
+        // The caller's tool chain is not the one that is asked for.
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO")
         .stdin(Stdio::null())

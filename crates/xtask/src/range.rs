@@ -32,7 +32,7 @@ pub(crate) enum Depth {
     Test,
 }
 
-/// A program that uses Monolite and somebody else's SQLite crate.
+/// A program that uses Monolite and another SQLite crate.
 struct Neighbour {
     name: &'static str,
     dependency: &'static str,
@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path, depth: Depth) -> anyhow::Result<()> {
         check_neighbour(root, &scratch, neighbour, depth)
             .with_context(|| format!("beside {}", neighbour.name))?;
     }
-    // More than a gigabyte, of which nobody else uses anything. It stays when something has failed.
+    // More than a gigabyte, unused by other steps. It stays when something has failed.
     fs::remove_dir_all(&scratch).context("remove target/rusqlite-range")
 }
 

@@ -5,9 +5,9 @@
 //! 1. See who has it: the record must be released or not there, unless the operator says that the
 //!    primary is gone. A database that is to be next must be the newest state, page by page: what
 //!    it lacks would be undone.
-//! 2. Take the next epoch, and set its fence: from here on nobody else fills a slot. Whoever has
-//!    filled one since the database was compared has been faster.
-//! 3. Release the record, which lists the fence: whoever says `take_over` may be next.
+//! 2. Take the next epoch, and set its fence: from here on no other claimant fills a slot. If one
+//!    filled a slot since the database was compared, adopting fails.
+//! 3. Release the record, which lists the fence: the next primary is one that says `take_over`.
 //! 4. Where a database is named that is to be next, write its position record: it is right behind
 //!    the fence, and a copy of it comes first.
 //!
@@ -48,7 +48,7 @@ pub enum Present {
 pub struct Adopted {
     /// The leader record, which is released.
     pub record: Record,
-    /// The fence: what is below it is history, and nobody else writes behind it.
+    /// The fence: slots below it are history, and no earlier primary writes behind it.
     pub fence: Txid,
     /// The record before; `None` when another program wrote the archive, or it was lost.
     pub before: Option<Record>,
@@ -60,7 +60,7 @@ pub struct Adopted {
 /// for which the archive is read as for a restore. Without one, who comes next says
 /// [`Archive::take_over`](crate::Archive::take_over), the file that was the primary's included.
 ///
-/// **Nobody else may write there any more**: a primary of ours is fenced, but Litestream is not.
+/// **Stop every other writer first**: this fences a Monolite primary, but not Litestream.
 ///
 /// `None` when `pace` wants no more of it; then an epoch may have been taken, which stops a primary
 /// and does no other harm.
@@ -69,10 +69,9 @@ pub struct Adopted {
 /// [`NotFound`](ErrorKind::NotFound) when there are no files; [`Fenced`](ErrorKind::Fenced) when
 /// there is a primary, or another one came in the same moment; [`Invalid`](ErrorKind::Invalid) when
 /// `database` is not there, was archived already, or is not the newest state, with nothing done;
-/// those of [`Plan::new`], likewise; `Invalid` when somebody wrote while it was compared, with the
-/// archive taken over and released; [`Io`](ErrorKind::Io) when
-/// its position record cannot be written, with the archive taken over; those of the store that
-/// stay.
+/// those of [`Plan::new`], likewise; `Invalid` when another program wrote while it was compared,
+/// with the archive taken over and released; [`Io`](ErrorKind::Io) when its position record cannot
+/// be written, with the archive taken over; those of the store that stay.
 ///
 /// # Durability
 /// The fence and the record are in the archive, and the position record is on disk.

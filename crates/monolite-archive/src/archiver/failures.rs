@@ -12,7 +12,7 @@ use crate::layout::Level;
 pub(super) enum Activity {
     /// Claims, slots, and changes of the leader record.
     Upload,
-    /// The look at the leader record, which nobody else may change.
+    /// The look at the leader record, which no other process may change.
     Record,
     /// Copies of the whole database.
     Copy,

@@ -37,7 +37,7 @@ const ENDING: &str = ".wal";
 /// How often the WAL may begin anew while the database is copied.
 const NUMBERS: usize = 100_000;
 
-/// The WAL, whoever has it.
+/// The WAL, opened by its owner.
 pub(super) type Wal<'a> = &'a dyn Fn() -> io::Result<Option<WalReader>>;
 
 /// A range of one generation in a file of its own.
@@ -677,7 +677,7 @@ fn staged_files(directory: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// A file that nobody needs; should it stay, the next start removes it.
+/// Removes a file that is not needed; the next start removes one that stays.
 fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }

@@ -1,12 +1,12 @@
 //! Owns for how long a slot waits for those who were answered just now.
 //!
 //! # Algorithm
-//! Whoever is answered and writes again at once finds a request under way that some others have
-//! begun meanwhile, and waits for all of it before its own begins. Two halves of the clients would
-//! so take turns for ever, each with a request of its own. So the next slot waits until as many
-//! wait again as waited when the last one was there, those in it and those behind it: for half the
-//! time that a request takes at most, after which they would have done as well in the next one; and
-//! never for longer than [`MOST`], as after a group that took minutes.
+//! A client that is answered and writes again at once finds a request under way, and waits for all
+//! of it before its own begins. Two halves of the clients would take turns for ever, each with its
+//! own request. So the next slot waits until as many clients wait as did when the last slot was
+//! stored: those in it and those behind it. It waits for half the time of a request at most, after
+//! which they would do as well in the next one, and never for longer than [`MOST`], as after a
+//! group that took minutes.
 //!
 //! Where writes do not come from clients that wait for each, so many never come, and the wait would
 //! be for nothing. Each time that it was, twice as many slots are filled without it.

@@ -94,7 +94,8 @@ impl Identity {
         }
     }
 
-    /// That of the file at `path`, once its last change is old enough. Nobody may write to it.
+    /// The identity of the file at `path`, once its last change is old enough. It must not be
+    /// written meanwhile.
     pub(super) fn settled(path: &Path) -> io::Result<Identity> {
         loop {
             let meta = fs::metadata(path)?;
@@ -269,8 +270,7 @@ impl Position {
         self.current = None;
     }
 
-    /// The generation being written is over, and nobody knows where it ended. Something of it may
-    /// be archived, which this file had.
+    /// The generation being written is over, and its end is unknown. A part of it may be archived.
     pub(super) fn leaves_current(&mut self) {
         if let Some(salts) = self.current {
             self.end_at(Place { salts, end: WAL_HEADER_BYTES });

@@ -6,7 +6,7 @@ use super::position::Position;
 use crate::error::{Error, ErrorKind};
 use crate::record::{Record, State};
 
-/// Somebody else has the epoch.
+/// Another primary has the epoch.
 pub(super) fn fenced() -> Error {
     Error::new(ErrorKind::Fenced, "another primary has taken over")
 }
@@ -53,7 +53,7 @@ pub(super) fn nothing_there(position: &Position) -> Error {
     Error::new(ErrorKind::Fenced, message)
 }
 
-/// The record is somebody else's.
+/// Another file holds the record.
 pub(super) fn of_another(record: &Record, position: &Position) -> Error {
     if record.lineage != position.lineage {
         return Error::invalid(format!(

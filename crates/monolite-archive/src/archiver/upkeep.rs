@@ -5,11 +5,11 @@
 //! 1. The archive is listed when a term begins, and again behind each copy of the database; from
 //!    then on the uploads say which slots are new. A list must lead to the newest TXID without
 //!    files that were found damaged, or a copy of the whole database is next.
-//! 2. When a span of a level is over, merge what is of earlier spans by the times of the files,
-//!    and what was there already when the span before was over ([`compact_span`]); every day make
-//!    a snapshot of files that are there; every hour list again, and plan what may go
-//!    ([`Retention`]): a snapshot that somebody else has made since must go with what leads on from
-//!    it, or a restore to a later time would begin and end there.
+//! 2. When a span of a level is over, merge what is of earlier spans by the times of the files, and
+//!    what was there already when the span before was over ([`compact_span`]); every day make a
+//!    snapshot of files that are there; every hour list again, and plan what may go
+//!    ([`Retention`]): a snapshot that another process made since must go together with the files
+//!    behind it, or a restore to a later time would begin and end there.
 //! 3. Slots are deleted as the protocol says: the plan goes to the thread that uploads, which
 //!    renews the record and gives a [`Deletion`] back. The record then says how much time was seen,
 //!    also when there are no slots to be deleted.
@@ -74,7 +74,7 @@ struct Notices {
     seeing: Seeing,
 }
 
-/// Nobody answers what was asked in an earlier term.
+/// Requests of an earlier term get no answer.
 #[derive(Debug)]
 struct AnotherTerm;
 
@@ -131,7 +131,7 @@ impl Noticeboard {
         Ok(state.allowed.take())
     }
 
-    /// Slots that are to be deleted, if somebody asks for that.
+    /// Slots that are to be deleted, if a deletion was requested.
     pub(super) fn asked(&self) -> Option<Vec<Covered>> {
         self.state().asked.take()
     }

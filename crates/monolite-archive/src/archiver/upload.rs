@@ -96,7 +96,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// Before anything was sent that somebody waits for.
+    /// Before the upload of anything that a write waits for.
     fn at_first(error: Error) -> Lost {
         match error.kind() {
             ErrorKind::Fenced => Lost { error, certainty: Certainty::NotInHistory },
@@ -117,7 +117,7 @@ struct Uploader<'a> {
 }
 
 /// Runs until the database is closed, or another primary has taken over. `tell` gets the verdict
-/// upon the opening, if somebody waits for it.
+/// upon the opening, if the opening waits for it.
 pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result<()>>) {
     let uploader = Uploader { shared, engine };
     let mut is_told = false;
@@ -133,7 +133,7 @@ pub(super) fn run(shared: &Shared, engine: &dyn Engine, tell: &SyncSender<Result
             Err(lost) => break Err(lost),
         };
         if !std::mem::replace(&mut is_told, true) {
-            // Whoever waited may be gone.
+            // The receiver may be gone.
             let _ = tell.send(Ok(()));
         }
         match uploader.serve(&mut begun) {

@@ -4,14 +4,14 @@
 //! 1. Read the record. Where none is and there are no files at all, create it: epoch 1. Files of a
 //!    record that was lost may be adopted: it begins with the epoch after that of the newest file,
 //!    or every claim would find itself behind a larger one.
-//! 2. One of somebody else is left alone unless there are [`Grounds`]; and so is one of a later
-//!    epoch than that of which they are known, as a store may be away for hours in between.
+//! 2. A record of another holder is left alone unless there are [`Grounds`]. So is one of a later
+//!    epoch than the grounds are for, as a store may be away for hours in between.
 //! 3. Swap it for one of the next epoch. Lost: back to 1.
 //! 4. Find the newest slot and look at it: of a larger epoch, and the claim is lost. Put the fence
 //!    behind it. Where something is, look: of a smaller epoch it is history, climb over it; the
 //!    fence itself, done; anything else, and the claim is lost.
-//! 5. List what was climbed over, and fences right below that no record lists: whoever set them
-//!    died before it served. Readers pass over a fence that is not listed, and would find a hole.
+//! 5. List what was climbed over, and fences right below that no record lists: their claimants died
+//!    before they served. Readers pass over a fence that is not listed, and would find a hole.
 //! 6. Read the record: still ours, or the claim is lost. The fence stays; readers pass over it, as
 //!    no record lists it, until a later claimant climbs over it.
 //!
@@ -24,7 +24,7 @@
 //! lost, and merged files have their TXIDs: the next fence goes behind those, too.
 //!
 //! A newest slot that is gone when it is looked at was deleted, and a newer one is there: find the
-//! newest again. To go on would put a fence into slots that somebody with a larger epoch fills.
+//! newest again. To go on would put a fence into slots that a larger epoch fills.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub struct Candidate {
     pub unrecorded: Unrecorded,
 }
 
-/// What allows a claimant to take an epoch that somebody else has.
+/// What allows a claimant to take another holder's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grounds {
     /// None but that the holder releases it, or shows no life for its TTL and so much more, by our
@@ -76,7 +76,7 @@ pub enum Grounds {
 pub enum Unrecorded {
     /// Refuse the archive.
     Refuse,
-    /// Begin a record: an operator says that nobody else writes.
+    /// Begin a record: an operator says that no other program writes.
     Adopt,
 }
 
@@ -118,7 +118,7 @@ impl Claimed {
 pub enum ClaimOutcome {
     /// The epoch is ours.
     Taken(Box<Claimed>),
-    /// Somebody took a later one meanwhile. Another claim may follow.
+    /// Another claimant took a later one meanwhile. Another claim may follow.
     Lost,
 }
 
@@ -145,7 +145,7 @@ enum State {
     FindSlots,
     /// No record and no slots: whether there are other files.
     FindFiles,
-    /// There are files: whether the record still is not there, or somebody began it meanwhile.
+    /// There are files: whether the record is still absent, or another claimant began it meanwhile.
     ReadAgain(Txid),
     /// There are slots, which are adopted: which epoch the newest one is of.
     Adopt(Txid),
@@ -176,8 +176,8 @@ impl Claim {
         Claim { candidate, grounds, state, watched, began, climbed, below: None, seen: None }
     }
 
-    /// The same, lost when somebody else has taken an epoch behind `seen`: what is known, and by
-    /// whom the record was held when that was found out, was of no later one.
+    /// The same, but lost when another claimant has taken an epoch later than `seen`, the latest
+    /// that the grounds are about.
     pub fn behind(self, seen: Epoch) -> Claim {
         Claim { seen: Some(seen), ..self }
     }
@@ -455,8 +455,8 @@ fn lost() -> Step<Outcome> {
 
 fn unrecorded(newest: Txid) -> Error {
     Error::invalid(format!(
-        "files up to {newest} and no leader record; take another prefix, or adopt them when nobody \
-         else writes there"
+        "files up to {newest} and no leader record; take another prefix, or stop every other \
+         writer and adopt them"
     ))
 }
 

@@ -29,10 +29,10 @@ enum State {
 pub enum Filled {
     /// The group is history.
     Done,
-    /// The slot has a fence that somebody with a smaller epoch has left. List it in the record,
-    /// and encode the group for the next slot.
+    /// The slot has a fence left by a smaller epoch. List it in the record, and encode the group
+    /// for the next slot.
     Fence(Fence),
-    /// Somebody else is the primary, or another process says to be this one.
+    /// Another process is the primary, or claims to be this one.
     Fenced(Certainty),
 }
 

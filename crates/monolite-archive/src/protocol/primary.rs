@@ -89,7 +89,7 @@ impl Primary {
         &self.record
     }
 
-    /// Whether somebody else is the primary.
+    /// Whether another process is the primary.
     pub fn is_fenced(&self) -> bool {
         self.is_fenced
     }
@@ -157,7 +157,7 @@ impl Primary {
     }
 
     /// Gives the epoch up, after the last upload. A group that met a fence may be left; whether it
-    /// is history nobody can say then.
+    /// is history is unknown then.
     ///
     /// # Errors
     /// Those of [`serve`](Primary::serve), and [`Invalid`](ErrorKind::Invalid) while a slot is in
@@ -215,7 +215,7 @@ impl Primary {
             return Err(Error::invalid(format!("slot {is} of epoch {}, not {must}", slot.epoch())));
         }
         if slot.id().len == Slot::FENCE_LEN {
-            let message = "a group without pages; it would be taken for a fence that nobody lists";
+            let message = "a group without pages; it would be taken for an unlisted fence";
             return Err(Error::invalid(message));
         }
         let is_first_place = self.fill == Filling::Idle;

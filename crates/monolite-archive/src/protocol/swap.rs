@@ -3,8 +3,9 @@
 //!
 //! # Algorithm
 //! Write; on any answer but success read: the new record was written; the old one was not, write
-//! again; another is somebody else's. Where the answer was an error that stays (no permission, a
-//! record that cannot be), and the record is still the old one, it ends with that error.
+//! again; another one means another holder. Where the answer was an error that stays (no
+//! permission, a record that cannot be), and the record is still the old one, it ends with that
+//! error.
 
 use super::{Reply, Request};
 use crate::error::Error;

@@ -28,7 +28,7 @@ pub enum Updated {
         /// When the change began.
         began: Duration,
     },
-    /// Somebody else has the record.
+    /// Another process has the record.
     Fenced,
 }
 

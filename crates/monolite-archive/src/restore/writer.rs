@@ -8,10 +8,9 @@
 //! that little is left to be brought to disk at the end.
 //!
 //! # Invariants
-//! What [`sync`](Writer::sync) has said is on disk is there: of each batch it is told how it went,
-//! and of each sync. The kernel tells an error of the disk once, to whoever syncs next, so nobody
-//! else may sync meanwhile; after [`sync`](Writer::sync) that thread has nothing to do until a page
-//! is put.
+//! [`sync`](Writer::sync) returns success only for data on disk: each batch and each sync reports
+//! its result. The kernel reports a disk error once, to the next sync, so no other thread may sync
+//! meanwhile; after [`sync`](Writer::sync) that thread is idle until a page is put.
 
 use std::fs::File;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //! 1. An object is created under a name of its own beside its key, ending in `.tmp`, with its bytes
-//!    synced and its time set; `link` then gives it its key, which fails if somebody was first; the
+//!    synced and its time set; `link` then gives it its key, which fails if the key exists; the
 //!    other name goes; the directory is synced. The key itself is never opened with `O_EXCL`:
 //!    readers would see half of it.
 //! 2. An object is replaced under the lock of the file `lock` beside it: read, compared, written
@@ -10,13 +10,13 @@
 //!    with the process.
 //! 3. A folder is listed in pieces: all its names are read for each, and those that come next are
 //!    kept, so that memory has a bound, however many there are.
-//! 4. Who creates the first object in a folder removes what others have left there under names for
-//!    themselves, if that is older than a day by the clock of the file system. Whoever lives and
-//!    has stood still for so long finds its file gone, and tries again.
+//! 4. The process that creates its first object in a folder removes temporary files that others
+//!    left there, if they are older than a day by the clock of the file system. A process that
+//!    stood still for so long finds its file gone, and tries again.
 //!
-//! 5. The directory that was found first, by the number of its inode, must be there: what is not
-//!    there in another one's place, or in none, says nothing, and only a directory that nobody has
-//!    seen is made.
+//! 5. The directory that was found first, by its inode number, must be there: an object missing in
+//!    another directory, or without one, says nothing. Only a directory that was never found is
+//!    created.
 //! 6. Before an object is created in a folder in which this process has created one by
 //!    [`Store::create`], the last of them must be there: a directory that was removed, replaced, or
 //!    is not mounted any more would take what comes next, and lack all that was before.
@@ -135,7 +135,7 @@ impl DirectoryStore {
         let found = fs::metadata(&self.root).ok().filter(fs::Metadata::is_dir);
         match (found.map(|found| found.ino()), self.inode.get()) {
             (Some(found), None) => {
-                // Somebody else may have been first, and have found another one.
+                // Another thread may have been first, and have found another one.
                 if *self.inode.get_or_init(|| found) == found { Ok(true) } else { self.is_there() }
             }
             (Some(found), Some(first)) if found == *first => Ok(true),
@@ -151,7 +151,7 @@ impl DirectoryStore {
         }
     }
 
-    /// Makes a folder below the directory, and the directory if nobody has ever seen it.
+    /// Makes a folder below the directory, and the directory if it was never found.
     fn make(&self, folder: &Path) -> Result<()> {
         if !self.is_there()? {
             make_directories(&self.root)?;
@@ -190,7 +190,7 @@ impl DirectoryStore {
         let mut tidied = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
         if tidied.insert(folder.to_owned()) {
             drop(tidied);
-            // What is left over is no object, and in nobody's way.
+            // A leftover is no object, and does no harm.
             let _ = remove_left(folder, new, self.left);
         }
     }
@@ -396,7 +396,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // What is left over is no object, and in nobody's way.
+            // A leftover is no object, and does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }

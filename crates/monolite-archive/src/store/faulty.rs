@@ -85,8 +85,8 @@ impl<S: Store> FaultyStore<S> {
         lock(&self.late).len()
     }
 
-    /// Lets one of the writes that are under way arrive, counted from the oldest one; nobody hears
-    /// what came of it. False when there are not so many.
+    /// Lets one of the writes that are under way arrive, counted from the oldest one; its result
+    /// goes nowhere. False when there are not so many.
     pub fn deliver(&self, which: usize) -> bool {
         let late = {
             let mut late = lock(&self.late);
@@ -95,7 +95,7 @@ impl<S: Store> FaultyStore<S> {
             }
             late.remove(which)
         };
-        // What comes of it is told to nobody.
+        // Its result goes nowhere.
         let _ = match late {
             Late::Create { key, body, time } => self.inner.create(&key, &body, time).map(drop),
             Late::Swap { key, body, expected } => self.inner.swap(&key, &body, &expected).map(drop),

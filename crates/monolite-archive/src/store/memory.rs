@@ -50,7 +50,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Nobody panics while it is held but for want of memory; the objects are whole then, too.
+    /// Only a lack of memory can panic while it is held; the objects are whole then, too.
     fn lock(&self) -> MutexGuard<'_, Objects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

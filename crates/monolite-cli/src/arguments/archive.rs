@@ -27,8 +27,8 @@ what was made stays.";
 const ADOPT_HELP: &str = "\
 Take an archive over whose primary is gone, or that Litestream has written.
 
-Takes the next epoch and puts a fence behind the newest transaction: whoever was the primary \
-archives nothing more, and its writes end with `Fenced`. Then it is released to whoever is next. \
+Takes the next epoch and puts a fence behind the newest transaction: an earlier primary \
+archives nothing more, and its writes end with `Fenced`. Then the next primary can claim it. \
 Litestream cannot be fenced: stop it for good before.
 
 With --database the file, which was restored from the archive, is next: its program goes on with \

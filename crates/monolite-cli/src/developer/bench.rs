@@ -204,7 +204,7 @@ fn options(arguments: &Tps, command: String) -> TpsOptions {
     }
 }
 
-/// Returns the command line without names of directories and servers, which are nobody's business.
+/// Returns the command line without names of directories and servers, which are private.
 fn repeatable(line: impl Iterator<Item = String>) -> String {
     const PRIVATE: [(&str, &str); 5] = [
         ("--archive", "URL"),

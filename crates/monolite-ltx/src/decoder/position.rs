@@ -16,7 +16,7 @@ use crate::index::IndexState;
 /// How far a [`Decoder`](super::Decoder) is, between two pages: one in another process
 /// [goes on](super::Decoder::resume) from there, and compares the same sums at the end.
 ///
-/// **It is trusted.** Keep it where nobody else writes, with a sum of its own.
+/// **It is trusted.** Keep it where no other program writes, with a sum of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub(super) header: Header,

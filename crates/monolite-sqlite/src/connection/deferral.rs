@@ -1,5 +1,5 @@
-//! Owns the checks of foreign keys that are put off to the end of a transaction: whether one is
-//! violated, and that nobody's deferral outlives its own transaction.
+//! Owns foreign key checks that are deferred to the end of a transaction: whether one is violated,
+//! and that no deferral outlives its own transaction.
 
 use std::ffi::c_int;
 

@@ -58,9 +58,9 @@ impl Connection {
     /// table into which a trigger of its table could insert, though none runs. Nothing can have a
     /// trigger on the table where they are noted, which is there when there is such a table.
     ///
-    /// SQLite plans all that a trigger does, and what foreign keys ask for, though nothing of it
-    /// runs, and nobody can end that: so it is a table without either. Where there is none, both
-    /// are switched off meanwhile, and SQLite prepares each statement again behind that.
+    /// SQLite plans a table's triggers and foreign keys although nothing of them runs, and planning
+    /// cannot be interrupted. So the statement uses a table without either. Where there is none,
+    /// both are switched off meanwhile, and SQLite prepares each statement again behind that.
     fn run_one_without_rows(&self) -> Result<()> {
         self.signals.as_engine(|| {
             if self.delete_nothing_from(&self.quiet_tables()?)? {

@@ -78,7 +78,7 @@ struct Counted {
 }
 
 impl KeyTime {
-    /// Counts by `clock`, which never goes backwards, in a file that nobody else writes to.
+    /// Counts by `clock`, which never goes backwards, in a file to which no other process writes.
     pub fn alone(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Arc<KeyTime> {
         KeyTime::new(Box::new(clock), Duration::MAX, Duration::ZERO)
     }

@@ -61,7 +61,7 @@ impl Connection {
     }
 
     /// The foreign keys that reference a table which does not exist: their table, and that one.
-    /// Nobody is told of them by [`Connection::foreign_key_violations`] while their table is empty.
+    /// [`Connection::foreign_key_violations`] omits them while their table is empty.
     ///
     /// # Errors
     /// Those of SQLite.

@@ -41,7 +41,7 @@ pub(super) fn open(path: &Path, role: Role, settings: &Settings) -> Result<rusql
     rusqlite::Connection::open_with_flags_and_vfs(path, flags, vfs)
 }
 
-/// The URI by which SQLite takes the file at `path` for one that nobody changes. Format:
+/// The URI by which SQLite takes the file at `path` for one that does not change. Format:
 /// <https://sqlite.org/uri.html>.
 fn unchanging(path: &Path) -> String {
     let mut uri = String::from("file:");
@@ -99,12 +99,12 @@ pub(super) fn has_wal(path: &Path) -> bool {
     fs::symlink_metadata(Path::new(&name)).is_ok()
 }
 
-/// Has a writer that cannot be used leave nothing behind when it is closed, which must follow: runs
-/// `tidy`, unless somebody else has the database locked, and has a new WAL go.
+/// Prepares an unusable writer to leave nothing behind; the caller must close it next. Runs `tidy`,
+/// unless another process has the database locked, and has the close remove a new WAL.
 pub(super) fn give_up(inner: &rusqlite::Connection, is_wal_new: bool, tidy: impl FnOnce()) {
     with_database_locked(inner, tidy);
     if is_wal_new {
-        // SQLite sees to it that nobody else uses it. One that stays does no harm.
+        // SQLite removes it only if no other process uses it. One that stays does no harm.
         let _ = inner.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
     }
 }

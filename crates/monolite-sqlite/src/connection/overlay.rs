@@ -4,8 +4,8 @@
 //! # Algorithm
 //! 1. A *guard*, an ordinary reader, begins and reads: it pins a snapshot, as every reader does.
 //! 2. [`Connection::snapshot`] takes down which one.
-//! 3. [`Connection::begin_on`] lets an overlay write on that snapshot, in its own memory; nobody
-//!    else notices. [`Connection::rollback`] ends it.
+//! 3. [`Connection::begin_on`] lets an overlay write on that snapshot, in its own memory, invisible
+//!    to every other connection. [`Connection::rollback`] ends it.
 //! 4. The guard ends its transaction after that. If it ends earlier (it may be revoked), what the
 //!    overlay still reads from the files is refused with `SQLITE_IOERR_BLOCKED`, and what it has in
 //!    memory is still the snapshot's.
@@ -74,8 +74,8 @@ impl Connection {
         Some(snapshot)
     }
 
-    /// Begins a transaction on `snapshot`: this overlay sees it and what it writes itself, and
-    /// nobody else sees that. [`Connection::rollback`] ends it.
+    /// Begins a transaction on `snapshot`: this overlay sees it and its own writes, which no other
+    /// connection sees. [`Connection::rollback`] ends it.
     ///
     /// The connection that the snapshot was taken from has to stay in its transaction until then.
     /// After it has left, by itself or revoked, statements that need a page of the files fail with
@@ -114,8 +114,9 @@ impl Connection {
 }
 
 /// Tests that the SQLite in this program keeps its wal-index in the way that overlays rely on, and
-/// that they work: `overlay` shows what `guard` sees and its own change, nobody else sees that, and
-/// it is gone after the rollback. Both are connections of the same database, without a transaction.
+/// that they work: `overlay` shows what `guard` sees and its own change, no other connection sees
+/// that change, and the rollback removes it. Both are connections of the same database, without a
+/// transaction.
 ///
 /// # Errors
 /// The reason why overlays are not available. Write transactions have to be kept then in another
@@ -137,9 +138,9 @@ pub enum Unfit {
 }
 
 impl Unfit {
-    /// Whether it may be otherwise in a moment: something was lacking (descriptors, memory, space),
-    /// or somebody was in the way. Other I/O errors are not among these: an overlay that does not
-    /// fit this SQLite fails with one each time.
+    /// Whether a retry may succeed: descriptors, memory or space were lacking, or a lock was held.
+    /// Other I/O errors are not among these: an overlay that does not fit this SQLite fails with
+    /// one each time.
     pub fn may_pass(&self) -> bool {
         use rusqlite::ErrorCode as Code;
         let passing = [

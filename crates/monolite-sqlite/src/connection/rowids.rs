@@ -98,8 +98,8 @@ impl Connection {
         largest.ok()?.map_or(Some(1), |largest| largest.checked_add(1))
     }
 
-    /// Whether nobody has the numbers that were `given`, nor has had them in a table that gives
-    /// none a second time.
+    /// Whether no row has the numbers that were `given`, nor ever had one in a table that never
+    /// reuses them.
     fn is_free(&self, form: &Form, given: GivenRowids) -> bool {
         if form.counter.has_lost(given) {
             return false;
@@ -154,7 +154,7 @@ impl Connection {
 
     fn find_form(&self, rowids: &Rowids, sql: &str) -> Option<Arc<Form>> {
         let form = self.make_form(rowids, sql).unwrap_or_else(|_| {
-            // Nobody is told of it, nor is of the reason.
+            // Neither the failure nor its reason is reported.
             self.signals.take_denial();
             None
         });

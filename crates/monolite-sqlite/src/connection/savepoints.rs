@@ -99,8 +99,8 @@ impl Connection {
         if what == UserSavepoint::Undo { self.forget_what_was_undone() } else { Ok(()) }
     }
 
-    /// Runs `body`, and when it succeeds closes the savepoints of users that it has left open, so
-    /// that nobody else finds them in the same transaction.
+    /// Runs `body`. On success, closes the users' savepoints that it left open, so that the next
+    /// member of the transaction does not find them.
     ///
     /// # Errors
     /// Those of `body`, and those of SQLite.

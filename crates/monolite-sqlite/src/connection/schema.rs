@@ -135,8 +135,8 @@ impl Connection {
         found.map_or(Ok(()), |found| Err(names::refused(&found)))
     }
 
-    /// Says why nobody may write to a blob of `table`, of which SQLite asks neither the authorizer
-    /// nor its own defensive mode: what the engine, SQLite or a virtual table keeps is theirs.
+    /// Returns why a blob of `table` must not be written: the table belongs to the engine, SQLite
+    /// or a virtual table. For blobs SQLite asks neither the authorizer nor its own defensive mode.
     ///
     /// # Errors
     /// Those of SQLite.

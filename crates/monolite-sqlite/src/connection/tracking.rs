@@ -17,8 +17,8 @@
 //!    keep what they like in memory. The authorizer notices them when a statement is prepared
 //!    (`beyond_pages`, `virtual_tables`), and `statements` remembers it with the statement.
 //!
-//! A page that is freed and used again for something else is no gap: whoever followed a reference
-//! to it has read the page with that reference, which has changed.
+//! A page that is freed and used again for something else is no gap: a reader that followed a
+//! reference to it has read the page with that reference, which has changed.
 //!
 //! # Not here
 //! Values of functions (`random()`, the clock, functions of the application): their caller has to

@@ -30,8 +30,8 @@ impl PlainNumbers {
         Ok(PlainNumbers { giver })
     }
 
-    /// Has `run` run `sql` with the numbers that were `given`, as a text that it is told; as SQLite
-    /// chooses where there are none, where somebody else has one, or with another schema.
+    /// Has `run` run `sql` as a text that uses the numbers that were `given`. SQLite chooses where
+    /// there are none, where another row has one, or with another schema.
     pub fn with<R>(
         &self,
         connection: &rusqlite::Connection,
@@ -47,8 +47,8 @@ impl PlainNumbers {
         match connection.query_row(&second.is_taken, ends, |row| row.get::<_, bool>(0)) {
             // Of an `ON CONFLICT` that cannot come, SQLite looks at the names where there is a key.
             Ok(false) if connection.prepare(&second.text).is_ok() => {
-                let nobody = Arc::new(Counter::new());
-                self.giver.during_again(&nobody, given, || run(&second.text))
+                let unused = Arc::new(Counter::new());
+                self.giver.during_again(&unused, given, || run(&second.text))
             }
             _ => run(sql),
         }

@@ -12,17 +12,17 @@
 //!
 //! Why races only ever say "changed": a commit that the snapshot lacks was not visible after the
 //! sequence was read, so its number, which is published later still, is greater than the sequence,
-//! and it is in the slots before the commit can be seen by whoever asks. A commit that became
-//! visible between the two has a greater number too, although the snapshot has it. A commit that
-//! failed after it was recorded has changed nothing.
+//! and it is in the slots before any reader can see the commit. A commit that became visible
+//! between the two has a greater number too, although the snapshot has it. A commit that failed
+//! after it was recorded has changed nothing.
 //!
 //! The slot of a page is its number modulo [`SLOTS`]. Pages that share one are taken for changed
 //! together; a slot is never emptied.
 //!
 //! # Threads and locks
 //! One connection at a time has the write lock and records. Reading takes no lock. Slots are
-//! written before the commit is visible and before the sequence is released, so whoever knows of
-//! the commit by either way finds them.
+//! written before the commit is visible and before the sequence is released, so a thread that knows
+//! of the commit by either way finds them.
 //!
 //! # Not here
 //! - Writes of other processes: the record is of use only where there are none.
@@ -59,7 +59,7 @@ const SLOTS: usize = 1 << 20;
 pub struct CommitSequence(u64);
 
 impl CommitSequence {
-    /// Of a snapshot of which nobody knows what it contains: every commit may be later.
+    /// Of a snapshot with unknown content: every commit may be later.
     pub const UNKNOWN: CommitSequence = CommitSequence(0);
 }
 
@@ -82,7 +82,7 @@ impl Default for Changes {
 fn zeroed_slots() -> Box<[AtomicU64]> {
     let slots = Box::into_raw(vec![0_u64; SLOTS].into_boxed_slice());
     // SAFETY: `AtomicU64` has the size, the validity and, on 64-bit targets, the alignment of
-    // `u64`, which is asserted; the memory is owned and nobody else has a pointer to it.
+    // `u64`, which is asserted; the memory is owned and no other pointer to it exists.
     unsafe {
         const { assert!(align_of::<u64>() == align_of::<AtomicU64>()) };
         Box::from_raw(slots as *mut [AtomicU64])
@@ -119,7 +119,7 @@ impl Changes {
         pages.pages().iter().any(|pgno| self.changed_since(*pgno, sequence))
     }
 
-    /// Records a commit that nobody can see yet; under the WAL's write lock.
+    /// Records a commit that is not visible yet; under the WAL's write lock.
     pub(super) fn record(&self, pages: &[u32]) {
         let number = self.recorded.load(Ordering::Relaxed) + 1;
         for pgno in pages {

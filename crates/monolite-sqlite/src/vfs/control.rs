@@ -232,13 +232,13 @@ impl WalControl {
         self.wal_bytes_max.load(Relaxed)
     }
 
-    /// How long the database file is at least, if nobody else cuts it: it is said before the file
-    /// is made shorter, and after it was made longer.
+    /// How long the database file is at least, unless another process cuts it. It is set before the
+    /// file gets shorter, and after it got longer.
     pub fn database_bytes(&self) -> u64 {
         self.database_bytes.load(SeqCst)
     }
 
-    /// The database file is this long now, and nobody writes to it.
+    /// Notes how long the database file is, while no connection writes to it.
     pub fn note_database_bytes(&self, bytes: u64) {
         self.database_bytes.store(bytes, SeqCst);
     }

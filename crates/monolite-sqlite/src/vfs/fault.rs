@@ -57,7 +57,7 @@ impl fmt::Display for FileFault {
         }
         f.write_str(match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                "; somebody has made it immutable or append-only, as it seems (lsattr): make it \
+                "; it seems to be immutable or append-only (lsattr): make it \
                  writable with chattr -i or -a"
             }
             io::ErrorKind::ReadOnlyFilesystem => {

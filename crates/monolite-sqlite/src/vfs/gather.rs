@@ -16,7 +16,7 @@
 //!    returns. It is flushed too once it exceeds [`MAX_HELD_BYTES`]: frames without a commit frame
 //!    mean nothing.
 //! 5. Before that flush, the commit and the page numbers of its frames are given to
-//!    [`Changes`](super::Changes): nobody can see the commit yet.
+//!    [`Changes`](super::Changes): the commit is not visible yet.
 //! 6. Reads that overlap the held range, and every size, sync and truncate, flush first.
 //! 7. What was flushed is kept for readers where [`WalControl`] says so (`recent`), and forgotten
 //!    before something else is written there.
@@ -39,8 +39,8 @@
 //!   older count belongs to a transaction that was rolled back and is dropped. A WAL file without
 //!   that count holds nothing. Under `locking_mode=EXCLUSIVE` there is no lock and no other
 //!   connection.
-//! - Nothing is written beyond the end of the file: what was before has been cut off by somebody
-//!   else, and with it commits that were acknowledged.
+//! - Nothing is written beyond the end of the file: another program has then cut the file, and
+//!   acknowledged commits with it.
 //! - Nothing is written after a sync that has failed. One of the header can be in the middle of a
 //!   transaction whose pages are spilled, where a caller may take its error for an answer.
 //! - A write that fails drops what is held: SQLite rolls the transaction back, and under
@@ -96,7 +96,7 @@ pub struct Gather<F> {
     commit_page_at: Option<u64>,
     /// How many pages the database has behind that commit.
     commit_pages: u32,
-    /// Whether a sync has failed: nobody knows then what is on the disk, and nothing is written
+    /// Whether a sync has failed: the content of the disk is then unknown, and nothing is written
     /// any more.
     has_failed: bool,
     /// The pages of the frames since the last commit; those of frames that were written again, or
@@ -176,8 +176,8 @@ impl<F: File> Gather<F> {
         }
     }
 
-    /// How long the file is, when everything before `at` is there. SQLite leaves no gaps, so where
-    /// it is not somebody else has cut the file.
+    /// How long the file is, when everything before `at` is there. SQLite leaves no gaps, so a
+    /// shorter file was cut by another program.
     fn whole_size(&mut self, lower: &mut LowerFile, at: u64) -> Result<u64> {
         let size = self.inner.size(lower)?;
         if size < at { Err(IoError::SHORT_READ) } else { Ok(size) }
@@ -192,7 +192,7 @@ impl<F: File> Gather<F> {
             && self.control.writes_ahead(end + AHEAD_BYTES)
             && self.inner.write(lower, &ZEROS, end).is_err()
         {
-            // Nobody needs them, and a part may be there, which takes the room of others.
+            // The zeros are not needed, and a part of them may be there and take room.
             let _ = self.inner.truncate(lower, end);
         }
     }

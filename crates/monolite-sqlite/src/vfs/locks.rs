@@ -11,7 +11,8 @@
 //! # Algorithm
 //! 1. The first connection of the engine that asks for a shared lock becomes the *holder*: its
 //!    lower file takes the exclusive lock, and then what is to be locked besides is ([`Second`]),
-//!    before SQLite has read anything. If somebody else has either locked, the connection is told.
+//!    before SQLite has read anything. If another process has either locked, the connection gets
+//!    `SQLITE_BUSY`.
 //! 2. All further locks are counted here, by the rules of SQLite: many shared, one reserved beside
 //!    them, one exclusive alone. The lower files are not asked.
 //! 3. When the holder lets go, the next connection that asks for a shared lock takes its place. The
@@ -103,7 +104,7 @@ impl Locks {
 /// What the locks need of the lower file of the connection that asks.
 pub(super) trait LowerLock {
     /// # Errors
-    /// `SQLITE_BUSY` when somebody else has the file locked, or the code of the failure.
+    /// `SQLITE_BUSY` when another connection has the file locked, or the code of the failure.
     fn lock(&mut self, level: LockLevel) -> Result;
     /// # Errors
     /// The code of the failure.

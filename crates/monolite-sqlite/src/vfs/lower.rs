@@ -163,7 +163,7 @@ impl LowerFile {
                 }
                 Err(code)
             }
-            // Whoever writes to the file says what is wrong with it.
+            // A write to the file reports what is wrong with it.
             _ => Ok(()),
         }
     }
@@ -288,7 +288,7 @@ impl LowerFile {
     /// Raises the lock on the file.
     ///
     /// # Errors
-    /// `SQLITE_BUSY` when somebody else holds it, or the code of the failure.
+    /// `SQLITE_BUSY` when another connection holds it, or the code of the failure.
     pub fn lock(&mut self, level: LockLevel) -> Result {
         let Some(mut file_lock) = self.file_lock.take() else {
             return LowerLock::lock(self, level);
@@ -322,7 +322,7 @@ impl LowerFile {
         let asked =
             Descriptor::asked(|| code = call!(self.xShmMap(index, size, extend, &raw mut address)));
         if code == ffi::SQLITE_OK && self.shm.is_none() {
-            // It asks for the size of the database file first, where nobody has the wal-index open.
+            // It asks for the size of the database file first, where the wal-index is not open yet.
             self.shm = asked.filter(|_| asked != self.descriptor);
         }
         match code & 0xff {
@@ -334,7 +334,7 @@ impl LowerFile {
     /// Takes or releases locks of the wal-index.
     ///
     /// # Errors
-    /// `SQLITE_BUSY` when somebody else holds one, or the code of the failure.
+    /// `SQLITE_BUSY` when another connection holds one, or the code of the failure.
     pub fn shm_lock(&mut self, lock: ShmLock) -> Result {
         if lock.takes() {
             self.check_shm()?;
@@ -618,8 +618,8 @@ pub(crate) fn database_size(connection: &rusqlite::Connection) -> Result<u64> {
 }
 
 /// Runs `run` while the main database file of `connection`, which has no transaction open and will
-/// have none again, is locked against all who want it for themselves; not at all where somebody
-/// else has it. The lock goes when the connection is closed.
+/// have none again, is locked against exclusive use. Does not run it where another process has that
+/// lock. The lock goes when the connection is closed.
 pub(crate) fn with_database_locked(connection: &rusqlite::Connection, run: impl FnOnce()) {
     let lock = |file, methods: &ffi::sqlite3_io_methods| {
         // SAFETY: `of_database` gives the methods of an open file.

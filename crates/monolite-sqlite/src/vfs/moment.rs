@@ -1,4 +1,4 @@
-//! Owns the content that a database has at one moment, for whoever copies it while the database
+//! Owns the content that a database has at one moment, so that it can be copied while the database
 //! goes on: copy-on-write for the database file.
 //!
 //! # Algorithm
@@ -9,9 +9,8 @@
 //! 2. A connection that is about to write a page of the file, or to cut it off, which only a
 //!    checkpoint does, takes it before ([`Moment::before_write`]).
 //!
-//! Whoever takes a page reads it from the file and marks it under the lock, so no page is read
-//! while it is written, and none is written before it was read. What was read is handed to
-//! [`Images`].
+//! A page is read from the file and marked as taken under one lock, so no page is read while it is
+//! written, and none is written before it was read. What was read is handed to [`Images`].
 //!
 //! # Invariants
 //! - A page that is not taken has in the file what it had at the moment.
@@ -83,7 +82,7 @@ struct State {
     /// A bit for each page.
     taken: Vec<u64>,
     fault: Option<Fault>,
-    /// Nobody takes a page any more.
+    /// No page is taken any more.
     is_over: bool,
 }
 
@@ -134,8 +133,8 @@ impl Moment {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes page `pgno`, whose content somebody has read elsewhere; one beyond the last is none of
-    /// the moment's.
+    /// Takes page `pgno`, whose content was read elsewhere; a page beyond the last is not part of
+    /// the moment.
     ///
     /// # Errors
     /// [`Fault::Save`].
@@ -305,8 +304,8 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// From now on a page of `moment` is taken before it is written. Nobody may write one that is
-    /// not taken until this returns: the caller sees to it by a snapshot.
+    /// From now on a page of `moment` is taken before it is written. Until this returns, the
+    /// caller's snapshot must keep pages that are not taken from being written.
     pub fn new(control: &Arc<super::WalControl>, moment: &Arc<Moment>) -> Guarded {
         let (control, moment) = (Arc::clone(control), Arc::clone(moment));
         control.moments().change(|all| all.push(Arc::clone(&moment)));

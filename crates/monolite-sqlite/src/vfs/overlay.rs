@@ -10,11 +10,13 @@
 //!
 //! # Algorithm
 //! 1. SQLite's locks of the wal-index to read and to write succeed here and lock nothing, so an
-//!    overlay has the write lock for the asking: nobody else knows. Its pin protects what it reads.
+//!    overlay always gets the write lock, unseen by other connections. Its pin protects what it
+//!    reads.
 //! 2. Its first region of the wal-index is a private copy, in which both headers are the
 //!    snapshot's. SQLite compares its own header with that before it writes and copies it at a
-//!    rollback; with the live one a write would be refused as soon as somebody else commits, and a
-//!    rollback would move the connection to another snapshot and clean the writer's hash table.
+//!    rollback; with the live one a write would be refused as soon as another connection commits,
+//!    and a rollback would move the connection to another snapshot and clean the writer's hash
+//!    table.
 //! 3. If the snapshot uses the WAL, none of it counts as copied to the database (the live figure
 //!    tells of the newest snapshot only: an older version of a page with a newer one is never
 //!    copied). If it does not, everything counts as copied, which makes SQLite ignore the WAL.

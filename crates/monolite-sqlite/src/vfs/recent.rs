@@ -68,7 +68,7 @@ impl Pieces {
         Some(spare)
     }
 
-    /// What is left of `piece` when nobody reads it any more: nothing, if its memory is kept.
+    /// What is left of `piece` when no reader uses it any more: nothing, if its memory is kept.
     fn recycle(&mut self, piece: Piece) -> Option<Vec<u8>> {
         self.bytes -= piece.bytes.capacity();
         let memory = Arc::into_inner(piece.bytes)?;

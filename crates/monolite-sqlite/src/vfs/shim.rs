@@ -256,7 +256,7 @@ fn is_ours(methods: *const sqlite3_io_methods) -> bool {
 /// # Safety
 /// `file` must have been built by `open` and not been closed, and SQLite be in no other call on it.
 unsafe fn shim<'a>(file: *mut sqlite3_file) -> &'a mut ShimFile {
-    // SAFETY: `open` wrote a `ShimFile` there; the caller says that nobody else uses it.
+    // SAFETY: `open` wrote a `ShimFile` there; the caller says that no other reference is in use.
     unsafe { &mut *file.cast::<ShimFile>() }
 }
 
@@ -371,8 +371,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn read(file: *mut sqlite3_file, to: *mut c_void, len: c_int, at: i64) -> c_int {
-    // SAFETY: an open file, and `len` > 0 bytes of SQLite's that nobody else uses. Allocated in C,
-    // they hold some value or other.
+    // SAFETY: an open file, and `len` > 0 bytes of SQLite's that are not used elsewhere. Allocated
+    // in C, they hold some value or other.
     let (shim, buf) =
         unsafe { (shim(file), slice::from_raw_parts_mut(to.cast::<u8>(), len as usize)) };
     guard(ffi::SQLITE_IOERR_READ, || shim.file.read(&mut shim.lower, buf, at as u64))

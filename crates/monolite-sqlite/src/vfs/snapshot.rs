@@ -11,8 +11,8 @@
 //!
 //! # Invariants
 //! - A snapshot is *pinned* while the connection it was taken from keeps that lock. The count that
-//!   tells goes up before the lock is released, so whoever finds a snapshot pinned after a read has
-//!   read what the lock protected.
+//!   tells goes up before the lock is released, so a read after which the snapshot is still pinned
+//!   has read what the lock protected.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;

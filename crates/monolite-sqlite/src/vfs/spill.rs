@@ -230,7 +230,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn read(file: *mut sqlite3_file, to: *mut c_void, len: c_int, at: i64) -> c_int {
-    // SAFETY: an open file, and `len` bytes of the caller's that nobody else uses.
+    // SAFETY: an open file, and `len` bytes of the caller's that are not used elsewhere.
     let (state, buf) =
         unsafe { (state(file), slice::from_raw_parts_mut(to.cast::<u8>(), len as usize)) };
     guard(ffi::SQLITE_IOERR_READ, || state.read(buf, at as u64))
@@ -242,7 +242,7 @@ unsafe extern "C" fn write(
     len: c_int,
     at: i64,
 ) -> c_int {
-    // SAFETY: an open file, and `len` bytes that nobody changes during the call.
+    // SAFETY: an open file, and `len` bytes that do not change during the call.
     let (state, data) =
         unsafe { (state(file), slice::from_raw_parts(from.cast::<u8>(), len as usize)) };
     guard(ffi::SQLITE_IOERR_WRITE, || state.write(data, at as u64))
@@ -279,7 +279,7 @@ unsafe extern "C" fn check_reserved_lock(_file: *mut sqlite3_file, out: *mut c_i
     ffi::SQLITE_OK
 }
 
-/// Nobody else has the file.
+/// No other connection has the file, so locks do nothing.
 unsafe extern "C" fn lock(_file: *mut sqlite3_file, _level: c_int) -> c_int {
     ffi::SQLITE_OK
 }

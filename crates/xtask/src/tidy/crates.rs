@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! A crate of `crates` uses those of ours that [`ARROWS`] gives it, and no others. The examples use
-//! [`EXAMPLES`] alone, as a stranger's program would; nothing of ours is used by `xtask`; and
-//! nobody uses `xtask` or an example. The page [`PICTURE`] draws the same arrows.
+//! [`EXAMPLES`] alone, as a stranger's program would; nothing of ours is used by `xtask`; and no
+//! crate uses `xtask` or an example. The page [`PICTURE`] draws the same arrows.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ pub(super) fn check(tree: &Tree, workspace: &Workspace) -> anyhow::Result<Vec<Fi
     Ok(findings)
 }
 
-/// What `package` may use of ours; `None` when nobody has said so.
+/// What `package` may use of ours; `None` when [`ARROWS`] has no entry.
 fn allowed(package: &Package) -> Option<&'static [&'static str]> {
     let manifest = package.manifest.as_deref().unwrap_or_default();
     if manifest.starts_with("examples/") {
@@ -193,7 +193,7 @@ fn license(package: &Package, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(where_to, 1, message));
         }
         Some(Err(error)) => {
-            let message = format!("{who} has a licence nobody can read: {error}");
+            let message = format!("{who} has a licence expression that cannot be parsed: {error}");
             findings.push(Finding::new(where_to, 1, message));
         }
         None => findings.push(Finding::new(where_to, 1, format!("{who} names no licence"))),

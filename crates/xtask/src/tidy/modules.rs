@@ -19,7 +19,7 @@ type Path = Vec<String>;
 /// Who uses whom, among the modules of one parent, and where that is said.
 type Graph<'t> = BTreeMap<&'t str, BTreeMap<&'t str, (&'t str, usize)>>;
 
-/// Finds files that no module names, so that nobody compiles them.
+/// Finds files that no module names, so that they are not compiled.
 pub(super) fn unnamed(tree: &Tree) -> Vec<Finding> {
     let is_module = |path: &str| {
         let inside = path.strip_prefix("crates/").and_then(|path| path.split_once('/'));

@@ -83,7 +83,7 @@ impl Uploader<'_> {
             return Ok(Copied::Again);
         }
         feed.position.base = place;
-        // While nobody can take what was listed before for what is there.
+        // Under the feed's lock, so that no earlier list passes for the present one.
         shared.notices.copied();
         drop(feed);
         let record = || shared.feed().record();
@@ -159,7 +159,7 @@ impl Uploader<'_> {
         match made {
             Ok(_) => Ok(true),
             Err(_) if !self.is_copying() || !scratch.exists() => Ok(false),
-            // An answer was lost; or somebody has merged files up to the fence.
+            // An answer was lost, or another process has merged files up to the fence.
             Err(error) if error.kind() == ErrorKind::Exists => {
                 let found = beginning(archive.store.as_ref(), &key)?;
                 let found = found.map(|found| decoded(&key, &found.bytes)).transpose()?;
@@ -207,8 +207,8 @@ impl Uploader<'_> {
         }
     }
 
-    /// Whether somebody may follow what was archived below `fence`: there is a snapshot to begin
-    /// with. An archive that cannot be listed may have one.
+    /// Whether a reader may follow the files below `fence`: there is a snapshot to begin with. An
+    /// archive that cannot be listed may have one.
     fn is_followed(&self, fence: Txid) -> Result<bool> {
         let archive = &self.shared.archive;
         let is_one = |catalog: Catalog| {

@@ -1,4 +1,4 @@
-//! Owns that a change of the bucket is not answered by whoever a redirect leads to.
+//! Owns that a redirect's target never answers a change of the bucket.
 //!
 //! The client follows redirects by itself, and of one to another place (303) it makes a GET: what
 //! is found there would say that the change is done. So an answer to anything but a GET or a HEAD

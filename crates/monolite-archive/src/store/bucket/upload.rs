@@ -4,8 +4,8 @@
 //! 1. Bytes are gathered until they are a part. A body that ends before is created by one request,
 //!    which fails where the object is, as every other one.
 //! 2. Of a longer one each part is sent as soon as it is whole, some at the same time, each again
-//!    when it fails, for about a minute. When as many are under way as may be, whoever writes
-//!    waits. All but the last have one length, which some services demand (R2).
+//!    when it fails, for about a minute. When as many are under way as may be, the writer waits.
+//!    All but the last have one length, which some services demand (R2).
 //! 3. Before the first part, and when all are there: see whether the object is. If not, have the
 //!    service put them together. Then the object is there, all of it at once.
 //!
