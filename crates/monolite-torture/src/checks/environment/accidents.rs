@@ -156,8 +156,7 @@ fn rows_of(
     let (times, fate) = end.split_once(": ").context(end)?;
     let fate = Fate::ALL.iter().find(|(_, name)| *name == fate).context(fate)?.0;
     let times = times.replace(IN_USE.0, IN_USE.1);
-    let moment =
-        |name| When::ALL.into_iter().find(|(_, known)| *known == name).with_context(|| line);
+    let moment = |name| When::ALL.into_iter().find(|(_, known)| *known == name).context(line);
     let when: Vec<_> = times.split(", ").map(moment).collect::<Result<_>>()?;
     for accident in accidents.split("; ") {
         let (mut says, mut trial) = ("", None);
