@@ -14,8 +14,8 @@ test:
 	@./scripts/setup test
 	$(XTASK) test
 
-# What CI runs: `make test`, and then, whatever that found, lints, documentation, models, versions of
-# rusqlite, our scripts beside plain SQLite, torture, fuzzing.
+# What CI runs: `make test`, and then, whatever that found, lints, documentation, long tests, models,
+# versions of rusqlite, our scripts beside plain SQLite, torture, fuzzing.
 gate:
 	@./scripts/setup gate
 	@$(MAKE) --no-print-directory test; tested=$$?; $(XTASK) gate && exit $$tested

@@ -13,7 +13,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use monolite_sqlite::vfs::{
     ChecksumUse, Checksummed, Direct, Lower, PageChecksums, RESERVED_BYTES, Vfs, WalControl,
@@ -26,17 +26,8 @@ const TIMES: i64 = 10_000;
 const STEPS: [&str; 6] = ["guard", "snapshot", "begin_on", "UPDATE", "rollback", "guard ends"];
 
 fn settings(vfs: &Vfs, cache_kib: u64, control: Option<Arc<WalControl>>) -> Settings {
-    Settings {
-        vfs: vfs.name().into(),
-        cache_kib,
-        busy_timeout: Duration::ZERO,
-        sync: false,
-        reserved_bytes: RESERVED_BYTES,
-        overdue: Arc::new(|| false),
-        rowids: None,
-        setup: None,
-        control,
-    }
+    let reserved_bytes = RESERVED_BYTES;
+    Settings { cache_kib, sync: false, reserved_bytes, control, ..Settings::new(vfs.name()) }
 }
 
 fn add(connection: &Connection, id: i64) -> Result<usize> {

@@ -11,7 +11,6 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use monolite_sqlite::vfs::{
     Direct, File, FileKind, Forward, Lower, LowerFile, Result as IoResult, Storage, Vfs, WalControl,
@@ -70,17 +69,7 @@ impl Rig {
 
     fn over(path: &Path, storage: Arc<dyn Storage>, control: Arc<WalControl>) -> Result<Rig> {
         let vfs = Vfs::register(Lower::UnixExcl, storage)?;
-        let settings = Settings {
-            vfs: vfs.name().into(),
-            cache_kib: 64 << 10,
-            busy_timeout: Duration::ZERO,
-            sync: false,
-            reserved_bytes: 0,
-            overdue: Arc::new(|| false),
-            rowids: None,
-            setup: None,
-            control: None,
-        };
+        let settings = Settings { cache_kib: 64 << 10, sync: false, ..Settings::new(vfs.name()) };
         let writer = Connection::open(path, Role::Writer, &settings)?;
         let reader = Connection::open(path, Role::Reader, &settings)?;
         Ok(Rig { writer, reader, control, _vfs: vfs })

@@ -54,12 +54,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaFacts;
+pub use setup::{Overdue, Settings};
 
-use crate::additions::Setup;
 use crate::counts::Counts;
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
-use crate::rowids::{Giver, Rowids};
+use crate::rowids::Giver;
 use crate::signals::{Signals, Traits};
 use crate::statements::{Own, Prepared};
 use crate::untrusted;
@@ -100,33 +100,6 @@ impl Role {
         matches!(self, Role::Reader | Role::Untrusted)
     }
 }
-
-/// How connections of one database are opened.
-pub struct Settings {
-    /// Name of a registered VFS.
-    pub vfs: String,
-    /// Page cache in KiB.
-    pub cache_kib: u64,
-    /// How long a lock held by another process is waited for.
-    pub busy_timeout: Duration,
-    /// `false` switches every sync of SQLite itself off (for databases that die with the process).
-    pub sync: bool,
-    /// Bytes that a database which is new reserves at the end of each page.
-    pub reserved_bytes: u8,
-    /// Asked about every 1,000 virtual machine instructions (100 for untrusted SQL); `true`
-    /// interrupts the statement.
-    pub overdue: Overdue,
-    /// The numbers that are given out ahead, for connections that insert.
-    pub rowids: Option<Arc<Rowids>>,
-    /// The record of all changes to the database, if no other process writes to it: lets readers
-    /// and overlays keep the pages in their cache that no commit has changed.
-    pub control: Option<Arc<WalControl>>,
-    /// Adds an application's functions, collations and modules.
-    pub setup: Option<Setup>,
-}
-
-/// Says whether the statement that runs has to end.
-pub type Overdue = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Instructions between two calls of [`Settings::overdue`].
 ///

@@ -47,6 +47,7 @@ use crate::archive::Archiving;
 use crate::call::write_queue::WriteQueue;
 use crate::clock::{self, Clock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::wal::SET_ASIDE_BYTES;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::read::holders::{Pinned, SnapshotHolders};
@@ -57,6 +58,16 @@ use crate::write::writer::{Room, not_captured};
 /// and a page that is written again and again is copied once for some hundred thousand
 /// transactions.
 const START_BYTES: u64 = 128 << 20;
+
+/// How long the writer must be idle before the WAL is copied whatever its size.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
+/// file that is there is written to faster than one that has to be made longer.
+const LONG_IDLE: Duration = Duration::from_secs(2);
+
+/// A WAL file of up to this size is not cut: so much of the disk it has anyway.
+const KEPT_BYTES: u64 = SET_ASIDE_BYTES;
 
 /// How long a read may pin the WAL once that is half full. Long enough for any request, short
 /// enough that the other half of the limit is not written meanwhile.
@@ -176,6 +187,15 @@ impl Checkpoints {
             signal.wanted = true;
             self.changed.notify_one();
         }
+    }
+
+    /// How long the writer waits for something to do before something is done about the WAL, whose
+    /// file has so many bytes.
+    pub(crate) fn patience(&self, file_bytes: impl FnOnce() -> u64) -> Option<Duration> {
+        if self.wal_bytes() > 0 {
+            return Some(IDLE);
+        }
+        (file_bytes() > KEPT_BYTES).then_some(LONG_IDLE)
     }
 
     pub(crate) fn stop(&self) {

@@ -49,6 +49,8 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// Long tests that `make test` leaves to the gate.
+    left: u64,
 }
 
 /// A finished step of the gate.
@@ -88,6 +90,8 @@ enum Tests {
     /// Those beside the code that they test.
     Unit,
     All,
+    /// Those that take long, which the others leave out.
+    Long,
 }
 
 /// Runs what finds most mistakes in the least time.
@@ -124,6 +128,7 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<()> {
     run.step("clippy", |_| clippy(root));
     run.step("docs", |_| docs(root));
     run.step("command", |tested| command_of_users(root, tested));
+    run.step("long tests", |tested| tests(root, Tests::Long, tested));
     run.step("models", |tested| counted(&mut models::command(root, models::ALL)?, tested));
     run.step("rusqlite range", |_| range::run(root, range::Depth::Check));
     run.step("conform", |_| conform::run(root));
@@ -191,8 +196,8 @@ impl Run {
         for (test, took) in lock(&self.tested.under_way).tests.slowest() {
             println!("slow: {test} took {:.0} s", took.as_secs_f64());
         }
-        let Tally { passed, failed, skipped } = self.tested.tally;
-        println!("{passed} passed, {failed} failed, {skipped} skipped");
+        let Tally { passed, failed, skipped, left } = self.tested.tally;
+        println!("{passed} passed, {failed} failed, {skipped} skipped, {left} left to the gate");
         let failures: Vec<String> = self
             .steps
             .iter()
@@ -272,6 +277,7 @@ fn tests(root: &Path, which: Tests, tested: &mut Tested) -> anyhow::Result<()> {
         .args(match which {
             Tests::Unit => &["--lib", "--bins"][..],
             Tests::All => &[],
+            Tests::Long => &["--lib", "--bins", "--tests", "--", "--ignored"],
         })
         .env(SKIPS, &skips);
     if env::var_os(SEED.0).is_none() {
@@ -319,7 +325,7 @@ impl Tally {
             match part.split_once(' ').map(|(n, what)| (n.parse::<u64>(), what)) {
                 Some((Ok(n), "passed")) => self.passed += n,
                 Some((Ok(n), "failed")) => self.failed += n,
-                Some((Ok(n), "ignored")) => self.skipped += n,
+                Some((Ok(n), "ignored")) => self.left += n,
                 _ => {}
             }
         }
@@ -329,6 +335,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.left += other.left;
     }
 
     fn check_that_some_passed(&self) -> anyhow::Result<()> {

@@ -55,19 +55,17 @@ const BUGS: [Bug; 28] = [
         file: "crates/monolite/src/write/sync.rs",
         changes: &[
             (
-                "        let is_durable = self.sync_up_to(last);\n        \
-                 self.tell_archive(end, is_durable);\n        \
+                "        let is_durable = self.sync_up_to(last, end);\n        \
                  batches.into_iter().for_each(|batch| self.answers.give(batch, is_durable));\n",
-                "        batches.into_iter().for_each(|it| self.answers.give(it, true));\n\
-                 let is_durable = self.sync_up_to(last);\n        \
-                 self.tell_archive(end, is_durable);\n",
+                "        batches.into_iter().for_each(|it| self.answers.give(it, true));\n        \
+                 self.sync_up_to(last, end);\n",
             ),
             (
-                "            let is_durable = self.sync_up_to(batch.number);\n            \
-                 self.tell_archive(batch.position, is_durable);\n            \
+                "            let is_durable = \
+                 self.sync_up_to(batch.number, batch.position);\n            \
                  self.answers.give(batch, is_durable);\n",
-                "            let number = batch.number;\n            \
-                 self.answers.give(batch, true);\n            self.sync_up_to(number);\n",
+                "            let (number, to) = (batch.number, batch.position);\n            \
+                 self.answers.give(batch, true);\n            self.sync_up_to(number, to);\n",
             ),
         ],
     },

@@ -104,6 +104,7 @@ fn changed_elsewhere() -> Bench {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn copy_that_was_overtaken_is_not_taken_for_the_next_one() {
     let bench = changed_elsewhere();
     let (slow, archive) = SlowCopy::of(&bench);

@@ -170,6 +170,7 @@ fn what_was_acknowledged_as_archived_is_restored_at_once() {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn a_wal_that_begins_anew_under_load_loses_nothing() {
     let bench = Bench::new();
     let db = bench.open(Durability::Synced).unwrap();
@@ -195,6 +196,7 @@ fn a_wal_that_begins_anew_under_load_loses_nothing() {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn while_the_store_is_away_writes_go_on_and_nothing_is_missing_afterwards() {
     let bench = Bench::new();
     let (archive, is_away) = bench.archive_that_goes_away();
@@ -664,6 +666,7 @@ enum Kill {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn nothing_acknowledged_is_lost_with_the_disk_whenever_it_is_killed() {
     let rounds = crate::schedules::number("MONOLITE_KILLS").unwrap_or(20);
     let bench = Bench::new();
@@ -781,6 +784,7 @@ fn failing(one_in: u32, is_on: &Arc<AtomicBool>) -> impl FnMut(Call<'_>) -> Faul
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn whatever_a_database_goes_through_its_archive_is_the_same() {
     let rounds = crate::schedules::number("MONOLITE_LIVES").unwrap_or(12);
     let seed = crate::schedules::number("MONOLITE_SEED").unwrap_or_else(|| fastrand::u64(..));

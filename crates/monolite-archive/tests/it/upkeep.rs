@@ -285,6 +285,7 @@ fn days_of_slots_become_levels_and_snapshots_and_each_kept_moment_is_right() {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn the_same_when_requests_fail() {
     let bench = Bench::new();
     bench.failing.store(12, Ordering::Relaxed);

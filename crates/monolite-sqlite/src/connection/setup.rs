@@ -1,13 +1,22 @@
-//! Owns how a connection is set up: how its file is opened, and SQLite's own settings of it.
+//! Owns how a connection is set up: what may be asked for ([`Settings`]), how its file is opened,
+//! and SQLite's own settings of it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{OpenFlags, Result, ffi};
 
-use super::{Role, Settings};
+use super::Role;
+use crate::additions::Setup;
 use crate::pcache::MainCache;
+use crate::rowids::Rowids;
+use crate::vfs::WalControl;
+
+/// Page cache of a connection for which none was asked.
+const CACHE_KIB: u64 = 8 << 10;
 
 /// Bytes of the larger pieces of lookaside memory: SQLite's own default. A cursor takes about half.
 const PIECE_BYTES: c_int = 1_200;
@@ -18,6 +27,51 @@ const PIECES: c_int = 128;
 /// What a sort of a connection has in memory, at most, before it goes on in temporary files; that
 /// of a connection with a smaller page cache has as much as that.
 const SORT_KIB: u64 = 16 << 10;
+
+/// How connections of one database are opened.
+pub struct Settings {
+    /// Name of a registered VFS.
+    pub vfs: String,
+    /// Page cache in KiB.
+    pub cache_kib: u64,
+    /// How long a lock held by another process is waited for.
+    pub busy_timeout: Duration,
+    /// `false` switches every sync of SQLite itself off (for databases that die with the process).
+    pub sync: bool,
+    /// Bytes that a database which is new reserves at the end of each page.
+    pub reserved_bytes: u8,
+    /// Asked about every 1,000 virtual machine instructions (100 for untrusted SQL); `true`
+    /// interrupts the statement.
+    pub overdue: Overdue,
+    /// The numbers that are given out ahead, for connections that insert.
+    pub rowids: Option<Arc<Rowids>>,
+    /// The record of all changes to the database, if no other process writes to it: lets readers
+    /// and overlays keep the pages in their cache that no commit has changed.
+    pub control: Option<Arc<WalControl>>,
+    /// Adds an application's functions, collations and modules.
+    pub setup: Option<Setup>,
+}
+
+impl Settings {
+    /// Of a database that every process may write to, in files of the VFS with the name `vfs`:
+    /// everything is synced, nothing is waited for or ended, and nothing is added.
+    pub fn new(vfs: &str) -> Settings {
+        Settings {
+            vfs: vfs.to_owned(),
+            cache_kib: CACHE_KIB,
+            busy_timeout: Duration::ZERO,
+            sync: true,
+            reserved_bytes: 0,
+            overdue: Arc::new(|| false),
+            rowids: None,
+            control: None,
+            setup: None,
+        }
+    }
+}
+
+/// Says whether the statement that runs has to end.
+pub type Overdue = Arc<dyn Fn() -> bool + Send + Sync>;
 
 pub(super) fn open_flags(role: Role) -> OpenFlags {
     // A reader is opened read-write, too: a read-only descriptor could not take part in

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use super::*;
 use crate::vfs::{
@@ -100,17 +99,7 @@ impl Rig {
 }
 
 fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
-    Settings {
-        vfs: vfs.name().into(),
-        cache_kib: 4_096,
-        busy_timeout: Duration::ZERO,
-        sync: false,
-        reserved_bytes,
-        overdue: Arc::new(|| false),
-        control: None,
-        rowids: None,
-        setup: None,
-    }
+    Settings { reserved_bytes, sync: false, ..Settings::new(vfs.name()) }
 }
 
 fn fill(rows: i64) -> String {

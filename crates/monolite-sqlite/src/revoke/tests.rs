@@ -12,17 +12,7 @@ use crate::vfs::{Direct, Lower, Vfs, WalControl};
 use crate::{Connection, Role, Settings};
 
 fn open(path: &Path, vfs: &Vfs, role: Role) -> Connection {
-    let settings = Settings {
-        vfs: vfs.name().into(),
-        cache_kib: 1 << 10,
-        busy_timeout: Duration::ZERO,
-        sync: false,
-        reserved_bytes: 0,
-        overdue: Arc::new(|| false),
-        rowids: None,
-        setup: None,
-        control: None,
-    };
+    let settings = Settings::new(vfs.name());
     Connection::open(path, role, &settings).unwrap()
 }
 

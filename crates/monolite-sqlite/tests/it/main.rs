@@ -2,7 +2,6 @@
 //! that can happen once in each.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use monolite_sqlite::vfs::{Direct, Lower, Vfs, WalControl};
 use monolite_sqlite::{Connection, Role, Settings};
@@ -12,17 +11,7 @@ fn pages_are_not_tracked_when_another_library_was_first() {
     let _first = rusqlite::Connection::open_in_memory().unwrap();
     let direct = Direct::new(Arc::new(WalControl::keeping_frames(u64::MAX)));
     let vfs = Vfs::register(Lower::UnixExcl, Arc::new(direct)).unwrap();
-    let settings = Settings {
-        vfs: vfs.name().into(),
-        cache_kib: 1 << 10,
-        busy_timeout: Duration::ZERO,
-        sync: false,
-        reserved_bytes: 0,
-        overdue: Arc::new(|| false),
-        rowids: None,
-        setup: None,
-        control: None,
-    };
+    let settings = Settings::new(vfs.name());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("test.db");
     let writer = Connection::open(&path, Role::Writer, &settings).unwrap();

@@ -51,6 +51,7 @@ fn small_thread(run: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn what_sqlite_answers_on_a_main_thread_is_answered_on_every_thread() {
     let db = open();
     small_thread(move || {
@@ -61,6 +62,7 @@ fn what_sqlite_answers_on_a_main_thread_is_answered_on_every_thread() {
 }
 
 #[test]
+#[ignore = "long: the gate runs it"]
 fn views_on_views_are_answered_also_when_they_were_made_behind_a_kept_statement() {
     let db = open();
     let view = |i: usize, calls: usize| {

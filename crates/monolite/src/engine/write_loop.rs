@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use crate::call::between::BetweenBatches;
 use crate::call::entry::Entry;
@@ -27,19 +26,11 @@ use crate::call::write_queue::WriteQueue;
 use crate::checkpoint::Checkpoints;
 use crate::engine::primary::LagLimit;
 use crate::error::Error;
-use crate::files::wal::SET_ASIDE_BYTES;
 use crate::progress::{Observers, Progress};
 use crate::write::answers::CommittedBatch;
 use crate::write::archived::Archived;
 use crate::write::sync::Syncer;
 use crate::write::writer::Writer;
-
-/// How long the writer must be idle before the WAL is copied whatever its size.
-const IDLE: Duration = Duration::from_millis(500);
-
-/// How long the writer must be idle before a WAL file that everything was copied from is cut: a
-/// file that is there is written to faster than one that has to be made longer.
-const LONG_IDLE: Duration = Duration::from_secs(2);
 
 /// The writer thread's part outside of [`Writer`]: where batches come from and go to.
 pub(super) struct WriteLoop {
@@ -64,7 +55,7 @@ impl WriteLoop {
         let in_flight = Arc::clone(&self.in_flight);
         let mut batch = in_flight.hold();
         loop {
-            let patience = self.patience();
+            let patience = self.checkpoints.patience(|| self.syncer.wal.file_bytes());
             let taken =
                 self.queue.take_after(writer.spent(), self.max_batch, &mut members, patience);
             batch.inbox.extend(members.drain(..).filter_map(|member| self.admit(member)));
@@ -133,12 +124,6 @@ impl WriteLoop {
             self.finish_checkpoint(writer);
         }
         self.serve(writer);
-    }
-
-    /// How long to wait for something to do before something is done about the WAL.
-    fn patience(&self) -> Option<Duration> {
-        let is_large = || self.syncer.wal.file_bytes() > SET_ASIDE_BYTES;
-        if self.checkpoints.wal_bytes() > 0 { Some(IDLE) } else { is_large().then_some(LONG_IDLE) }
     }
 
     fn shrink_wal(&self, writer: &Writer) {

@@ -19,7 +19,6 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use monolite_sqlite::vfs::{Direct, Lower, Spill, Vfs};
 use monolite_sqlite::{Connection, Role, Settings, initialize, lock_holder};
@@ -94,15 +93,10 @@ impl Closed {
         let directory = path.parent().unwrap_or(Path::new("/"));
         vfs.spill_into(&Arc::new(Spill::new(directory, options.temp_limit_bytes)));
         let settings = Settings {
-            vfs: vfs.name().into(),
             cache_kib: CACHE_KIB,
-            busy_timeout: Duration::ZERO,
-            sync: false,
-            reserved_bytes: 0,
             overdue: Arc::new(move || watched.is_past()),
-            rowids: None,
-            control: None,
             setup: options.setup.clone().map(|setup| setup.0),
+            ..Settings::new(vfs.name())
         };
         let connection = Connection::open(&path, Role::Inspector, &settings).map_err(|error| {
             Error::from(error).context(format!("{} cannot be opened", path.display()))

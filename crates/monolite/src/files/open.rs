@@ -397,7 +397,6 @@ impl Opener {
 
     fn settings(&self, vfs: &str, cache_kib: u64, overdue: Overdue) -> Settings {
         Settings {
-            vfs: vfs.to_owned(),
             cache_kib,
             busy_timeout: match self.options.sharing {
                 Sharing::Exclusive => Duration::ZERO,
@@ -409,6 +408,7 @@ impl Opener {
             rowids: self.rowids.clone(),
             control: self.control.clone(),
             setup: self.options.setup.clone().map(|setup| setup.0),
+            ..Settings::new(vfs)
         }
     }
 

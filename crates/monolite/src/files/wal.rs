@@ -27,8 +27,7 @@ use crate::files::identity::{EMPTY, Watched};
 /// Names under which WALs are kept that have lost their database, at most.
 const MAX_KEPT: u32 = 1_000;
 
-/// What the WAL has of the disk at least, while its database is open. A file of up to this size is
-/// not cut.
+/// What the WAL has of the disk at least, while its database is open.
 pub(crate) const SET_ASIDE_BYTES: u64 = 4 << 20;
 
 /// The part of the free space that is set aside at most.

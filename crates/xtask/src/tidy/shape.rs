@@ -17,7 +17,7 @@ const COLUMNS: usize = 100;
 /// The README is read in five minutes or not at all.
 const README_LINES: usize = 120;
 /// The map is shorter than any walk through the code.
-const ARCHITECTURE_LINES: usize = 400;
+const ARCHITECTURE_LINES: usize = 300;
 
 /// Checks headers, line widths and the lengths of files, functions and the two first pages.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

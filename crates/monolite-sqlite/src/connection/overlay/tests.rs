@@ -88,17 +88,7 @@ impl Rig {
 }
 
 fn settings(vfs: &Vfs, reserved_bytes: u8) -> Settings {
-    Settings {
-        vfs: vfs.name().into(),
-        cache_kib: 4_096,
-        busy_timeout: Duration::ZERO,
-        sync: false,
-        reserved_bytes,
-        overdue: Arc::new(|| false),
-        rowids: None,
-        setup: None,
-        control: None,
-    }
+    Settings { reserved_bytes, sync: false, ..Settings::new(vfs.name()) }
 }
 
 fn begin(guard: &Connection) {
@@ -441,11 +431,8 @@ fn a_statement_of_an_overlay_is_interrupted_when_it_is_late() {
     let rig = Rig::new();
     let (guard, is_late) = (rig.guard(), Arc::new(AtomicBool::new(false)));
     let late = Arc::clone(&is_late);
-    let settings = Settings {
-        setup: None,
-        overdue: Arc::new(move || late.load(Relaxed)),
-        ..settings(&rig.overlay_vfs, 0)
-    };
+    let settings =
+        Settings { overdue: Arc::new(move || late.load(Relaxed)), ..settings(&rig.overlay_vfs, 0) };
     let overlay = Connection::open(&rig.path, Role::Overlay, &settings).unwrap();
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     run(&overlay, "UPDATE account SET balance = 1 WHERE id = 1").unwrap();

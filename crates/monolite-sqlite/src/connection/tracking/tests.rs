@@ -75,17 +75,7 @@ impl Rig {
 
     fn open_with(&self, role: Role, control: Option<Arc<WalControl>>) -> Connection {
         let vfs = if role == Role::Overlay { &self.overlay_vfs } else { &self.vfs };
-        let settings = Settings {
-            vfs: vfs.name().into(),
-            cache_kib: 8 << 10,
-            busy_timeout: Duration::ZERO,
-            sync: false,
-            reserved_bytes: 0,
-            overdue: Arc::new(|| false),
-            rowids: None,
-            setup: None,
-            control,
-        };
+        let settings = Settings { control, sync: false, ..Settings::new(vfs.name()) };
         Connection::open(&self.directory.path().join("test.db"), role, &settings).unwrap()
     }
 

@@ -2,7 +2,8 @@
 //! is the table of them, and each of its rows is tried.
 //!
 //! # Algorithm
-//! 1. A [`Row`] of the page says what happens, when, and what becomes of the data. Its [`Trial`]
+//! 1. A row of the page names one or several accidents with one fate, divided by `; `. Each is a
+//!    [`Row`] here, which says what happens, when, and what becomes of the data. Its [`Trial`]
 //!    ([`rows`]) has the accident on a [`Scene`]: a database with transactions that were
 //!    acknowledged, some in the file and some in the WAL. Then it does what is to be done.
 //! 2. What was seen decides the [`Fate`]: whether an opening was refused or an error told, and
@@ -58,7 +59,7 @@ impl Fate {
         (Fate::Survived, "survived"),
         (Fate::Refused, "refused"),
         (Fate::Detected, "detected"),
-        (Fate::Lost, "lost, and told"),
+        (Fate::Lost, "lost, told"),
         (Fate::Unseen, "lost, unseen"),
     ];
 }
@@ -91,17 +92,18 @@ enum When {
 impl When {
     const ALL: [(When, &'static str); 7] = [
         (When::Closed, "closed"),
-        (When::Crashed, "after a crash"),
+        (When::Crashed, "crashed"),
         (When::Opening, "opening"),
         (When::Idle, "idle"),
         (When::Open, "open"),
         (When::Load, "under load"),
-        (When::Close, "during the close"),
+        (When::Close, "closing"),
     ];
 }
 
 /// One accident, as the page has it, and how it is tried.
 struct Row {
+    section: &'static str,
     accident: &'static str,
     when: Vec<(When, &'static str)>,
     fate: Fate,
@@ -123,31 +125,50 @@ enum Trial {
 /// How often a trial is made again that took so long that the engine had begun something else.
 const TRIES: u32 = 20;
 
+/// The moments that the page calls so.
+const IN_USE: (&str, &str) = ("in use", "idle, open, under load");
+
 /// The rows of the page, each with its trial.
 fn rows() -> Result<Vec<Row>> {
-    let (_, page) = PAGE.split_once("\n## ").context("the page has parts")?;
-    let lines =
-        page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| accident"));
-    let mut trials = ROWS.iter();
-    let rows: Vec<Row> = lines.map(|line| row(line, &mut trials)).collect::<Result<_>>()?;
+    let (mut rows, mut trials) = (Vec::new(), ROWS.iter());
+    for section in PAGE.split("\n## ").skip(1) {
+        let name = section.lines().next().context("a part has a name")?;
+        let lines = section.lines();
+        for line in lines.filter(|it| it.starts_with("| ") && !it.starts_with("| accident")) {
+            rows_of(name, line, &mut trials, &mut rows)?;
+        }
+    }
     ensure!(trials.next().is_none(), "more accidents are tried than the page has");
     Ok(rows)
 }
 
-fn row(line: &'static str, trials: &mut std::slice::Iter<'_, rows::Row>) -> Result<Row> {
+/// The rows of one line of the page, which may have no last cell.
+fn rows_of(
+    section: &'static str,
+    line: &'static str,
+    trials: &mut std::slice::Iter<'_, rows::Row>,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-    let [accident, times, fate, what, _] = cells[..] else {
-        anyhow::bail!("not five columns: {line}");
+    let (&[accidents, end, what] | &[accidents, end, what, _]) = &cells[..] else {
+        anyhow::bail!("not three or four columns: {line}");
     };
+    let (times, fate) = end.split_once(": ").context(end)?;
     let fate = Fate::ALL.iter().find(|(_, name)| *name == fate).context(fate)?.0;
-    let moment = |name| When::ALL.into_iter().find(|(_, known)| *known == name).context(name);
-    let when = times.split(", ").map(moment).collect::<Result<_>>()?;
-    if what.contains("tried") {
-        return Ok(Row { accident, when, fate, says: "", trial: None });
+    let times = times.replace(IN_USE.0, IN_USE.1);
+    let moment =
+        |name| When::ALL.into_iter().find(|(_, known)| *known == name).with_context(|| line);
+    let when: Vec<_> = times.split(", ").map(moment).collect::<Result<_>>()?;
+    for accident in accidents.split("; ") {
+        let (mut says, mut trial) = ("", None);
+        if !what.contains("tried") {
+            let (begin, told, tried) = trials.next().context(accident)?;
+            ensure!(accident.starts_with(begin), "{begin} is tried where the page has {accident}");
+            (says, trial) = (*told, Some(*tried));
+        }
+        rows.push(Row { section, accident, when: when.clone(), fate, says, trial });
     }
-    let (begin, says, trial) = trials.next().context(accident)?;
-    ensure!(accident.starts_with(begin), "{begin} is tried where the page has {accident}");
-    Ok(Row { accident, when, fate, says, trial: Some(*trial) })
+    Ok(())
 }
 
 /// How many rows there are.
@@ -166,7 +187,7 @@ pub(super) fn run(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
         if row.trial.is_some() {
             let before = outcome.skipped.len();
             for (when, name) in &row.when {
-                let name = format!("{}, {name}", row.accident);
+                let name = format!("{}: {}, {name}", row.section, row.accident);
                 run_one(setting, &name, &|case| attempt(&row, *when, case), outcome)?;
             }
             let is_skipped = outcome.skipped.len() > before;

@@ -30,14 +30,12 @@ fn covering(sql: &str, plain: &Said, ours: &Said) -> Option<&'static str> {
 #[test]
 fn the_page_tells_of_each_difference_and_of_no_other() {
     let page = include_str!("../../../../../docs/differences.md");
-    let told = page.split("\n| `").skip(1).map(|part| {
-        let id = part.split('`').next().unwrap();
-        (id, part.split("\n| paths | ").nth(1).and_then(|it| it.split(" |").next()).unwrap())
-    });
+    let told = page.split("\n\n`").skip(1).filter_map(|part| part.split_once("`, "));
+    let told = told.map(|(id, rest)| (id, rest.split('.').next().unwrap()));
     let name = |paths| match paths {
-        Paths::All => "all",
-        Paths::Closures => "`write`, `write_once`, `read`",
-        Paths::Interactive => "interactive transactions",
+        Paths::All => "on all paths",
+        Paths::Closures => "in closures",
+        Paths::Interactive => "in interactive transactions",
     };
     let mut listed: Vec<_> = LIST.iter().map(|entry| (entry.id, name(entry.paths))).collect();
     let mut told: Vec<_> = told.collect();

@@ -36,8 +36,9 @@ fn a_word_left_in_a_comment_is_found() {
 
 #[test]
 fn an_ignored_test_is_found() {
-    is_found("#[test]\n#[ignore]\nfn t() {}", "lib.rs:2: an ignored test");
-    is_found("#[ignore = \"slow\"]\nfn t() {}", "an ignored test");
+    is_found("#[test]\n#[ignore]\nfn t() {}", "lib.rs:2: only the gate runs");
+    is_found("#[ignore = \"slow\"]\nfn t() {}", "only the gate runs");
+    is_fine("#[ignore = \"long: the gate runs it\"]\nfn t() {}");
     is_fine("/// #[ignore]\n#[cfg(ignored)]\nfn t() {}");
 }
 
