@@ -6,8 +6,8 @@
 //! lost the core is no median. "warm" is without a commit by others between two transactions,
 //! "after a commit" with one before each; "kept" is on connections that keep the pages which no
 //! commit has changed, as the engine's do. A snapshot that is more than 256 frames younger than the
-//! overlay's last one has the whole hash table copied. `docs/decisions/overlays.md` has the figures
-//! of a recorded run.
+//! overlay's last one has the whole hash table copied. `docs/decisions/overlays.md` sums up a
+//! recorded run.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

@@ -5,18 +5,18 @@
 //! # Algorithm
 //! Nothing is copied on the way of a commit: what is given are positions in the WAL, and the
 //! archive reads the WAL when it likes ([`Primary::wal`]).
-//! 1. [`Archive::open`], while nobody else can have the file: the WAL that a crash has left, before
-//!    it is emptied.
+//! 1. [`Archive::open`], while no other process can have the file: the WAL that a crash has left,
+//!    before it is emptied.
 //! 2. [`Archiving::start`], when the database is open.
 //! 3. [`Archiving::durable`], behind each sync and before anybody is answered.
 //! 4. Before the WAL begins anew or is cut, [`Archiving::may_restart`], and where it may,
 //!    [`Archiving::capture`]: what the archive has not read by then would be gone. The writer waits
-//!    for that, so there is [`Archiving::prepare`] before, for which nobody waits.
+//!    for that, so [`Archiving::prepare`] comes before, without holding up a write.
 //! 5. [`Archiving::settled`], when the WAL is empty and everything is in the database file.
 //! 6. [`Archiving::close`], before the last checkpoint.
 //!
-//! With [`Durability::Archived`](crate::Durability) those who wait are answered when the archive
-//! says so ([`Primary::archived`]); it is told that somebody does ([`Archiving::awaited`]).
+//! With [`Durability::Archived`](crate::Durability) a write is answered when the archive reports it
+//! ([`Primary::archived`]); [`Archiving::awaited`] tells the archive that a write waits.
 //!
 //! # Invariants
 //! - A position that is given is the end of a commit of which SQLite has said that it succeeded.
@@ -87,12 +87,12 @@ pub trait Archiving: Send + Sync {
     /// They have the opening fail.
     fn start(&self, primary: Arc<dyn Primary>) -> Result<(), Refusal>;
 
-    /// Everything up to this position is on the disk. Whoever waits for a commit waits for this, so
-    /// it must be quick.
+    /// Everything up to this position is on the disk. Commits are answered after this call, so it
+    /// must be quick.
     fn durable(&self, to: WalPosition);
 
-    /// Somebody waits until everything committed so far is archived ([`Primary::waiting`]), so what
-    /// is durable should go at once. Must be quick.
+    /// A write waits until everything committed so far is archived ([`Primary::waiting`]), so
+    /// durable content should go at once. Must be quick.
     fn awaited(&self);
 
     /// How long the oldest commit has been waiting that is durable and not archived, or that
@@ -121,8 +121,8 @@ pub trait Archiving: Send + Sync {
     /// `Overloaded`.
     fn capture(&self, to: WalPosition, next: Option<[u32; 2]>) -> Result<(), String>;
 
-    /// The WAL is empty, and the database file is on the disk and has everything. Nobody writes to
-    /// it until this has returned.
+    /// The WAL is empty, and the database file is on the disk and has everything. No write to it
+    /// begins until this has returned.
     fn settled(&self);
 
     /// No commit follows. What is done here has to have an end: the close waits for it.

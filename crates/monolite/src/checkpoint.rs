@@ -178,8 +178,9 @@ impl Checkpoints {
         }
     }
 
-    /// Wakes the checkpointer whatever the size, if it has nothing to do. Whoever asks in vain asks
-    /// again after the next batch: what is under way may restart the WAL.
+    /// Wakes the checkpointer whatever the size, if it has nothing to do. A request that finds it
+    /// at work is dropped and repeated after the next batch, as the checkpoint under way may
+    /// restart the WAL.
     pub(crate) fn request(&self) {
         let mut signal = self.signal();
         if !signal.wanted && !signal.under_way {
@@ -271,8 +272,8 @@ impl Checkpoints {
         done.blocked && done.is_complete() && self.wal.is_gate_shut()
     }
 
-    /// Ends the snapshots that nobody is using, and that of an interactive transaction before its
-    /// age when the WAL is half full.
+    /// Ends unused snapshots, and that of an interactive transaction before its age when the WAL is
+    /// half full.
     fn release_idle(&self) -> Option<Pinned> {
         let is_early = self.wal_bytes() >= self.limit / 2;
         self.holders.release_idle(if is_early { Duration::ZERO } else { self.snapshot_age })

@@ -100,7 +100,7 @@ impl Stopwatch {
 /// Some hundred years, which every clock can add.
 const FOREVER_SECONDS: u64 = 10_000_000_000;
 
-/// The real time that somebody is still ready to wait.
+/// The real time that a caller is still ready to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Patience(Instant);
 

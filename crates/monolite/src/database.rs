@@ -181,9 +181,9 @@ impl<E> Database<E> {
         Database::of(Arc::new(Handle { engine, writes, transactions, time_limit: Some(limit) }))
     }
 
-    /// Another handle on the same database, for what it does on behalf of `principal`: whoever the
-    /// application has to be fair to, such as a customer, by a number of its choice. Made for each
-    /// request, or kept; handles with the same number are one principal.
+    /// Another handle on the same database, whose work counts for `principal`: a party that the
+    /// application treats fairly, such as a customer, by a number of its choice. Make one for each
+    /// request, or keep it; handles with the same number are one principal.
     ///
     /// While several principals wait for the writer, each gets the same share of its time, however
     /// many transactions it has there and however long they take; what one does not use is for the
@@ -386,11 +386,11 @@ impl<E> Database<E> {
         Read::new(self.handle.engine.reads(), limit, Answer::OnceArchived(limit), body)
     }
 
-    /// A moment of the archived history that has every write acknowledged before this call, of
-    /// whatever kind: taken right behind a write it is that write's token, to be given to whoever
-    /// is to see it elsewhere. What it names is archived when
-    /// [`Stats::archive`](crate::archive::ArchiveStats) has the same `epoch` and no smaller `txid`.
-    /// While more than 128 MiB wait for the archive it may name some that come later, too.
+    /// Returns a moment of the archived history that has every write acknowledged before this call.
+    /// Call it right after a write to get that write's token; pass it to readers that must see the
+    /// write. The moment is archived when [`Stats::archive`](crate::archive::ArchiveStats) has the
+    /// same `epoch` and no smaller `txid`. While more than 128 MiB wait for the archive it may
+    /// include later writes, too.
     ///
     /// Where the process ends before that, what it names comes behind the fence of the next
     /// `epoch`. The leader record says where (`monolite_archive::Record::locate`), and
@@ -559,9 +559,9 @@ impl<E> Database<E> {
     }
 
     /// Copies what the WAL holds into the database file now, and makes the next commit overwrite
-    /// the WAL from its start, as the engine does by itself when the WAL has grown or nobody
-    /// writes. Writes wait meanwhile; a read that needs what the file has now keeps some of it in
-    /// the WAL.
+    /// the WAL from its start, as the engine does by itself when the WAL has grown or no writes
+    /// come. Writes wait meanwhile; a read that needs what the file has now keeps some of it in the
+    /// WAL.
     ///
     /// # Errors
     /// From the handle: `Overloaded` when another checkpoint is under way for five seconds;
@@ -643,13 +643,13 @@ impl<E> Database<E> {
         self.handle.engine.stats()
     }
 
-    /// Closes the database: every write that was accepted is run and answered, later ones are
-    /// refused with `Closed`, running reads are waited for, for as long as the option
-    /// `read_time_limit` lets them run, and streams, for `stream_stall_limit` where nobody takes
-    /// their rows, and the WAL is moved into the database file, which is then an ordinary SQLite
-    /// file without companions. Blocks the calling thread until that is done, and so does the drop
-    /// of the last handle: an async task gives it to a thread that may block, with tokio
-    /// `spawn_blocking(move || db.close())`, with smol `unblock(move || db.close())`.
+    /// Closes the database. Accepted writes are run and answered; later ones are refused with
+    /// `Closed`. The close waits for running reads up to `read_time_limit`, and for streams whose
+    /// rows are not taken up to `stream_stall_limit`. Then it moves the WAL into the database file,
+    /// which is an ordinary SQLite file without companions afterwards. Blocks the calling thread
+    /// until that is done, and so does the drop of the last handle: an async task gives it to a
+    /// thread that may block, with tokio `spawn_blocking(move || db.close())`, with smol
+    /// `unblock(move || db.close())`.
     ///
     /// Other handles of this database see it closed. Closing again, or at the same time, waits for
     /// the same end and gives the result of that one close. After `Timeout` the close goes on:

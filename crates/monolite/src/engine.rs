@@ -18,8 +18,9 @@
 //! # Invariants
 //! - Every write that got into the queue is answered, whatever ends the writer thread.
 //! - After poisoning, no checkpoint runs: what the WAL holds is all there is to recover from. But
-//!   one does at the close, when the reason was that the WAL has lost its name: nobody would find
-//!   what it holds. Its syncs until then have succeeded, so what is read of it is what was written.
+//!   one does at the close, when the reason was that the WAL has lost its name: no later open would
+//!   find its content. Its syncs until then have succeeded, so what is read of it is what was
+//!   written.
 
 mod parts;
 mod primary;
@@ -111,7 +112,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Lets nobody in any more.
+    /// Refuses all new work.
     fn shut(&self) {
         self.queue.close();
         self.threads().iter().for_each(|threads| threads.close());
@@ -218,7 +219,7 @@ struct Life {
 enum Stage {
     Open(Running),
     Closing,
-    /// The result is for whoever closes it.
+    /// The result goes to the caller of the close.
     Closed(Result<()>),
 }
 
@@ -583,7 +584,7 @@ fn last_checkpoint(
         let _ = check(wal_file.check_whole());
     }
     if progress.is_poisoned() && wal_file.is_only_unlinked() {
-        // Nobody else will ever read what is in it.
+        // No other process will ever read its content.
         connection.checkpoint(CheckpointMode::Truncate)?;
         let saved = "what had been committed was copied into the database, and nothing \
                      acknowledged is lost";

@@ -557,7 +557,7 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | ErrorCode::PermissionDenied => ErrorKind::Storage,
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
         ErrorCode::OperationInterrupted => ErrorKind::Timeout,
-        // The last one after many attempts, each of which found somebody else in the way.
+        // The last one after many attempts, each of which met a lock or a conflict.
         ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked
         | ErrorCode::FileLockingProtocolFailed => ErrorKind::Overloaded,

@@ -142,7 +142,8 @@ impl<T> Job<T> {
         self.monitor.cancel();
     }
 
-    /// What tells others how far it is, and cancels it, while somebody waits for the result.
+    /// Returns a handle that reports progress and cancels, while another thread waits for the
+    /// result.
     pub fn monitor(&self) -> JobMonitor {
         self.monitor.clone()
     }
@@ -300,7 +301,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Has all jobs end, and lets none begin. Waits for nobody.
+    /// Has all jobs end, and lets none begin. Does not wait.
     pub(crate) fn shut(&self) {
         let mut state = self.state();
         state.is_closed = true;

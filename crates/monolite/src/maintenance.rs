@@ -263,8 +263,8 @@ impl Maintenance {
     }
 }
 
-/// Checks the file at `path`, which nobody has open, with what `options` add to connections, and
-/// changes nothing; none when it has to be recovered before.
+/// Checks the file at `path`, which is not open anywhere, with what `options` add to connections,
+/// and changes nothing; `None` when it must be recovered first.
 pub(crate) fn check_closed(
     path: &Path,
     options: &Options,

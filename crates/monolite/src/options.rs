@@ -269,11 +269,11 @@ impl Options {
         self
     }
 
-    /// Longest time one write transaction may take in the writer: 1 ms to 1 h. Default: 5 s. Its
-    /// statement is interrupted and it is rolled back alone when that time is over. Everybody else
-    /// waits for it, so this is the worst wait that one transaction can cause: when its closure
-    /// does not return (it sleeps, or waits for somebody who waits for it), they are refused with
-    /// `Overloaded` after a quarter of this time more, at least 250 ms.
+    /// Longest time one write transaction may take in the writer: 1 ms to 1 h. Default: 5 s. After
+    /// that time its statement is interrupted and it is rolled back alone. All other writes wait
+    /// for it, so this is the worst wait that one transaction can cause. If its closure does not
+    /// return (it sleeps, or waits in a circle), the others are refused with `Overloaded` after a
+    /// quarter of this time more, at least 250 ms.
     #[must_use]
     pub fn write_time_limit(mut self, time: Duration) -> Options {
         self.write_time_limit = time;
@@ -281,9 +281,9 @@ impl Options {
     }
 
     /// Longest time a read, or a statement of an interactive transaction, may take: 1 ms to 24 h.
-    /// Default: 60 s. A long read keeps the WAL from restarting; when the WAL nears its limit
-    /// the read is ended earlier. The time of its closure counts; that is looked at every eighth of
-    /// the limit (5 to 500 ms). A closure that goes on beyond it holds up nobody else.
+    /// Default: 60 s. A long read keeps the WAL from restarting; when the WAL nears its limit the
+    /// read is ended earlier. The time of its closure counts, checked every eighth of the limit (5
+    /// to 500 ms). A closure that runs longer holds up no other work.
     #[must_use]
     pub fn read_time_limit(mut self, time: Duration) -> Options {
         self.read_time_limit = time;

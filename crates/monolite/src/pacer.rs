@@ -23,7 +23,7 @@ const WRITING: Duration = Duration::from_secs(1);
 /// let mut pacer = Pacer::new(commits);
 /// for slice in 0..3 {
 ///     // copy some megabytes
-///     pacer.keep(commits); // nobody commits: it does not rest
+///     pacer.keep(commits); // no commits: it does not rest
 /// }
 /// ```
 #[derive(Debug)]

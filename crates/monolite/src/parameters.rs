@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// # fn main() -> monolite::Result<()> {
 /// use monolite::{Parameters, Value};
 /// # let db = monolite::Database::open(":memory:")?;
-/// // Made at run time, as a filter that somebody has put together.
+/// // Made at run time, as a filter that a user has composed.
 /// let (sql, values) = ("SELECT ?1 + ?2", vec![Value::Integer(40), Value::Integer(2)]);
 /// let parameters = Parameters::Positional(values);
 /// let sum: i64 = db.read(|tx| tx.query_row(sql, &parameters, |row| row.get(0))).wait()?;

@@ -6,14 +6,14 @@
 //! commit, also what came to nothing: acknowledgements and waits are in these. A [`CommitSequence`]
 //! counts what SQLite has committed, as the VFS sees it: what a page's last change was is in these.
 //! A batch is one commit, none when it came to nothing, or several when its members had to be
-//! committed one by one; nobody compares one to the other. A [`WalPosition`] is where in the WAL
-//! the latest commit ends; of two batches the later one is at a later place, or at the same if it
-//! came to nothing.
+//! committed one by one; the two are never compared. A [`WalPosition`] is where in the WAL the
+//! latest commit ends; of two batches the later one is at a later place, or at the same if it came
+//! to nothing.
 //!
 //! # Invariants
 //! - Batches are numbered 1, 2, 3 … in commit order; `durable <= committed <= committing`.
 //! - A batch is in `exposed` before any of its changes can be seen, which is before `committed`
-//!   tells: whoever has a snapshot labelled `committed` asks whether another reader may be ahead.
+//!   tells: a reader with a snapshot labelled `committed` asks whether another reader may be ahead.
 //! - A caller is answered only after `durable` reached its batch. Hence a reader that sees
 //!   `committed` sees every acknowledged write.
 //! - What `exposed` tells after a snapshot was taken is the latest batch that it may contain.
@@ -119,7 +119,7 @@ impl Progress {
         self.exposed.store(self.committing.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// A snapshot that somebody has may contain parts of these batches, and of no later one.
+    /// An open snapshot may contain parts of these batches, and of no later one.
     pub(crate) fn exposed(&self) -> BatchNumber {
         self.exposed.load(Ordering::Acquire)
     }
@@ -142,8 +142,8 @@ impl Progress {
     }
 
     /// Everything up to batch `number` is as durable as the options ask for. That of an earlier
-    /// batch may be told later: the writer syncs a lonely member itself, while a batch that has
-    /// come to nothing, with nobody to be answered, is still on its way to the thread that syncs.
+    /// batch may be told later: the writer syncs a lonely member itself, while an earlier batch
+    /// without commit or caller is still on its way to the sync thread.
     pub(crate) fn finish_sync(&self, number: BatchNumber) {
         let mut durable = self.durable();
         durable.number = durable.number.max(number);

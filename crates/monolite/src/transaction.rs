@@ -63,8 +63,8 @@ pub(crate) use transact::{Attempts, transact};
 /// application saw, and so are the ids of the rows that it inserts: they are given out ahead
 /// ([`Options::ids_given_out_ahead`](crate::Options::ids_given_out_ahead), with the statements of
 /// which this holds in the guide). A rowid that SQLite chose and the application has seen
-/// (`RETURNING`, [`Transaction::last_insert_rowid`]) is compared, so it conflicts with whoever
-/// inserts first.
+/// (`RETURNING`, [`Transaction::last_insert_rowid`]) is compared, so it conflicts with the
+/// transaction that inserts first.
 ///
 /// Dropping it rolls it back.
 ///
@@ -76,7 +76,7 @@ pub(crate) use transact::{Attempts, transact};
 /// let tx = db.transaction()?;
 /// let stock: i64 = tx.query_row("SELECT stock FROM item", (), |row| row.get(0)).wait()?;
 /// tx.execute("UPDATE item SET stock = ?1", [stock - 1]).wait()?;
-/// // Somebody changes what was read.
+/// // Another transaction changes what was read.
 /// db.write(|tx| tx.execute("UPDATE item SET stock = 5", ())).wait()?;
 /// let error = tx.commit().wait().unwrap_err();
 /// assert_eq!(error.kind(), monolite::ErrorKind::Conflict); // Database::transact begins again
@@ -252,8 +252,8 @@ impl Transaction {
     /// As [`Transaction::commit`], at most once for a key: when a commit with `key` has happened
     /// before, this one changes nothing and gives the outcome stored by the first.
     ///
-    /// `key` is chosen by whoever may repeat the request: 1 to 1,024 bytes, different for each
-    /// transaction. `outcome` is stored with it, in the transaction itself; both are forgotten
+    /// `key` is chosen by the client that may repeat the request: 1 to 1,024 bytes, different for
+    /// each transaction. `outcome` is stored with it, in the transaction itself; both are forgotten
     /// after the option `idempotency_lifetime`, which no jump of the wall clock shortens. They are
     /// kept in a table of the engine, `monolite_idempotency`, which no statement of a user can read
     /// or change.
@@ -372,9 +372,9 @@ type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
 /// A statement of a [`Transaction`] that has not run yet: call [`Execution::wait`], or await it.
 ///
 /// # Cancellation
-/// Dropping one that nobody has waited for or polled does nothing. Dropping an awaited one before
-/// it is done ends the statement, and the transaction with it, because whether the statement was
-/// run is not known: whatever follows fails with [`ErrorKind::Aborted`].
+/// Dropping one that was never waited for or polled does nothing. Dropping an awaited one before it
+/// is done ends the statement, and the transaction with it, because it is not known whether the
+/// statement ran: all that follows fails with [`ErrorKind::Aborted`].
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {

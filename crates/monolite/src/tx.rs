@@ -263,9 +263,9 @@ impl<'c> Tx<'c> {
         self.connection.total_changes()
     }
 
-    /// Opens a blob of the main database for incremental reading or writing. Nobody may write to
-    /// one of a table whose name begins with `sqlite_` or `monolite_`, or with that of a virtual
-    /// table and a `_`, which may be one that the virtual table keeps.
+    /// Opens a blob of the main database for incremental reading or writing. Writing is refused for
+    /// a table whose name begins with `sqlite_` or `monolite_`, or with a virtual table's name and
+    /// a `_`, as it may belong to that.
     ///
     /// # Errors
     /// As [`Tx::execute`].
@@ -464,8 +464,8 @@ impl<'c> Tx<'c> {
         Ok(self.connection.give_back_pages(most)?)
     }
 
-    /// Makes good what its statements have left behind of changes of the schema or the statistics,
-    /// also those that failed, for whoever prepares a statement next.
+    /// Settles what its statements, failed ones included, have left of changes of the schema or the
+    /// statistics, before the next statement is prepared.
     ///
     /// # Errors
     /// Those of SQLite. It is tried again before the next statement.

@@ -1,8 +1,8 @@
 //! Owns the thread that looks whether closures come back, and sees to it that the others go on when
 //! one does not.
 //!
-//! SQLite's own time is bounded by the deadline of each connection. What a closure does beside it
-//! (sleep, wait for somebody who waits for it, loop) nobody can end. So after its time:
+//! SQLite's own time is bounded by the deadline of each connection. Other code of a closure (a
+//! sleep, a circular wait, a loop) cannot be ended. So after its time:
 //! - **A write** has the writer. All who wait for it, in its batch or in the queue, are refused
 //!   with `Overloaded`, until it returns; its batch is not committed. If it waits for one of them,
 //!   that is what makes it return.

@@ -8,9 +8,9 @@
 //! 2. At the end that run is written, the file is synced, and gets the target's name in a step that
 //!    fails when there is such a file (`RENAME_NOREPLACE`, or a hard link where that is not known).
 //!    Then the directory is synced.
-//! 3. One that finds a file with that ending looks whether somebody has it locked. If nobody has,
-//!    whoever wrote it is gone: the name is removed. Only the name: a process that was killed
-//!    between the link and the removal of the first name has left a whole backup with two names.
+//! 3. One that finds a file with that ending looks whether it is locked. If not, its writer is
+//!    gone, and the name is removed. Only the name: a process that was killed between the link and
+//!    the removal of the first name has left a whole backup with two names.
 //!
 //! # Invariants
 //! - What has the target's name is whole and on disk.
@@ -171,7 +171,7 @@ impl Images for PartImages {
 #[derive(PartialEq, Eq)]
 enum Lock {
     Taken,
-    /// By somebody else.
+    /// Locked by another process.
     Busy,
     /// The file system has none.
     Unknown,
@@ -217,7 +217,7 @@ fn remove_leftover(path: &Path, target: &Path) -> Result<()> {
     match lock(&file, path)? {
         Lock::Busy => Err(under_way(target)),
         Lock::Taken if is_at(&file, path) => remove(),
-        // Somebody else has just removed it.
+        // Another process has just removed it.
         Lock::Taken => Ok(()),
         Lock::Unknown => {
             let message = format!(

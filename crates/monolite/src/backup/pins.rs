@@ -26,7 +26,7 @@ impl Pins {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the snapshot that `reader` has just taken, while nobody commits.
+    /// Notes the snapshot that `reader` has just taken, while no commit runs.
     pub(crate) fn note(self: &Arc<Pins>, reader: Reader) -> Pin {
         let watch = Arc::new(Watch::new(reader.connection.revoker()));
         let now = self.clock.now();

@@ -1,12 +1,12 @@
-//! Owns what is done on the writer's thread between two batches, when no transaction is open and
-//! nobody commits.
+//! Owns what is done on the writer's thread between two batches, when no transaction is open and no
+//! commit runs.
 //!
 //! # Invariants
-//! - Whoever asks gets an answer: what was asked is dropped when the writer ends, and nothing can
-//!   be asked later.
+//! - Each request gets an answer: the end of the writer drops open requests, and later ones are
+//!   refused.
 //!
 //! # Threads and locks
-//! The lock is held for a few instructions, by whoever asks and by the writer.
+//! The lock is held for a few instructions, by requests and by the writer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ impl BetweenBatches {
             let result = ask(writer);
             let lost = result.as_ref().err().filter(|error| error.is_lost_write());
             let lost = lost.map(Error::to_string);
-            // Nobody may wait any more.
+            // The receiver may be gone.
             let _ = answer.send(result);
             lost
         };

@@ -5,13 +5,13 @@
 //! asleep and is woken. So a thread whose last wait was short looks for up to [`SPIN`] whether it
 //! was woken, before it sleeps. A look that saw nothing is not repeated until another short wait.
 //!
-//! Whoever spins keeps a core from those that do the work, so at most [`MAX_SPINNING`] threads of
-//! the process do so at a time, and none where there is a single core.
+//! A spinning thread takes a core from working threads, so at most [`MAX_SPINNING`] threads of the
+//! process do so at a time, and none where there is a single core.
 //!
 //! # Invariants
-//! - A wake-up is never lost: the waker sets the flag first and unparks the thread then, and
-//!   whoever has seen either polls again. A wait within a wait, on the same thread, gives back the
-//!   unparking that may have been the outer one's.
+//! - A wake-up is never lost: the waker sets the flag first and unparks the thread then, and a
+//!   thread that has seen either polls again. A wait within a wait, on the same thread, gives back
+//!   the unparking that may have been the outer one's.
 
 #[cfg(all(test, shuttle))]
 mod models;
@@ -116,7 +116,7 @@ impl Drop for Spinning {
     }
 }
 
-/// Whether somebody else can work while a thread spins.
+/// Whether another thread can work while one spins.
 fn has_cores() -> bool {
     static CORES: std::sync::LazyLock<usize> =
         std::sync::LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));

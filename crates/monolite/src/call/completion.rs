@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - No code of the application that runs on a thread of the engine brings that thread down: a
-//!   waker that panics goes no further, and a result that nobody takes is dropped elsewhere
+//!   waker that panics goes no further, and a result that is not taken is dropped elsewhere
 //!   ([`drop_elsewhere`]).
 //!
 //! # Threads and locks
@@ -82,7 +82,7 @@ impl<T, E> Completion<T, E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands the result over and wakes whoever waits. The first delivery counts.
+    /// Hands the result over and wakes the waiting caller. The first delivery counts.
     pub(crate) fn deliver(&self, outcome: Outcome<T, E>) {
         let mut state = self.state();
         let State::Pending(waker) = &mut *state else {
@@ -97,7 +97,7 @@ impl<T, E> Completion<T, E> {
         }
     }
 
-    /// Drops a result that nobody will take.
+    /// Drops a result that will not be taken.
     pub(crate) fn discard(&self, outcome: Outcome<T, E>) {
         (self.discard)(outcome);
     }
@@ -134,7 +134,7 @@ impl<T, E> Completion<T, E> {
 }
 
 impl<T, E> Drop for Completion<T, E> {
-    /// Nobody has taken the result; the engine may be the last who has it.
+    /// The result was not taken; the engine may hold the last reference.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let State::Delivered(outcome) = std::mem::replace(state, State::Taken) {

@@ -1,12 +1,12 @@
-//! Owns the threads on which results are dropped that nobody took.
+//! Owns the threads that drop results which no caller took.
 //!
-//! A drop is code of the application's: it may panic, sleep, or wait for somebody who waits for a
-//! thread of the engine. So it has a thread of its own. There are up to [`MAX_THREADS`] in the
-//! process, started when they are needed and gone when they are not; a value behind that many drops
-//! which do not return stays, and nobody else is the worse for it.
+//! A drop is code of the application: it may panic, sleep, or wait for a thread that waits for the
+//! engine. So it has a thread of its own. There are up to [`MAX_THREADS`] in the process, started
+//! when they are needed and gone when they are not; a value behind that many drops which do not
+//! return stays in memory, which harms nothing else.
 //!
-//! Nobody waits for a drop, and to wake a thread costs the writer more than a transaction: the one
-//! that is called lets values gather for [`GATHERING`].
+//! No caller waits for a drop, and waking a thread costs the writer more than a transaction. So a
+//! woken thread first lets values gather for [`GATHERING`].
 //!
 //! # Not here
 //! The closures themselves are dropped where they ran or were answered: there is one for each

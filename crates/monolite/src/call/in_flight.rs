@@ -2,17 +2,17 @@
 //! a closure: within reach of others, should the closure not return.
 //!
 //! # Algorithm
-//! The writer [holds](Held) them except while it runs a closure. When one has been
-//! running for too long, somebody else takes them, and answers them: those that have not run, and
-//! those whose batch is now not committed. The writer learns that its batch was taken when the
-//! closure returns, and rolls it back.
+//! The writer [holds](Held) them except while it runs a closure. When a closure has been running
+//! for too long, another thread takes them and answers them: those that have not run, and those
+//! whose batch is now not committed. The writer learns that its batch was taken when the closure
+//! returns, and rolls it back.
 //!
 //! # Invariants
-//! - Whoever has the transactions answers them. A batch that was taken is never committed.
+//! - The thread that has the transactions answers them. A batch that was taken is never committed.
 //!
 //! # Threads and locks
-//! The writer has the lock whenever no closure runs, so nobody else waits for it: who does not get
-//! it knows that no closure is stuck. While a batch is taken, the write queue's lock is taken under
+//! The writer has the lock whenever no closure runs, so other threads only try it: a failed attempt
+//! shows that no closure is stuck. While a batch is taken, the write queue's lock is taken under
 //! it.
 
 use std::collections::VecDeque;

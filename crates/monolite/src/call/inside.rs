@@ -7,7 +7,7 @@
 //! A thread that is ending, and drops the values of its thread-locals, is inside of nothing.
 //!
 //! A process that was forked from the one which opened a database has none of its threads, so
-//! whoever waited for them would wait for ever: it is told so, too.
+//! waiting for them would never end: calls there are refused, too.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,10 +3,10 @@
 //!
 //! # Invariants
 //! - The caller gets exactly one outcome: the latest run's, or the engine's verdict in its place.
-//! - A member that is dropped unanswered says so (`Closed`, `CommitUnknown`), never its outcome:
-//!   nobody waits for ever, and nobody is told of a commit that may not be one.
+//! - A member that is dropped unanswered says so (`Closed`, `CommitUnknown`), never its outcome. So
+//!   no caller waits for ever, and none hears of a commit that may not be one.
 //! - The closure and its outcomes are values of the application: a panic of their drop goes no
-//!   further, and outcomes that nobody takes are dropped on another thread.
+//!   further, and outcomes that are not taken are dropped on another thread.
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +51,7 @@ pub(crate) enum ForeignKeys {
     Off,
 }
 
-/// The terms of whoever submits a member.
+/// The terms under which a member is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     /// Who is answerable for it.
@@ -76,7 +76,7 @@ pub(crate) trait Member: Send {
     fn time_limit(&self) -> Option<Duration>;
     /// How it runs when it is no part of a batch.
     fn alone(&self) -> Option<Alone>;
-    /// Of whoever has submitted it.
+    /// Those of its submission.
     fn terms(&self) -> Terms;
     /// Brings the member from its producer's core into this one's cache, ahead of its run.
     fn fetch(&self);

@@ -6,7 +6,7 @@
 //! when it sleeps, so a busy one costs its producers no system call.
 //!
 //! Of several consumers one at a time is on its way out of its sleep: items that come meanwhile
-//! signal nobody. When it takes an item and more are left, it signals the next before it works. So
+//! send no signal. When it takes an item and more are left, it signals the next before it works. So
 //! short work is done by few consumers that stay awake, and long work still finds them all.
 //!
 //! Between two lonely items the consumer may sleep and be woken in less time than either takes. So
@@ -19,7 +19,7 @@
 //! another. Items of principals have an order and room of their own: [`lanes`].
 //!
 //! # Invariants
-//! - Never holds more than `capacity` items that are in. Nobody waits while there is room.
+//! - Never holds more than `capacity` items that are in. No item waits while there is room.
 //! - After `close`, no item gets in, and every item that was in is still handed out.
 
 pub(crate) mod lanes;
@@ -203,8 +203,8 @@ impl<T: Queued> Queue<T> {
                 let (spun, saw_something) = self.spin(state);
                 state = spun;
                 state.last_sleep_was_short = saw_something;
-                // Also when nothing was seen: an item that came after the last look found nobody
-                // asleep and woke nobody.
+                // Also when nothing was seen: an item that came after the last look found no
+                // sleeper and sent no signal.
                 continue;
             }
             state.consumer_sleeps += 1;

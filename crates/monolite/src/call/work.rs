@@ -59,7 +59,7 @@ impl Cancel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody wants the result any more.
+    /// The result is not wanted any more.
     fn cancel(&self) {
         let mut under_way = self.lock();
         under_way.is_cancelled = true;

@@ -82,7 +82,7 @@ impl<T, E> Write<T, E> {
         Write { caller, database: None, place: Where::Sent }
     }
 
-    /// Makes sure that the transaction is sent before somebody waits for it.
+    /// Makes sure that the transaction is sent before a thread waits for it.
     ///
     /// # Errors
     /// Inside of a write closure of the same database, which would wait for itself: `Invalid` when

@@ -41,11 +41,11 @@ impl Options {
         Database::open_with(self, path.as_ref(), patience)
     }
 
-    /// As [`Database::check`] for the file at `path`, which nobody has open, as a backup: it is
-    /// read as it is, and neither changed nor made a database with a WAL, so that it may be on a
-    /// medium that cannot be written. Of the options, [`Options::connection_setup`] holds. Only
-    /// when a crash has left something in its WAL or journal is it opened with all of them, which
-    /// recovers that, checked, and closed. `path` is taken literally.
+    /// As [`Database::check`] for a file at `path` that is not open anywhere, such as a backup. The
+    /// file is only read, so it may be on a read-only medium. Of the options,
+    /// [`Options::connection_setup`] holds. Only when a crash has left content in its WAL or
+    /// journal is the file opened with all options, which recovers it, checked, and closed. `path`
+    /// is taken literally.
     ///
     /// # Errors
     /// Those of [`Database::check`]. From the handle also: `Invalid` for an option out of its

@@ -59,8 +59,8 @@ impl<E> Database<E> {
         })
     }
 
-    /// As [`Database::transact`], at most once for a key: retries, and an answer to whoever asks
-    /// again because the first answer was lost.
+    /// As [`Database::transact`], at most once for a key: retries, and repeats the answer for a
+    /// caller that lost the first one.
     ///
     /// When a transaction with `key` was committed before, `body` is not run, nothing is changed,
     /// and the outcome is given that the first one stored. Otherwise `body` gives, beside its

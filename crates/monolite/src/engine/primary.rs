@@ -160,7 +160,7 @@ impl Engine {
                 Err(Error::without_archive("the durability Archived"))
             }
             Durability::Synced if is_buffered => refused(
-                "the database was opened with the durability Buffered, so nobody syncs it; open it \
+                "the database was opened with the durability Buffered, so it never syncs; open it \
                  with Synced for this",
             ),
             Durability::Buffered if !is_buffered => refused(

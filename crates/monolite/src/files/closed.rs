@@ -1,5 +1,5 @@
-//! Owns the opening of a database file that nobody has open, to be read as it is: nothing of it is
-//! changed, and nothing is made beside it.
+//! Owns the reading of a database file that is not open anywhere: it changes nothing, and creates
+//! no file beside it.
 //!
 //! # Algorithm
 //! 1. See whether there is a file that can be a database, and that it is not open in this process.
@@ -143,7 +143,7 @@ fn has_more(path: &Path) -> bool {
     wal > WAL_WITHOUT_FRAMES || (begins.is_ok() && first != [0])
 }
 
-/// Locks the file at `path`, which nobody else of this process has open.
+/// Locks the file at `path`, which this process does not have open otherwise.
 fn lock(path: &Path) -> Result<File> {
     let fail = |error: io::Error| io_error(path, &error);
     let (file, kind) = match File::options().read(true).write(true).open(path) {

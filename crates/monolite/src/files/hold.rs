@@ -115,7 +115,7 @@ impl Hold {
         Ok(Locked { _file: file, there, database })
     }
 
-    /// Why the file could not be locked, if it was that and nobody else has it locked.
+    /// Why the file could not be locked, unless another process has it locked.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         let failure = self.state().failure.take();
         failure.filter(|error| error.kind() != io::ErrorKind::WouldBlock)

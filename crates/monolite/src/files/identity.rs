@@ -23,7 +23,7 @@ const NEW_FILE_MODE: u32 = 0o644;
 /// What SQLite's unix VFS lets a path have (`MAX_PATHNAME`, 512), less `-journal`.
 const MAX_PATH_BYTES: usize = 504;
 
-/// Which file it is, for as long as somebody has it open.
+/// Which file it is, for as long as it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
@@ -37,8 +37,8 @@ impl FileId {
 
     /// The file at `path`, which is created if there is none, and whether it was.
     ///
-    /// A file that is there is not opened. One that is created is closed again, so nobody else of
-    /// this process may open it meanwhile.
+    /// A file that is there is not opened. One that is created is closed again, so this process
+    /// must not open it elsewhere meanwhile.
     pub(crate) fn at(path: &Path) -> io::Result<(FileId, bool)> {
         let known = |meta: Metadata| FileId::of(&meta);
         let mut new = File::options();
@@ -133,7 +133,7 @@ pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
 fn check_companions(path: &Path, known: &Path) -> Result<()> {
     for ending in COMPANIONS {
         let file = with_ending(known, ending);
-        // Whoever closes the database may delete it meanwhile: it is looked at once.
+        // A close of the database may delete it meanwhile: it is looked at once.
         let is_fit = fs::symlink_metadata(&file).map_or(true, |meta| {
             let leads_to_file = || fs::metadata(&file).is_ok_and(|meta| meta.is_file());
             meta.is_file() || (meta.is_symlink() && leads_to_file())

@@ -5,13 +5,13 @@
 //! 1. Make the path absolute and canonical (SQLite would read `file:…` as a URI, and two names of
 //!    one file would have two WALs); refuse a second opening in this process, hard links, and file
 //!    systems on which others have locks of their own.
-//! 2. Open the writer, waiting for another process to let go of the file if that was asked for. If
-//!    nobody else may use the database, the `-shm` file is locked as soon as it is, and before
+//! 2. Open the writer, waiting for another process to let go of the file if that was asked for.
+//!    With `Sharing::Exclusive` the `-shm` file is locked as soon as the database is, and before
 //!    SQLite looks at the WAL ([`Hold`]). SQLite recovers the WAL of a crash.
 //! 3. Look at what recovery left out ([`monolite_sqlite::wal`]): it is counted, and a WAL that is
 //!    unreadable for its header is an error, as recovery takes it for an empty one.
-//! 4. While the WAL still holds every frame that was recovered, tell of it ([`RecoveredWal`]).
-//!    Whoever wants the frames themselves takes them here: the next step empties the WAL.
+//! 4. While the WAL still holds every frame that was recovered, report it ([`RecoveredWal`]). An
+//!    archive takes the frames here: the next step empties the WAL.
 //! 5. Checkpoint what was recovered, so that it is on disk before anyone reads it.
 //! 6. Sync the directory, open the engine's own descriptor of the WAL, then the other connections.
 
@@ -90,8 +90,8 @@ impl Files {
     /// Ends the use of the files, behind the last connection.
     ///
     /// # Errors
-    /// `Invalid` when a connection could not be closed, as statements are left on it that nobody
-    /// can drop any more: SQLite keeps the files open, and so their locks.
+    /// `Invalid` when a connection could not be closed, as statements are left on it that cannot be
+    /// dropped any more: SQLite keeps the files open, and so their locks.
     pub(crate) fn close(self) -> Result<()> {
         let is_open =
             self.vfs.has_open_files() || self.overlays.as_ref().is_some_and(Vfs::has_open_files);
@@ -284,7 +284,7 @@ fn key_time(options: &Options) -> Arc<KeyTime> {
 /// Why a file is refused that has something by a name of the engine's.
 fn names_refused(connection: &Connection) -> Option<Error> {
     let refused = connection.check_names().map_err(Error::from).err()?;
-    // A schema that cannot be read is told to whoever reads it.
+    // A schema that cannot be read is reported by its first reader.
     let text = format!("{refused}: rename it with plain SQLite before it is opened here");
     (refused.kind() == ErrorKind::Invalid).then(|| Error::new(ErrorKind::Invalid, text))
 }

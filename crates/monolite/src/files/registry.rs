@@ -7,7 +7,7 @@
 //!   bind mount, a rename), and another file may have come to the path, beside the WAL of the
 //!   first.
 //! - A file that was created for a database which then could not be opened is removed again, unless
-//!   somebody has begun to use it.
+//!   another process has begun to use it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -101,7 +101,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Held until it is gone: nobody else of this process may have it by then.
+        // Held until it is gone, so that this process does not open it meanwhile.
         let mut open = open();
         if let Some(path) = &self.created {
             self.file.remove_unused(path);

@@ -4,8 +4,8 @@
 //! # Invariants
 //! - The WAL file carries no POSIX locks, so it may be opened and closed beside SQLite. The
 //!   database and `-shm` files must not be: closing any descriptor drops SQLite's locks.
-//! - A WAL does not stay beside another database than its own: whoever opens that next would have
-//!   old pages in it.
+//! - A WAL does not stay beside another database than its own: the next open of that would replay
+//!   old pages into it.
 
 #[cfg(test)]
 mod tests;
@@ -96,8 +96,8 @@ impl WalFile {
     /// Sees whether the files are where they were.
     ///
     /// # Errors
-    /// `NotFound` when the WAL or the database was deleted, renamed or replaced, so that nobody
-    /// will find what was written, or the database was cut.
+    /// `NotFound` when the WAL or the database was deleted, renamed or replaced, so that no later
+    /// open finds the written content, or the database was cut.
     pub(crate) fn check(&self) -> io::Result<()> {
         let wal = self.wal.check().map(|_| ());
         let Err(gone) = self.database.check() else {
@@ -123,7 +123,7 @@ impl WalFile {
         Err(io::Error::new(gone.kind(), format!("{gone}{moved}")))
     }
 
-    /// As [`WalFile::check`], while nobody writes; sees also whether all of the WAL is there.
+    /// As [`WalFile::check`], while no write runs; also checks that all of the WAL is there.
     ///
     /// # Errors
     /// As [`WalFile::check`]; `NotFound` when a part of the WAL is gone.
@@ -133,7 +133,7 @@ impl WalFile {
     }
 
     /// # Errors
-    /// `NotFound` when somebody else has cut the database file. Its WAL stays: it belongs to no
+    /// `NotFound` when another program has cut the database file. Its WAL stays: it belongs to no
     /// other file.
     fn check_database_length(&self) -> io::Result<()> {
         let (mut length, mut written) = (0, 0);
@@ -199,8 +199,8 @@ impl WalFile {
     }
 
     /// Whether the WAL has lost its name and nothing else has happened: this process can still read
-    /// all of it, and copy it into the database. A file that somebody has put in its place is moved
-    /// aside, or it would be replayed over what was copied.
+    /// all of it, and copy it into the database. A file put in its place is moved aside, or it
+    /// would be replayed over the copied pages.
     ///
     /// Not when others may have had the database meanwhile: what they have read of the WAL and
     /// written since would be written over. They are kept out by the lock on the database, which is

@@ -1,7 +1,7 @@
 //! Owns who can keep the WAL from restarting: everybody with connections that have snapshots.
 //!
-//! A checkpoint asks them all to give up what nobody uses, and ends what is used for too long. A
-//! new kind of holder implements [`SnapshotHolder`], and is named where the engine is put together.
+//! A checkpoint asks them all to end unused snapshots, and revokes those used for too long. A new
+//! kind of holder implements [`SnapshotHolder`], and is named where the engine is put together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::stats::Recorder;
 
-/// Somebody whose snapshots can keep the WAL.
+/// A holder of snapshots that can keep the WAL.
 pub(crate) trait SnapshotHolder: Send + Sync {
-    /// Ends the snapshots that nobody has used for longer than `age`. Tells how long the oldest use
-    /// of an outdated one has been going on.
+    /// Ends the snapshots unused for longer than `age`. Returns how long the oldest use of an
+    /// outdated one has been going on.
     fn release_idle(&self, age: Duration) -> Option<Duration>;
 
     /// What others may see of each connection's snapshot.
@@ -56,9 +56,8 @@ impl SnapshotHolders {
         SnapshotHolders { holders, progress, clock: Arc::clone(&options.clock), recorder }
     }
 
-    /// Ends the snapshots that nobody is using: those that idle connections keep, and those of
-    /// interactive transactions that have rested for longer than `age`. Tells what still pins the
-    /// WAL.
+    /// Ends unused snapshots: those that idle connections keep, and those of interactive
+    /// transactions that have rested for longer than `age`. Returns what still pins the WAL.
     pub(crate) fn release_idle(&self, age: Duration) -> Option<Pinned> {
         let oldest = self.holders.iter().filter_map(|holder| holder.release_idle(age)).max();
         oldest.map(|oldest| Pinned { oldest })

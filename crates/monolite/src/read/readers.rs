@@ -4,16 +4,16 @@
 //! 1. A read takes a free connection, trying the one its thread used last first; when all are
 //!    taken it waits for one, for as long as a read may take.
 //! 2. **Kept snapshots.** A read transaction is not ended with its read. The next read on the
-//!    connection goes on with it when no batch can have been seen by anybody since its snapshot was
-//!    taken and no checkpoint asked for new ones, which saves the locks of a new one. (Only with
-//!    `Sharing::Exclusive`: nobody else can commit.)
+//!    connection continues with it if no batch became visible since its snapshot was taken and no
+//!    checkpoint asked for new ones, which saves the locks of a new one. (Only with
+//!    `Sharing::Exclusive`, where no other process commits.)
 //! 3. A kept snapshot pins the WAL, so the checkpointer ends those of idle connections, and
 //!    revokes those of readers that hold one for too long.
 //! 4. A read that **overruns** its time is ended ([`crate::watchdog`]), but its closure may go on
 //!    for as long as it likes, and has its connection. For each of these one of the **spare**
 //!    connections may be used.
 //! 5. A read inside of a write closure has a connection in **reserve**. If it waited for one of the
-//!    others, and reads on all of those for the writer, nobody would go on.
+//!    others, and reads on all of those waited for the writer, none would go on.
 //! 6. A read inside of a read waits with a connection in its hands. When all connections are in the
 //!    hands of such, the one that would be the last to wait is refused, and the others go on.
 //!
@@ -236,8 +236,8 @@ impl Readers {
         turn
     }
 
-    /// Ordinary connections in the hands of reads that the thread is inside of. The writer's thread
-    /// has the one in reserve, and waits for others while nobody waits for that.
+    /// Ordinary connections held by reads that the thread is inside of. The writer's thread has the
+    /// one in reserve, for which no other thread waits, so it may wait for others.
     fn held_by_thread(&self) -> usize {
         if self.database.is_inside(Place::Write) { 0 } else { self.database.reads_around() }
     }
@@ -299,7 +299,7 @@ impl SnapshotHolder for Readers {
                 Err(_) => oldest = oldest.max(watch.outdated_for(exposed, now)),
             }
         }
-        // Somebody may have found a seat taken by this.
+        // A waiting read may have found this seat taken.
         self.wake_waiters();
         oldest
     }

@@ -1,13 +1,13 @@
-//! Owns streams: reads whose rows are taken one by one, by whoever has time for them.
+//! Owns streams: reads whose rows the caller takes one by one, at its own pace.
 //!
 //! # Algorithm
 //! 1. A stream runs its query on a thread and a connection that only streams use, as many as there
-//!    are readers. So whoever takes no rows can hold up other streams, and nobody else.
+//!    are readers. So a stream whose rows are not taken can hold up other streams only.
 //! 2. Rows go through a buffer ([`Buffer`]). When it is full, the query rests.
 //! 3. A consumer that has taken nothing for the option `stream_stall_limit` loses the stream: the
 //!    query ends, and connection and snapshot are free for the next one.
 //! 4. Its snapshot is revoked like that of any read, and a query that rests is woken for it: it is
-//!    in the middle of a statement, so that nobody else can end the snapshot.
+//!    in the middle of a statement, so only its own thread can end the snapshot.
 //! 5. A stream that is dropped ends its query, whether it runs, rests or waits for a thread.
 //!
 //! # Invariants
@@ -191,7 +191,7 @@ impl<T: Send + 'static> Iterator for RowIterator<T> {
 /// Rows between the query and the consumer.
 struct Buffer<T> {
     held: Mutex<Held<T>>,
-    /// Some were taken, nobody takes any more, or the query has to end.
+    /// Rows were taken, the taker is gone, or the query has to end.
     taken: Condvar,
     stall_limit: Duration,
 }
@@ -280,8 +280,8 @@ impl<T: Send + 'static> Buffer<T> {
     /// Puts a row behind the others, and waits for room.
     ///
     /// # Errors
-    /// `Timeout` when none was taken for the limit; `Aborted` when nobody takes any more, or the
-    /// snapshot was revoked, which `signals` tell, and whoever runs the query says.
+    /// `Timeout` when none was taken for the limit; `Aborted` when the taker is gone, or the
+    /// snapshot was revoked, which `signals` show and the query's thread reports.
     fn put(self: &Arc<Self>, row: T, bytes: usize, signals: &Signals) -> Result<()> {
         let mut held = self.held();
         held.rows.push_back((row, bytes));

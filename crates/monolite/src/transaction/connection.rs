@@ -210,8 +210,8 @@ impl PooledConnection {
         deadline.clear();
         self.took.set(clock.now() - start);
         if connection.signals().is_revoked() {
-            // Whoever ends what is late counts from when the connection was taken, which a replay
-            // and a moment without a core come after.
+            // The time limit counts from when the connection was taken, before a replay and a
+            // moment without a core.
             let time = self.watch.running_for(clock.now()).unwrap_or_else(|| self.took());
             return Err(if time > limit { late(limit) } else { revoked(time) });
         }

@@ -1,5 +1,5 @@
-//! Owns the waiting of interactive transactions that collide: they take turns among themselves,
-//! and nobody else waits.
+//! Owns the waiting of interactive transactions that collide: they take turns among themselves, and
+//! no other work waits.
 //!
 //! # Algorithm
 //! [`schedule`] says who goes on where. A [`Visit`] is one attempt of a transaction: it asks for a
@@ -7,18 +7,18 @@
 //! taken in which the statement runs, and keeps what it is given until the writer has committed it
 //! or it has come to nothing. It learns from its own conflict, for itself and the others.
 //!
-//! While no transaction has conflicted for a while, nothing is known and nobody asks: a look at one
-//! atomic is all that it costs.
+//! While no transaction has conflicted for a while, no spot is known and no transaction asks: the
+//! cost is a look at one atomic.
 //!
 //! # Invariants
-//! - A turn is a schedule and no lock: whether a transaction commits is decided in the writer, by
-//!   what its statements answer there, whoever had a turn.
+//! - A turn is a schedule and no lock: the writer decides whether a transaction commits, by what
+//!   its statements answer there, regardless of turns.
 //! - A visit waits at a spot only while all the turns that it has are at smaller ones; otherwise it
 //!   goes on without the turn. Waiting at a statement, it has no turn in its family.
-//! - Nobody waits on a thread of the engine: waiting is a future, or blocks the caller's thread.
+//! - No thread of the engine waits: waiting is a future, or blocks the caller's thread.
 //!
 //! # Threads and locks
-//! `state` is held for a few instructions; nobody is woken under it. That of a visit is never held
+//! `state` is held for a few instructions; wakers run outside it. That of a visit is never held
 //! while that one is asked for.
 
 #[cfg(all(test, shuttle))]
@@ -154,7 +154,7 @@ impl Contention {
         !self.is_calm() && self.change(|state, _, _| state.schedule.is_known(spot))
     }
 
-    /// Lets everybody go on, and nobody wait any more.
+    /// Lets all transactions go on, and none wait any more.
     pub(crate) fn close(&self) {
         self.change(|state, _, changes| {
             state.is_closed = true;
@@ -461,7 +461,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        // In a forked process whoever held a lock may be gone.
+        // In a forked process the holder of a lock may be gone.
         if self.contention.database.check_process().is_ok() {
             self.finish(End::Other);
         }
@@ -516,7 +516,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Wakes whoever waits after a time.
+/// Wakes waiting threads after a time.
 #[derive(Default)]
 struct Alarm(Option<Delay>);
 

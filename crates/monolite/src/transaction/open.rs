@@ -108,7 +108,7 @@ const EARLY: Duration = Duration::from_millis(20);
 /// And that many times as long as the search takes.
 const WORTH: u32 = 8;
 
-/// Where the state is when nobody uses it.
+/// Where the state is while it is not in use.
 struct Slot {
     state: Option<Box<State>>,
     /// Why nothing more may run, if a handle has told that. The state is ended for it as soon as it
@@ -116,7 +116,7 @@ struct Slot {
     told: Option<Ending>,
     /// Who has taken it.
     user: Option<ThreadId>,
-    /// Threads that wait for it. (A signal is a system call, also when nobody does.)
+    /// Threads that wait for it. (A signal is a system call, also without waiters.)
     waiting: usize,
 }
 
@@ -273,7 +273,7 @@ impl Open {
         }
     }
 
-    /// Nobody will know whether a statement was done, so nothing may follow it.
+    /// Whether a statement was done stays unknown, so nothing may follow it.
     pub(crate) fn abandon(&self) {
         self.tell((&abandoned()).into());
     }

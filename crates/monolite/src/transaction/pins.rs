@@ -11,9 +11,9 @@
 //! any more.
 //!
 //! # Threads and locks
-//! `latest` is held while a snapshot is taken, some microseconds: whoever else needs one waits for
-//! that very snapshot. All other locks are held for a few instructions, `vacant` also under
-//! `latest`, none under another of them.
+//! `latest` is held while a snapshot is taken, some microseconds: another transaction that needs
+//! one waits for that very snapshot. All other locks are held for a few instructions, `vacant` also
+//! under `latest`, none under another of them.
 
 #[cfg(all(test, shuttle))]
 mod models;

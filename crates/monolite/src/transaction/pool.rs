@@ -6,12 +6,11 @@
 //!    that sees the snapshot and the transaction's own writes, and gives none of them to anybody.
 //!    Where there can be no overlay it is an ordinary reader, which a transaction leaves with its
 //!    first write.
-//! 2. Between two statements a transaction leaves its connection **parked**. If nobody else has
-//!    needed it by the next statement, the transaction goes on where it was.
+//! 2. Between two statements a transaction leaves its connection **parked**. If it was not taken by
+//!    the next statement, the transaction goes on where it was.
 //! 3. Otherwise the transaction gets another connection and a newer snapshot, and the caller
-//!    replays on it what the transaction did so far. A parked connection is therefore nobody's
-//!    property: it can be taken away at any moment, by a transaction that needs one or by the
-//!    checkpointer.
+//!    replays on it what the transaction did so far. So a parked connection can be taken at any
+//!    moment, by a transaction that needs one or by the checkpointer.
 //! 4. Which one is taken away: the one that was parked first if that is longer ago than the age
 //!    that a snapshot may reach, else the one that was parked last. Transactions that sleep equally
 //!    long come back in the order in which they left, so the one that left last is awaited longest;
@@ -52,8 +51,8 @@ const LONG: Duration = Duration::from_micros(100);
 /// As [`LONG`], also when it was not replayed yet: no thread that can run waits so long for a core.
 const VERY_LONG: Duration = Duration::from_millis(20);
 
-/// How often somebody who waits looks whether a statement has overrun its time, so that its
-/// connection does not count any more.
+/// How often a waiter looks whether a statement has overrun its time, so that its connection does
+/// not count any more.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Opens the connections of transactions.
@@ -133,8 +132,8 @@ struct State {
     closing: usize,
     next: u64,
     closed: bool,
-    /// Threads that sleep until a connection is free or gone. (A signal is a system call, also when
-    /// nobody waits for it.)
+    /// Threads that sleep until a connection is free or gone. (A signal is a system call, also
+    /// without waiters.)
     waiting: usize,
 }
 
@@ -352,8 +351,8 @@ impl Pool {
     }
 
     /// As [`Pool::give_up`]; tells which pages the leading reads of the transaction have read.
-    /// `None` when that is not known, because somebody else has taken the connection or other
-    /// things than pages were read.
+    /// `None` when that is not known, because the connection was taken, or an answer depended on
+    /// more than pages.
     pub(crate) fn read_set(&self, parked: Parked) -> Option<ReadSet> {
         self.finish(parked, PooledConnection::read_set).flatten()
     }
@@ -388,7 +387,7 @@ impl Pool {
             state = self.state();
             state.closing -= 1;
         } else {
-            // If the pool is closed, whoever does that closes it.
+            // If the pool is closed, its close closes the connection.
             state.vacant.push(connection);
         }
         self.signal(state);

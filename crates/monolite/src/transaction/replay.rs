@@ -72,7 +72,7 @@ pub(super) fn note_conflict(visit: &Visit, error: &Error, steps: &Steps) {
     }
 }
 
-/// A conflict with nobody.
+/// A conflict although nothing changed.
 pub(super) fn not_repeatable(conflict: &Error) -> Error {
     let message = format!(
         "nothing was changed by others, and yet a statement answered otherwise when it was run \

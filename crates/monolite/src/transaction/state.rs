@@ -13,9 +13,9 @@
 //! what remains when it fails.
 //!
 //! # Invariants
-//! - Whoever takes a place out of here ends what is in it: a connection goes back to the pool.
-//! - What ended a transaction first is what everybody is told who comes later, except a statement
-//!   that nobody waits for any more, and a commit.
+//! - The taker of a place ends what is in it: a connection goes back to the pool.
+//! - All later calls return what ended the transaction first, except a statement that is not
+//!   awaited any more, and a commit.
 
 use std::mem;
 

@@ -22,7 +22,7 @@
 //!
 //! # Source of the digest
 //! SipHash-2-4 with 128 bits and a key drawn once per process: two different answers have the same
-//! digest with a probability of 2^-128, also when somebody chooses the data.
+//! digest with a probability of 2^-128, also for chosen data.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -242,7 +242,7 @@ impl Observer {
     }
 
     fn error(&mut self, error: &Error) {
-        // Whoever reads these rows again has to go on until the error, not only to the last row.
+        // A replay of these rows has to go on until the error, not only to the last row.
         self.ended = true;
         if self.nature == Nature::Query {
             self.nature = Nature::Harmless;

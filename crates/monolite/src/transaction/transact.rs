@@ -55,7 +55,7 @@ enum Next<T, E> {
     Again,
 }
 
-/// An attempt that is over when this is dropped, whoever still has its transaction.
+/// An attempt that is over when this is dropped, even if its transaction lives on elsewhere.
 struct Ended(Arc<Open>);
 
 impl Drop for Ended {

@@ -1,8 +1,8 @@
 //! Owns the answers to committed members: in commit order, with what became of their batch, and how
 //! many are still to be given.
 //!
-//! Whoever makes batches durable ([`sync`](super::sync)) says when that is so; nothing is answered
-//! from anywhere else once it is committed.
+//! The code that makes batches durable ([`sync`](super::sync)) reports it here; once committed, a
+//! member is answered from here only.
 //!
 //! # Invariants
 //! - Batches are answered in the order of their numbers and of their places in the WAL.
@@ -10,7 +10,7 @@
 //!   committed, so a slow disk bounds memory, too. Once the database is being closed it waits no
 //!   longer: none are added to those in the queue.
 //! - The writer never waits for the archive: a member that does has a [place] of its own.
-//! - Once the database is poisoned nobody is answered `Ok` whose batch is not durable.
+//! - Once the database is poisoned, no member of a batch that is not durable gets `Ok`.
 //!
 //! [place]: crate::call::places
 

@@ -3,11 +3,11 @@
 //! have seen.
 //!
 //! # Invariants
-//! - Nobody is answered `Ok` before the archive has said that it has everything up to the end of
-//!   the member's batch.
+//! - No member gets `Ok` before the archive has said that it has everything up to the end of the
+//!   member's batch.
 //! - Each of them has a [place](crate::call::places), so their number is bounded, and a time, after
 //!   which it is told that the archive has not answered.
-//! - Once acknowledgements have stopped, whoever waits gets the reason.
+//! - Once acknowledgements have stopped, waiting members get the reason.
 //!
 //! # Threads and locks
 //! `monolite-archived` answers. The lock is held while those who wait are looked through, never for
@@ -25,11 +25,12 @@ use crate::clock::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 
-/// How long nobody looks at least whose time is over: those of some milliseconds are told together.
+/// The shortest time between two looks for overdue waits: those of some milliseconds are answered
+/// together.
 const REST: Duration = Duration::from_millis(5);
 
-/// How often it is looked while somebody waits whether acknowledgements have stopped, for a reason
-/// that nobody tells here.
+/// How often a look is taken, while a member waits, whether acknowledgements have stopped for a
+/// reason that is not reported here.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Those who wait for the archive.
@@ -258,7 +259,7 @@ impl Archived {
         self.changed.notify_one();
     }
 
-    /// Nobody waits any more: whoever does is told that it is not known.
+    /// Ends all waiting: waiting members get an unknown outcome.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_one();
@@ -271,7 +272,7 @@ impl Archived {
         }
     }
 
-    /// Those who are to be told next; `None` when it is closed, and nobody is left.
+    /// The members to be answered next; `None` when it is closed and none is left.
     fn next(&self) -> Option<Vec<(Who, Result<()>)>> {
         let mut state = self.state();
         loop {

@@ -10,13 +10,13 @@
 //!
 //! Meanwhile the writer runs and commits the next batches.
 //!
-//! A single member with nobody before or behind it has nothing to overlap with: the writer syncs it
+//! A single member with none before or behind it has nothing to overlap with: the writer syncs it
 //! itself ([`Syncer::finish`]), which spares a hand-over between threads (30 to 40 µs, a tenth of
 //! the latency of a lonely write).
 //!
 //! # Invariants
 //! - Batches are answered in commit order: none is synced by the writer while any is unanswered.
-//! - Nobody is answered `Ok` unless a sync that began after its commit succeeded.
+//! - No member gets `Ok` unless a sync that began after its commit succeeded.
 //! - After a failed sync there is no other: Linux reports a lost page once and then calls it clean.
 
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@
 //! 1. `BEGIN IMMEDIATE`. Members run one after another until the batch is full (count or time) or
 //!    the queue is empty.
 //! 2. A **group** of members shares one savepoint, or none: the group at the start of a batch can
-//!    be undone by `ROLLBACK`. While nobody fails the whole batch is that group, and isolation
+//!    be undone by `ROLLBACK`. While no member fails the whole batch is that group, and isolation
 //!    costs nothing. [`FailureRate`] shrinks the groups as failures become frequent.
 //! 3. A member that **failed before it wrote** has nothing to undo.
 //! 4. A member that **failed after it wrote**: its group is undone and run again without it; then
@@ -33,8 +33,8 @@
 //! Members that are to run again go back to the front of the inbox, marked with how
 //! ([`Again`]); the same step, or the next one, finds them there.
 //!
-//! Nobody is answered here: [`Writer::step`] returns the members with their outcomes, and the sync
-//! thread answers them when their batch is on disk.
+//! No member is answered here: [`Writer::step`] returns the members with their outcomes, and the
+//! sync thread answers them when their batch is on disk.
 //!
 //! # Invariants
 //! - A member's outcome is that of the run whose changes were committed, or of its latest run if
@@ -236,7 +236,7 @@ impl Writer {
         if let Err(error) = self.begin() {
             return self.refuse_batch(batch, Error::from(error));
         }
-        // Nobody's time runs while another process has the lock.
+        // No member's time runs while another process has the lock.
         self.now = self.clock.now();
         let mut open = Open::default();
         let filled = self.fill(&mut open, batch);
@@ -603,7 +603,7 @@ impl Writer {
         }
     }
 
-    /// Has `make` wait for room in the WAL. Nobody's time limit runs meanwhile.
+    /// Has `make` wait for room in the WAL. No member's time limit runs meanwhile.
     fn make_room(&mut self, make: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
         let made = make(&self.connection);
         self.now = self.clock.now();

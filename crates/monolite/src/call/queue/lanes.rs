@@ -1,14 +1,14 @@
-//! Owns what waits in a queue and before it, and the order in which it comes out: items of nobody
-//! in particular as they came, and those of principals by the time that each has used.
+//! Owns what waits in a queue and before it, and the order in which it comes out: items without a
+//! principal in order of arrival, and those of principals by the time that each has used.
 //!
 //! # Algorithm
 //! **Order**: start-time fair queueing (Goyal, Vin and Cheng, 1996), with time of the consumer in
 //! place of bytes. Each principal has a lane. The next item is that of the lane which has used the
-//! least time; a lane that was empty begins where the lane served last began, so that nobody saves
-//! up. What an item will take is not known before it ran: the lane is charged its mean, and what
-//! was really used when the consumer comes for more. A turn takes no more than [`TURN`] by these
-//! means, so that what is short does not wait in a batch beside what is long. Of a principal that
-//! is not known yet it takes one, on trust.
+//! least time; a lane that was empty begins where the lane served last began, so that no lane saves
+//! up time. What an item will take is not known before it ran: the lane is charged its mean, and
+//! what was really used when the consumer comes for more. A turn takes no more than [`TURN`] by
+//! these means, so that what is short does not wait in a batch beside what is long. Of a principal
+//! that is not known yet it takes one, on trust.
 //!
 //! **Room**: dynamic thresholds (Choudhury and Hahne, 1998): a principal may have as many items in
 //! the queue as there are places left, so that one alone fills half of it, and another always finds

@@ -3,29 +3,30 @@
 //!
 //! # Algorithm
 //! A conflict makes two [`Spot`]s known: the statement that answered otherwise, with its parameters
-//! (as a rule one row), and the family of the transaction. Whoever comes to a spot that is known
+//! (as a rule one row), and the family of the transaction. A transaction that comes to a known spot
 //! asks for a **turn**, and gives it back when it has committed, failed or gone.
 //!
 //! 1. At a **statement** there is one turn at first. An answer that is the same as the one before
-//!    says that whoever had the turn before has changed nothing there, so the turn was waited for
-//!    in vain: there is one more from then on, so their number doubles while nothing changes there,
-//!    and beyond [`OPEN`] the spot is forgotten. A conflict halves it.
+//!    shows that the turn before changed nothing there, so the wait was in vain. From then on there
+//!    is one more turn, so their number doubles while nothing changes there, and beyond [`OPEN`]
+//!    the spot is forgotten. A conflict halves it.
 //! 2. A **family** is only counted at first: each conflict weighs [`WEIGHT`] times what a commit
 //!    does. When conflicts have the upper hand ([`TOO_MANY`]), half as many turns are given as
-//!    there were attempts under way, from then on one more after each commit while somebody waits,
-//!    and [`WEIGHT`] fewer after each conflict, so it stays at the number at which a third of the
-//!    attempts conflict; no fewer than [`FEWEST`], because then the conflicts have other reasons.
+//!    there were attempts under way, from then on one more after each commit while a transaction
+//!    waits, and [`WEIGHT`] fewer after each conflict, so it stays at the number at which a third
+//!    of the attempts conflict; no fewer than [`FEWEST`], because then the conflicts have other
+//!    reasons.
 //! 3. Turns are given to the oldest transaction first, by the beginning of its first attempt.
 //! 4. A turn is **taken away** after twice the time that one usually takes here, [`SHORTEST_HOLD`]
-//!    at least and [`LONGEST_HOLD`] at most: whoever had it goes on without.
-//! 5. A spot at which there was neither a conflict nor a change that somebody had waited for
-//!    within [`MEMORY`], and at which nobody waits, is forgotten.
+//!    at least and [`LONGEST_HOLD`] at most: its holder goes on without.
+//! 5. A spot without a conflict or an awaited change within [`MEMORY`], and without waiters, is
+//!    forgotten.
 //!
 //! # Invariants
-//! - Whoever waits while others have turns is first in the queue of somebody who looks: the head of
-//!   a queue is told to look in time ([`Changes::heads`]).
-//! - No circle of waiting: whoever has turns waits only at a spot that is greater than all of
-//!   theirs ([`super::Visit`] keeps that). Limits of time are for those whose own code waits.
+//! - A queue never stalls: its head looks in time at overdue turns ([`Changes::heads`]), and all
+//!   others wait behind a head.
+//! - No circle of waiting: a transaction with turns waits only at a spot greater than all of theirs
+//!   ([`super::Visit`] keeps that). The time limits are for applications whose own code waits.
 //!
 //! # Not here
 //! Whether a transaction may commit: `steps`. Nothing that is wrong here is more than a delay.
@@ -64,7 +65,7 @@ const MEMORY: Duration = Duration::from_secs(1);
 /// Spots that are remembered; some hundred bytes each, and those that wait.
 const MOST_SPOTS: usize = 1_024;
 
-/// Where transactions collide. Whoever passes several does so in this order.
+/// Where transactions collide. A transaction passes several in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Spot {
     /// A statement with its parameters.
@@ -86,7 +87,7 @@ pub(crate) struct Visitor {
 pub(crate) enum Manner {
     /// Beside others, as many as there are turns.
     Beside,
-    /// With nobody beside it: a last attempt.
+    /// Without others beside it: a last attempt.
     Alone,
 }
 
@@ -102,7 +103,7 @@ pub(crate) enum End {
 /// What a visitor is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nobody collides there.
+    /// No transactions collide there.
     Free,
     Turn,
     Waits,
@@ -132,7 +133,7 @@ struct Queue {
     /// Whether one of them is to be alone.
     is_alone: bool,
     waiting: BTreeMap<Visitor, Manner>,
-    /// What the statement answered last to somebody who had the turn.
+    /// What the statement answered last to a holder of the turn.
     answer: Option<u128>,
     /// Weight of the conflicts of a family, less that of the commits.
     pressure: usize,
@@ -223,7 +224,7 @@ impl Schedule {
         self.queues.contains_key(&spot)
     }
 
-    /// Asks for a turn; whoever is told to wait is told of its turn by some [`Changes`].
+    /// Asks for a turn; a visitor that must wait gets its turn by some later [`Changes`].
     pub(crate) fn ask(
         &mut self,
         now: Duration,
@@ -245,8 +246,8 @@ impl Schedule {
         Answer::Waits
     }
 
-    /// When somebody who waits at `spot` has to look, counted from `now`; `None` for somebody who
-    /// is not first.
+    /// When the visitor that waits at `spot` has to look, counted from `now`; `None` if it is not
+    /// first.
     pub(crate) fn next_look(
         &self,
         now: Duration,
@@ -267,7 +268,7 @@ impl Schedule {
         lost
     }
 
-    /// A statement has answered this to somebody who has the turn there.
+    /// A statement has answered this to a holder of the turn there.
     pub(crate) fn note_answer(
         &mut self,
         now: Duration,
