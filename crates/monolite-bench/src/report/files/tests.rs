@@ -92,7 +92,7 @@ fn a_note_names_the_round_that_it_is_of() {
 
 /// Pages with tables of recorded runs, each between `<!-- from RECORD: SUITE: TITLE -->` and
 /// `<!-- end -->`.
-const QUOTING: [&str; 3] = ["../README.md", "benchmarks.md", "guides/interactive-transactions.md"];
+const QUOTING: [&str; 2] = ["../README.md", "benchmarks.md"];
 
 #[test]
 fn tables_that_documents_quote_are_those_of_the_record() {
