@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
-use monolite::{Database, Error, ErrorKind, Options, Stats, Tx, Write};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, Stats, Write};
 
 use crate::blocking::{block_on, locked};
 use crate::checkers::serial::{Contents, Op, Record};
@@ -257,7 +257,7 @@ impl Shared<'_> {
         let ops: Vec<Op> = (0..rng.usize(1..5)).map(|_| Op::random_read(rng)).collect();
         let floor = self.floor();
         let asked = ops.clone();
-        let body = move |tx: &Tx<'_>| look(tx, &asked);
+        let body = move |tx: &ReadTx<'_>| look(tx, &asked);
         let outcome = match rng.u8(..6) {
             0 => self.db.read_durable(body).wait(),
             1 => block_on(self.db.read(body)),
@@ -299,10 +299,10 @@ impl Shared<'_> {
     }
 }
 
-fn look(tx: &Tx<'_>, ops: &[Op]) -> Result<(i64, Vec<i64>), Error> {
+fn look(tx: &ReadTx<'_>, ops: &[Op]) -> Result<(i64, Vec<i64>), Error> {
     let mut saw = Vec::new();
     for op in ops {
-        sql::run(tx, op, 0, &mut saw)?;
+        assert!(sql::ask(tx, op, &mut saw)?, "a read runs steps that ask");
     }
     Ok((sql::last_number(tx)?, saw))
 }

@@ -28,7 +28,7 @@ use crate::read::handle::{Answer, Read};
 use crate::read::stream::{Query, RowStream};
 use crate::stats::Stats;
 use crate::transaction::Transactions;
-use crate::tx::Tx;
+use crate::tx::{ReadTx, Tx};
 use crate::untrusted::{UntrustedLimits, UntrustedQuery};
 
 /// An open database. Cloning it is cheap and gives another handle on the same one.
@@ -349,7 +349,7 @@ impl<E> Database<E> {
     /// See [`Read::wait`].
     pub fn read<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>, // errors of your own: `with_error`
+        F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
@@ -363,7 +363,7 @@ impl<E> Database<E> {
     /// See [`Read::wait`].
     pub fn read_durable<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>, // errors of your own: `with_error`
+        F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
@@ -379,7 +379,7 @@ impl<E> Database<E> {
     /// See [`Read::wait`]; `Invalid` when the database has no archive.
     pub fn read_archived<T, F>(&self, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>, // errors of your own: `with_error`
+        F: FnOnce(&ReadTx<'_>) -> Result<T, E>, // errors of your own: `with_error`
         E: From<Error>,
     {
         let limit = self.handle.time_limit;
@@ -549,7 +549,7 @@ impl<E> Database<E> {
     /// writes; it waits for the archive for `wait`, or as long as any.
     fn read_as_written<T, F>(&self, wait: Option<Duration>, body: F) -> Read<'_, F, T, E>
     where
-        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
         E: From<Error>,
     {
         let Handle { engine, writes, time_limit, .. } = &*self.handle;

@@ -49,7 +49,7 @@ pub enum ErrorKind {
     /// A constraint of the schema refused the change. Nothing was changed; correct the data.
     Constraint,
     /// A query that must return a row returned none. Nothing was changed by it; use
-    /// [`Tx::query_optional`](crate::Tx::query_optional) where there may be none.
+    /// [`ReadTx::query_optional`](crate::ReadTx::query_optional) where there may be none.
     NoRows,
     /// The statement, a parameter or an option is wrong. Nothing was changed; correct the program.
     Invalid,
@@ -195,8 +195,8 @@ impl Error {
 
     /// The SQL of the statement that failed, if one did and its text is known; of a batch or a
     /// migration, that statement alone. The error of a statement from
-    /// [`Tx::prepare`](crate::Tx::prepare) that was prepared does not tell. Parameters are not in
-    /// it, and what is written into the text is.
+    /// [`ReadTx::prepare`](crate::ReadTx::prepare) that was prepared does not tell. Parameters are
+    /// not in it, and what is written into the text is.
     pub fn sql(&self) -> Option<&str> {
         self.0.sql.as_ref().map(|sql| &*sql.text)
     }

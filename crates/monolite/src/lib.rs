@@ -104,7 +104,7 @@ pub use stats::{SlowTransaction, Stats, Summary};
 #[cfg(feature = "serde")]
 pub use structs::{from_outcome, from_row, to_outcome};
 pub use transaction::{Committed, Execution, Transact, Transaction};
-pub use tx::Tx;
+pub use tx::{ReadTx, Tx};
 pub use untrusted::{UntrustedLimits, UntrustedQuery, UntrustedRows};
 
 pub use monolite_sqlite::rusqlite;

@@ -31,7 +31,7 @@ pub use outcome::{from_outcome, to_outcome};
 
 /// Makes a struct of a row, by the names of its columns; a tuple by their order; and anything else
 /// of the only column. It is a mapping for whatever takes one:
-/// [`Tx::query_map`](crate::Tx::query_map),
+/// [`ReadTx::query_map`](crate::ReadTx::query_map),
 /// [`Transaction::query_row`](crate::Transaction::query_row),
 /// [`Database::read_stream`](crate::Database::read_stream).
 ///

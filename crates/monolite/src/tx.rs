@@ -1,5 +1,6 @@
-//! Owns what a closure sees of its transaction: the query methods of `rusqlite::Connection`, and
-//! none that would reconfigure the connection.
+//! Owns what closures see of their transactions: the query methods of `rusqlite::Connection` in a
+//! read ([`ReadTx`]), those that change the database besides in a write ([`Tx`]), and none that
+//! would reconfigure the connection.
 //!
 //! # Invariants
 //! - After SQLite has silently rolled the transaction back (`ON CONFLICT ROLLBACK`, a full disk),
@@ -7,37 +8,30 @@
 //! - `may_have_written` is true after any statement that could write, so that the writer knows
 //!   whether a failed closure must be undone.
 //! - A statement is prepared against the schema and the statistics that the transaction has: what
-//!   one before it has left behind in memory is made good first ([`Tx::settle`]).
+//!   one before it has left behind in memory is made good first ([`ReadTx::settle`]).
 
+mod read;
 mod savepoint;
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::time::Duration;
 
-use monolite_sqlite::{
-    AppliedMigration, AutoVacuum, Connection, GivenRowids, Numbering, PageSet, Signals, Traits,
-    UserSavepoint, rusqlite,
-};
+use monolite_sqlite::{Connection, GivenRowids, Traits, UserSavepoint, rusqlite};
 use rusqlite::blob::Blob;
-use rusqlite::{CachedStatement, Row, Statement};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::parameters::Bind;
+pub use read::ReadTx;
 
 /// Longest piece of a statement that is remembered for the list of slow transactions.
 const REMEMBERED_SQL: usize = 512;
 
-const NO_ROWS: rusqlite::Error = rusqlite::Error::QueryReturnedNoRows;
-
-/// A transaction, as its closure sees it.
+/// A write transaction, as its closure sees it: the queries of [`ReadTx`], and the methods that
+/// change the database.
 ///
 /// The methods are those of [`rusqlite::Connection`] under the same names and with the same
-/// meaning. Those that run a statement at once return [`Error`]; statements from
-/// [`Tx::prepare`] are `rusqlite`'s own and return its error, which `?` converts into [`Error`]; an
-/// error type of your own needs `From<rusqlite::Error>` for that.
-///
-/// In a read transaction every statement that would write fails with
-/// [`ErrorKind::Invalid`].
+/// meaning.
 ///
 /// `docs/guides/types.md` is about closures, parameters and rows, `docs/guides/json.md` about
 /// documents.
@@ -61,20 +55,20 @@ const NO_ROWS: rusqlite::Error = rusqlite::Error::QueryReturnedNoRows;
 /// # }
 /// ```
 pub struct Tx<'c> {
-    connection: &'c Connection,
+    read: ReadTx<'c>,
     attempt: u32,
     /// Whether nothing has run before it in this transaction of SQLite.
     is_first: bool,
-    may_have_written: Cell<bool>,
-    /// What those statements are like that were handed out and may run at any time.
-    handed_out: Cell<Traits>,
     /// How many savepoints are open.
     savepoints: Cell<usize>,
-    /// Whether what it did must not be committed, because one could not be undone.
-    is_doomed: Cell<bool>,
-    last_sql: &'c RefCell<String>,
-    /// The numbers that rows of the latest statement were given.
-    given: Cell<Option<GivenRowids>>,
+}
+
+impl<'c> Deref for Tx<'c> {
+    type Target = ReadTx<'c>;
+
+    fn deref(&self) -> &ReadTx<'c> {
+        &self.read
+    }
 }
 
 impl<'c> Tx<'c> {
@@ -83,18 +77,8 @@ impl<'c> Tx<'c> {
         attempt: u32,
         last_sql: &'c RefCell<String>,
     ) -> Tx<'c> {
-        last_sql.borrow_mut().clear();
-        Tx {
-            connection,
-            attempt,
-            is_first: false,
-            may_have_written: Cell::new(false),
-            handed_out: Cell::default(),
-            savepoints: Cell::new(0),
-            is_doomed: Cell::new(false),
-            last_sql,
-            given: Cell::default(),
-        }
+        let read = ReadTx::new(connection, last_sql);
+        Tx { read, attempt, is_first: false, savepoints: Cell::new(0) }
     }
 
     /// As it is when nothing has run before it in this transaction of SQLite.
@@ -105,10 +89,6 @@ impl<'c> Tx<'c> {
     /// Whether nothing has run before it in this transaction of SQLite, as far as is known.
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
-    }
-
-    pub(crate) fn may_have_written(&self) -> bool {
-        self.may_have_written.get()
     }
 
     /// How often this closure has been started for this one result: 1 the first time.
@@ -169,83 +149,6 @@ impl<'c> Tx<'c> {
         ran.map_err(|failed| self.explain(&failed.sql, failed.error))
     }
 
-    /// Runs a query and maps its first row. The prepared statement is kept for the next time.
-    ///
-    /// # Errors
-    /// As [`Tx::execute`]; `NoRows` when there is no row, see [`Tx::query_optional`].
-    pub fn query_row<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<T>
-    where
-        P: Bind,
-        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    {
-        self.run_statement(sql, |statement| f(params.query(statement)?.next()?.ok_or(NO_ROWS)?))
-    }
-
-    /// As [`Tx::query_row`], and `None` when there is no row.
-    ///
-    /// # Errors
-    /// As [`Tx::execute`].
-    pub fn query_optional<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<Option<T>>
-    where
-        P: Bind,
-        F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    {
-        self.run_statement(sql, |statement| params.query(statement)?.next()?.map(f).transpose())
-    }
-
-    /// Runs a query, or a statement with `RETURNING`, and maps all its rows. To stop earlier, or to
-    /// have one row at a time in memory: [`Tx::prepare_cached`], whose statement has `query`.
-    ///
-    /// ```
-    /// # fn main() -> monolite::Result<()> {
-    /// # let db = monolite::Database::open(":memory:")?;
-    /// # db.write(|tx| tx.execute_batch("CREATE TABLE user(id INTEGER PRIMARY KEY, name);
-    /// #     INSERT INTO user(name) VALUES ('ann'), ('bob')")).wait()?;
-    /// let sql = "SELECT name FROM user WHERE id < ?1 ORDER BY id";
-    /// let names: Vec<String> = db.read(|tx| tx.query_map(sql, [9], |row| row.get(0))).wait()?;
-    /// assert_eq!(names, ["ann", "bob"]);
-    /// # db.close()
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tx::execute`], and those of `f`.
-    pub fn query_map<T, P, F>(&self, sql: &str, params: P, f: F) -> Result<Vec<T>>
-    where
-        P: Bind,
-        F: FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    {
-        self.run_statement(sql, |statement| params.query(statement)?.mapped(f).collect())
-    }
-
-    /// Prepares a statement.
-    ///
-    /// # Errors
-    /// `Invalid` for wrong SQL or a statement that belongs to the engine.
-    pub fn prepare(&self, sql: &str) -> Result<Statement<'c>> {
-        self.enter(sql)?;
-        let statement = self.connection.prepare(sql).map_err(|e| self.explain(sql, e))?;
-        self.note_handed_out(&statement, sql)?;
-        Ok(statement)
-    }
-
-    /// Prepares a statement, or takes it from those that were prepared before.
-    ///
-    /// # Errors
-    /// As [`Tx::prepare`].
-    pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'c>> {
-        self.enter(sql)?;
-        let prepare = || self.connection.prepare_cached(sql).map_err(|e| self.explain(sql, e));
-        let mut statement = prepare()?;
-        if statement.is_explain() != 0 {
-            // It may be from before a change of the schema, which SQLite does not notice in it.
-            statement.discard();
-            statement = prepare()?;
-        }
-        self.note_handed_out(&statement, sql)?;
-        Ok(statement)
-    }
-
     /// Rowid of the last row that this transaction has inserted; 0 before it has inserted any.
     pub fn last_insert_rowid(&self) -> i64 {
         self.connection.raw().last_insert_rowid()
@@ -263,88 +166,11 @@ impl<'c> Tx<'c> {
         self.connection.total_changes()
     }
 
-    /// Opens a blob of the main database for incremental reading or writing. Writing is refused for
-    /// a table whose name begins with `sqlite_` or `monolite_`, or with a virtual table's name and
-    /// a `_`, as it may belong to that.
-    ///
-    /// # Errors
-    /// As [`Tx::execute`].
-    pub fn blob_open(
-        &self,
-        table: &str,
-        column: &str,
-        rowid: i64,
-        read_only: bool,
-    ) -> Result<Blob<'c>> {
-        self.enter("incremental blob")?;
-        if !read_only {
-            if let Some(reason) = self.connection.refuse_blob_of(table)? {
-                return Err(Error::new(ErrorKind::Invalid, reason));
-            }
-            self.may_have_written.set(true);
-        }
-        let opened = self.connection.raw().blob_open("main", table, column, rowid, read_only);
-        opened.map_err(|error| self.explained(error))
-    }
-
-    fn run_statement<T>(
-        &self,
-        sql: &str,
-        run: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T> {
-        self.with_statement(sql, |statement| {
-            run(statement).map_err(|error| self.explain(sql, error))
-        })
-    }
-
-    pub(crate) fn with_statement<T, E: From<Error>>(
-        &self,
-        sql: &str,
-        run: impl FnOnce(&mut Statement<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.with_statement_and_traits(sql, |statement, _| run(statement))
-    }
-
-    /// As [`Tx::with_statement`]; says also what the statement is like.
-    pub(crate) fn with_statement_and_traits<T, E: From<Error>>(
-        &self,
-        sql: &str,
-        run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.with_numbered_statement(sql, Numbering::Plain, run)
-    }
-
     /// The numbers that rows of the latest statement were given ahead, for a check that has plain
     /// SQLite give them, too.
     #[doc(hidden)]
     pub fn given_rowids(&self) -> Option<GivenRowids> {
         self.given.get()
-    }
-
-    /// As [`Tx::with_statement_and_traits`], for a statement whose rows are numbered so.
-    pub(crate) fn with_numbered_statement<T, E: From<Error>>(
-        &self,
-        sql: &str,
-        numbering: Numbering,
-        run: impl FnOnce(&mut Statement<'_>, Traits) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.enter(sql)?;
-        let noted = |statement: &mut Statement<'_>, traits: Traits| {
-            self.note_writes(statement);
-            if !statement.readonly() {
-                self.connection.clear_changes(traits).map_err(Error::from)?;
-            }
-            run(statement, traits)
-        };
-        let ran = self.connection.with_numbered_statement(sql, numbering, noted);
-        let ran = ran.map(|(ran, given)| {
-            self.given.set(given);
-            ran
-        });
-        if !matches!(ran, Ok(Ok(_))) {
-            self.connection.note_failure();
-        }
-        ran.map_err(|error| self.explain(sql, error))?
     }
 
     /// Does `what` with the savepoint of an interactive transaction that is inside of `depth`
@@ -358,19 +184,6 @@ impl<'c> Tx<'c> {
     /// Runs `body`, and closes the savepoints of its user that it has left open.
     pub(crate) fn closing_user_savepoints(&self, body: impl FnOnce() -> Result<()>) -> Result<()> {
         self.connection.closing_user_savepoints(body)
-    }
-
-    /// The outcome that was stored with an idempotency key
-    /// ([`Transaction::commit_once`](crate::Transaction::commit_once)), if one was and it is
-    /// remembered. To be asked before a request is done again, whose statements would find what the
-    /// first one did; in a [`Database::read_durable`](crate::Database::read_durable), the commit is
-    /// on disk when there is an outcome.
-    ///
-    /// # Errors
-    /// `Timeout`, `Storage`, `Corrupt`.
-    pub fn outcome_of(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        self.enter("finding an idempotency key")?;
-        Ok(self.connection.find_key(key)?)
     }
 
     /// Stores an idempotency key for `lifetime`, and removes up to `swept` others that have
@@ -388,15 +201,6 @@ impl<'c> Tx<'c> {
         self.enter("storing an idempotency key")?;
         self.may_have_written.set(true);
         Ok(self.connection.store_key(key, outcome, lifetime, swept)?)
-    }
-
-    /// The migrations that were applied, by their numbers.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub(crate) fn migrations(&self) -> Result<Vec<AppliedMigration>> {
-        self.enter("finding migrations")?;
-        Ok(self.connection.migrations()?)
     }
 
     /// Notes that a migration is applied by the transaction.
@@ -424,36 +228,6 @@ impl<'c> Tx<'c> {
         })
     }
 
-    /// Foreign keys that lead to no table, see [`Connection::dangling_foreign_keys`].
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub(crate) fn dangling_foreign_keys(&self) -> Result<Vec<(String, String)>> {
-        self.enter("finding foreign keys")?;
-        Ok(self.connection.dangling_foreign_keys()?)
-    }
-
-    /// Foreign keys that are violated, see [`Connection::foreign_key_violations`].
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub(crate) fn foreign_key_violations(
-        &self,
-        most: u32,
-    ) -> Result<Vec<(String, Option<i64>, String)>> {
-        self.enter("PRAGMA foreign_key_check")?;
-        Ok(self.connection.foreign_key_violations(most)?)
-    }
-
-    /// How the file gives back free pages, and how many there are.
-    ///
-    /// # Errors
-    /// Those of SQLite.
-    pub(crate) fn free_pages(&self) -> Result<(AutoVacuum, u64)> {
-        self.enter("PRAGMA freelist_count")?;
-        Ok(self.connection.free_pages()?)
-    }
-
     /// Gives back up to `most` free pages, see [`Connection::give_back_pages`].
     ///
     /// # Errors
@@ -464,95 +238,19 @@ impl<'c> Tx<'c> {
         Ok(self.connection.give_back_pages(most)?)
     }
 
-    /// Settles what its statements, failed ones included, have left of changes of the schema or the
-    /// statistics, before the next statement is prepared.
+    /// Opens a blob of the main database for incremental reading and writing. One of a table whose
+    /// name begins with `sqlite_` or `monolite_`, or with that of a virtual table and a `_`, which
+    /// may be one that the virtual table keeps, is refused.
     ///
     /// # Errors
-    /// Those of SQLite. It is tried again before the next statement.
-    #[inline]
-    pub(crate) fn settle(&self) -> Result<()> {
-        let is_settled = self.handed_out.get().is_empty() && self.connection.unsettled().is_empty();
-        if is_settled { Ok(()) } else { self.settle_now() }
-    }
-
-    fn settle_now(&self) -> Result<()> {
-        let handed_out = self.handed_out.get();
-        if !handed_out.is_empty() {
-            self.connection.unsettle(handed_out);
-            self.connection.note_failure();
-        }
-        if self.connection.unsettled().is_empty() {
-            return Ok(());
+    /// As [`Tx::execute`].
+    pub fn blob_open_mut(&self, table: &str, column: &str, rowid: i64) -> Result<Blob<'c>> {
+        self.enter("incremental blob")?;
+        if let Some(reason) = self.connection.refuse_blob_of(table)? {
+            return Err(Error::new(ErrorKind::Invalid, reason));
         }
         self.may_have_written.set(true);
-        if !handed_out.is_empty() {
-            self.connection.forget_cached_statements();
-        }
-        Ok(self.connection.settle_schema()?)
-    }
-
-    /// As [`Tx::settle`], when the closure has returned.
-    pub(crate) fn settle_at_end(&self) -> Result<()> {
-        if self.connection.signals().take_panicked() {
-            return Err(collation_panicked());
-        }
-        self.check_undone()?;
-        self.settle()?;
-        Ok(self.connection.settle_schema_at_end()?)
-    }
-
-    /// Whether the transaction is still open, which a statement may have ended.
-    pub(crate) fn is_open(&self) -> bool {
-        self.connection.is_in_transaction()
-    }
-
-    /// What is told to the connection from outside.
-    pub(crate) fn signals(&self) -> &Signals {
-        self.connection.signals()
-    }
-
-    /// Whether the open batch may have changed one of `pages`, or the schema.
-    pub(crate) fn batch_changed(&self, pages: &PageSet) -> bool {
-        self.connection.batch_changed(pages)
-    }
-
-    fn enter(&self, sql: &str) -> Result<()> {
-        if !self.is_open() {
-            let message = "the transaction was rolled back by an earlier statement of it, so \
-                           nothing more can run in it; return an error from the closure";
-            return Err(Error::new(ErrorKind::Aborted, message));
-        }
-        self.check_undone()?;
-        self.settle()?;
-        self.given.set(None);
-        let mut last = self.last_sql.borrow_mut();
-        last.clear();
-        last.push_str(truncated(sql));
-        Ok(())
-    }
-
-    fn note_writes(&self, statement: &Statement<'_>) {
-        if !statement.readonly() {
-            self.may_have_written.set(true);
-        }
-    }
-
-    fn note_handed_out(&self, statement: &Statement<'_>, sql: &str) -> Result<()> {
-        self.note_writes(statement);
-        self.handed_out.set(self.handed_out.get() | self.connection.unsettled());
-        if statement.readonly() { Ok(()) } else { Ok(self.connection.clear_changes_for(sql)?) }
-    }
-
-    /// The error of the statement `sql`, with the reason where the engine has refused something.
-    pub(crate) fn explain(&self, sql: &str, error: rusqlite::Error) -> Error {
-        self.explained(error).in_statement(sql)
-    }
-
-    fn explained(&self, error: rusqlite::Error) -> Error {
-        if self.connection.signals().has_panicked() {
-            return collation_panicked();
-        }
-        Error::from(error).denied(self.connection.signals().take_denial())
+        self.open_blob(table, column, rowid, false)
     }
 }
 

@@ -57,7 +57,7 @@ async fn count_view(db: &Database, path: &'static str) -> Result<i64, Error> {
     .await
 }
 
-fn all_pages(tx: &monolite::Tx<'_>) -> Result<Vec<(String, i64)>, Error> {
+fn all_pages(tx: &monolite::ReadTx<'_>) -> Result<Vec<(String, i64)>, Error> {
     let mut query = tx.prepare_cached("SELECT path, views FROM page ORDER BY path")?;
     let rows = query.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -10,7 +10,7 @@
 //! # Not here
 //! Locks and retries: each function runs as if alone, and either all of it happens or nothing.
 
-use monolite::{Tx, params};
+use monolite::{ReadTx, Tx, params};
 use serde::Serialize;
 
 use crate::error::LedgerError;
@@ -110,7 +110,7 @@ pub(crate) fn open_account(tx: &Tx<'_>, owner: &str, opening_balance: i64) -> Re
     Ok(Account { id, owner: owner.to_owned(), balance: opening_balance })
 }
 
-pub(crate) fn account(tx: &Tx<'_>, id: i64) -> Result<Account> {
+pub(crate) fn account(tx: &ReadTx<'_>, id: i64) -> Result<Account> {
     let sql = "SELECT owner, balance FROM account WHERE id = ?1";
     let found = tx.query_optional(sql, [id], |row| {
         Ok(Account { id, owner: row.get(0)?, balance: row.get(1)? })
@@ -146,7 +146,7 @@ pub(crate) fn transfer(tx: &Tx<'_>, wanted: &Transfer) -> Result<Made> {
     Ok(Made::Now)
 }
 
-fn made_before(tx: &Tx<'_>, id: &str) -> Result<Option<Transfer>> {
+fn made_before(tx: &ReadTx<'_>, id: &str) -> Result<Option<Transfer>> {
     let sql = "SELECT from_account, to_account, amount FROM transfer WHERE id = ?1";
     let found = tx.query_optional(sql, [id], |row| {
         Ok(Transfer { id: id.to_owned(), from: row.get(0)?, to: row.get(1)?, amount: row.get(2)? })
@@ -175,7 +175,7 @@ fn add_entry(
 }
 
 /// At most `limit` entries of an account that are newer than the entry `after`.
-pub(crate) fn statement(tx: &Tx<'_>, id: i64, after: i64, limit: u32) -> Result<Statement> {
+pub(crate) fn statement(tx: &ReadTx<'_>, id: i64, after: i64, limit: u32) -> Result<Statement> {
     account(tx, id)?;
     let mut query = tx.prepare_cached(
         "SELECT id, transfer, amount, balance FROM entry

@@ -30,6 +30,7 @@ use monolite::archive::{Frames, WAL_HEADER_BYTES, WalPosition, WalReader};
 use super::position::{Identity, Place, Position, make};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::give_to_owner_of;
+use crate::record::Epoch;
 use crate::store::sync_directory;
 
 const ENDING: &str = ".wal";
@@ -134,7 +135,11 @@ impl Feed {
         }
         let ends = position.ends.iter().chain(&position.base).map(|place| place.salts);
         let known = ends.chain(position.current).collect();
-        let broken = position.needs_copy.then(|| "nothing was archived before".to_owned());
+        let why = match position.epoch {
+            Epoch(0) => "nothing was archived before",
+            _ => "a copy was due when the database was open last",
+        };
+        let broken = position.needs_copy.then(|| why.to_owned());
         Ok(Feed {
             directory,
             position,
@@ -246,6 +251,9 @@ impl Feed {
     /// Has the next thing archived be a copy of the whole database; what was to be is not needed
     /// any more.
     pub(super) fn breaks(&mut self, why: String) {
+        if self.since().is_none() {
+            self.since = Instant::now();
+        }
         self.staged.drain(..).for_each(|file| remove(&file.path));
         self.taken = None;
         self.broken = Some(why);
@@ -360,7 +368,7 @@ impl Feed {
         if to <= self.durable {
             return self.record_live();
         }
-        if !self.has_some() {
+        if self.since().is_none() {
             self.since = Instant::now();
         }
         self.durable = to;
@@ -624,6 +632,7 @@ impl Feed {
             Some(place) => self.archived(place, since),
             // The WAL was empty: the copy has every generation before.
             None => {
+                self.since = since;
                 let later = |(number, salts): &(u64, [u32; 2])| {
                     (*number >= at.generation).then_some(*salts)
                 };

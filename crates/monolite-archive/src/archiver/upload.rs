@@ -202,7 +202,9 @@ impl Uploader<'_> {
             None => return Ok(None),
             Some(ClaimOutcome::Taken(claimed)) => *claimed,
             Some(ClaimOutcome::Lost) => {
-                let message = "another process took the archive in the same moment";
+                let message = "the archive has slots of a later epoch than its leader record: \
+                               another process took it just now, or an older record was put back; \
+                               if so, move the record away and open again";
                 return Err(Error::new(ErrorKind::Fenced, message));
             }
         };

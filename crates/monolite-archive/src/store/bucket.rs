@@ -36,9 +36,13 @@ use crate::layout::{Layout, LevelKeys};
 mod redirect;
 mod upload;
 
-/// How long an answer is waited for, besides the time that its bytes take. What was not answered
-/// may still be done.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer is waited for, besides the time that its bytes take: so short that an
+/// `Archived` write has time left, of 30 s by default, for the second attempt. What was not
+/// answered may still be done.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a list may take, which is ten requests at most.
+const LISTING: Duration = Duration::from_secs(60);
 
 /// How many bytes in a second are expected of a slow line, in either direction.
 const SLOW: usize = 512 << 10;
@@ -259,7 +263,7 @@ impl Store for BucketStore {
             let below = meta.location.as_ref().strip_prefix(prefix);
             below.is_some_and(|name| name.starts_with('/') && !name[1..].contains('/'))
         };
-        let listed = self.wait(prefix, PATIENCE, async {
+        let listed = self.wait(prefix, LISTING, async {
             let mut metas = match &after {
                 Some(after) => self.client.list_with_offset(Some(&folder), after),
                 None => self.client.list(Some(&folder)),

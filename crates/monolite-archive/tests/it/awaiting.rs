@@ -293,6 +293,32 @@ fn writes_are_refused_when_the_archive_lags_too_far_behind() {
     db.close().unwrap();
 }
 
+/// Each time the WAL begins anew, nothing that waits for the archive is left in it.
+#[test]
+fn lag_counts_while_a_copy_is_due() {
+    let bench = Bench::new(Duration::from_millis(5));
+    let limit = Duration::from_millis(500);
+    let archive = bench.archive().staged_limit_bytes(0);
+    let options = Options::new().readers(1).archive(archive).wal_limit_bytes(8 << 20);
+    let db = bench.open(options.archive_lag_limit(limit));
+    db.read_archived(|_| Ok(())).wait().unwrap();
+    bench.be_away(true);
+    let start = Instant::now();
+    let refused = loop {
+        let sql = "INSERT INTO t(v) VALUES (zeroblob(100000))";
+        if let Err(error) = db.write(move |tx| tx.execute(sql, ())).wait() {
+            break error;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing is refused");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Overloaded);
+    assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
+    assert!(db.stats().archive.unwrap().copies_because.is_some(), "a copy is due");
+    bench.be_away(false);
+    wait_until("writes go on", || insert(&db).is_ok());
+    db.close().unwrap();
+}
+
 /// What is restored at the token's TXID has everything that was acknowledged before it, and when
 /// all is archived there is a slot of that number.
 #[test]

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
-use monolite::{Error, ErrorKind, Transaction, Tx};
+use monolite::{Error, ErrorKind, ReadTx, Transaction};
 
 use super::Shared;
 use crate::blocking::block_on;
@@ -165,7 +165,7 @@ impl Shared<'_> {
     fn number_of(&self, id: i64) -> Option<i64> {
         // From the end, where it is.
         let query = "SELECT n FROM done WHERE id = ?1 ORDER BY n DESC LIMIT 1";
-        let look = |tx: &Tx<'_>| tx.query_row(query, [id], |row| row.get(0));
+        let look = |tx: &ReadTx<'_>| tx.query_row(query, [id], |row| row.get(0));
         loop {
             match self.db.read(look).wait() {
                 Ok(number) => return Some(number),

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use monolite::rusqlite::ToSql;
 use monolite::{Error, Execution, Transaction};
 
-use super::sql::{Savepoint, Sql, values};
+use super::sql::{Rows, Savepoint, Sql, values};
 use crate::blocking::block_on;
 
 /// Name of every savepoint: one that is opened again hides the one before.
@@ -59,12 +59,14 @@ impl<'t> Interactive<'t> {
     }
 }
 
-impl Sql for Interactive<'_> {
+impl Rows for Interactive<'_> {
     fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
         let rows = self.done(self.tx.query_map(sql, parameters.to_vec(), values))?;
         Ok(rows.into_iter().flatten().collect())
     }
+}
 
+impl Sql for Interactive<'_> {
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
         let changed = self.done(self.tx.execute(sql, parameters))?;
         Ok(i64::try_from(changed).unwrap_or(i64::MAX))

@@ -6,7 +6,7 @@ use monolite::rusqlite::{
     self, CachedStatement, Connection, OptionalExtension as _, Row, Statement, ToSql,
     params_from_iter,
 };
-use monolite::{Error, ErrorKind, Tx};
+use monolite::{Error, ErrorKind, ReadTx, Tx};
 
 use crate::checkers::serial::{Contents, Op};
 
@@ -48,14 +48,17 @@ pub const SCHEMA: &str = "
     END;
 ";
 
-/// Runs SQL inside of a transaction.
-pub trait Sql {
+/// Runs queries inside of a transaction.
+pub trait Rows {
     /// All values of all rows: a NULL as -1, a blob as its length and digest.
     ///
     /// # Errors
     /// Those of the statement.
     fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error>;
+}
 
+/// Runs SQL inside of a transaction.
+pub trait Sql: Rows {
     /// Runs a statement that returns no rows; tells how many rows it changed.
     ///
     /// # Errors
@@ -68,7 +71,7 @@ pub trait Sql {
     /// Those of the statement.
     fn say(&self, sql: &str) -> Result<(), Error>;
 
-    /// The values of the first row, as [`Sql::rows`]; the others are not read.
+    /// The values of the first row, as [`Rows::rows`]; the others are not read.
     ///
     /// # Errors
     /// Those of the statement.
@@ -111,11 +114,19 @@ pub enum Savepoint {
     Keep,
 }
 
-impl Sql for Tx<'_> {
+impl Rows for ReadTx<'_> {
     fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
         Ok(flatten(self.prepare_cached(sql)?, parameters)?)
     }
+}
 
+impl Rows for Tx<'_> {
+    fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
+        ReadTx::rows(self, sql, parameters)
+    }
+}
+
+impl Sql for Tx<'_> {
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
         self.execute(sql, parameters).map(signed)
     }
@@ -150,11 +161,13 @@ impl Sql for Tx<'_> {
     }
 }
 
-impl Sql for Connection {
+impl Rows for Connection {
     fn rows(&self, sql: &str, parameters: &[i64]) -> Result<Vec<i64>, Error> {
         Ok(flatten(self.prepare_cached(sql)?, parameters)?)
     }
+}
 
+impl Sql for Connection {
     fn change(&self, sql: &str, parameters: &[&dyn ToSql]) -> Result<i64, Error> {
         Ok(signed(self.prepare_cached(sql)?.execute(parameters)?))
     }
@@ -213,7 +226,7 @@ fn flatten(mut query: CachedStatement<'_>, parameters: &[i64]) -> rusqlite::Resu
     Ok(all)
 }
 
-/// The values of a row as [`Sql::rows`] tells them.
+/// The values of a row as [`Rows::rows`] tells them.
 pub(super) fn values(row: &Row<'_>) -> rusqlite::Result<Vec<i64>> {
     let columns = AsRef::<Statement<'_>>::as_ref(row).column_count();
     let mut values = Vec::with_capacity(columns);
@@ -255,7 +268,7 @@ pub fn enter(sql: &impl Sql, id: i64) -> Result<(), Error> {
 ///
 /// # Errors
 /// Those of the statement.
-pub fn last_number(sql: &impl Sql) -> Result<i64, Error> {
+pub fn last_number(sql: &impl Rows) -> Result<i64, Error> {
     let last = sql.rows("SELECT COALESCE(MAX(n), 0) FROM done", &[])?;
     Ok(last.first().copied().unwrap_or(-1))
 }
@@ -264,9 +277,19 @@ pub fn last_number(sql: &impl Sql) -> Result<i64, Error> {
 ///
 /// # Errors
 /// Those of the statements.
-pub fn contents(sql: &impl Sql) -> Result<Contents, Error> {
+pub fn contents(sql: &impl Rows) -> Result<Contents, Error> {
     let tables = Contents::QUERIES.iter().map(|query| sql.rows(query, &[]));
     Ok(Contents::new(tables.collect::<Result<_, _>>()?))
+}
+
+/// Runs a step that only asks, and appends what it tells to `saw`; false for any other step.
+///
+/// # Errors
+/// Those of its statement.
+pub fn ask(sql: &impl Rows, op: &Op, saw: &mut Vec<i64>) -> Result<bool, Error> {
+    let Some((query, parameters)) = question(op) else { return Ok(false) };
+    saw.extend(sql.rows(query, &parameters)?);
+    Ok(true)
 }
 
 /// Runs a step of transaction `id`, and appends what it tells to `saw`.
@@ -274,8 +297,7 @@ pub fn contents(sql: &impl Sql) -> Result<Contents, Error> {
 /// # Errors
 /// Those of its statements.
 pub fn run(sql: &impl Sql, op: &Op, id: i64, saw: &mut Vec<i64>) -> Result<(), Error> {
-    if let Some((query, parameters)) = question(op) {
-        saw.extend(sql.rows(query, &parameters)?);
+    if ask(sql, op, saw)? {
         return Ok(());
     }
     match *op {

@@ -99,7 +99,7 @@ fn an_awaited_closure_that_panics_panics_in_its_task() {
     let panic = runtime.block_on(async {
         let db = Arc::clone(&db);
         let read = async move {
-            let quiet = |_: &monolite::Tx<'_>| -> Result<(), Error> {
+            let quiet = |_: &monolite::ReadTx<'_>| -> Result<(), Error> {
                 std::panic::resume_unwind(Box::new(5_u8))
             };
             db.read(quiet).await

@@ -23,7 +23,7 @@ const WAYS: [(&str, Way); 11] = [
     }),
     ("batch", |db, sql| db.write(move |tx| tx.execute_batch(sql)).wait()),
     ("prepare", |db, sql| {
-        let ask = move |tx: &monolite::Tx<'_>| {
+        let ask = move |tx: &monolite::ReadTx<'_>| {
             let mut statement = tx.prepare(sql)?;
             statement.query_map((), |_| Ok(()))?.collect::<Result<(), _>>()?;
             Ok(())

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use monolite::{
-    ConnectionSetup, Database, Error, ErrorKind, Function, Options, Tx, UntrustedLimits, rusqlite,
+    ConnectionSetup, Database, Error, ErrorKind, Function, Options, ReadTx, UntrustedLimits,
+    rusqlite,
 };
 use rusqlite::functions::{Aggregate, Context, WindowAggregate};
 
@@ -135,7 +136,7 @@ fn database() -> Database {
     db
 }
 
-fn number(tx: &Tx<'_>, sql: &str) -> Result<i64, Error> {
+fn number(tx: &ReadTx<'_>, sql: &str) -> Result<i64, Error> {
     tx.query_row(sql, (), |row| row.get(0))
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use monolite::{Database, Error, ErrorKind, Options, Tx};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx};
 
 const READERS: usize = 3;
 
@@ -18,7 +18,7 @@ fn open() -> Database {
     db
 }
 
-fn seven(tx: &Tx<'_>) -> Result<i64, Error> {
+fn seven(tx: &ReadTx<'_>) -> Result<i64, Error> {
     tx.query_row("SELECT x FROM t", (), |row| row.get(0))
 }
 

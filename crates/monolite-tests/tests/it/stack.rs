@@ -27,17 +27,17 @@ fn chain(parts: usize, calls: usize) -> String {
 fn ways(db: &Database, sql: &str) -> Vec<monolite::Result<i64>> {
     let text = || sql.to_owned();
     let of = |sql: String| {
-        move |tx: &monolite::Tx<'_>| tx.query_row(&sql, (), |row| row.get::<_, i64>(0))
+        move |tx: &monolite::ReadTx<'_>| tx.query_row(&sql, (), |row| row.get::<_, i64>(0))
     };
     let by_hand = |sql: String| {
-        move |tx: &monolite::Tx<'_>| -> monolite::Result<i64> {
+        move |tx: &monolite::ReadTx<'_>| -> monolite::Result<i64> {
             Ok(tx.prepare(&sql)?.query_row((), |row| row.get(0))?)
         }
     };
-    let batch = text();
+    let (batch, written) = (text(), of(text()));
     let transaction = db.transaction().unwrap();
     vec![
-        db.write(of(text())).wait(),
+        db.write(move |tx| written(tx)).wait(),
         db.read(of(text())).wait(),
         db.read(by_hand(text())).wait(),
         smol::block_on(db.read(of(text()))),

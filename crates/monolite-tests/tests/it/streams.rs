@@ -103,7 +103,8 @@ fn two_hundred_stalled_consumers_hold_up_no_read() {
     // Two of them run, and rest; the others wait.
     let start = Instant::now();
     for _ in 0..100 {
-        let one = |tx: &monolite::Tx<'_>| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0));
+        let one =
+            |tx: &monolite::ReadTx<'_>| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0));
         assert_eq!(db.read(one).wait().unwrap(), 1);
         assert_eq!(smol::block_on(db.read(one)).unwrap(), 1);
         db.write(|tx| tx.execute("SELECT 1", ()).map(|_| 0).or(Ok(0))).wait().unwrap();
@@ -128,7 +129,7 @@ fn two_hundred_stalled_consumers_hold_up_no_read() {
 
 /// The time below which 99 of 100 of `count` reads take, half of them awaited.
 fn p99_of_reads(db: &Database, count: usize) -> Duration {
-    let one = |tx: &monolite::Tx<'_>| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0));
+    let one = |tx: &monolite::ReadTx<'_>| tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0));
     let mut times: Vec<_> = (0..count)
         .map(|number| {
             let start = Instant::now();

@@ -60,7 +60,7 @@ fn closures_that_end_in_ok_need_no_type() {
     });
     assert!(matches!(poor.wait(), Err(OwnError::Poor)));
     let wrong = own.read(|tx| {
-        tx.execute("SELECT nothing", ())?;
+        tx.query_row("SELECT nothing", (), |_| Ok(()))?;
         Ok(())
     });
     let Err(OwnError::Database(error)) = wrong.wait() else { panic!("it was no database error") };

@@ -2,7 +2,7 @@
 //! (`rusqlite::Connection`) and to a transaction of Monolite ([`Tx`]).
 
 use monolite::rusqlite::{self, CachedStatement, Connection, Row, Statement};
-use monolite::{Error, Tx};
+use monolite::{Error, ReadTx, Tx};
 
 use super::said::{Said, names};
 use super::statement;
@@ -63,11 +63,11 @@ impl Asked for Connection {
 
 impl Asked for Tx<'_> {
     fn prepare(&self, sql: &str) -> Result<Statement<'_>, Error> {
-        Tx::prepare(self, sql)
+        ReadTx::prepare(self, sql)
     }
 
     fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>, Error> {
-        Tx::prepare_cached(self, sql)
+        ReadTx::prepare_cached(self, sql)
     }
 
     fn execute(&self, sql: &str) -> Result<usize, Error> {
@@ -83,7 +83,34 @@ impl Asked for Tx<'_> {
         sql: &str,
         take: &mut dyn FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), Error> {
-        Tx::query_row(self, sql, (), |row| take(row))
+        ReadTx::query_row(self, sql, (), |row| take(row))
+    }
+}
+
+/// A read runs statements that show no rows, as some pragmas, by `prepare`.
+impl Asked for ReadTx<'_> {
+    fn prepare(&self, sql: &str) -> Result<Statement<'_>, Error> {
+        ReadTx::prepare(self, sql)
+    }
+
+    fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>, Error> {
+        ReadTx::prepare_cached(self, sql)
+    }
+
+    fn execute(&self, sql: &str) -> Result<usize, Error> {
+        Ok(ReadTx::prepare(self, sql)?.execute(())?)
+    }
+
+    fn execute_batch(&self, sql: &str) -> Result<(), Error> {
+        Asked::execute(self, sql).map(drop)
+    }
+
+    fn query_row(
+        &self,
+        sql: &str,
+        take: &mut dyn FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), Error> {
+        ReadTx::query_row(self, sql, (), |row| take(row))
     }
 }
 

@@ -96,9 +96,9 @@ pub const PATHS: [Path; 22] = [
     path("write", Carrier::Write, Way::Execute, "each statement or block a closure of `write`"),
     path("write_once", Carrier::Once, Way::Execute, "the same with `write_once`"),
     path("execute_batch", Carrier::Write, Way::Batch, "`Tx::execute_batch` in a write"),
-    path("prepare", Carrier::Write, Way::Prepared, "`Tx::prepare` in a write"),
-    path("prepare_cached", Carrier::Write, Way::Cached, "`Tx::prepare_cached` in a write"),
-    path("query_row", Carrier::Write, Way::FirstRow, "`Tx::query_row` in a write"),
+    path("prepare", Carrier::Write, Way::Prepared, "`ReadTx::prepare` in a write"),
+    path("prepare_cached", Carrier::Write, Way::Cached, "`ReadTx::prepare_cached` in a write"),
+    path("query_row", Carrier::Write, Way::FirstRow, "`ReadTx::query_row` in a write"),
     returning(path("returned", Carrier::Write, Way::Execute, "a closure that returns an error")),
     returning(grouped(path(
         "returned_grouped",

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::read::readers::Readers;
 use crate::read::threads::ReadThreads;
-use crate::tx::Tx;
+use crate::tx::ReadTx;
 
 /// When the result of a read may be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl<F, T, E> Unpin for Read<'_, F, T, E> {}
 
 impl<'d, F, T, E> Read<'d, F, T, E>
 where
-    F: FnOnce(&Tx<'_>) -> Result<T, E>,
+    F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
     pub(crate) fn new(
@@ -133,7 +133,7 @@ where
 
 fn perform<T, E, F>(side: &ReadSide, terms: Terms, body: F) -> Result<Ran<T, E>, E>
 where
-    F: FnOnce(&Tx<'_>) -> Result<T, E>,
+    F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
     E: From<Error>,
 {
     let Terms { answer, time_limit } = terms;
@@ -163,7 +163,7 @@ where
 
 impl<F, T, E> Future for Read<'_, F, T, E>
 where
-    F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+    F: FnOnce(&ReadTx<'_>) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {

@@ -45,7 +45,7 @@ use crate::primitives::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Orderi
 use crate::primitives::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::progress::{BatchNumber, Progress};
 use crate::read::holders::SnapshotHolder;
-use crate::tx::{Tx, collation_panicked};
+use crate::tx::{ReadTx, collation_panicked};
 
 /// Spare connections for each ordinary one: beyond that, something is wrong that more connections
 /// do not mend.
@@ -169,7 +169,7 @@ impl Readers {
     pub(crate) fn run<T, E: From<Error>>(
         &self,
         own_limit: Option<Duration>,
-        body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
+        body: impl FnOnce(&ReadTx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.database.check_process()?;
         self.check_nesting()?;
@@ -371,7 +371,7 @@ impl Turn<'_> {
     fn read<T, E: From<Error>>(
         mut self,
         own_limit: Option<Duration>,
-        body: impl FnOnce(&Tx<'_>) -> Result<T, E>,
+        body: impl FnOnce(&ReadTx<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let (readers, slot) = (self.readers, self.slot);
         let limit = own_limit.map_or(readers.time_limit, |own| own.min(readers.time_limit));
@@ -388,7 +388,7 @@ impl Turn<'_> {
         let reader = seat.reader.as_ref().ok_or_else(closed)?;
         reader.deadline.set(now, limit);
         Counts::count(&slot.counts.reads);
-        let result = body(&Tx::new(&reader.connection, 1, &seat.last_sql));
+        let result = body(&ReadTx::new(&reader.connection, &seat.last_sql));
         reader.deadline.clear();
         // It has nothing to defer, and is tried again when the next snapshot is taken.
         let _ = reader.connection.end_deferral();

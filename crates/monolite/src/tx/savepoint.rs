@@ -72,17 +72,6 @@ impl Tx<'_> {
         around.close().map_err(half_way)?;
         Ok(value)
     }
-
-    /// # Errors
-    /// `Aborted` when a savepoint could not be undone.
-    pub(super) fn check_undone(&self) -> Result<()> {
-        if !self.is_doomed.get() {
-            return Ok(());
-        }
-        let message = "what was done in a savepoint could not be undone, so nothing more can run \
-                       in the transaction; return an error from the closure, and try again";
-        Err(Error::new(ErrorKind::Aborted, message))
-    }
 }
 
 /// What SQLite means by "busy" here.

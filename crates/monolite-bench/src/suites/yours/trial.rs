@@ -6,7 +6,7 @@ use crate::raw_connection::open_bare;
 use crate::suites::shift::{Crew, Shift};
 use crate::suites::{Turn, on_engine};
 use anyhow::{Result, ensure};
-use monolite::{Database, ErrorKind, Options, Tx, rusqlite};
+use monolite::{Database, ErrorKind, Options, ReadTx, rusqlite};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params_from_iter};
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ fn closures(db: &Database, kind: Kind, drawn: &Drawn<'_>) -> Result<u32> {
 
 /// Runs statements with their values, and reads all of their rows.
 fn each<'d>(
-    tx: &Tx<'_>,
+    tx: &ReadTx<'_>,
     drawn: impl Iterator<Item = (&'d String, &'d Vec<Value>)>,
 ) -> Result<(), monolite::Error> {
     for (sql, values) in drawn {

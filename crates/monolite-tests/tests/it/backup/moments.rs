@@ -64,7 +64,7 @@ fn an_old_snapshot_keeps_no_backup_from_the_newest_commits() {
     let (_directory, path, target) = places();
     let db = Database::open(&path).unwrap();
     create(&db);
-    let read = |tx: &monolite::Tx<'_>| {
+    let read = |tx: &monolite::ReadTx<'_>| {
         tx.query_row("SELECT count(*) FROM transfer", (), |row| row.get::<_, i64>(0))?;
         for seed in 0..300 {
             let write = db.write(move |tx| transfer(tx, seed));

@@ -1,6 +1,6 @@
 //! Changes of the schema, and who learns of them when.
 
-use monolite::{Database, Error, ErrorKind, Options, Row, Sharing, Tx};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, Row, Sharing, Tx};
 
 use super::{ask, ask_writer, database, number, write};
 
@@ -218,8 +218,8 @@ fn a_change_of_the_schema_that_failed_plans_for_nobody() {
              ANALYZE",
         );
         let plan = "EXPLAIN QUERY PLAN SELECT w FROM few WHERE v = 1 AND id < 9";
-        let told = move |tx: &Tx<'_>| tx.query_row(plan, (), |row| row.get::<_, String>(3));
-        let before = db.write(told).wait().unwrap();
+        let told = move |tx: &ReadTx<'_>| tx.query_row(plan, (), |row| row.get::<_, String>(3));
+        let before = db.write(move |tx| told(tx)).wait().unwrap();
         for failing in [
             "CREATE UNIQUE INDEX one ON few(v)",
             "EXPLAIN CREATE INDEX one ON few(w)",
@@ -242,10 +242,10 @@ fn a_change_of_the_schema_that_failed_plans_for_nobody() {
             if failing.contains("RENAME") {
                 continue;
             }
-            assert_eq!(db.write(told).wait().unwrap(), before, "{failing}");
+            assert_eq!(db.write(move |tx| told(tx)).wait().unwrap(), before, "{failing}");
             assert_eq!(db.read(told).wait().unwrap(), before, "{failing}");
         }
-        assert_eq!(db.write(told).wait().unwrap(), before);
+        assert_eq!(db.write(move |tx| told(tx)).wait().unwrap(), before);
     });
 }
 
@@ -269,7 +269,7 @@ fn a_change_of_the_schema_may_come_while_rows_of_a_change_are_read() {
                     seen += tx.query_row("SELECT count(*) FROM n", (), number)?;
                 }
                 drop(rows);
-                let mut blob = tx.blob_open("kept", "v", 1, false)?;
+                let mut blob = tx.blob_open_mut("kept", "v", 1)?;
                 let _ = tx.execute(change, ());
                 blob.write_at(b"x", 0)?;
                 drop(blob);
@@ -303,12 +303,12 @@ fn a_refused_index_leaves_the_plans_of_its_connection_as_they_were() {
         db.read(move |tx| {
             let before = tx.query_row(outer, (), text)?;
             assert_eq!(before, "SCAN few");
-            let refused = tx.execute(index, ()).unwrap_err();
+            let refused = tx.prepare(index)?.execute(()).unwrap_err();
             assert!(refused.to_string().contains("readonly"), "{refused}");
             assert_eq!(tx.query_row(outer, (), text)?, before);
             let _ = tx.prepare_cached(index)?.execute(());
             assert_eq!(tx.query_row(outer, (), text)?, before);
-            let _ = tx.execute_batch(index);
+            let _ = tx.query_row(index, (), |_| Ok(()));
             Ok::<_, Error>(())
         })
         .wait()

@@ -81,7 +81,7 @@ fn a_change_of_an_overflow_page_is_noticed() {
     assert_eq!(ways(&db), (1, 0));
     let tx = reader(&db, last);
     db.write(|tx| -> monolite::Result<()> {
-        let mut blob = tx.blob_open("long", "x", 1, false)?;
+        let mut blob = tx.blob_open_mut("long", "x", 1)?;
         blob.write_at(b"!", 99_998)?;
         Ok(())
     })

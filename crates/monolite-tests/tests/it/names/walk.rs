@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use monolite::rusqlite::types::ValueRef;
 use monolite::rusqlite::{self, Connection, Row};
-use monolite::{Database, Durability, Error, Options, Tx};
+use monolite::{Database, Durability, Error, Options, ReadTx, Tx};
 use monolite_testkit::scratch::in_memory;
 
 const TABLE: &str = "monolite_idempotency";
@@ -119,7 +119,7 @@ fn has_canary(bytes: &[u8]) -> bool {
 }
 
 /// What a statement gave, but for the row that was asked for by the key itself.
-fn run(tx: &Tx<'_>, sql: &str, cached: bool) -> Result<bool, Error> {
+fn run(tx: &ReadTx<'_>, sql: &str, cached: bool) -> Result<bool, Error> {
     let mut shown = false;
     let mut see = |rows: &mut rusqlite::Rows<'_>| {
         while let Some(row) = rows.next()? {
@@ -137,7 +137,7 @@ fn run(tx: &Tx<'_>, sql: &str, cached: bool) -> Result<bool, Error> {
 
 /// Tables of users and of SQLite in which a row of the engine's stands now, or whose names are the
 /// engine's.
-fn copies(tx: &Tx<'_>) -> Result<Vec<String>, Error> {
+fn copies(tx: &ReadTx<'_>) -> Result<Vec<String>, Error> {
     let mut names: Vec<String> = Vec::new();
     let mut list = tx.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
     let mut rows = list.query(())?;
@@ -203,21 +203,22 @@ impl Way {
 
     fn run_closure(self, db: &Database, setup: &str, sql: &str) -> Seen {
         let escaped = Arc::new(Mutex::new(Vec::new()));
-        let (setup, sql, told) = (setup.to_owned(), sql.to_owned(), Arc::clone(&escaped));
-        let body = move |tx: &Tx<'_>| {
-            let one = |tx: &Tx<'_>| match self {
-                Way::Batch => tx.execute_batch(&format!("{setup};{sql}")).map(|()| false),
-                _ => {
-                    tx.execute_batch(&setup)?;
-                    match self {
-                        Way::Execute => tx.execute(&sql, ()).map(|_| false),
-                        way => run(tx, &sql, way == Way::Cached),
-                    }
+        let (setup, read, told) = (setup.to_owned(), sql.to_owned(), Arc::clone(&escaped));
+        let sql = read.clone();
+        let one = move |tx: &Tx<'_>| match self {
+            Way::Batch => tx.execute_batch(&format!("{setup};{sql}")).map(|()| false),
+            _ => {
+                tx.execute_batch(&setup)?;
+                match self {
+                    Way::Execute => tx.execute(&sql, ()).map(|_| false),
+                    way => run(tx, &sql, way == Way::Cached),
                 }
-            };
+            }
+        };
+        let see = move |tx: &ReadTx<'_>, ran: Result<bool, Error>| {
             let mut told = told.lock().unwrap();
             told.clear();
-            let shown = one(tx).inspect_err(|error| {
+            let shown = ran.inspect_err(|error| {
                 // Not the statement, which has the key that it asks for.
                 if has_canary(error.message().as_bytes()) {
                     told.push("the error tells it".into());
@@ -229,7 +230,11 @@ impl Way {
             told.extend(copies(tx).unwrap_or_default());
             Ok(())
         };
-        let ended = if self.is_read() { db.read(body).wait() } else { db.write(body).wait() };
+        let ended = if self.is_read() {
+            db.read(|tx| see(tx, run(tx, &read, false))).wait()
+        } else {
+            db.write(move |tx| see(tx, one(tx))).wait()
+        };
         let escaped = std::mem::take(&mut *escaped.lock().unwrap());
         Seen { ended, escaped }
     }
@@ -295,7 +300,7 @@ impl Walk {
             return Some("was not refused".into());
         }
         let expected = self.exists.then(|| CANARIES[1].as_bytes().to_vec());
-        let look = |tx: &Tx<'_>| Ok::<_, Error>((tx.outcome_of(CANARIES[0])?, copies(tx)?));
+        let look = |tx: &ReadTx<'_>| Ok::<_, Error>((tx.outcome_of(CANARIES[0])?, copies(tx)?));
         match self.db.read(look).wait() {
             Ok((outcome, copies)) if outcome == expected && copies.is_empty() => None,
             found => Some(format!("left {found:?}")),
@@ -422,8 +427,8 @@ fn a_rename_that_was_prepared_and_kept_is_refused_when_it_is_found_again() {
 fn no_blob_of_the_keys_can_be_opened() {
     let walk = Walk::begin(true);
     for column in ["key", "outcome", "expires"] {
-        let open = move |tx: &Tx<'_>| tx.blob_open(TABLE, column, 1, true).map(drop);
-        assert!(walk.db.write(open).wait().is_err());
+        let open = move |tx: &ReadTx<'_>| tx.blob_open(TABLE, column, 1).map(drop);
+        assert!(walk.db.write(move |tx| open(tx)).wait().is_err());
         assert!(walk.db.read(open).wait().is_err());
     }
     walk.end();

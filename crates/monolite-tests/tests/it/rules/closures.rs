@@ -86,7 +86,7 @@ fn blobs_are_written_and_read_in_pieces_and_rolled_back_with_their_transaction()
     let db = database();
     db.write(|tx| tx.execute("INSERT INTO t VALUES (1, zeroblob(100000))", ())).wait().unwrap();
     db.write(|tx| {
-        let mut blob = tx.blob_open("t", "x", 1, false)?;
+        let mut blob = tx.blob_open_mut("t", "x", 1)?;
         blob.seek(SeekFrom::Start(99_996)).unwrap();
         blob.write_all(b"tail").unwrap();
         Ok::<_, Error>(())
@@ -96,7 +96,7 @@ fn blobs_are_written_and_read_in_pieces_and_rolled_back_with_their_transaction()
     let (before, failing) = as_one_batch(&db, || {
         let before = insert(&db, 2);
         let failing = db.write(|tx| {
-            let mut blob = tx.blob_open("t", "x", 1, false)?;
+            let mut blob = tx.blob_open_mut("t", "x", 1)?;
             blob.write_all(b"head").unwrap();
             Err::<(), _>(Error::aborted("on purpose"))
         });
@@ -107,7 +107,7 @@ fn blobs_are_written_and_read_in_pieces_and_rolled_back_with_their_transaction()
     let bytes = db.read(|tx| {
         assert_eq!(tx.query_row("SELECT COUNT(*) FROM t", (), |row| row.get::<_, i64>(0))?, 2);
         let mut bytes = Vec::new();
-        tx.blob_open("t", "x", 1, true)?.read_to_end(&mut bytes).unwrap();
+        tx.blob_open("t", "x", 1)?.read_to_end(&mut bytes).unwrap();
         Ok::<_, Error>(bytes)
     });
     let bytes = bytes.wait().unwrap();
@@ -157,13 +157,13 @@ fn nobody_writes_to_a_blob_of_what_others_keep() {
         ("Words_Content", "c0"),
     ];
     for (table, column) in kept {
-        let opened = |tx: &Tx<'_>| tx.blob_open(table, column, 1, false).map(drop);
+        let opened = |tx: &Tx<'_>| tx.blob_open_mut(table, column, 1).map(drop);
         let refused = db.write(move |tx| opened(tx)).wait().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         assert!(refused.to_string().contains("cannot be written to"), "{refused}");
     }
-    db.write(|tx| tx.blob_open("mine", "x", 1, false).map(drop)).wait().unwrap();
-    db.write(|tx| tx.blob_open("sqlite_master", "name", 1, true).map(drop)).wait().unwrap();
+    db.write(|tx| tx.blob_open_mut("mine", "x", 1).map(drop)).wait().unwrap();
+    db.write(|tx| tx.blob_open("sqlite_master", "name", 1).map(drop)).wait().unwrap();
     db.close().unwrap();
 }
 
@@ -173,7 +173,7 @@ fn a_blob_of_a_table_that_is_new_to_the_reader_is_found() {
     db.write(|tx| tx.execute("INSERT INTO t VALUES (1, x'010203')", ())).wait().unwrap();
     let bytes = db.read(|tx| {
         let mut bytes = Vec::new();
-        tx.blob_open("t", "x", 1, true)?.read_to_end(&mut bytes).unwrap();
+        tx.blob_open("t", "x", 1)?.read_to_end(&mut bytes).unwrap();
         Ok::<_, Error>(bytes)
     });
     assert_eq!(bytes.wait().unwrap(), [1, 2, 3]);

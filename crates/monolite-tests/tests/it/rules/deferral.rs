@@ -1,7 +1,7 @@
 //! `PRAGMA defer_foreign_keys`: it lasts as long as the transaction that says it, and is nobody
 //! else's.
 
-use monolite::{Database, Error, ErrorKind, Options, Sharing, Tx, rusqlite};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, Sharing, Tx, rusqlite};
 
 use crate::patience::as_one_batch;
 
@@ -211,9 +211,9 @@ fn an_explained_deferral_is_said_again_at_commit() {
 fn a_read_and_a_savepoint_may_say_it_and_it_ends_with_the_transaction() {
     let db = database();
     let asks = "PRAGMA defer_foreign_keys";
-    let ask = |tx: &Tx<'_>| tx.query_row(asks, (), |row| row.get::<_, i64>(0));
+    let ask = |tx: &ReadTx<'_>| tx.query_row(asks, (), |row| row.get::<_, i64>(0));
     let said = db.read(move |tx| {
-        tx.execute_batch(DEFER)?;
+        tx.prepare(DEFER)?.execute(())?;
         ask(tx)
     });
     assert_eq!(said.wait().unwrap(), 1);

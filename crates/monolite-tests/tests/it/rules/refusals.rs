@@ -143,7 +143,7 @@ fn vacuum_inside_a_transaction_is_an_error() {
 }
 
 fn write_in_a_read(db: &Database, sql: &'static str) -> Error {
-    db.read(move |tx| tx.execute_batch(sql)).wait().unwrap_err()
+    db.read(move |tx| Ok(tx.prepare(sql)?.execute(()).map(drop)?)).wait().unwrap_err()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use monolite::{Database, Error, ErrorKind, Transaction, Tx, Write};
+use monolite::{Database, Error, ErrorKind, ReadTx, Transaction, Tx, Write};
 use monolite_testkit::blocking::{block_on, locked};
 use monolite_testkit::markers;
 use monolite_testkit::schedule::{Interactive, Pace};
@@ -322,7 +322,9 @@ impl Play {
         let bomb = Bomb::of(&self.act);
         let body = move |tx: &Tx<'_>| {
             let _kept = &bomb;
-            play.inside(tx)
+            play.reads(tx)?;
+            markers::put(tx, play.id)?;
+            Ok(play.left())
         };
         match self.act.place {
             Place::Write => self.see(db.write(body)),
@@ -337,8 +339,8 @@ impl Play {
         }
     }
 
-    /// The closure itself.
-    fn inside(&self, tx: &Tx<'_>) -> Result<Left, Error> {
+    /// The closure itself, but for the write at its end.
+    fn reads(&self, tx: &ReadTx<'_>) -> Result<(), Error> {
         let is_read = matches!(self.act.place, Place::Read | Place::ReadDurable);
         for deed in &self.act.deeds {
             match deed {
@@ -360,10 +362,7 @@ impl Play {
                 deed => self.beside(deed)?,
             }
         }
-        if !is_read {
-            markers::put(tx, self.id)?;
-        }
-        Ok(self.left())
+        Ok(())
     }
 
     /// A deed that needs no transaction.
@@ -389,7 +388,10 @@ impl Play {
 
     fn read(&self) -> Fate {
         let play = self.clone();
-        let body = move |tx: &Tx<'_>| play.inside(tx);
+        let body = move |tx: &ReadTx<'_>| {
+            play.reads(tx)?;
+            Ok(play.left())
+        };
         let read = || match self.act.place {
             Place::ReadDurable => self.db.read_durable(body),
             _ => self.db.read(body),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use monolite::rusqlite::fallible_iterator::FallibleIterator as _;
 use monolite::rusqlite::{self, Batch, Connection, Statement, params_from_iter};
-use monolite::{Error, ToSql, Transaction, Tx};
+use monolite::{Error, ReadTx, ToSql, Transaction, Tx};
 use monolite_testkit::blocking::locked;
 
 use super::answer::Rows;
@@ -38,20 +38,35 @@ fn named(values: &[(String, Datum)]) -> Vec<(&str, &dyn ToSql)> {
 /// Asks the transaction of a closure.
 pub(super) fn ask_closure(tx: &Tx<'_>, step: &Step) -> Result<String, Error> {
     let sql = step.sql.as_str();
-    let mut rows = Rows::default();
     match step.how {
         How::Execute => {
             bound!(&step.parameters, bound => tx.execute(sql, bound)).map(|it| changed(sql, it))
         }
         How::Batch => tx.execute_batch(sql).map(|()| "done".into()),
+        How::LastInsertRowid => Ok(rowid(tx.last_insert_rowid())),
+        // No closure has savepoints of its own.
+        How::Savepoint | How::RollbackTo | How::Release => Ok("done".into()),
+        How::Row | How::Cached | How::All | How::Part(_) => ask_read(tx, step),
+    }
+}
+
+/// Asks the transaction of a read, which has a part of the methods.
+pub(super) fn ask_read(tx: &ReadTx<'_>, step: &Step) -> Result<String, Error> {
+    let sql = step.sql.as_str();
+    let mut rows = Rows::default();
+    match step.how {
         How::Row => {
             bound!(&step.parameters, bound => tx.query_row(sql, bound, |row| rows.add(row)))?;
             Ok(rows.said())
         }
         How::Cached => Ok(all(&mut *tx.prepare_cached(sql)?, step)?),
         How::All | How::Part(_) => Ok(all(&mut tx.prepare(sql)?, step)?),
-        How::LastInsertRowid => Ok(rowid(tx.last_insert_rowid())),
-        // No closure has savepoints of its own.
+        How::Execute => {
+            let mut statement = tx.prepare(sql)?;
+            let ran = bound!(&step.parameters, bound => statement.execute(bound));
+            Ok(changed(sql, ran?))
+        }
+        How::Batch | How::LastInsertRowid => panic!("no read has {:?}", step.how),
         How::Savepoint | How::RollbackTo | How::Release => Ok("done".into()),
     }
 }

@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monolite::rusqlite::Connection;
-use monolite::{Database, Error, ErrorKind, Transaction, Tx};
+use monolite::{Database, Error, ErrorKind, ReadTx, Transaction, Tx};
 use monolite_sqlite::{GivenRowids, inserted_into};
 use monolite_testkit::blocking::locked;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Said;
-use super::asking::{ask_closure, ask_interactive};
+use super::asking::{ask_closure, ask_interactive, ask_read};
 use super::difference::{Class, Difference, Stop};
 use super::dump::{difference, dump, dump_plain};
 use super::oracle::{Claim, Flaw, Oracle};
@@ -230,9 +230,9 @@ impl Driver {
 
     fn read(&mut self, is_durable: bool, steps: &[Step]) -> Result<(), Stop> {
         let mut told = Vec::new();
-        let body = |tx: &Tx<'_>| {
+        let body = |tx: &ReadTx<'_>| {
             for step in steps {
-                told.push(Said::of(&step.sql, &ask_closure(tx, step)));
+                told.push(Said::of(&step.sql, &ask_read(tx, step)));
             }
             Ok::<_, Error>(())
         };
@@ -427,7 +427,7 @@ impl Driver {
             vec![None; if steps.iter().any(|it| it.random.is_some()) { steps.len() } else { 0 }];
         for (value, step) in drawn.iter_mut().zip(steps) {
             let Some(random) = &step.random else { continue };
-            let look = |tx: &Tx<'_>| verdict::look(tx, random, &step.parameters);
+            let look = |tx: &ReadTx<'_>| verdict::look(tx, random, &step.parameters);
             *value =
                 self.db().read(look).wait().map_err(|error| Difference::engine("read", &error))?;
         }

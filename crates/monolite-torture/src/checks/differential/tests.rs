@@ -8,7 +8,7 @@ use super::source::Source;
 use super::stage::Stage;
 use super::text::text;
 use super::*;
-use monolite::{Database, Error, ErrorKind, Tx};
+use monolite::{Database, Error, ErrorKind, ReadTx};
 use monolite_testkit::child::Program;
 use monolite_testkit::random::SeededRng;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn a_file_that_is_no_history_is_none() {
 fn what_is_taken_for_refused_is_refused() {
     let db = Database::open(":memory:").unwrap();
     for sql in REFUSED {
-        let ask = |tx: &Tx<'_>| tx.query_row(sql, (), |_| Ok(()));
+        let ask = |tx: &ReadTx<'_>| tx.query_row(sql, (), |_| Ok(()));
         let written = db.write(move |tx| Ok::<_, Error>(ask(tx).unwrap_err().kind())).wait();
         let read = db.read(|tx| Ok::<_, Error>(ask(tx).unwrap_err().kind())).wait();
         let tx = db.transaction().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use monolite::rusqlite::types::ValueRef;
-use monolite::{Database, Error, ErrorKind, Options, Tx};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, Tx};
 use monolite_testkit::storage::wal_beside;
 use serde::{Deserialize, Serialize};
 
@@ -241,7 +241,7 @@ pub(super) fn ask(db: &Database) -> Vec<Answer> {
     QUESTIONS.iter().map(|sql| db.read(|tx| digest(tx, sql)).wait()).collect()
 }
 
-fn digest(tx: &Tx<'_>, sql: &str) -> Result<u64, Error> {
+fn digest(tx: &ReadTx<'_>, sql: &str) -> Result<u64, Error> {
     let mut statement = tx.prepare_cached(sql)?;
     let columns = statement.column_count();
     let mut rows = statement.query(())?;

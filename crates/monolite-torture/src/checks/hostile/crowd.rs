@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use monolite::rusqlite::Connection;
-use monolite::{Database, Error, ErrorKind, Options, Tx, UntrustedLimits};
+use monolite::{Database, Error, ErrorKind, Options, ReadTx, UntrustedLimits};
 use monolite_testkit::child::{say, variable};
 
 use super::grammar;
@@ -245,7 +245,7 @@ fn told(case: u64) -> String {
 
 /// What no query may change: the schema, a sum of all rows, and the settings of two connections.
 fn contents(db: &Database) -> Result<String, Error> {
-    let ask = |tx: &Tx<'_>| {
+    let ask = |tx: &ReadTx<'_>| {
         let one = |sql: &str| tx.query_row(sql, (), |row| row.get::<_, String>(0));
         let mut all =
             vec![one("SELECT count(*) || ' ' || group_concat(sql, ';') FROM sqlite_schema \
@@ -263,7 +263,7 @@ fn contents(db: &Database) -> Result<String, Error> {
         }
         Ok(all.join("|"))
     };
-    Ok(format!("{} {}", db.write(ask).wait()?, db.read(ask).wait()?))
+    Ok(format!("{} {}", db.write(move |tx| ask(tx)).wait()?, db.read(ask).wait()?))
 }
 
 /// What the directory holds besides the database's own files.

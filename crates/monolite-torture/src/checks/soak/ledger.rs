@@ -17,7 +17,7 @@ use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
 use monolite::{Error, Transaction, rusqlite};
 use monolite_testkit::markers;
-use monolite_testkit::schedule::sql::Sql;
+use monolite_testkit::schedule::sql::{Rows as _, Sql};
 use monolite_testkit::schedule::{Interactive, Pace};
 
 use super::super::wrong::Wrong;

@@ -410,6 +410,6 @@ fn fitting(how: Failing) -> &'static [ErrorKind] {
     }
 }
 
-fn count(tx: &monolite::Tx<'_>) -> Result<i64, Error> {
+fn count(tx: &monolite::ReadTx<'_>) -> Result<i64, Error> {
     tx.query_row("SELECT n FROM total", (), |row| row.get(0))
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use monolite::{Error, Tx, Write};
+use monolite::{Error, ReadTx, Tx, Write};
 use monolite_testkit::blocking::{block_on, locked};
 
 use super::super::ask::{Way, ask, query};
@@ -105,7 +105,7 @@ impl Ours {
     }
 
     /// What every reader says: while one is busy with this, the next is another one.
-    fn ask_readers<T>(&self, ask: &dyn Fn(&Tx<'_>) -> T) -> Vec<T>
+    fn ask_readers<T>(&self, ask: &dyn Fn(&ReadTx<'_>) -> T) -> Vec<T>
     where
         T: Default,
     {
@@ -114,7 +114,7 @@ impl Ours {
         said
     }
 
-    fn nest(&self, depth: usize, each: &mut dyn FnMut(&Tx<'_>)) {
+    fn nest(&self, depth: usize, each: &mut dyn FnMut(&ReadTx<'_>)) {
         if depth == 0 {
             return;
         }

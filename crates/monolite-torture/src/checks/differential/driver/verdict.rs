@@ -1,7 +1,7 @@
 //! Owns the judgement of one transaction that has ended, with the help of the oracle.
 
 use monolite::rusqlite::params_from_iter;
-use monolite::{Error, ErrorKind, Tx};
+use monolite::{Error, ErrorKind, ReadTx};
 
 use super::super::answer::Said;
 use super::super::asking::{changes_rows, changes_schema};
@@ -388,7 +388,7 @@ fn drawn_by(driver: &Driver, steps: &[Step], ended: &Ended) -> Result<Vec<Option
 
 /// The value that the database has.
 pub(super) fn look(
-    tx: &Tx<'_>,
+    tx: &ReadTx<'_>,
     random: &RandomValue,
     parameters: &Parameters,
 ) -> Result<Option<Datum>, Error> {
