@@ -498,8 +498,8 @@ impl Options {
     }
 
     /// Has every commit be copied to an archive, from which any moment can be restored elsewhere:
-    /// `docs/guides/archive.md`. Default: none. The crate `monolite-archive` has one, for object
-    /// stores and directories.
+    /// `docs/guides/archive-setup.md`. Default: none. The crate `monolite-archive` has one, for
+    /// object stores and directories.
     ///
     /// Needs [`Sharing::Exclusive`] and [`Durability::Synced`] or [`Durability::Archived`]. How far
     /// it is says [`Stats::archive`](crate::Stats::archive).

@@ -22,11 +22,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let db = Database::open(path)?;
     create_schema(&db).await?;
 
-    // The closure is run by each worker; all of them have handles of one database.
+    // Each worker runs the closure; all handles are of one database.
     let shared = db.clone();
     let app = move || App::new().configure(|service| routes(service, shared.clone()));
     println!("listening on http://{address}");
-    // At Ctrl-C or SIGTERM it answers the requests that it has, for ten seconds at most.
+    // On Ctrl-C or SIGTERM it finishes open requests, for ten seconds at most.
     HttpServer::new(app).bind(address)?.shutdown_timeout(10).run().await?;
     Ok(web::block(move || db.close()).await??) // waits for the disk
 }
@@ -54,7 +54,7 @@ async fn text(db: Data<Database>, name: Path<String>) -> Result<String, Failure>
     Ok(db.read(move |tx| tx.query_row(sql, [name], |row| row.get(0))).await?)
 }
 
-/// What lets `?` be used on the database in a handler.
+/// Allows `?` on the database in a handler.
 #[derive(Debug)]
 struct Failure(monolite::Error);
 
@@ -64,7 +64,7 @@ impl From<monolite::Error> for Failure {
     }
 }
 
-/// A sentence for clients; the error's own is for the log.
+/// A text for clients; the error's own message goes to the log.
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.status_code().canonical_reason().unwrap_or("failed"))

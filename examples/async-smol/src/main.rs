@@ -2,9 +2,9 @@
 //!
 //! `cargo run --package async-smol [FILE]`
 //!
-//! The engine has threads of its own and no runtime, so nothing has to be set up: what
-//! `Database::write` returns is a future like any other. Compare `examples/async-tokio`, which is
-//! the same program under another runtime, and `crates/monolite/examples/sync.rs`, which has none.
+//! The engine has its own threads and needs no runtime: `Database::write` returns an ordinary
+//! future. `examples/async-tokio` is the same program under another runtime, and
+//! `crates/monolite/examples/sync.rs` without one.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command prints")]

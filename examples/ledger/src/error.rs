@@ -30,7 +30,7 @@ pub(crate) enum LedgerError {
     Database(monolite::Error),
 }
 
-/// What lets `?` be used on the database inside a closure.
+/// Allows `?` on the database inside a closure.
 impl From<monolite::Error> for LedgerError {
     fn from(error: monolite::Error) -> Self {
         LedgerError::Database(error)
@@ -119,7 +119,7 @@ impl IntoResponse for LedgerError {
     }
 }
 
-/// Overload and shutdown are told to the client and are nothing to wake an operator for.
+/// Overload and shutdown are reported to the client, and not logged.
 #[allow(clippy::print_stderr, reason = "the log of this program is its standard error")]
 fn log(error: &monolite::Error) {
     if !matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::Closed) {

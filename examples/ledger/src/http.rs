@@ -96,7 +96,7 @@ impl NewTransfer {
     }
 }
 
-/// Turns clients away when the queue is full: they know how long they want to wait, we do not.
+/// Refuses requests when the queue is full: the client decides how long to wait.
 async fn transfer(
     State(db): State<Ledger>,
     body: std::result::Result<Json<NewTransfer>, JsonRejection>,
@@ -133,7 +133,7 @@ async fn statement(
     Ok(Json(db.read(move |tx| store::statement(tx, id, page.after, limit)).await?))
 }
 
-/// Well means that writes are acknowledged; reads go on even after the disk has failed.
+/// 200 if writes are acknowledged. Reads go on even after the disk has failed.
 async fn health(State(db): State<Ledger>) -> Result<Json<Value>> {
     db.try_write(|tx| Ok(tx.query_row("SELECT 1", (), |row| row.get::<_, i64>(0))?))?.await?;
     Ok(Json(json!({ "status": "ok" })))

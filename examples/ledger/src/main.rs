@@ -1,11 +1,10 @@
 //! The program: arguments, hand-over from the process before, and shutdown.
 //!
 //! # Hand-over
-//! A new version is started while the old one runs. It waits for the database; when the old one is
-//! told to stop, it answers the requests it has, closes the database and ends; only then does the
-//! new one get the file, and only then does it listen, on the same port if so wanted. Clients see
-//! refused connections for that moment and no lost request. With `--socket-on-stdin` the socket is
-//! the service manager's: clients that come meanwhile wait in it, and none is refused.
+//! Start the new version while the old one runs: it waits for the database. On SIGTERM the old one
+//! answers its open requests, closes the database and exits. Then the new one opens the file and
+//! listens. Clients see refused connections for that moment, and lose no request. With
+//! `--socket-on-stdin` the service manager holds the socket: connections wait, and none is refused.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
@@ -31,13 +30,13 @@ struct Arguments {
     #[arg(long, default_value = "ledger.db")]
     database: PathBuf,
 
-    /// A directory, or the URL of one or of a bucket, that gets every transaction before it is
-    /// answered, so that nothing is lost with this machine.
+    /// A directory, or the URL of one or of a bucket: each transaction is archived there before it
+    /// is answered, so that nothing is lost with this machine.
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
 
-    /// With --archive: this file is to be archived from now on, in place of whatever was before, as
-    /// after a restore.
+    /// With --archive: archive this file from now on, in place of the one before, as after a
+    /// restore.
     #[arg(long, requires = "archive")]
     take_over: bool,
 
@@ -62,12 +61,12 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    // Signals are caught before anything is open, so that a stop is never half a stop.
+    // Catch signals before anything is open: a stop always closes the database.
     let mut stop = Box::pin(stop_signal()?);
     let db = tokio::select! {
         db = open(&arguments) => db?,
         () = &mut stop => {
-            // The thread that waits for the file cannot be called back, and nothing is open yet.
+            // Nothing is open yet; the thread that waits for the file cannot be stopped.
             println!("stopped before {} was open", arguments.database.display());
             std::process::exit(0);
         }
@@ -98,7 +97,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
     Ok(Options::new().archive(archive).durability(Durability::Archived))
 }
 
-/// Serves until told to stop, and then for as long as open requests take, within the grace.
+/// Serves until a stop signal, then finishes open requests within the grace period.
 async fn serve(
     arguments: &Arguments,
     db: Database,
@@ -114,7 +113,7 @@ async fn serve(
     let (told, stopping) = oneshot::channel();
     let server = axum::serve(listener, ledger::router(db)).with_graceful_shutdown(async {
         stop.await;
-        // Nobody listens any more if the server has failed on its own.
+        // The receiver is gone if the server has failed on its own.
         let _ = told.send(());
     });
     let grace = Duration::from_secs(arguments.grace);
@@ -127,7 +126,7 @@ async fn serve(
     }
 }
 
-/// The socket that the service manager holds. It outlives this process, with those who wait in it.
+/// The socket that the service manager holds. It outlives this process, with its waiting clients.
 fn inherited() -> std::io::Result<TcpListener> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let listener = std::net::TcpListener::from(socket);
@@ -143,7 +142,7 @@ async fn after(stopping: oneshot::Receiver<()>, grace: Duration) {
     }
 }
 
-/// Ends at Ctrl-C or `SIGTERM`, also when that came before anybody waited.
+/// Ends at Ctrl-C or `SIGTERM`, also if that came before this call.
 fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;

@@ -1,7 +1,7 @@
 //! The ledger's schema and transactions.
 //!
 //! # Invariants
-//! Checked by the schema or by the tests, whatever the clients do:
+//! Checked by the schema or by the tests:
 //! 1. No balance is below zero or above [`MAX_BALANCE`].
 //! 2. An account's balance is the sum of its entries, and the balance of its newest entry.
 //! 3. A transfer has two entries that cancel each other out; so transfers change no total.
@@ -70,7 +70,7 @@ pub(crate) struct Transfer {
     pub(crate) amount: i64,
 }
 
-/// Whether a transfer was made now or had been made before.
+/// Whether a transfer was made now or before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
     Now,

@@ -1,6 +1,6 @@
-//! Owns the checkout: goods are reserved, then paid outside of every transaction, then settled.
-//! The payment service cannot tell a repetition, so only whoever has reserved calls it: an order
-//! that stays reserved is for a person to look at.
+//! Owns the checkout: reserve the goods, pay outside of every transaction, settle. The payment
+//! service has no keys, so only the request that has reserved calls it. An operator looks at orders
+//! that stay reserved.
 
 use monolite::{Committed, Database, Result, Transaction};
 

@@ -1,4 +1,4 @@
-//! Owns the outbox: mails are written down with what they tell of, and sent at least once.
+//! Owns the outbox: a mail is queued in the transaction of its order, and sent at least once.
 
 use monolite::{Database, Result};
 

@@ -1,12 +1,12 @@
-//! Runs a query of an author who means harm in a process that the kernel ends, on a backup: SQLite
-//! cannot be interrupted while it plans a statement, and a process can.
+//! Runs a hostile query in a process of its own, on a backup. SQLite cannot be interrupted while it
+//! plans a statement; the kernel can end a process.
 //!
 //! ```sh
 //! untrusted-child shop.db 'SELECT name FROM product'
 //! ```
 //!
-//! The parent has the database. It makes a backup, starts itself again as a child with the query,
-//! and prints what the child answers, or how it was ended.
+//! The parent has the database. It makes a backup, starts itself as a child with the query, and
+//! prints the child's answer, or how it ended.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command prints")]
@@ -26,7 +26,7 @@ const CPU_SECONDS: u64 = 2;
 /// Bytes of address space that a child may take: its stacks are reserved and not used.
 const ADDRESS_SPACE: u64 = 2 << 30;
 
-/// What the child is called with, before the backup and the query.
+/// The child's first argument, before the backup and the query.
 const CHILD: &str = "--child";
 
 fn main() -> Result<ExitCode> {
@@ -65,7 +65,7 @@ fn ask(database: &Path, sql: &str) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// The child: gives up what it does not need, and answers.
+/// The child: limits its own resources, and answers.
 fn answer(backup: &Path, sql: &str) -> Result<ExitCode> {
     let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
     setrlimit(Resource::Cpu, limit(CPU_SECONDS))?;

@@ -70,7 +70,7 @@ impl<E> Database<E> {
     /// its connection. The key is that of [`Transaction::commit_once`].
     ///
     /// What `body` does outside of the database happens as often as `body` runs: in
-    /// `docs/guides/interactive-transactions.md` there is a pattern that calls a service once.
+    /// `docs/guides/requests-sent-twice.md` there is a pattern that calls a service once.
     ///
     /// # Cancellation
     /// As that of [`Database::transact`]. Call it again with the same key to learn what came of it.

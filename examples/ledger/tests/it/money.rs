@@ -23,7 +23,7 @@ const REQUESTS: usize = 50;
 const ACCOUNTS: i64 = 40;
 const OPENING: i64 = 500;
 
-/// How long a client goes on when nobody answers; more than a start of the program takes.
+/// How long a client retries without an answer; more than a start of the program takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long a client pauses after it was turned away.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -220,7 +220,7 @@ fn run_client(who: usize, seed: u64, base: &str, done: &Sender<()>) -> Seen {
             2 => ask(&client, &mut random, &mut seen, Wish::Malformed, id),
             _ => ask(&client, &mut random, &mut seen, Wish::Transfer, id),
         }
-        // Nobody counts any more towards the end.
+        // The receiver is gone towards the end.
         let _ = done.send(());
     }
     seen
