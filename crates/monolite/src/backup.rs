@@ -226,6 +226,7 @@ impl Source {
         }
         drop(guarded);
         moment.check().map_err(of_fault)?;
+        assert_eq!(moment.taken(), moment.pages(), "a backup has all pages of its moment");
         Ok(Some(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
     }
 }

@@ -322,6 +322,7 @@ impl Claim {
         }
         let taken = record.taken_by(self.candidate.holder, self.candidate.ttl);
         let taken = taken.ok_or_else(last_epoch)?;
+        assert!(taken.epoch > record.epoch, "an epoch is taken once");
         self.began = now;
         self.state = State::Write(Swap::new(taken, Some(tag)));
         Ok(None)
@@ -356,6 +357,7 @@ impl Claim {
     fn begin(&mut self, newest: Epoch, now: Duration) -> Result<State, Error> {
         let Candidate { lineage, holder, ttl, .. } = self.candidate;
         let record = Record::first(newest, lineage, holder, ttl).ok_or_else(last_epoch)?;
+        assert!(record.epoch > newest, "an epoch is behind those of the files that are there");
         self.began = now;
         Ok(State::Write(Swap::new(record, None)))
     }
@@ -440,6 +442,7 @@ impl Claim {
     ) -> Step<Outcome> {
         match found {
             Some((found, tag)) if found == record => {
+                assert_eq!(fence.epoch(), record.epoch, "the fence is of the epoch it begins");
                 let climbed = std::mem::take(&mut self.climbed);
                 let claimed = Claimed { record, tag, fence, climbed, began: self.began };
                 Step::Ended(Ok(ClaimOutcome::Taken(Box::new(claimed))))

@@ -180,6 +180,7 @@ impl FileLock {
         if level > NONE {
             return Ok(());
         }
+        assert!(state.shared > 0, "a shared lock is given back once");
         state.shared -= 1;
         if state.holder.take_if(|id| *id == self.id).is_some() {
             lower.unlock(NONE)

@@ -109,6 +109,7 @@ impl Moment {
         is_verified: bool,
         images: Box<dyn Images>,
     ) -> Moment {
+        assert!(page_bytes.is_power_of_two(), "a page has {page_bytes} bytes");
         let taken = vec![0; (pages as usize).div_ceil(64)];
         let state = State { taken, fault: None, is_over: false };
         let taken = AtomicU32::new(0);
@@ -130,6 +131,12 @@ impl Moment {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// So many pages more are taken.
+    fn count(&self, pages: u32) {
+        let before = self.taken.fetch_add(pages, Ordering::Relaxed);
+        assert!(before + pages <= self.pages, "a page of a moment is taken once");
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,7 +151,7 @@ impl Moment {
             return Ok(());
         };
         if self.state().mark(index) {
-            self.taken.fetch_add(1, Ordering::Relaxed);
+            self.count(1);
             self.images.save(page, self.at(index)).map_err(Fault::Save)?;
         }
         Ok(())
@@ -176,7 +183,7 @@ impl Moment {
         self.read_run(connection, from, buffer)?;
         (from..to).for_each(|index| _ = state.mark(index));
         drop(state);
-        self.taken.fetch_add(to - from, Ordering::Relaxed);
+        self.count(to - from);
         self.images.save(buffer, self.at(from)).map_err(Fault::Save)?;
         Ok(Some(to + 1))
     }
@@ -233,7 +240,7 @@ impl Moment {
             match self.read_before_write(file, lower, index, &mut buffer) {
                 Ok(()) => {
                     state.mark(index);
-                    self.taken.fetch_add(1, Ordering::Relaxed);
+                    self.count(1);
                 }
                 Err(fault) => state.fault = Some(fault),
             }

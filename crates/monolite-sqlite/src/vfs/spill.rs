@@ -78,7 +78,8 @@ impl Spill {
     }
 
     fn give_back(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Relaxed);
+        let before = self.bytes.fetch_sub(bytes, Relaxed);
+        assert!(before >= bytes, "temporary files give back what they were given");
     }
 
     fn create(&self) -> io::Result<File> {

@@ -127,8 +127,10 @@ impl Held<'_> {
         self.desk = None;
         let result = run();
         let mut desk = self.in_flight.desk();
-        desk.closure = None;
+        assert!(desk.closure.take().is_some(), "the writer runs one closure at a time");
         let was_taken = std::mem::take(&mut desk.is_taken);
+        let is_gone = desk.batch.inbox.is_empty() && desk.batch.done.is_empty();
+        assert!(!was_taken || is_gone, "a batch that was taken is nobody else's");
         self.desk = Some(desk);
         (result, if was_taken { Collected::Taken } else { Collected::Whole })
     }

@@ -88,6 +88,8 @@ impl Watch {
 
     /// A use of the snapshot begins.
     pub(crate) fn begin(&self, now: Duration) {
+        let before = self.state.load(Ordering::Relaxed);
+        assert_eq!(before, IDLE, "one use of a snapshot is under way");
         let running = State { began: nanos(now), stage: Stage::Running };
         self.state.store(running.pack(), Ordering::Release);
     }

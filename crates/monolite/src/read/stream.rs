@@ -254,6 +254,7 @@ impl<T> Buffer<T> {
             held.consumer = Some(waker.clone());
             return None;
         };
+        assert!(held.bytes >= bytes, "the bytes of rows that wait are counted");
         held.bytes -= bytes;
         if let Some(patience) = &mut held.patience {
             *patience = Patience::of(self.stall_limit);
@@ -286,6 +287,7 @@ impl<T: Send + 'static> Buffer<T> {
         let mut held = self.held();
         held.rows.push_back((row, bytes));
         held.bytes += bytes;
+        assert!(held.rows.len() <= MOST_ROWS, "a query rests while its buffer is full");
         let consumer = held.consumer.take();
         if consumer.is_some() {
             drop(held);

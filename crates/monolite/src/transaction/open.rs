@@ -659,7 +659,8 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.roll_back();
-        self.engine.open.fetch_sub(1, Ordering::Relaxed);
+        let open = self.engine.open.fetch_sub(1, Ordering::Relaxed);
+        assert!(open > 0, "a transaction that ends was counted");
     }
 }
 

@@ -148,6 +148,7 @@ impl State {
     }
 
     fn unpark(&mut self, place: Parked) -> Option<Waiting> {
+        assert!(self.parked_long <= self.parked.len(), "long transactions are among the parked");
         let waiting = self.parked.remove(&place)?;
         self.parked_long -= usize::from(waiting.is_long);
         Some(waiting)
@@ -310,6 +311,7 @@ impl Pool {
     fn open_one(&self) -> Result<Box<PooledConnection>> {
         let opened = self.open_connection();
         let mut state = self.state();
+        assert!(state.opening > 0, "a connection that is being opened is counted");
         state.opening -= 1;
         if let Ok(connection) = &opened {
             state.watches.push(Arc::clone(connection.watch()));
@@ -388,6 +390,7 @@ impl Pool {
             state = self.state();
             state.closing -= 1;
         } else {
+            assert!(state.vacant.len() < state.watches.len(), "a connection is given back once");
             // If the pool is closed, whoever does that closes it.
             state.vacant.push(connection);
         }

@@ -173,6 +173,7 @@ impl UntrustedRoom {
             watch: Mutex::default(),
         });
         state.running.push(Arc::clone(&entered));
+        assert!(state.entered.len() < state.running.len(), "a query is taken by one thread");
         state.entered.push_back(Arc::clone(&entered));
         drop(state);
         self.came.notify_one();

@@ -184,6 +184,7 @@ impl Archived {
             is_due |= state.look.is_none_or(|look| until < look);
             state.waiting.push(Waiting { position, until, limit, who });
         }
+        assert!(state.waiting.len() <= self.places.capacity(), "each who waits has a place");
         drop(state);
         if is_due {
             self.changed.notify_one();

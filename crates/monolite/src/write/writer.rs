@@ -227,6 +227,7 @@ impl Writer {
         } else {
             self.step_together(batch, room)
         };
+        assert!(batch.done.is_empty(), "a member that has run is committed, undone or put back");
         self.record(&members, started);
         self.spent.add_whole(&mut self.runs, self.clock.now() - started);
         members
@@ -344,6 +345,7 @@ impl Writer {
 
     /// Ends the current group when it is long enough, and opens the next one's savepoint.
     fn guard_group(&self, open: &mut Open, done: usize) -> rusqlite::Result<()> {
+        assert!(open.group_start <= done, "a group begins behind the one before");
         let size = self.failures.group_size();
         if open.group_guarded && size.is_some_and(|size| done - open.group_start >= size) {
             self.close_group(open, done)?;
