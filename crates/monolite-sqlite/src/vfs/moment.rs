@@ -75,11 +75,11 @@ pub struct Moment {
     pages: u32,
     is_verified: bool,
     images: Box<dyn Images>,
-    state: Mutex<State>,
+    state: Mutex<MomentState>,
     taken: AtomicU32,
 }
 
-struct State {
+struct MomentState {
     /// A bit for each page.
     taken: Vec<u64>,
     fault: Option<Fault>,
@@ -87,7 +87,7 @@ struct State {
     is_over: bool,
 }
 
-impl State {
+impl MomentState {
     fn is_taken(&self, index: u32) -> bool {
         self.taken[index as usize / 64] >> (index % 64) & 1 != 0
     }
@@ -111,7 +111,7 @@ impl Moment {
     ) -> Moment {
         assert!(page_bytes.is_power_of_two(), "a page has {page_bytes} bytes");
         let taken = vec![0; (pages as usize).div_ceil(64)];
-        let state = State { taken, fault: None, is_over: false };
+        let state = MomentState { taken, fault: None, is_over: false };
         let taken = AtomicU32::new(0);
         Moment { page_bytes, pages, is_verified, images, state: Mutex::new(state), taken }
     }
@@ -137,7 +137,7 @@ impl Moment {
         assert!(before + pages <= self.pages, "a page of a moment is taken once");
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MomentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -120,7 +120,7 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     #[expect(clippy::vec_box, reason = "connections move between here and their users")]
     vacant: Vec<Box<PooledConnection>>,
     parked: BTreeMap<Parked, Waiting>,
@@ -138,7 +138,7 @@ struct State {
     waiting: usize,
 }
 
-impl State {
+impl PoolState {
     fn park(&mut self, waiting: Waiting) -> Parked {
         let place = Parked(self.next);
         self.next += 1;
@@ -180,7 +180,7 @@ impl State {
 
 /// All connections of a database.
 pub(crate) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     freed: Condvar,
     pins: Pins,
     opener: PoolOpener,
@@ -194,7 +194,7 @@ pub(crate) struct Pool {
 }
 
 /// A connection in the hands of one statement.
-pub(crate) struct Held<'s> {
+pub(crate) struct HeldConnection<'s> {
     pool: &'s Pool,
     connection: Option<Box<PooledConnection>>,
     /// Whether the transaction's own snapshot is still open on it.
@@ -224,7 +224,7 @@ impl Pool {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -243,7 +243,7 @@ impl Pool {
         parked: Option<Parked>,
         start: Start,
         limit: Duration,
-    ) -> Result<Held<'_>> {
+    ) -> Result<HeldConnection<'_>> {
         let now = self.clock.now();
         let mut state = self.state();
         if let Some(waiting) = parked.and_then(|parked| state.unpark(parked)) {
@@ -292,7 +292,11 @@ impl Pool {
             && connection.have_leading_reads_changed(self.changes())
     }
 
-    fn wait<'p>(&self, mut state: MutexGuard<'p, State>, time: Duration) -> MutexGuard<'p, State> {
+    fn wait<'p>(
+        &self,
+        mut state: MutexGuard<'p, PoolState>,
+        time: Duration,
+    ) -> MutexGuard<'p, PoolState> {
         state.waiting += 1;
         let waited = self.freed.wait_timeout(state, time);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -300,7 +304,7 @@ impl Pool {
         state
     }
 
-    fn signal(&self, state: MutexGuard<'_, State>) {
+    fn signal(&self, state: MutexGuard<'_, PoolState>) {
         let is_awaited = state.waiting > 0;
         drop(state);
         if is_awaited {
@@ -332,8 +336,8 @@ impl Pool {
         connection: Box<PooledConnection>,
         is_warm: bool,
         start: Start,
-    ) -> Result<Held<'_>> {
-        let held = Held { pool: self, connection: Some(connection), is_warm };
+    ) -> Result<HeldConnection<'_>> {
+        let held = HeldConnection { pool: self, connection: Some(connection), is_warm };
         let connection = held.connection();
         let now = self.clock.now();
         match (is_warm, connection.is_overlay()) {
@@ -428,7 +432,7 @@ impl Pool {
     }
 }
 
-impl Held<'_> {
+impl HeldConnection<'_> {
     pub(crate) fn connection(&self) -> &PooledConnection {
         self.connection.as_ref().expect("a connection is held until it is parked or dropped")
     }
@@ -466,7 +470,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldConnection<'_> {
     /// Leaves the connection to others, after an error or a panic.
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
