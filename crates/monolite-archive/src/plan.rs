@@ -159,6 +159,10 @@ impl Plan {
                 None => return Err(lacking(catalog, reached, txid)),
             }
         }
+        assert!(base.txids.is_snapshot(), "a chain begins with a snapshot");
+        let links = plan.windows(2).all(|pair| pair[1].txids.continues(pair[0].txids));
+        assert!(links, "each file of a chain continues the one before");
+        assert_eq!(reached, txid, "a chain ends at its target");
         if let Some(fence) = catalog.copy_between(base.txids.max(), txid) {
             return Err(lost_copy(fence));
         }

@@ -96,7 +96,9 @@ impl Retention {
             let by = covering(slot).filter(|_| len > Slot::FENCE_LEN)?.txids;
             Some(Covered { txid, len, by })
         };
-        let slots = slots[..old].iter().filter_map(may_go).collect();
+        let slots: Vec<Covered> = slots[..old].iter().filter_map(may_go).collect();
+        let are_covered = slots.iter().all(|slot| slot.by.contains(slot.txid));
+        assert!(are_covered, "a slot goes when another file has its pages");
         let is_over = |file: &&ArchivedFile| {
             file.level != Level::SLOTS && file.txids.max() <= base.txids.max() && **file != base
         };

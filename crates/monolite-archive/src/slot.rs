@@ -70,6 +70,7 @@ impl Slot {
         let encoder = Encoder::new(Vec::new(), header);
         let written = encoder.and_then(|encoder| encoder.finish(None));
         let written = written.map_err(|error| Error::of_ltx(format!("fence {txid}"), error))?;
+        assert_eq!(written.len, Slot::FENCE_LEN, "a fence is known by its length");
         Slot::new(written.output)
     }
 

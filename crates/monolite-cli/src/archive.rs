@@ -405,7 +405,7 @@ struct Made<'a> {
     /// Of when the state is: the time of its last transaction.
     time: String,
     /// The next state that is kept; none behind the newest.
-    next: Option<State>,
+    next: Option<KeptState>,
     /// Whether it is the state of the time that was asked for, if one was.
     exact: bool,
     /// How much earlier it is than that time.
@@ -421,7 +421,7 @@ struct Made<'a> {
 
 /// A state that is kept by itself.
 #[derive(Serialize)]
-struct State {
+struct KeptState {
     txid: String,
     time: String,
 }
@@ -495,7 +495,7 @@ fn make<'a>(
         }
         _ => None,
     };
-    let state = |kept: Kept| State { txid: kept.txid.to_string(), time: kept.time.to_string() };
+    let state = |kept: Kept| KeptState { txid: kept.txid.to_string(), time: kept.time.to_string() };
     Ok(Made {
         url,
         file: name,
@@ -532,7 +532,7 @@ fn show(made: &Made<'_>, as_json: bool) -> Result<()> {
         writeln!(out, "went around a file: {lost}")?;
     }
     match &made.next {
-        Some(State { txid, time }) => {
+        Some(KeptState { txid, time }) => {
             writeln!(out, "the next state that is kept: {txid} of {time}")?
         }
         None => writeln!(out, "it is the newest state")?,

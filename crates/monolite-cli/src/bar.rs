@@ -12,11 +12,11 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Bar {
     bar: ProgressBar,
     terminal: bool,
-    state: Mutex<State>,
+    state: Mutex<BarState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BarState {
     what: String,
     /// How far it is, of how much.
     step: Option<(u64, u64)>,
@@ -25,7 +25,7 @@ struct State {
     printed: Option<Instant>,
 }
 
-impl State {
+impl BarState {
     /// What is shown: what is done, how far it is, and the time left.
     fn text(&self, now: Instant) -> String {
         let mut text = self.what.clone();
@@ -57,11 +57,11 @@ impl Bar {
         bar
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BarState> {
         self.state.lock().expect("no thread panics while holding it")
     }
 
-    fn show(&self, state: &mut State) {
+    fn show(&self, state: &mut BarState) {
         let now = Instant::now();
         if self.terminal {
             self.bar.set_message(state.text(now));
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_line_says_how_far_it_is_and_how_long_it_takes() {
         let now = Instant::now();
-        let mut state = State { what: "loading".into(), ..State::default() };
+        let mut state = BarState { what: "loading".into(), ..BarState::default() };
         assert_eq!(state.text(now), "loading");
         state.step = Some((1, 4));
         state.end = Some(now + Duration::from_secs(70));

@@ -80,6 +80,7 @@ where
     let mut encoder = Encoder::new(output, header)?;
     merge_pages(&mut inputs, &mut encoder)?;
     let trailer = trailers_in_line(&inputs)?;
+    assert_eq!(encoder.header().txids.max(), header.txids.max(), "all TXIDs are merged");
     encoder.finish(trailer.database.filter(|_| header.is_tracked())).map_err(Error::of_data)
 }
 

@@ -79,11 +79,11 @@ pub struct Decoder<R> {
     database: Option<DatabaseChecksum>,
     unpacker: Unpacker,
     pages: u32,
-    state: State,
+    state: DecoderState,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum DecoderState {
     Pages,
     Whole(Trailer),
     Failed,
@@ -114,7 +114,7 @@ impl<R: Read> Decoder<R> {
             database,
             unpacker: Unpacker::new(header.page_size),
             pages: 0,
-            state: State::Pages,
+            state: DecoderState::Pages,
         })
     }
 
@@ -126,14 +126,14 @@ impl<R: Read> Decoder<R> {
     /// What it ends with, once [`next_page`](Decoder::next_page) has said `None`.
     pub fn trailer(&self) -> Option<&Trailer> {
         match &self.state {
-            State::Whole(trailer) => Some(trailer),
-            State::Pages | State::Failed => None,
+            DecoderState::Whole(trailer) => Some(trailer),
+            DecoderState::Pages | DecoderState::Failed => None,
         }
     }
 
     /// How far it is, between two pages; `None` once the file was read to its end, or failed.
     pub fn position(&self) -> Option<Position> {
-        let (State::Pages, Some(index)) = (self.state, &self.index) else { return None };
+        let (DecoderState::Pages, Some(index)) = (self.state, &self.index) else { return None };
         Some(Position {
             header: self.header,
             offset: self.source.offset(),
@@ -160,7 +160,7 @@ impl<R: Read> Decoder<R> {
             database: position.database.map(sum),
             unpacker: Unpacker::new(header.page_size),
             pages: position.pages,
-            state: State::Pages,
+            state: DecoderState::Pages,
         }
     }
 
@@ -199,23 +199,23 @@ impl<R: Read> Decoder<R> {
         while self.advance()?.is_some() {}
         let (header, pages, len) = (self.header, self.pages, self.source.offset());
         match self.state {
-            State::Whole(trailer) => Ok(Verified { header, trailer, pages, len }),
-            State::Pages | State::Failed => Err(failed_before()),
+            DecoderState::Whole(trailer) => Ok(Verified { header, trailer, pages, len }),
+            DecoderState::Pages | DecoderState::Failed => Err(failed_before()),
         }
     }
 
     /// Reads the next page into `unpacker`.
     pub(crate) fn advance(&mut self) -> Result<Option<Pgno>> {
         match self.state {
-            State::Pages => {}
-            State::Whole(_) => return Ok(None),
-            State::Failed => return Err(failed_before()),
+            DecoderState::Pages => {}
+            DecoderState::Whole(_) => return Ok(None),
+            DecoderState::Failed => return Err(failed_before()),
         }
-        self.state = State::Failed;
+        self.state = DecoderState::Failed;
         let start = self.source.offset();
         let read = self.unpacker.read(&mut self.source, &mut self.digest)?;
         let Some(pgno) = read else {
-            self.state = State::Whole(self.read_end()?);
+            self.state = DecoderState::Whole(self.read_end()?);
             return Ok(None);
         };
         self.order.accept(pgno).map_err(|why| Error::corrupt(start, why))?;
@@ -230,7 +230,7 @@ impl<R: Read> Decoder<R> {
             database.toggle(pgno, self.unpacker.page());
         }
         self.pages = self.pages.saturating_add(1);
-        self.state = State::Pages;
+        self.state = DecoderState::Pages;
         Ok(Some(pgno))
     }
 

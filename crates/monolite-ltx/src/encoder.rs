@@ -134,6 +134,7 @@ impl<W: Write> Encoder<W> {
             database.toggle(pgno, page);
         }
         let (start, length) = (self.offset, frame.len() as u64);
+        assert!(start >= Header::LEN as u64, "pages come behind the header");
         self.index.add(pgno, start, length);
         self.is_broken = true;
         write(&mut self.output, frame, start)?;
@@ -164,6 +165,7 @@ impl<W: Write> Encoder<W> {
         self.digest.update(&index);
         self.write(&index)?;
         self.digest.update(&Checksum::bits_of(database).to_be_bytes());
+        assert_eq!(database.is_some(), self.header.is_tracked(), "a sum where sums are kept");
         let trailer = Trailer { database, file: self.digest.sum() };
         self.write(&trailer.encode())?;
         Ok(Written { output: self.output, header: self.header, trailer, len: self.offset })

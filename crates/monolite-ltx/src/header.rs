@@ -86,6 +86,9 @@ impl Header {
     /// Length of a header in bytes.
     pub const LEN: usize = 100;
 
+    /// Those that its fields have.
+    const FIELDS: usize = 80;
+
     /// Whether the file has every page of the database: it begins with the first transaction.
     pub fn is_snapshot(&self) -> bool {
         self.txids.is_snapshot()
@@ -126,6 +129,7 @@ impl Header {
             bytes.extend_from_slice(&word.to_be_bytes());
         }
         bytes.extend_from_slice(&self.node_id.to_be_bytes());
+        assert_eq!(bytes.len(), Header::FIELDS, "the fields are as the format has them");
         let mut header = [0; Header::LEN];
         header[..bytes.len()].copy_from_slice(&bytes);
         Ok(header)
@@ -271,6 +275,7 @@ impl Trailer {
     pub const LEN: usize = 16;
 
     pub(crate) fn encode(&self) -> [u8; Trailer::LEN] {
+        assert!(Checksum::from_bits(self.file.bits()).is_some(), "a sum has bit 63 set");
         let mut bytes = [0; Trailer::LEN];
         bytes[..8].copy_from_slice(&Checksum::bits_of(self.database).to_be_bytes());
         bytes[8..].copy_from_slice(&self.file.bits().to_be_bytes());

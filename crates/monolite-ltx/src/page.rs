@@ -71,6 +71,7 @@ impl PageSize {
 
     /// The page around the byte that SQLite locks, at 1 GiB. It has no content and is in no file.
     pub fn lock_page(self) -> Pgno {
+        assert!(self.0.is_power_of_two(), "a page has {self} bytes");
         Pgno::new(PENDING_BYTE / self.0 + 1).expect("2^30 / 512 + 1 is within the range")
     }
 }

@@ -113,6 +113,7 @@ impl TxidRange {
     /// # Ok::<(), monolite_ltx::Error>(())
     /// ```
     pub fn file_name(self) -> String {
+        assert!(self.min <= self.max, "a range has its first TXID before its last: {self}");
         format!("{self}.ltx")
     }
 

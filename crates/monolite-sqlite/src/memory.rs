@@ -173,7 +173,7 @@ pub struct Budget {
 impl Budget {
     /// Allows this thread's SQLite `bytes` more than it has now. There is one at a time.
     pub fn start(bytes: u64) -> Budget {
-        let given = i64::try_from(bytes).unwrap_or(UNLIMITED - 1);
+        let given = i64::try_from(bytes).unwrap_or(UNLIMITED).min(UNLIMITED - 1);
         let before = LEFT.replace(given);
         assert_eq!(before, UNLIMITED, "a thread has one budget at a time");
         EXCEEDED.set(false);
@@ -194,7 +194,8 @@ impl Budget {
 
 impl Drop for Budget {
     fn drop(&mut self) {
-        LEFT.set(UNLIMITED);
+        let left = LEFT.replace(UNLIMITED);
+        assert_ne!(left, UNLIMITED, "a budget ends on the thread on which it began");
     }
 }
 

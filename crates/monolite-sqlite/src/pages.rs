@@ -99,6 +99,7 @@ impl PageRecorder {
         if self.pages.len() * 2 > self.slots.len() {
             self.grow();
         }
+        assert!(self.slots.len().is_power_of_two(), "a slot is found by a mask");
     }
 
     fn grow(&mut self) {

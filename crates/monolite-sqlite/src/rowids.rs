@@ -129,7 +129,10 @@ impl Counter {
         let taken = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
             after(last).map(GivenRowids::last)
         });
-        after(taken.ok()?)
+        let last = taken.ok()?;
+        let given = after(last)?;
+        assert!(given.first() > last, "a number is given out once");
+        Some(given)
     }
 
     fn raise(&self, rowid: i64) {

@@ -39,7 +39,7 @@ use monolite_sqlite::copy::Start;
 use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::vfs::{Fault, Guarded, Moment, WalControl, WalPosition};
 use part::{HeaderOf, Part};
-use pins::{Pin, Pins};
+use pins::{BackupPin, BackupPins};
 
 use crate::call::between::BetweenBatches;
 use crate::error::{Error, ErrorKind, Result};
@@ -84,7 +84,7 @@ pub(crate) struct Source {
     pub(crate) between: Arc<BetweenBatches>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) wal: Arc<WalControl>,
-    pub(crate) pins: Arc<Pins>,
+    pub(crate) pins: Arc<BackupPins>,
     /// Whether no other process has the database.
     pub(crate) is_exclusive: bool,
     /// Whether pages are verified by their checksums.
@@ -137,7 +137,7 @@ impl Source {
 
     /// Takes the moment: a snapshot, where its content is, and the last batch that it has, with the
     /// place of the last commit.
-    fn begin(&self, job: &JobContext) -> Result<(Pin, Start, (BatchNumber, WalPosition))> {
+    fn begin(&self, job: &JobContext) -> Result<(BackupPin, Start, (BatchNumber, WalPosition))> {
         let Reader { connection: first, .. } = (self.open_reader)()?;
         match self.noticing(first.checkpoint(CheckpointMode::Passive)) {
             // It only leaves less to do: the backup may be on another disk.
@@ -174,7 +174,7 @@ impl Source {
 
     /// Copies the pages of a moment. What is read when its snapshot was revoked is of another one,
     /// or gone, and an error may tell so before the revocation is noticed.
-    fn copy(&self, part: &Part, pin: &Pin, start: Start, job: &JobContext) -> Result<Copied> {
+    fn copy(&self, part: &Part, pin: &BackupPin, start: Start, job: &JobContext) -> Result<Copied> {
         let copied = self.copy_pages(part, pin, start, job);
         match copied {
             Ok(Some(backup)) if pin.holds() => Ok(Copied::Whole(backup)),
@@ -187,7 +187,7 @@ impl Source {
     fn copy_pages(
         &self,
         part: &Part,
-        pin: &Pin,
+        pin: &BackupPin,
         start: Start,
         job: &JobContext,
     ) -> Result<Option<Backup>> {
@@ -226,6 +226,7 @@ impl Source {
         }
         drop(guarded);
         moment.check().map_err(of_fault)?;
+        assert_eq!(moment.taken(), moment.pages(), "a backup has all pages of its moment");
         Ok(Some(Backup { pages: moment.pages().into(), bytes: moment.bytes() }))
     }
 }

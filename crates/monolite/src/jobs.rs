@@ -244,11 +244,11 @@ impl JobContext {
 /// The jobs of one database.
 pub(crate) struct Jobs {
     database: DatabaseId,
-    state: Mutex<State>,
+    state: Mutex<JobsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct JobsState {
     is_closed: bool,
     running: Vec<(JoinHandle<()>, Arc<Shared>)>,
 }
@@ -258,7 +258,7 @@ impl Jobs {
         Jobs { database, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JobsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

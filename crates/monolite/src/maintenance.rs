@@ -11,7 +11,7 @@ use std::time::Duration;
 use monolite_sqlite::rusqlite::{self, ffi};
 use monolite_sqlite::{AutoVacuum, Checkpoint, Connection};
 
-use crate::backup::pins::Pins;
+use crate::backup::pins::BackupPins;
 use crate::call::between::BetweenBatches;
 use crate::call::completion::Completion;
 use crate::call::member::{Alone, Around, Body, Repeatable, Submission};
@@ -192,7 +192,7 @@ pub(crate) struct Maintenance {
     pub(crate) open_reader: OpenReader,
     pub(crate) between: Arc<BetweenBatches>,
     pub(crate) checkpoints: Arc<Checkpoints>,
-    pub(crate) pins: Arc<Pins>,
+    pub(crate) pins: Arc<BackupPins>,
 }
 
 impl Maintenance {

@@ -116,7 +116,9 @@ impl Progress {
 
     /// A part of the batch that is being committed is about to be visible to new snapshots.
     pub(crate) fn expose(&self) {
-        self.exposed.store(self.committing.load(Ordering::Relaxed), Ordering::Release);
+        let committing = self.committing.load(Ordering::Relaxed);
+        assert!(self.exposed() <= committing, "batches are exposed in the order of their numbers");
+        self.exposed.store(committing, Ordering::Release);
     }
 
     /// An open snapshot may contain parts of these batches, and of no later one.
@@ -145,6 +147,7 @@ impl Progress {
     /// batch may be told later: the writer syncs a lonely member itself, while an earlier batch
     /// without commit or caller is still on its way to the sync thread.
     pub(crate) fn finish_sync(&self, number: BatchNumber) {
+        assert!(number <= self.committed(), "a batch is durable that was committed");
         let mut durable = self.durable();
         durable.number = durable.number.max(number);
         let (told, waiting) = durable.waiting.drain(..).partition(|(of, _)| *of <= number);

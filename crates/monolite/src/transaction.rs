@@ -42,7 +42,7 @@ pub use keys::Committed;
 pub(crate) use keys::Key;
 pub(crate) use limits::Limits;
 use open::BoxedWait;
-pub(crate) use open::{Open, Transactions};
+pub(crate) use open::{OpenTransaction, Transactions};
 pub(crate) use pool::{Pool, PoolOpener};
 pub use transact::Transact;
 pub(crate) use transact::{Attempts, transact};
@@ -84,18 +84,18 @@ pub(crate) use transact::{Attempts, transact};
 /// # }
 /// ```
 pub struct Transaction {
-    open: Arc<Open>,
+    open: Arc<OpenTransaction>,
     /// Whether the closure's caller ends it.
     is_managed: bool,
     attempt: u32,
 }
 
 impl Transaction {
-    pub(crate) fn new(open: Arc<Open>) -> Transaction {
+    pub(crate) fn new(open: Arc<OpenTransaction>) -> Transaction {
         Transaction { open, is_managed: false, attempt: 1 }
     }
 
-    fn managed(open: Arc<Open>, attempt: u32) -> Transaction {
+    fn managed(open: Arc<OpenTransaction>, attempt: u32) -> Transaction {
         Transaction { open, is_managed: true, attempt }
     }
 
@@ -300,7 +300,7 @@ impl Transaction {
         T: Send + 'static,
     {
         let turn = request.as_ref().ok().and_then(|request| self.open.turn_for(request));
-        let body = move |open: &Open| {
+        let body = move |open: &OpenTransaction| {
             let request = request?;
             let text = Arc::clone(&request.text);
             let (number, reader) = open.execute(request, reader)?;
@@ -367,7 +367,7 @@ impl<T, F: FnMut(&Row<'_>) -> rusqlite::Result<T>> RowReader for AllRows<T, F> {
     }
 }
 
-type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
+type Body<T> = Box<dyn FnOnce(&OpenTransaction) -> Result<T> + Send>;
 
 /// A statement of a [`Transaction`] that has not run yet: call [`Execution::wait`], or await it.
 ///
@@ -388,7 +388,7 @@ type Body<T> = Box<dyn FnOnce(&Open) -> Result<T> + Send>;
 /// ```
 #[must_use = "a statement does nothing until it is waited for or awaited"]
 pub struct Execution<'t, T> {
-    open: &'t Arc<Open>,
+    open: &'t Arc<OpenTransaction>,
     /// What has to happen before.
     turn: Option<BoxedWait>,
     work: Work<Body<T>, T, Error>,

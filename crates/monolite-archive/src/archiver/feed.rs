@@ -490,6 +490,7 @@ impl Feed {
     fn stage(&mut self, live: Live, number: Option<u64>, to: u64, wal: &WalReader) -> Result<()> {
         let [one, other] = live.salts;
         let (name, from) = (self.next_name, live.from);
+        assert!(from < to, "what is staged has frames");
         let name = format!("{name:016x}-{one:08x}-{other:08x}-{from:x}-{to:x}{ENDING}");
         let path = self.directory.join(name);
         let copied = make(&self.directory)

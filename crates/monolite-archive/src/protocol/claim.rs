@@ -127,7 +127,7 @@ pub enum ClaimOutcome {
 pub struct Claim {
     candidate: Candidate,
     grounds: Grounds,
-    state: State,
+    state: Stage,
     /// Since when the record of another has not changed.
     watched: Option<(Epoch, u64, Duration)>,
     began: Duration,
@@ -139,7 +139,7 @@ pub struct Claim {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum Stage {
     ReadRecord,
     /// No record: whether there are slots.
     FindSlots,
@@ -172,7 +172,7 @@ impl Claim {
     /// Nothing is asked of the store yet.
     pub fn new(candidate: Candidate, grounds: Grounds) -> Claim {
         let (watched, climbed) = (None, Vec::new());
-        let (state, began) = (State::ReadRecord, Duration::ZERO);
+        let (state, began) = (Stage::ReadRecord, Duration::ZERO);
         Claim { candidate, grounds, state, watched, began, climbed, below: None, seen: None }
     }
 
@@ -184,82 +184,82 @@ impl Claim {
 
     fn request(&self) -> Request {
         match &self.state {
-            State::ReadRecord | State::ReadAgain(_) | State::Confirm(..) => Request::ReadRecord,
-            State::FindSlots | State::FindNewest(_) | State::FindBehind(..) => Request::FindNewest,
-            State::FindFiles | State::FindMerged(_) | State::FindCopy(..) => Request::FindMerged,
-            State::Write(swap) => swap.request(),
-            State::Adopt(slot) | State::LookAtNewest(_, slot) | State::LookBelow(_, _, slot) => {
+            Stage::ReadRecord | Stage::ReadAgain(_) | Stage::Confirm(..) => Request::ReadRecord,
+            Stage::FindSlots | Stage::FindNewest(_) | Stage::FindBehind(..) => Request::FindNewest,
+            Stage::FindFiles | Stage::FindMerged(_) | Stage::FindCopy(..) => Request::FindMerged,
+            Stage::Write(swap) => swap.request(),
+            Stage::Adopt(slot) | Stage::LookAtNewest(_, slot) | Stage::LookBelow(_, _, slot) => {
                 Request::Look(*slot)
             }
-            State::Put(_, fence) => Request::Put(fence.clone()),
-            State::Look(_, fence, _) => Request::Look(fence.txid()),
+            Stage::Put(_, fence) => Request::Put(fence.clone()),
+            Stage::Look(_, fence, _) => Request::Look(fence.txid()),
         }
     }
 
     /// Goes on with what was asked for. An error ends the claim.
     fn answered(&mut self, reply: Reply, now: Duration) -> Result<Option<Step<Outcome>>, Error> {
         match (self.state.clone(), reply) {
-            (State::ReadRecord, Reply::Record(None)) => self.state = State::FindSlots,
-            (State::ReadAgain(newest), Reply::Record(None)) => return Err(unrecorded(newest)),
-            (State::ReadRecord | State::ReadAgain(_), Reply::Record(Some((record, tag)))) => {
+            (Stage::ReadRecord, Reply::Record(None)) => self.state = Stage::FindSlots,
+            (Stage::ReadAgain(newest), Reply::Record(None)) => return Err(unrecorded(newest)),
+            (Stage::ReadRecord | Stage::ReadAgain(_), Reply::Record(Some((record, tag)))) => {
                 return self.found(&record, tag, now);
             }
-            (State::FindSlots, Reply::Newest(None)) => self.state = State::FindFiles,
-            (State::FindSlots, Reply::Newest(Some(newest))) => {
-                self.state = self.adopts(newest, State::Adopt(newest));
+            (Stage::FindSlots, Reply::Newest(None)) => self.state = Stage::FindFiles,
+            (Stage::FindSlots, Reply::Newest(Some(newest))) => {
+                self.state = self.adopts(newest, Stage::Adopt(newest));
             }
-            (State::Adopt(_), Reply::Slot(None)) => self.state = State::FindSlots,
-            (State::Adopt(_), Reply::Slot(Some(found))) => {
+            (Stage::Adopt(_), Reply::Slot(None)) => self.state = Stage::FindSlots,
+            (Stage::Adopt(_), Reply::Slot(Some(found))) => {
                 self.state = self.begin(found.epoch(), now)?;
             }
-            (State::FindFiles, Reply::Merged(None)) => self.state = self.begin(Epoch(0), now)?,
-            (State::FindFiles, Reply::Merged(Some(found))) => {
+            (Stage::FindFiles, Reply::Merged(None)) => self.state = self.begin(Epoch(0), now)?,
+            (Stage::FindFiles, Reply::Merged(Some(found))) => {
                 let begin = self.begin(Epoch(found.node_id), now)?;
                 self.state = self.adopts(found.txids.max(), begin);
             }
-            (State::Write(swap), reply) => self.written(swap, reply)?,
-            (State::FindNewest(record), Reply::Newest(newest)) => {
+            (Stage::Write(swap), reply) => self.written(swap, reply)?,
+            (Stage::FindNewest(record), Reply::Newest(newest)) => {
                 self.state = match newest {
-                    Some(newest) => State::LookAtNewest(record, newest),
-                    None => State::FindMerged(record),
+                    Some(newest) => Stage::LookAtNewest(record, newest),
+                    None => Stage::FindMerged(record),
                 };
             }
-            (State::FindMerged(record), Reply::Merged(found)) => {
+            (Stage::FindMerged(record), Reply::Merged(found)) => {
                 self.state = match found {
-                    Some(found) => State::FindBehind(record, found),
+                    Some(found) => Stage::FindBehind(record, found),
                     None => self.first_fence(record)?,
                 };
             }
-            (State::FindBehind(record, merged), Reply::Newest(newest)) => {
+            (Stage::FindBehind(record, merged), Reply::Newest(newest)) => {
                 self.state = match newest {
-                    Some(newest) => State::LookAtNewest(record, newest),
+                    Some(newest) => Stage::LookAtNewest(record, newest),
                     None => self.fence_behind(record, &merged)?,
                 };
             }
-            (State::LookAtNewest(record, newest), Reply::Slot(found)) => {
+            (Stage::LookAtNewest(record, newest), Reply::Slot(found)) => {
                 return self.looked_at_newest(record, newest, found);
             }
-            (State::FindCopy(record, fence), Reply::Merged(found)) => {
+            (Stage::FindCopy(record, fence), Reply::Merged(found)) => {
                 self.state = self.fence_behind_all(record, &fence, found)?;
             }
-            (State::Put(record, fence), Reply::Done) => self.state = self.is_set(record, fence),
-            (State::Put(record, fence), reply) => {
-                self.state = State::Look(record, fence, reply.lasting_error());
+            (Stage::Put(record, fence), Reply::Done) => self.state = self.is_set(record, fence),
+            (Stage::Put(record, fence), reply) => {
+                self.state = Stage::Look(record, fence, reply.lasting_error());
             }
-            (State::Look(record, fence, error), Reply::Slot(found)) => {
+            (Stage::Look(record, fence, error), Reply::Slot(found)) => {
                 return self.looked(record, fence, found, error);
             }
-            (State::LookBelow(record, fence, slot), Reply::Slot(found)) => {
+            (Stage::LookBelow(record, fence, slot), Reply::Slot(found)) => {
                 self.below = None;
                 if let Some(found) = found {
                     self.list(&record, slot, &found);
                 }
                 self.state = self.is_set(record, fence);
             }
-            (State::Confirm(record, fence), Reply::Record(found)) => {
+            (Stage::Confirm(record, fence), Reply::Record(found)) => {
                 return Ok(Some(self.confirmed(record, fence, found)));
             }
-            (State::LookAtNewest(..), Reply::Failed(error)) if error.is_about_content() => {
+            (Stage::LookAtNewest(..), Reply::Failed(error)) if error.is_about_content() => {
                 return Err(damaged_newest(&error));
             }
             (_, Reply::Failed(error)) if !error.is_transient() => return Err(error),
@@ -275,7 +275,7 @@ impl Claim {
         record: Box<Record>,
         fence: &Found,
         merged: Option<Header>,
-    ) -> Result<State, Error> {
+    ) -> Result<Stage, Error> {
         let reaches = |it: &Header| it.txids.max() >= fence.header.txids.max();
         self.fence_behind(record, merged.filter(reaches).as_ref().unwrap_or(&fence.header))
     }
@@ -288,12 +288,12 @@ impl Claim {
         found: Option<Found>,
     ) -> Result<Option<Step<Outcome>>, Error> {
         self.state = match found {
-            None => State::FindNewest(record),
+            None => Stage::FindNewest(record),
             Some(found) if found.epoch() > record.epoch => return Ok(Some(lost())),
             Some(found) => {
                 self.list(&record, newest, &found);
                 match found.is_fence() {
-                    true => State::FindCopy(record, found),
+                    true => Stage::FindCopy(record, found),
                     false => self.fence_behind(record, &found.header)?,
                 }
             }
@@ -322,8 +322,9 @@ impl Claim {
         }
         let taken = record.taken_by(self.candidate.holder, self.candidate.ttl);
         let taken = taken.ok_or_else(last_epoch)?;
+        assert!(taken.epoch > record.epoch, "an epoch is taken once");
         self.began = now;
-        self.state = State::Write(Swap::new(taken, Some(tag)));
+        self.state = Stage::Write(Swap::new(taken, Some(tag)));
         Ok(None)
     }
 
@@ -345,45 +346,46 @@ impl Claim {
     }
 
     /// There is no record, and there are files up to `newest`: `then`, if they are adopted.
-    fn adopts(&self, newest: Txid, then: State) -> State {
+    fn adopts(&self, newest: Txid, then: Stage) -> Stage {
         match self.candidate.unrecorded {
-            Unrecorded::Refuse => State::ReadAgain(newest),
+            Unrecorded::Refuse => Stage::ReadAgain(newest),
             Unrecorded::Adopt => then,
         }
     }
 
     /// There is no record, and what is there is of the epoch `newest` and smaller ones.
-    fn begin(&mut self, newest: Epoch, now: Duration) -> Result<State, Error> {
+    fn begin(&mut self, newest: Epoch, now: Duration) -> Result<Stage, Error> {
         let Candidate { lineage, holder, ttl, .. } = self.candidate;
         let record = Record::first(newest, lineage, holder, ttl).ok_or_else(last_epoch)?;
+        assert!(record.epoch > newest, "an epoch is behind those of the files that are there");
         self.began = now;
-        Ok(State::Write(Swap::new(record, None)))
+        Ok(Stage::Write(Swap::new(record, None)))
     }
 
     /// What came of the write of the record.
     fn written(&mut self, mut swap: Swap, reply: Reply) -> Result<(), Error> {
         let swapped = swap.answered(reply);
         self.state = match &swapped {
-            Ok(Some(Swapped::Done(record, _))) => State::FindNewest(record.clone()),
-            Ok(Some(Swapped::Another)) => State::ReadRecord,
-            Ok(None) | Err(_) => State::Write(swap),
+            Ok(Some(Swapped::Done(record, _))) => Stage::FindNewest(record.clone()),
+            Ok(Some(Swapped::Another)) => Stage::ReadRecord,
+            Ok(None) | Err(_) => Stage::Write(swap),
         };
         swapped.map(drop)
     }
 
     /// Slots begin at 2: a file of TXID 1 is a snapshot.
-    fn first_fence(&self, record: Box<Record>) -> Result<State, Error> {
+    fn first_fence(&self, record: Box<Record>) -> Result<Stage, Error> {
         let Candidate { page_size, commit, time, .. } = self.candidate;
         let place = Place { page_size, commit, time };
         let fence = Slot::fence(record.epoch, after(Txid::FIRST)?, place)?;
-        Ok(State::Put(record, fence))
+        Ok(Stage::Put(record, fence))
     }
 
     /// Behind a file of this header.
-    fn fence_behind(&self, record: Box<Record>, below: &Header) -> Result<State, Error> {
+    fn fence_behind(&self, record: Box<Record>, below: &Header) -> Result<Stage, Error> {
         let place = Place::after(below, self.candidate.time);
         let fence = Slot::fence(record.epoch, after(below.txids.max())?, place)?;
-        Ok(State::Put(record, fence))
+        Ok(Stage::Put(record, fence))
     }
 
     /// Where the fence was to be.
@@ -396,7 +398,7 @@ impl Claim {
     ) -> Result<Option<Step<Outcome>>, Error> {
         self.state = match found {
             None => {
-                self.state = State::Put(record, fence);
+                self.state = Stage::Put(record, fence);
                 return error.map_or(Ok(None), Err);
             }
             Some(found) if found.id == fence.id() => self.is_set(record, fence),
@@ -425,10 +427,10 @@ impl Claim {
     }
 
     /// The fence is there.
-    fn is_set(&self, record: Box<Record>, fence: Slot) -> State {
+    fn is_set(&self, record: Box<Record>, fence: Slot) -> Stage {
         match self.below {
-            Some(slot) => State::LookBelow(record, fence, slot),
-            None => State::Confirm(record, fence),
+            Some(slot) => Stage::LookBelow(record, fence, slot),
+            None => Stage::Confirm(record, fence),
         }
     }
 
@@ -440,6 +442,7 @@ impl Claim {
     ) -> Step<Outcome> {
         match found {
             Some((found, tag)) if found == record => {
+                assert_eq!(fence.epoch(), record.epoch, "the fence is of the epoch it begins");
                 let climbed = std::mem::take(&mut self.climbed);
                 let claimed = Claimed { record, tag, fence, climbed, began: self.began };
                 Step::Ended(Ok(ClaimOutcome::Taken(Box::new(claimed))))

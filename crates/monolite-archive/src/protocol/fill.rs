@@ -12,11 +12,11 @@ use crate::slot::{Found, Slot};
 pub struct Fill {
     slot: Slot,
     is_first_place: bool,
-    state: State,
+    state: FillState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum FillState {
     Putting,
     /// The answer said nothing, but for an error that stays.
     Looking(Option<Error>),
@@ -48,7 +48,7 @@ pub enum Certainty {
 impl Fill {
     /// `is_first_place` says that the group was not sent to another slot before.
     pub(super) fn new(slot: Slot, is_first_place: bool) -> Fill {
-        Fill { slot, is_first_place, state: State::Putting }
+        Fill { slot, is_first_place, state: FillState::Putting }
     }
 
     /// The group.
@@ -58,37 +58,37 @@ impl Fill {
 
     fn request(&self) -> Request {
         match self.state {
-            State::Putting => Request::Put(self.slot.clone()),
-            State::Looking(_) => Request::Look(self.slot.txid()),
-            State::Asking(_) => Request::ReadRecord,
+            FillState::Putting => Request::Put(self.slot.clone()),
+            FillState::Looking(_) => Request::Look(self.slot.txid()),
+            FillState::Asking(_) => Request::ReadRecord,
         }
     }
 
     /// Goes on with what was asked for; `None` while it has not ended.
     fn answered(&mut self, reply: Reply) -> Result<Option<Filled>, Error> {
         match (self.state.clone(), reply) {
-            (State::Putting, Reply::Done) => return Ok(Some(Filled::Done)),
+            (FillState::Putting, Reply::Done) => return Ok(Some(Filled::Done)),
             // Whatever was said, it may have been done, and may be still.
-            (State::Putting, reply) => self.state = State::Looking(reply.lasting_error()),
-            (State::Looking(error), Reply::Slot(None)) => {
+            (FillState::Putting, reply) => self.state = FillState::Looking(reply.lasting_error()),
+            (FillState::Looking(error), Reply::Slot(None)) => {
                 // The same bytes again: a request that is under way can only do the same.
-                self.state = State::Putting;
+                self.state = FillState::Putting;
                 return error.map_or(Ok(None), Err);
             }
-            (State::Looking(_), Reply::Slot(Some(found))) => return Ok(self.found(found)),
+            (FillState::Looking(_), Reply::Slot(Some(found))) => return Ok(self.found(found)),
             // What is no file, or one of another format, is nothing of ours.
-            (State::Looking(_), Reply::Failed(error)) if error.is_about_content() => {
+            (FillState::Looking(_), Reply::Failed(error)) if error.is_about_content() => {
                 return Ok(Some(Filled::Fenced(Certainty::Unknown)));
             }
-            (State::Looking(_), reply) => return reply.lasting_error().map_or(Ok(None), Err),
-            (State::Asking(fence), Reply::Record(found)) => {
+            (FillState::Looking(_), reply) => return reply.lasting_error().map_or(Ok(None), Err),
+            (FillState::Asking(fence), Reply::Record(found)) => {
                 let slot = self.slot.txid();
                 let is_listed = found.is_some_and(|(record, _)| record.lists(fence.epoch(), slot));
                 let certainty =
                     if is_listed { Certainty::NotInHistory } else { Certainty::Unknown };
                 return Ok(Some(Filled::Fenced(certainty)));
             }
-            (State::Asking(_), reply) => {
+            (FillState::Asking(_), reply) => {
                 let unknown = Filled::Fenced(Certainty::Unknown);
                 return Ok(reply.lasting_error().map(|_| unknown));
             }
@@ -106,7 +106,7 @@ impl Fill {
             return Some(Filled::Fence(Fence::new(epoch, slot)));
         }
         if found.is_fence() && self.is_first_place {
-            self.state = State::Asking(found);
+            self.state = FillState::Asking(found);
             return None;
         }
         Some(Filled::Fenced(Certainty::Unknown))

@@ -57,6 +57,7 @@ impl Primary {
     /// [`Corrupt`](ErrorKind::Corrupt) behind the last TXID there can be.
     pub fn new(claimed: Claimed) -> Result<Primary> {
         let slot = claimed.fence.txid();
+        assert_eq!(claimed.fence.epoch(), claimed.epoch(), "a fence is of the epoch it begins");
         let next = slot.next().ok_or_else(|| Error::corrupt("the last TXID there can be"))?;
         Ok(Primary {
             fence: Fence::new(claimed.record.epoch, slot),
@@ -184,10 +185,15 @@ impl Primary {
     }
 
     /// Takes note of what came of a change of the record.
+    ///
+    /// # Panics
+    /// When none is in flight, or it is of another epoch.
     pub fn updated(&mut self, updated: &Updated) {
-        self.is_updating = false;
+        assert!(std::mem::take(&mut self.is_updating), "one change of the record is in flight");
         match updated {
             Updated::Done { record, tag, began } => {
+                assert_eq!(record.epoch, self.epoch(), "a primary keeps its epoch");
+                assert!(record.counter >= self.record.counter, "a record's counter rises");
                 self.unlisted.retain(|fence| !record.lists(fence.epoch, fence.slot));
                 (self.record, self.tag, self.renewed) = (record.clone(), tag.clone(), *began);
                 self.found_by_claims = Some(self.newest_at_update);

@@ -17,11 +17,11 @@ use crate::store::Tag;
 pub(super) struct Swap {
     record: Box<Record>,
     over: Option<Tag>,
-    state: State,
+    state: SwapState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum SwapState {
     Writing,
     /// The answer to the write said nothing, but for an error that stays.
     Reading(Option<Error>),
@@ -37,13 +37,13 @@ pub(super) enum Swapped {
 
 impl Swap {
     pub(super) fn new(record: Record, over: Option<Tag>) -> Swap {
-        Swap { record: Box::new(record), over, state: State::Writing }
+        Swap { record: Box::new(record), over, state: SwapState::Writing }
     }
 
     pub(super) fn request(&self) -> Request {
         match self.state {
-            State::Writing => Request::WriteRecord(self.record.clone(), self.over.clone()),
-            State::Reading(_) => Request::ReadRecord,
+            SwapState::Writing => Request::WriteRecord(self.record.clone(), self.over.clone()),
+            SwapState::Reading(_) => Request::ReadRecord,
         }
     }
 
@@ -51,22 +51,22 @@ impl Swap {
     /// what is asked for next, or the read that failed.
     pub(super) fn answered(&mut self, reply: Reply) -> Result<Option<Swapped>, Error> {
         match (self.state.clone(), reply) {
-            (State::Writing, Reply::Written(tag)) => {
+            (SwapState::Writing, Reply::Written(tag)) => {
                 return Ok(Some(Swapped::Done(self.record.clone(), tag)));
             }
             // It may have been done, and may be still.
-            (State::Writing, reply) => self.state = State::Reading(reply.lasting_error()),
-            (State::Reading(error), Reply::Record(found)) => match found {
+            (SwapState::Writing, reply) => self.state = SwapState::Reading(reply.lasting_error()),
+            (SwapState::Reading(error), Reply::Record(found)) => match found {
                 Some((record, tag)) if record == self.record => {
                     return Ok(Some(Swapped::Done(record, tag)));
                 }
                 found if found.as_ref().map(|(_, tag)| tag) == self.over.as_ref() => {
-                    self.state = State::Writing;
+                    self.state = SwapState::Writing;
                     return error.map_or(Ok(None), Err);
                 }
                 _ => return Ok(Some(Swapped::Another)),
             },
-            (State::Reading(_), reply) => return reply.lasting_error().map_or(Ok(None), Err),
+            (SwapState::Reading(_), reply) => return reply.lasting_error().map_or(Ok(None), Err),
         }
         Ok(None)
     }

@@ -104,6 +104,7 @@ impl<'a> Database<'a> {
     }
 
     pub(super) fn put(&mut self, pgno: Pgno, page: &[u8]) -> Result<()> {
+        assert!(self.wants(pgno), "page {pgno} of {} is written once", self.commit);
         let (word, bit) = place(pgno);
         self.pages.written[word] |= bit;
         self.pages.missing = self.pages.missing.saturating_sub(1);

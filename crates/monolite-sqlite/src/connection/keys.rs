@@ -59,11 +59,11 @@ pub struct KeyTime {
     at_most: Duration,
     /// What each key lives longer, since others may have counted so much too much.
     spare: Duration,
-    state: Mutex<State>,
+    state: Mutex<KnownTime>,
 }
 
 #[derive(Default)]
-struct State {
+struct KnownTime {
     /// What the file is known to have said.
     known: Option<Counted>,
     /// What was written last, until it is found in the file: a transaction may be rolled back.
@@ -96,7 +96,7 @@ impl KeyTime {
         Arc::new(KeyTime { clock, at_most, spare, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KnownTime> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -123,6 +123,7 @@ impl Changes {
     pub(super) fn record(&self, pages: &[u32]) {
         let number = self.recorded.load(Ordering::Relaxed) + 1;
         for pgno in pages {
+            assert_ne!(*pgno, 0, "pages are numbered from 1 on");
             self.slot(*pgno).store(number, Ordering::Release);
         }
         self.recorded.store(number, Ordering::Relaxed);
@@ -131,6 +132,7 @@ impl Changes {
     /// Publishes what was recorded; by who has the WAL's write lock, after the commit is visible.
     fn publish(&self) {
         let number = self.recorded.load(Ordering::Relaxed);
+        assert!(self.sequence().0 <= number, "commits are published in their order");
         self.published.store(number, Ordering::Release);
     }
 }

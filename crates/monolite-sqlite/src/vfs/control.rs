@@ -213,7 +213,10 @@ impl WalControl {
     /// is: the WAL may have begun anew for one that failed.
     pub fn note_committed(&self) {
         if self.has_ended.swap(false, Relaxed) {
-            *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = self.position();
+            let here = self.position();
+            let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+            assert!(*committed <= here, "{here:?} is committed behind {committed:?}");
+            *committed = here;
         }
     }
 

@@ -245,6 +245,7 @@ impl<F: File> Gather<F> {
     /// Puts a write where it belongs: rules 1 to 3.
     fn place(&mut self, lower: &mut LowerFile, data: &[u8], at: u64, is_header: bool) -> Result {
         let end = at + data.len() as u64;
+        assert!(end <= self.control.limit_bytes(), "no frame is written behind the limit");
         let holds = !self.held.is_empty();
         if holds && at >= self.held_at && end <= self.held_end() {
             let from = (at - self.held_at) as usize;

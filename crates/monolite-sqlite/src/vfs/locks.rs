@@ -39,7 +39,7 @@ const EXCLUSIVE: LockLevel = LockLevel(ffi::SQLITE_LOCK_EXCLUSIVE);
 /// The locks of one database, shared by all its connections.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    state: Mutex<State>,
+    state: Mutex<LockState>,
     second: OnceLock<Second>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Second {
 struct Id(u64);
 
 #[derive(Debug, Default)]
-struct State {
+struct LockState {
     next: u64,
     shared: u32,
     reserved: Option<Id>,
@@ -65,7 +65,7 @@ struct State {
     holder: Option<Id>,
 }
 
-impl State {
+impl LockState {
     fn new_id(&mut self) -> Id {
         self.next += 1;
         Id(self.next)
@@ -73,7 +73,7 @@ impl State {
 }
 
 impl Locks {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,6 +181,7 @@ impl FileLock {
         if level > NONE {
             return Ok(());
         }
+        assert!(state.shared > 0, "a shared lock is given back once");
         state.shared -= 1;
         if state.holder.take_if(|id| *id == self.id).is_some() {
             lower.unlock(NONE)

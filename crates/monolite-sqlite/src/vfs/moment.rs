@@ -74,11 +74,11 @@ pub struct Moment {
     pages: u32,
     is_verified: bool,
     images: Box<dyn Images>,
-    state: Mutex<State>,
+    state: Mutex<MomentState>,
     taken: AtomicU32,
 }
 
-struct State {
+struct MomentState {
     /// A bit for each page.
     taken: Vec<u64>,
     fault: Option<Fault>,
@@ -86,7 +86,7 @@ struct State {
     is_over: bool,
 }
 
-impl State {
+impl MomentState {
     fn is_taken(&self, index: u32) -> bool {
         self.taken[index as usize / 64] >> (index % 64) & 1 != 0
     }
@@ -108,8 +108,9 @@ impl Moment {
         is_verified: bool,
         images: Box<dyn Images>,
     ) -> Moment {
+        assert!(page_bytes.is_power_of_two(), "a page has {page_bytes} bytes");
         let taken = vec![0; (pages as usize).div_ceil(64)];
-        let state = State { taken, fault: None, is_over: false };
+        let state = MomentState { taken, fault: None, is_over: false };
         let taken = AtomicU32::new(0);
         Moment { page_bytes, pages, is_verified, images, state: Mutex::new(state), taken }
     }
@@ -129,7 +130,13 @@ impl Moment {
         self.taken.load(Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// So many pages more are taken.
+    fn count(&self, pages: u32) {
+        let before = self.taken.fetch_add(pages, Ordering::Relaxed);
+        assert!(before + pages <= self.pages, "a page of a moment is taken once");
+    }
+
+    fn state(&self) -> MutexGuard<'_, MomentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +150,7 @@ impl Moment {
             return Ok(());
         };
         if self.state().mark(index) {
-            self.taken.fetch_add(1, Ordering::Relaxed);
+            self.count(1);
             self.images.save(page, self.at(index)).map_err(Fault::Save)?;
         }
         Ok(())
@@ -175,7 +182,7 @@ impl Moment {
         self.read_run(connection, from, buffer)?;
         (from..to).for_each(|index| _ = state.mark(index));
         drop(state);
-        self.taken.fetch_add(to - from, Ordering::Relaxed);
+        self.count(to - from);
         self.images.save(buffer, self.at(from)).map_err(Fault::Save)?;
         Ok(Some(to + 1))
     }
@@ -232,7 +239,7 @@ impl Moment {
             match self.read_before_write(file, lower, index, &mut buffer) {
                 Ok(()) => {
                     state.mark(index);
-                    self.taken.fetch_add(1, Ordering::Relaxed);
+                    self.count(1);
                 }
                 Err(fault) => state.fault = Some(fault),
             }

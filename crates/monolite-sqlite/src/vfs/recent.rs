@@ -64,6 +64,7 @@ impl Pieces {
     fn take_spare(&mut self, len: usize) -> Option<Vec<u8>> {
         let fits = |spare: &Vec<u8>| (len..len * 2).contains(&spare.capacity());
         let spare = self.spare.swap_remove(self.spare.iter().rposition(fits)?);
+        assert!(self.spare_bytes >= spare.capacity(), "spare memory is counted");
         self.spare_bytes -= spare.capacity();
         Some(spare)
     }
@@ -98,12 +99,15 @@ impl RecentFrames {
         memory.extend_from_slice(frames);
         let mut oldest = Vec::new();
         let mut pieces = self.pieces();
+        let is_behind = pieces.kept.back().is_none_or(|last| last.end() <= at);
+        assert!(is_behind, "pieces are in the order of their places");
         pieces.bytes += memory.capacity();
         pieces.kept.push_back(Piece { at, bytes: Arc::new(memory) });
         while pieces.bytes > RECENT_BYTES {
             let Some(piece) = pieces.kept.pop_front() else { break };
             oldest.extend(pieces.recycle(piece));
         }
+        assert!(pieces.bytes <= RECENT_BYTES, "frames are kept within their limit");
     }
 
     /// Forgets what is in the file at `at` and behind it.

@@ -78,7 +78,8 @@ impl Spill {
     }
 
     fn give_back(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Relaxed);
+        let before = self.bytes.fetch_sub(bytes, Relaxed);
+        assert!(before >= bytes, "temporary files give back what they were given");
     }
 
     fn create(&self) -> io::Result<File> {
@@ -102,7 +103,7 @@ impl Spill {
             note_fault(FileFault::new(self.place(), "creating", errno, code));
             code
         })?;
-        let state = State { file: made, bytes: 0, errno: 0, spill: Arc::clone(self) };
+        let state = SpillFile { file: made, bytes: 0, errno: 0, spill: Arc::clone(self) };
         let state = Box::into_raw(Box::new(state));
         let made = Temporary { base: sqlite3_file { pMethods: &raw const METHODS }, state };
         // SAFETY: the caller vouches for the memory, which SQLite aligns for its own files.
@@ -121,7 +122,7 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 /// An open file.
-struct State {
+struct SpillFile {
     file: File,
     /// How long it is.
     bytes: u64,
@@ -130,13 +131,13 @@ struct State {
     spill: Arc<Spill>,
 }
 
-impl Drop for State {
+impl Drop for SpillFile {
     fn drop(&mut self) {
         self.spill.give_back(self.bytes);
     }
 }
 
-impl State {
+impl SpillFile {
     fn failed(&mut self, error: &io::Error, code: IoError) -> IoError {
         self.errno = error.raw_os_error().unwrap_or(0);
         if is_full(error) { IoError::FULL } else { code }
@@ -185,7 +186,7 @@ impl State {
 struct Temporary {
     base: sqlite3_file,
     /// From `Box::into_raw`, until the file is closed.
-    state: *mut State,
+    state: *mut SpillFile,
 }
 
 /// The memory that a file needs: less than one of the unix VFS has.
@@ -215,7 +216,7 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 
 /// # Safety
 /// `file` must be open by [`Spill::open`], and SQLite be in no other call on it.
-unsafe fn state<'a>(file: *mut sqlite3_file) -> &'a mut State {
+unsafe fn state<'a>(file: *mut sqlite3_file) -> &'a mut SpillFile {
     // SAFETY: the caller says so; `open` wrote a `Temporary` there, whose box lives until `close`.
     unsafe { &mut *(*file.cast::<Temporary>()).state }
 }

@@ -144,6 +144,7 @@ impl WalReader {
             return Err(damaged(to, "no commit ends there"));
         }
         bytes.truncate(end);
+        assert!(bytes.len().is_multiple_of(frame_bytes), "frames are read whole");
         Ok(Frames { bytes, frame_bytes, salts: self.salts(), from })
     }
 

@@ -11,15 +11,15 @@ use crate::read::holders::SnapshotHolder;
 use crate::read::readers::Reader;
 
 /// The snapshots of all backups and checks of a database.
-pub(crate) struct Pins {
+pub(crate) struct BackupPins {
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
     watches: Mutex<Vec<Arc<Watch>>>,
 }
 
-impl Pins {
-    pub(crate) fn new(clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Pins {
-        Pins { clock, progress, watches: Mutex::default() }
+impl BackupPins {
+    pub(crate) fn new(clock: Arc<dyn Clock>, progress: Arc<Progress>) -> BackupPins {
+        BackupPins { clock, progress, watches: Mutex::default() }
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Watch>>> {
@@ -27,17 +27,17 @@ impl Pins {
     }
 
     /// Notes the snapshot that `reader` has just taken, while no commit runs.
-    pub(crate) fn note(self: &Arc<Pins>, reader: Reader) -> Pin {
+    pub(crate) fn note(self: &Arc<BackupPins>, reader: Reader) -> BackupPin {
         let watch = Arc::new(Watch::new(reader.connection.revoker()));
         let now = self.clock.now();
         watch.take_snapshot(self.progress.exposed(), now);
         watch.begin(now);
         self.all().push(Arc::clone(&watch));
-        Pin { reader, watch, pins: Arc::clone(self) }
+        BackupPin { reader, watch, pins: Arc::clone(self) }
     }
 }
 
-impl SnapshotHolder for Pins {
+impl SnapshotHolder for BackupPins {
     /// All are in use.
     fn release_idle(&self, _age: Duration) -> Option<Duration> {
         let (exposed, now) = (self.progress.exposed(), self.clock.now());
@@ -57,13 +57,13 @@ impl SnapshotHolder for Pins {
 }
 
 /// A connection with a snapshot.
-pub(crate) struct Pin {
+pub(crate) struct BackupPin {
     pub(crate) reader: Reader,
     watch: Arc<Watch>,
-    pins: Arc<Pins>,
+    pins: Arc<BackupPins>,
 }
 
-impl Pin {
+impl BackupPin {
     /// Whether the snapshot was there until now.
     pub(crate) fn holds(&self) -> bool {
         !self.reader.connection.signals().is_revoked()
@@ -80,7 +80,7 @@ impl Pin {
     }
 }
 
-impl Drop for Pin {
+impl Drop for BackupPin {
     fn drop(&mut self) {
         self.release();
     }

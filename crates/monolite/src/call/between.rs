@@ -30,12 +30,12 @@ type Ask = Box<dyn FnOnce(&Connection) -> Option<String> + Send>;
 pub(crate) struct BetweenBatches {
     queue: Arc<WriteQueue>,
     progress: Arc<Progress>,
-    state: Mutex<State>,
+    state: Mutex<Requests>,
     is_asked: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct Requests {
     asked: Vec<Ask>,
     is_closed: bool,
 }
@@ -46,7 +46,7 @@ impl BetweenBatches {
         BetweenBatches { queue, progress, state, is_asked }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Requests> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

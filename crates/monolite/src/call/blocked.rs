@@ -112,7 +112,8 @@ impl Spinning {
 
 impl Drop for Spinning {
     fn drop(&mut self) {
-        SPINNING.fetch_sub(1, Ordering::Relaxed);
+        let spinning = SPINNING.fetch_sub(1, Ordering::Relaxed);
+        assert!(spinning > 0, "a thread that spins is counted");
     }
 }
 

@@ -57,7 +57,7 @@ impl<T: Send + 'static, E: Send + 'static> Outcome<T, E> {
     }
 }
 
-enum State<T, E> {
+enum Delivery<T, E> {
     Pending(Option<Waker>),
     Delivered(Outcome<T, E>),
     Taken,
@@ -65,32 +65,32 @@ enum State<T, E> {
 
 /// One result on its way from the engine to its caller.
 pub(crate) struct Completion<T, E> {
-    state: Mutex<State<T, E>>,
+    state: Mutex<Delivery<T, E>>,
     /// [`Outcome::drop_elsewhere`], whose bounds a drop cannot ask for.
     discard: fn(Outcome<T, E>),
 }
 
 impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     pub(crate) fn new() -> Arc<Completion<T, E>> {
-        let state = Mutex::new(State::Pending(None));
+        let state = Mutex::new(Delivery::Pending(None));
         Arc::new(Completion { state, discard: Outcome::drop_elsewhere })
     }
 }
 
 impl<T, E> Completion<T, E> {
-    fn state(&self) -> MutexGuard<'_, State<T, E>> {
+    fn state(&self) -> MutexGuard<'_, Delivery<T, E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands the result over and wakes the waiting caller. The first delivery counts.
     pub(crate) fn deliver(&self, outcome: Outcome<T, E>) {
         let mut state = self.state();
-        let State::Pending(waker) = &mut *state else {
+        let Delivery::Pending(waker) = &mut *state else {
             drop(state);
             return self.discard(outcome);
         };
         let waker = waker.take();
-        *state = State::Delivered(outcome);
+        *state = Delivery::Delivered(outcome);
         drop(state);
         if let Some(waker) = waker {
             quietly(|| waker.wake());
@@ -104,7 +104,7 @@ impl<T, E> Completion<T, E> {
 
     /// Whether the result is there.
     pub(crate) fn is_delivered(&self) -> bool {
-        matches!(*self.state(), State::Delivered(_))
+        matches!(*self.state(), Delivery::Delivered(_))
     }
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Outcome<T, E>> {
@@ -113,15 +113,15 @@ impl<T, E> Completion<T, E> {
 
     fn poll_with(&self, waker: &Waker) -> Poll<Outcome<T, E>> {
         let mut state = self.state();
-        if let State::Pending(registered) = &mut *state {
+        if let Delivery::Pending(registered) = &mut *state {
             if !registered.as_ref().is_some_and(|known| known.will_wake(waker)) {
                 *registered = Some(waker.clone());
             }
             return Poll::Pending;
         }
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Delivered(outcome) => Poll::Ready(outcome),
-            State::Pending(_) | State::Taken => {
+        match std::mem::replace(&mut *state, Delivery::Taken) {
+            Delivery::Delivered(outcome) => Poll::Ready(outcome),
+            Delivery::Pending(_) | Delivery::Taken => {
                 panic!("a result was polled again after it had been returned")
             }
         }
@@ -137,7 +137,7 @@ impl<T, E> Drop for Completion<T, E> {
     /// The result was not taken; the engine may hold the last reference.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let State::Delivered(outcome) = std::mem::replace(state, State::Taken) {
+        if let Delivery::Delivered(outcome) = std::mem::replace(state, Delivery::Taken) {
             (self.discard)(outcome);
         }
     }

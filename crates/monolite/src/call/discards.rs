@@ -40,19 +40,19 @@ enum Call {
     Gathers,
 }
 
-struct State {
+struct Discards {
     values: VecDeque<Box<dyn Send>>,
     call: Call,
     threads: usize,
     idle: usize,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { values: VecDeque::new(), call: Call::None, threads: 0, idle: 0 });
+static STATE: Mutex<Discards> =
+    Mutex::new(Discards { values: VecDeque::new(), call: Call::None, threads: 0, idle: 0 });
 
 static PUT: Condvar = Condvar::new();
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, Discards> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
 }
 
 /// Has another thread come, unless all are busy.
-fn call(mut state: MutexGuard<'static, State>) -> MutexGuard<'static, State> {
+fn call(mut state: MutexGuard<'static, Discards>) -> MutexGuard<'static, Discards> {
     if state.idle > 0 || state.threads == MAX_THREADS {
         PUT.notify_one();
         return state;

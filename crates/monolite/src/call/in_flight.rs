@@ -2,7 +2,7 @@
 //! a closure: within reach of others, should the closure not return.
 //!
 //! # Algorithm
-//! The writer [holds](Held) them except while it runs a closure. When a closure has been running
+//! The writer [holds](HeldBatch) them except while it runs a closure. When a closure has been running
 //! for too long, another thread takes them and answers them: those that have not run, and those
 //! whose batch is now not committed. The writer learns that its batch was taken when the closure
 //! returns, and rolls it back.
@@ -60,16 +60,16 @@ pub(crate) struct Closure {
 pub(crate) struct InFlight(Mutex<Desk>);
 
 /// The batch in the hands of the writer. What is in it when this is dropped is dropped, too.
-pub(crate) struct Held<'d> {
+pub(crate) struct HeldBatch<'d> {
     in_flight: &'d InFlight,
-    /// Always there except during [`Held::leave_while`].
+    /// Always there except during [`HeldBatch::leave_while`].
     desk: Option<MutexGuard<'d, Desk>>,
 }
 
 impl InFlight {
     /// The batch, for the writer.
-    pub(crate) fn hold(&self) -> Held<'_> {
-        Held { in_flight: self, desk: Some(self.desk()) }
+    pub(crate) fn hold(&self) -> HeldBatch<'_> {
+        HeldBatch { in_flight: self, desk: Some(self.desk()) }
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -114,7 +114,7 @@ impl InFlight {
     }
 }
 
-impl Held<'_> {
+impl HeldBatch<'_> {
     /// Leaves the batch within reach of others while `run` runs `closure`.
     pub(crate) fn leave_while<R>(
         &mut self,
@@ -127,14 +127,16 @@ impl Held<'_> {
         self.desk = None;
         let result = run();
         let mut desk = self.in_flight.desk();
-        desk.closure = None;
+        assert!(desk.closure.take().is_some(), "the writer runs one closure at a time");
         let was_taken = std::mem::take(&mut desk.is_taken);
+        let is_gone = desk.batch.inbox.is_empty() && desk.batch.done.is_empty();
+        assert!(!was_taken || is_gone, "a batch that was taken is nobody else's");
         self.desk = Some(desk);
         (result, if was_taken { Collected::Taken } else { Collected::Whole })
     }
 }
 
-impl Deref for Held<'_> {
+impl Deref for HeldBatch<'_> {
     type Target = Batch;
 
     fn deref(&self) -> &Batch {
@@ -142,13 +144,13 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for HeldBatch<'_> {
     fn deref_mut(&mut self) -> &mut Batch {
         &mut self.desk.as_mut().expect("the writer has its batch when it runs no closure").batch
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldBatch<'_> {
     /// Also when a defect unwinds the writer, out of a closure, too.
     fn drop(&mut self) {
         let in_flight = self.in_flight;

@@ -29,6 +29,10 @@ impl Places {
         Places { taken: Arc::default(), capacity, full: full.into() }
     }
 
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// # Errors
     /// `Overloaded` when every place is taken.
     pub(crate) fn take(&self) -> Result<Place> {
@@ -42,7 +46,8 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a place is given back once");
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) enum Taken {
     Closed,
 }
 
-struct State<T> {
+struct QueueState<T> {
     items: Lanes<T>,
     consumer_sleeps: u32,
     /// A consumer was signalled and has not come back from its sleep yet.
@@ -76,7 +76,7 @@ struct State<T> {
 }
 
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     not_empty: Condvar,
     /// Changes with every item, kick and close, for a consumer that spins.
     events: AtomicU64,
@@ -87,7 +87,7 @@ pub(crate) struct Queue<T> {
 
 impl<T: Queued> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Queue<T> {
-        let state = State {
+        let state = QueueState {
             items: Lanes::new(capacity),
             consumer_sleeps: 0,
             wakes_up: false,
@@ -103,7 +103,7 @@ impl<T: Queued> Queue<T> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,9 +142,9 @@ impl<T: Queued> Queue<T> {
 
     fn append<'q>(
         &self,
-        mut state: MutexGuard<'q, State<T>>,
+        mut state: MutexGuard<'q, QueueState<T>>,
         item: T,
-    ) -> Result<(), (MutexGuard<'q, State<T>>, Rejected<T>)> {
+    ) -> Result<(), (MutexGuard<'q, QueueState<T>>, Rejected<T>)> {
         if state.closed {
             return Err((state, Rejected::Closed(item)));
         }
@@ -160,7 +160,7 @@ impl<T: Queued> Queue<T> {
     }
 
     /// Wakes a consumer if one sleeps and none is on its way already.
-    fn wake_one(&self, mut state: MutexGuard<'_, State<T>>) {
+    fn wake_one(&self, mut state: MutexGuard<'_, QueueState<T>>) {
         let wakes = state.consumer_sleeps > 0 && !std::mem::replace(&mut state.wakes_up, true);
         drop(state);
         if wakes {
@@ -237,14 +237,17 @@ impl<T: Queued> Queue<T> {
         items
     }
 
-    fn note_room(&self, state: &State<T>) {
+    fn note_room(&self, state: &QueueState<T>) {
         if !state.items.is_full() {
             self.full.store(false, Ordering::Relaxed);
         }
     }
 
     /// Waits for an event without sleeping, and without the lock; tells whether there was one.
-    fn spin<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> (MutexGuard<'a, State<T>>, bool) {
+    fn spin<'a>(
+        &'a self,
+        state: MutexGuard<'a, QueueState<T>>,
+    ) -> (MutexGuard<'a, QueueState<T>>, bool) {
         let before = self.events.load(Ordering::Acquire);
         drop(state);
         let start = Stopwatch::start();
@@ -262,9 +265,9 @@ impl<T: Queued> Queue<T> {
 
     fn sleep<'a>(
         &self,
-        state: MutexGuard<'a, State<T>>,
+        state: MutexGuard<'a, QueueState<T>>,
         patience: Option<Duration>,
-    ) -> (MutexGuard<'a, State<T>>, bool) {
+    ) -> (MutexGuard<'a, QueueState<T>>, bool) {
         match patience {
             None => (self.not_empty.wait(state).unwrap_or_else(PoisonError::into_inner), false),
             Some(patience) => {

@@ -22,7 +22,7 @@ use crate::progress::{AtomicBatchNumber, BatchNumber};
 /// One connection's snapshot as others see it; on cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct Watch {
-    /// The use under way, see [`State`]; 0 while idle.
+    /// The use under way, see [`UseState`]; 0 while idle.
     state: AtomicU64,
     /// The latest batch that its snapshot is known to contain; [`BatchNumber::MAX`] without one.
     snapshot: AtomicBatchNumber,
@@ -36,7 +36,7 @@ const IDLE: u64 = 0;
 
 /// A use under way, packed into one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct UseState {
     /// Nanoseconds of the clock; 2^62 of them are 146 years.
     began: u64,
     stage: Stage,
@@ -49,19 +49,19 @@ enum Stage {
     Revoked = 3,
 }
 
-impl State {
+impl UseState {
     fn pack(self) -> u64 {
         self.began << 2 | self.stage as u64
     }
 
-    fn unpack(word: u64) -> Option<State> {
+    fn unpack(word: u64) -> Option<UseState> {
         let stage = match word & 3 {
             1 => Stage::Running,
             2 => Stage::BeingRevoked,
             3 => Stage::Revoked,
             _ => return None,
         };
-        Some(State { began: word >> 2, stage })
+        Some(UseState { began: word >> 2, stage })
     }
 }
 
@@ -88,7 +88,9 @@ impl Watch {
 
     /// A use of the snapshot begins.
     pub(crate) fn begin(&self, now: Duration) {
-        let running = State { began: nanos(now), stage: Stage::Running };
+        let before = self.state.load(Ordering::Relaxed);
+        assert_eq!(before, IDLE, "one use of a snapshot is under way");
+        let running = UseState { began: nanos(now), stage: Stage::Running };
         self.state.store(running.pack(), Ordering::Release);
     }
 
@@ -96,7 +98,7 @@ impl Watch {
     pub(crate) fn end(&self) -> bool {
         loop {
             let word = self.state.load(Ordering::Acquire);
-            let stage = State::unpack(word).map(|state| state.stage);
+            let stage = UseState::unpack(word).map(|state| state.stage);
             if stage == Some(Stage::BeingRevoked) {
                 thread::yield_now();
                 continue;
@@ -110,7 +112,7 @@ impl Watch {
 
     /// How long the use under way has been going on.
     pub(crate) fn running_for(&self, now: Duration) -> Option<Duration> {
-        let use_under_way = State::unpack(self.state.load(Ordering::Acquire))?;
+        let use_under_way = UseState::unpack(self.state.load(Ordering::Acquire))?;
         Some(Duration::from_nanos(nanos(now).saturating_sub(use_under_way.began)))
     }
 
@@ -124,7 +126,7 @@ impl Watch {
     /// Whether the use under way has been going on for longer than `limit`, or was ended from
     /// outside and goes on.
     pub(crate) fn is_overdue(&self, now: Duration, limit: Duration) -> bool {
-        let under_way = State::unpack(self.state.load(Ordering::Acquire));
+        let under_way = UseState::unpack(self.state.load(Ordering::Acquire));
         under_way.is_some_and(|it| {
             it.stage != Stage::Running || nanos(now).saturating_sub(it.began) > nanos(limit)
         })
@@ -132,13 +134,13 @@ impl Watch {
 
     /// Ends the use that is under way.
     pub(crate) fn stop(&self) {
-        let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
+        let Some(running) = UseState::unpack(self.state.load(Ordering::Acquire)) else { return };
         self.revoke(running);
     }
 
     /// As [`Watch::stop`], if the use began before `began_by`.
     pub(crate) fn stop_begun_before(&self, began_by: Duration) {
-        let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return };
+        let Some(running) = UseState::unpack(self.state.load(Ordering::Acquire)) else { return };
         if running.began < nanos(began_by) {
             self.revoke(running);
         }
@@ -157,21 +159,23 @@ impl Watch {
     }
 
     fn revoke_if(&self, began_by: Duration, is_in_the_way: impl Fn() -> bool) -> bool {
-        let Some(running) = State::unpack(self.state.load(Ordering::Acquire)) else { return false };
+        let Some(running) = UseState::unpack(self.state.load(Ordering::Acquire)) else {
+            return false;
+        };
         running.began <= nanos(began_by) && is_in_the_way() && self.revoke(running)
     }
 
     /// Claims the use `running` and ends its snapshot; `false` when it is over, or ended already.
     /// One that was ended while its user was inside of SQLite may still have its snapshot, and is
     /// ended again.
-    fn revoke(&self, running: State) -> bool {
+    fn revoke(&self, running: UseState) -> bool {
         let has_snapshot = || self.snapshot.load(Ordering::Acquire) != BatchNumber::MAX;
         match running.stage {
             Stage::Running => {}
             Stage::Revoked if has_snapshot() => {}
             Stage::Revoked | Stage::BeingRevoked => return false,
         }
-        let claimed = State { stage: Stage::BeingRevoked, ..running };
+        let claimed = UseState { stage: Stage::BeingRevoked, ..running };
         let (from, to) = (running.pack(), claimed.pack());
         if self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
@@ -179,7 +183,7 @@ impl Watch {
         if self.revoker.revoke() == Revocation::Ended {
             self.end_snapshot();
         }
-        let revoked = State { stage: Stage::Revoked, ..running };
+        let revoked = UseState { stage: Stage::Revoked, ..running };
         self.state.store(revoked.pack(), Ordering::Release);
         running.stage == Stage::Running
     }

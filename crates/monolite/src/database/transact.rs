@@ -4,7 +4,9 @@ use std::future::Future;
 
 use super::{Database, NO_WAIT};
 use crate::error::{Error, Result};
-use crate::transaction::{Attempts, Committed, Key, Open, Transact, Transaction, transact};
+use crate::transaction::{
+    Attempts, Committed, Key, OpenTransaction, Transact, Transaction, transact,
+};
 
 impl<E> Database<E> {
     /// Begins an interactive transaction: it may live across awaits and threads, and holds no lock.
@@ -17,7 +19,7 @@ impl<E> Database<E> {
     /// # Errors
     /// `Overloaded` when as many are open as the option `max_transactions` allows.
     pub fn transaction(&self) -> Result<Transaction> {
-        Ok(Transaction::new(Open::begin(&self.handle.transactions)?))
+        Ok(Transaction::new(OpenTransaction::begin(&self.handle.transactions)?))
     }
 
     /// Runs `body` as an interactive transaction and commits it: the closure may await anything, a

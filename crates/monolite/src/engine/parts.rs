@@ -8,7 +8,7 @@ use monolite_sqlite::vfs::WalControl;
 
 use super::primary::ArchiveSide;
 use crate::backup;
-use crate::backup::pins::Pins;
+use crate::backup::pins::BackupPins;
 use crate::call::between::BetweenBatches;
 use crate::call::in_flight::InFlight;
 use crate::call::inside::DatabaseId;
@@ -22,7 +22,7 @@ use crate::progress::{Observers, Progress};
 use crate::read::handle::ReadSide;
 use crate::read::holders::{SnapshotHolder, SnapshotHolders};
 use crate::read::readers::{OpenReader, Reader, Readers};
-use crate::read::threads::{ReadThreads, Work};
+use crate::read::threads::{ReadThreads, WorkKind};
 use crate::stats::Recorder;
 use crate::transaction::{Contention, Limits, Pool, PoolOpener, Transactions};
 use crate::untrusted::UntrustedRoom;
@@ -80,13 +80,13 @@ impl<'o> Base<'o> {
             between: Arc::new(BetweenBatches::new(Arc::clone(queue), self.progress())),
             progress: self.progress(),
             wal: Arc::clone(&opened.wal),
-            pins: Arc::new(Pins::new(self.clock(), self.progress())),
+            pins: Arc::new(BackupPins::new(self.clock(), self.progress())),
             is_exclusive: self.options.sharing == Sharing::Exclusive,
             is_verified: self.options.page_checksums,
         }
     }
 
-    fn threads_for(&self, work: Work, count: usize) -> Arc<ReadThreads> {
+    fn threads_for(&self, work: WorkKind, count: usize) -> Arc<ReadThreads> {
         let (capacity, patience) = (self.options.queue_capacity, self.options.read_time_limit);
         Arc::new(ReadThreads::new(work, count, capacity, patience, self.clock()))
     }
@@ -166,8 +166,8 @@ impl<'o> Base<'o> {
             Arc::new(ReadSide { database, readers, progress, archived, threads })
         };
         let count = readers.len();
-        let reads = side(Work::Reads, readers.into_iter().map(Some).collect());
-        (reads, side(Work::Streams, (0..count).map(|_| None).collect()))
+        let reads = side(WorkKind::Reads, readers.into_iter().map(Some).collect());
+        (reads, side(WorkKind::Streams, (0..count).map(|_| None).collect()))
     }
 
     pub(super) fn pool(&self, opener: PoolOpener, wal: &Arc<WalControl>) -> Arc<Pool> {
@@ -211,7 +211,7 @@ impl<'o> Base<'o> {
             database,
             pool,
             progress: self.progress(),
-            threads: self.threads_for(Work::Statements, threads),
+            threads: self.threads_for(WorkKind::Statements, threads),
             writes: Arc::clone(writes),
             limits: Limits::of(options),
             clock: self.clock(),

@@ -18,7 +18,7 @@ use std::thread;
 
 use crate::call::between::BetweenBatches;
 use crate::call::entry::Entry;
-use crate::call::in_flight::{Held, InFlight};
+use crate::call::in_flight::{HeldBatch, InFlight};
 use crate::call::inside::{DatabaseId, Inside, Place};
 use crate::call::member::Member;
 use crate::call::queue::Taken;
@@ -94,7 +94,7 @@ impl WriteLoop {
         Some(entry)
     }
 
-    fn one_batch(&self, writer: &mut Writer, batch: &mut Held<'_>) {
+    fn one_batch(&self, writer: &mut Writer, batch: &mut HeldBatch<'_>) {
         let checkpoints = self.checkpoints.as_ref();
         let lag = || self.lag_limit.as_ref().map_or(Ok(()), LagLimit::check);
         let reserve = || checkpoints.reserve(writer.connection());

@@ -28,11 +28,11 @@ use crate::files::identity::Watched;
 pub(crate) struct Hold {
     database: PathBuf,
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<HoldState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HoldState {
     locked: Option<Locked>,
     /// Whether it was created for this.
     is_new: bool,
@@ -66,7 +66,7 @@ impl Hold {
         &self.path
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HoldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,13 +23,13 @@ static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 struct Entry {
     path: PathBuf,
     file: FileId,
-    state: State,
+    state: FileState,
     /// How often the process had been forked when it was opened.
     forks: u64,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum FileState {
     Open,
     /// It was closed, but SQLite keeps a connection, for statements that were never dropped.
     LeftOpen,
@@ -58,14 +58,14 @@ impl Registration {
             None => FileId::at(path).map_err(|error| io_error(path, &error))?,
         };
         let Some(used) = open.iter().find(|used| used.file == file) else {
-            let (path, state) = (path.to_owned(), State::Open);
+            let (path, state) = (path.to_owned(), FileState::Open);
             let created = is_new.then(|| path.clone());
             open.push(Entry { path, file, state, forks: forks() });
             return Ok(Registration { file, created });
         };
         let message = match used.state {
             _ if used.forks != forks() => opened_by_parent(path),
-            State::Open => format!(
+            FileState::Open => format!(
                 "{} is open in this process already{}; clone the Database instead of opening it \
                  again",
                 path.display(),
@@ -75,7 +75,7 @@ impl Registration {
                     format!(", as {}", used.path.display())
                 }
             ),
-            State::LeftOpen => left_open(path),
+            FileState::LeftOpen => left_open(path),
         };
         Err(Error::new(ErrorKind::Invalid, message))
     }
@@ -90,7 +90,7 @@ impl Registration {
         let mut open = open();
         let its = open.iter_mut().find(|used| used.file == self.file);
         let message = its.map_or_else(String::new, |used| {
-            used.state = State::LeftOpen;
+            used.state = FileState::LeftOpen;
             left_open(&used.path)
         });
         drop(open);

@@ -86,6 +86,7 @@ fn what_is_durable_is_committed_and_what_is_committed_is_exposed() {
 fn who_waits_for_a_batch_hears_of_the_poison_that_comes_before_it() {
     check(SCHEDULES, || {
         let progress = Arc::<Progress>::default();
+        progress.finish_commit(progress.start_commit());
         let told = Arc::new(AtomicU32::new(0));
         let mut threads: Vec<_> = Vec::new();
         let one = Arc::clone(&progress);

@@ -15,6 +15,15 @@ fn ask(progress: &Progress, number: u64, told: &Told) {
     });
 }
 
+/// As the writer leaves it that has committed so many batches, none of them durable.
+fn committed(batches: u64) -> Progress {
+    let progress = Progress::default();
+    for _ in 0..batches {
+        progress.finish_commit(progress.start_commit());
+    }
+    progress
+}
+
 fn take(told: &Told) -> Vec<(u64, Option<ErrorKind>)> {
     std::mem::take(&mut told.lock().unwrap())
 }
@@ -36,7 +45,7 @@ fn batches_are_numbered_in_their_order_and_exposed_before_they_are_committed() {
 
 #[test]
 fn each_is_told_once_when_its_batch_is_durable() {
-    let (progress, told) = (Progress::default(), Told::default());
+    let (progress, told) = (committed(4), Told::default());
     for number in [3, 1, 2, 1] {
         ask(&progress, number, &told);
     }
@@ -54,7 +63,7 @@ fn each_is_told_once_when_its_batch_is_durable() {
 
 #[test]
 fn an_earlier_batch_takes_nothing_back() {
-    let (progress, told) = (Progress::default(), Told::default());
+    let (progress, told) = (committed(2), Told::default());
     progress.finish_sync(BatchNumber(2));
     progress.finish_sync(BatchNumber(1));
     // For ever, were it not durable.
@@ -65,7 +74,7 @@ fn an_earlier_batch_takes_nothing_back() {
 
 #[test]
 fn poison_is_told_to_all_whose_batch_is_not_durable_with_its_first_reason() {
-    let (progress, told) = (Progress::default(), Told::default());
+    let (progress, told) = (committed(1), Told::default());
     progress.finish_sync(BatchNumber(1));
     ask(&progress, 2, &told);
     progress.check_poison().unwrap();
@@ -88,7 +97,7 @@ fn poison_is_told_to_all_whose_batch_is_not_durable_with_its_first_reason() {
 
 #[test]
 fn who_is_told_may_ask_again() {
-    let (progress, told) = (Arc::<Progress>::default(), Told::default());
+    let (progress, told) = (Arc::new(committed(1)), Told::default());
     for number in 1..=2 {
         let (asked, told) = (Arc::clone(&progress), Arc::clone(&told));
         progress.when_durable(BatchNumber(number), move |_| ask(&asked, 1, &told));
@@ -97,4 +106,10 @@ fn who_is_told_may_ask_again() {
     progress.finish_sync(BatchNumber(1));
     progress.poison("it is broken on purpose".into());
     assert_eq!(take(&told), [(1, None), (1, None)]);
+}
+
+#[test]
+#[should_panic(expected = "a batch is durable that was committed")]
+fn a_batch_that_is_durable_before_it_is_committed_is_a_defect() {
+    committed(1).finish_sync(BatchNumber(2));
 }

@@ -231,6 +231,7 @@ impl Readers {
             let waited = self.freed.wait_timeout(waiting, left.min(LOOK));
             waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
+        assert!(*waiting >= held, "a read that waits is counted");
         *waiting -= held;
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         turn
@@ -345,6 +346,8 @@ impl Seat {
             Counts::count(&slot.counts.kept);
             return Ok(());
         }
+        let is_newer = self.snapshot.is_none_or(|kept| kept.committed <= current.committed);
+        assert!(is_newer, "a later read sees no earlier state");
         self.end_snapshot(watch);
         self.reader.as_ref().ok_or_else(closed)?.connection.begin_read()?;
         self.snapshot = Some(current);

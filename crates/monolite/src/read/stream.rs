@@ -190,13 +190,13 @@ impl<T: Send + 'static> Iterator for RowIterator<T> {
 
 /// Rows between the query and the consumer.
 struct Buffer<T> {
-    held: Mutex<Held<T>>,
+    held: Mutex<HeldRows<T>>,
     /// Rows were taken, the taker is gone, or the query has to end.
     taken: Condvar,
     stall_limit: Duration,
 }
 
-struct Held<T> {
+struct HeldRows<T> {
     rows: VecDeque<(T, usize)>,
     bytes: usize,
     /// The time there is for the next one to be taken, while the query rests.
@@ -205,7 +205,7 @@ struct Held<T> {
     consumer: Option<Waker>,
 }
 
-impl<T> Held<T> {
+impl<T> HeldRows<T> {
     fn is_full(&self) -> bool {
         self.rows.len() >= MOST_ROWS || self.bytes >= MOST_BYTES
     }
@@ -219,11 +219,11 @@ impl<T> Held<T> {
 impl<T> Buffer<T> {
     fn new(stall_limit: Duration) -> Buffer<T> {
         let rows = VecDeque::new();
-        let held = Held { rows, bytes: 0, patience: None, is_closed: false, consumer: None };
+        let held = HeldRows { rows, bytes: 0, patience: None, is_closed: false, consumer: None };
         Buffer { held: Mutex::new(held), taken: Condvar::new(), stall_limit }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held<T>> {
+    fn held(&self) -> MutexGuard<'_, HeldRows<T>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -254,6 +254,7 @@ impl<T> Buffer<T> {
             held.consumer = Some(waker.clone());
             return None;
         };
+        assert!(held.bytes >= bytes, "the bytes of rows that wait are counted");
         held.bytes -= bytes;
         if let Some(patience) = &mut held.patience {
             *patience = Patience::of(self.stall_limit);
@@ -286,6 +287,7 @@ impl<T: Send + 'static> Buffer<T> {
         let mut held = self.held();
         held.rows.push_back((row, bytes));
         held.bytes += bytes;
+        assert!(held.rows.len() <= MOST_ROWS, "a query rests while its buffer is full");
         let consumer = held.consumer.take();
         if consumer.is_some() {
             drop(held);

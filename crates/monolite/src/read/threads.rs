@@ -45,25 +45,25 @@ struct Workers {
 
 /// What a set of threads runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum WorkKind {
     Reads,
     /// Of interactive transactions: they are short as a rule, and do not wait behind long reads.
     Statements,
     Streams,
 }
 
-impl Work {
+impl WorkKind {
     fn thread_name(self, number: usize) -> String {
         match self {
-            Work::Reads => format!("monolite-read-{number}"),
-            Work::Statements => format!("monolite-tx-{number}"),
-            Work::Streams => format!("monolite-stream-{number}"),
+            WorkKind::Reads => format!("monolite-read-{number}"),
+            WorkKind::Statements => format!("monolite-tx-{number}"),
+            WorkKind::Streams => format!("monolite-stream-{number}"),
         }
     }
 }
 
 pub(crate) struct ReadThreads {
-    work: Work,
+    work: WorkKind,
     pub(crate) queue: JobQueue,
     workers: Mutex<Workers>,
     count: usize,
@@ -74,7 +74,7 @@ pub(crate) struct ReadThreads {
 
 impl ReadThreads {
     pub(crate) fn new(
-        work: Work,
+        work: WorkKind,
         count: usize,
         capacity: usize,
         patience: Duration,
@@ -185,11 +185,11 @@ impl ReadThreads {
     }
 }
 
-fn not_served(work: Work, patience: Duration) -> Error {
+fn not_served(work: WorkKind, patience: Duration) -> Error {
     let of = match work {
-        Work::Reads => "awaited reads",
-        Work::Statements => "awaited statements of transactions",
-        Work::Streams => "streams",
+        WorkKind::Reads => "awaited reads",
+        WorkKind::Statements => "awaited statements of transactions",
+        WorkKind::Streams => "streams",
     };
     let message = format!(
         "no thread for {of} was free for {patience:.1?} (option read_time_limit): too much is \
@@ -229,7 +229,7 @@ mod tests {
 
     fn some(count: usize, patience: Duration) -> Arc<ReadThreads> {
         let clock = Arc::<SystemClock>::default();
-        let threads = Arc::new(ReadThreads::new(Work::Reads, count, 8, patience, clock));
+        let threads = Arc::new(ReadThreads::new(WorkKind::Reads, count, 8, patience, clock));
         threads.start().unwrap();
         threads
     }

@@ -56,7 +56,7 @@ const REMEMBERED: usize = 64;
 /// Everybody who waits at a spot of a database.
 pub(crate) struct Contention {
     database: DatabaseId,
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
     /// How many spots are known.
     known: AtomicUsize,
     numbers: AtomicU64,
@@ -68,7 +68,7 @@ pub(crate) struct Contention {
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     schedule: Schedule,
     waiting: HashMap<(Spot, Visitor), Arc<Bell>>,
     is_closed: bool,
@@ -119,7 +119,7 @@ impl Contention {
         let is_closed = options.turns == Turns::Off;
         Arc::new(Contention {
             database,
-            state: Mutex::new(State { is_closed, ..State::default() }),
+            state: Mutex::new(TurnsState { is_closed, ..TurnsState::default() }),
             known: AtomicUsize::new(0),
             numbers: AtomicU64::new(0),
             committed: Mutex::default(),
@@ -130,7 +130,7 @@ impl Contention {
     }
 
     /// Changes the schedule, and tells whom that concerns.
-    fn change<T>(&self, change: impl FnOnce(&mut State, Duration, &mut Changes) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut TurnsState, Duration, &mut Changes) -> T) -> T {
         let (now, mut changes) = (self.clock.now(), Changes::default());
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state, now, &mut changes);

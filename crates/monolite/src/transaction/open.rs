@@ -6,13 +6,14 @@
 //!    steps so far are replayed on it first: the transaction moves to a newer snapshot, on which
 //!    everything it saw still holds, or it learns of its conflict early.
 //! 2. Where the connection is no overlay, statements run in the writer from the first write on,
-//!    behind the replayed steps and in a savepoint that is rolled back ([`Open::try_in_writer`]).
+//!    behind the replayed steps and in a savepoint that is rolled back
+//!    ([`OpenTransaction::try_in_writer`]).
 //! 3. What was done and seen becomes a step, and the connection is parked.
-//! 4. [`Open::commit`] hands the steps to the writer, which replays and compares them in its batch
-//!    ([`Replay`]). The queries before the first step of another kind are left out if no page that
-//!    they have read was changed since the snapshot: their answers are the same. A transaction that
-//!    wrote nothing is at its serial place already, that of its snapshot, and is answered when that
-//!    is on disk.
+//! 4. [`OpenTransaction::commit`] hands the steps to the writer, which replays and compares them in
+//!    its batch ([`Replay`]). The queries before the first step of another kind are left out if no
+//!    page that they have read was changed since the snapshot: their answers are the same. A
+//!    transaction that wrote nothing is at its serial place already, that of its snapshot, and is
+//!    answered when that is on disk.
 //!
 //! # Threads and locks
 //! A statement takes the transaction's state out of its slot and puts it back, so statements of one
@@ -25,7 +26,8 @@
 //!   statement did, and the commit does the same: [`ErrorKind::leaves_transaction`] has the kinds.
 //!   SQLite's own errors are steps, which the commit compares. What is refused here before it runs
 //!   is `Invalid`, did nothing, and hangs on nothing but the transaction itself. After every other
-//!   error, also where the statement never came here, [`Open::end_after`] ends the transaction.
+//!   error, also where the statement never came here, [`OpenTransaction::end_after`] ends the
+//!   transaction.
 //!
 //! [`Pool`]: super::pool::Pool
 
@@ -44,12 +46,12 @@ use super::contention::schedule::End;
 use super::contention::{Contention, Visit};
 use super::keys::{Committed, Key};
 use super::limits::Limits;
-use super::pool::{Held, Left, Pool, Start};
+use super::pool::{HeldConnection, Left, Pool, Start};
 use super::refusals::{
     abandoned, busy, inside_itself, open_for_too_long, rolled_back_in_closure, too_many_open,
 };
 use super::replay::{Replay, not_repeatable, note_conflict};
-use super::state::{Ending, Place, Snapshot, State};
+use super::state::{Ending, InteractiveState, Place, Snapshot};
 use super::steps::{Action, Done, Extent, Request, RowReader, Shape, Steps, fingerprint, perform};
 use crate::call::completion::{Completion, Outcome};
 use crate::call::inside::{self, DatabaseId, Inside};
@@ -92,7 +94,7 @@ impl Transactions {
 pub(crate) type BoxedWait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An open transaction, shared by its handle and the statements under way.
-pub(crate) struct Open {
+pub(crate) struct OpenTransaction {
     engine: Arc<Transactions>,
     began: Duration,
     /// Among those with which it collides.
@@ -110,7 +112,7 @@ const WORTH: u32 = 8;
 
 /// Where the state is while it is not in use.
 struct Slot {
-    state: Option<Box<State>>,
+    state: Option<Box<InteractiveState>>,
     /// Why nothing more may run, if a handle has told that. The state is ended for it as soon as it
     /// is here.
     told: Option<Ending>,
@@ -122,20 +124,20 @@ struct Slot {
 
 /// The state in the hands of one statement.
 struct Taken<'o> {
-    open: &'o Open,
-    state: Option<Box<State>>,
+    open: &'o OpenTransaction,
+    state: Option<Box<InteractiveState>>,
 }
 
 impl std::ops::Deref for Taken<'_> {
-    type Target = State;
+    type Target = InteractiveState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &InteractiveState {
         self.state.as_ref().expect("the state is put back when this is dropped")
     }
 }
 
 impl std::ops::DerefMut for Taken<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut InteractiveState {
         self.state.as_mut().expect("the state is put back when this is dropped")
     }
 }
@@ -151,28 +153,31 @@ impl Drop for Taken<'_> {
     }
 }
 
-impl Open {
+impl OpenTransaction {
     /// Begins a transaction; takes no snapshot yet.
     ///
     /// # Errors
     /// `Overloaded` when as many are open as may be.
-    pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<Open>> {
-        Open::begin_as(engine, Visit::new(&engine.contention, None))
+    pub(crate) fn begin(engine: &Arc<Transactions>) -> Result<Arc<OpenTransaction>> {
+        OpenTransaction::begin_as(engine, Visit::new(&engine.contention, None))
     }
 
-    /// As [`Open::begin`], for the attempt of `transact` that has this `visit`.
+    /// As [`OpenTransaction::begin`], for the attempt of `transact` that has this `visit`.
     ///
     /// # Errors
-    /// As [`Open::begin`].
-    pub(crate) fn begin_as(engine: &Arc<Transactions>, visit: Arc<Visit>) -> Result<Arc<Open>> {
+    /// As [`OpenTransaction::begin`].
+    pub(crate) fn begin_as(
+        engine: &Arc<Transactions>,
+        visit: Arc<Visit>,
+    ) -> Result<Arc<OpenTransaction>> {
         engine.writes.check_use()?;
         let most = engine.limits.max_transactions;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
             return Err(too_many_open(most));
         }
-        let state = Some(Box::new(State::new()));
-        Ok(Arc::new(Open {
+        let state = Some(Box::new(InteractiveState::new()));
+        Ok(Arc::new(OpenTransaction {
             engine: Arc::clone(engine),
             began: engine.clock.now(),
             visit,
@@ -240,7 +245,7 @@ impl Open {
     }
 
     /// Puts the state back, ended if a handle has told so meanwhile.
-    fn put_back(&self, mut state: Box<State>) {
+    fn put_back(&self, mut state: Box<InteractiveState>) {
         let mut slot = self.slot();
         if let Some(ending) = slot.told.clone()
             && state.ending().is_none()
@@ -290,7 +295,7 @@ impl Open {
         self.slot().state.as_ref()?.given
     }
 
-    fn check(&self, state: &mut State) -> Result<()> {
+    fn check(&self, state: &mut InteractiveState) -> Result<()> {
         let limit = self.engine.limits.transaction_time_limit;
         if self.age() > limit {
             self.end(state, &open_for_too_long(limit));
@@ -298,7 +303,7 @@ impl Open {
         state.ending().map_or(Ok(()), |ending| Err(ending.error()))
     }
 
-    fn end(&self, state: &mut State, ending: impl Into<Ending>) {
+    fn end(&self, state: &mut InteractiveState, ending: impl Into<Ending>) {
         if let Some(left) = state.end(ending) {
             self.let_go(left);
             self.visit.finish(End::Other);
@@ -315,7 +320,7 @@ impl Open {
         self.engine.clock.now().saturating_sub(self.began)
     }
 
-    fn check_limits(&self, state: &State, request: &Request) -> Result<()> {
+    fn check_limits(&self, state: &InteractiveState, request: &Request) -> Result<()> {
         let limits = &self.engine.limits;
         if state.steps.len() >= limits.transaction_max_statements {
             let message = format!(
@@ -378,7 +383,12 @@ impl Open {
         Ok((number, reader))
     }
 
-    fn dispatch<R>(&self, state: &mut State, request: Request, reader: R) -> Result<(Done, R)>
+    fn dispatch<R>(
+        &self,
+        state: &mut InteractiveState,
+        request: Request,
+        reader: R,
+    ) -> Result<(Done, R)>
     where
         R: RowReader + Send + 'static,
     {
@@ -394,7 +404,7 @@ impl Open {
 
     /// Where the next statement begins: on a new snapshot, if it has waited for others whose
     /// changes it is to see.
-    fn start_of(&self, state: &mut State) -> Start {
+    fn start_of(&self, state: &mut InteractiveState) -> Start {
         let needs_newer = self.visit.take_needs_newer();
         if state.steps.len() == 0 {
             return Start::First;
@@ -414,7 +424,7 @@ impl Open {
     /// in the writer, if it changes something and cannot do so there.
     fn run_behind<R>(
         &self,
-        state: &mut State,
+        state: &mut InteractiveState,
         start: Start,
         request: Request,
         mut reader: R,
@@ -455,7 +465,7 @@ impl Open {
     }
 
     /// Leaves the connection on which a statement was `done` behind all before it.
-    fn leave(&self, state: &mut State, held: Held<'_>, done: &Done) {
+    fn leave(&self, state: &mut InteractiveState, held: HeldConnection<'_>, done: &Done) {
         let Some(step) = &done.step else { return };
         if state.steps.shape_with(step) != Shape::Queries {
             end_leading_reads(&state.steps, held.connection());
@@ -467,7 +477,7 @@ impl Open {
     }
 
     /// A connection on which everything that the transaction did is done.
-    fn resume(&self, state: &mut State, start: Start) -> Result<Held<'_>> {
+    fn resume(&self, state: &mut InteractiveState, start: Start) -> Result<HeldConnection<'_>> {
         let is_first = state.steps.len() == 0;
         let limit = self.statement_limit();
         let parked = match state.take_left() {
@@ -520,7 +530,7 @@ impl Open {
     /// back.
     fn try_in_writer<R>(
         &self,
-        state: &mut State,
+        state: &mut InteractiveState,
         request: Request,
         mut reader: R,
     ) -> Result<(Done, R)>
@@ -639,7 +649,7 @@ impl Open {
         self.visit.finish(End::Other);
     }
 
-    /// As [`Open::roll_back`], on behalf of a closure whose result is still to come.
+    /// As [`OpenTransaction::roll_back`], on behalf of a closure whose result is still to come.
     pub(crate) fn roll_back_in_closure(&self) {
         let ending = Ending::from(&rolled_back_in_closure());
         self.slot().told = Some(ending.clone());
@@ -656,10 +666,11 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTransaction {
     fn drop(&mut self) {
         self.roll_back();
-        self.engine.open.fetch_sub(1, Ordering::Relaxed);
+        let open = self.engine.open.fetch_sub(1, Ordering::Relaxed);
+        assert!(open > 0, "a transaction that ends was counted");
     }
 }
 

@@ -112,6 +112,8 @@ impl Pins {
             }
         }
         let pin = Arc::new(self.take()?);
+        let is_newer = latest.as_ref().is_none_or(|before| before.committed <= pin.committed);
+        assert!(is_newer, "no pin is older than one that was handed out before");
         let outdated = latest.replace(Arc::clone(&pin));
         drop(latest);
         drop(outdated);

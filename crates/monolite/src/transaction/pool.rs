@@ -119,7 +119,7 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     #[expect(clippy::vec_box, reason = "connections move between here and their users")]
     vacant: Vec<Box<PooledConnection>>,
     parked: BTreeMap<Parked, Waiting>,
@@ -137,7 +137,7 @@ struct State {
     waiting: usize,
 }
 
-impl State {
+impl PoolState {
     fn park(&mut self, waiting: Waiting) -> Parked {
         let place = Parked(self.next);
         self.next += 1;
@@ -147,6 +147,7 @@ impl State {
     }
 
     fn unpark(&mut self, place: Parked) -> Option<Waiting> {
+        assert!(self.parked_long <= self.parked.len(), "long transactions are among the parked");
         let waiting = self.parked.remove(&place)?;
         self.parked_long -= usize::from(waiting.is_long);
         Some(waiting)
@@ -178,7 +179,7 @@ impl State {
 
 /// All connections of a database.
 pub(crate) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     freed: Condvar,
     pins: Pins,
     opener: PoolOpener,
@@ -192,7 +193,7 @@ pub(crate) struct Pool {
 }
 
 /// A connection in the hands of one statement.
-pub(crate) struct Held<'s> {
+pub(crate) struct HeldConnection<'s> {
     pool: &'s Pool,
     connection: Option<Box<PooledConnection>>,
     /// Whether the transaction's own snapshot is still open on it.
@@ -222,7 +223,7 @@ impl Pool {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -241,7 +242,7 @@ impl Pool {
         parked: Option<Parked>,
         start: Start,
         limit: Duration,
-    ) -> Result<Held<'_>> {
+    ) -> Result<HeldConnection<'_>> {
         let now = self.clock.now();
         let mut state = self.state();
         if let Some(waiting) = parked.and_then(|parked| state.unpark(parked)) {
@@ -290,7 +291,11 @@ impl Pool {
             && connection.have_leading_reads_changed(self.changes())
     }
 
-    fn wait<'p>(&self, mut state: MutexGuard<'p, State>, time: Duration) -> MutexGuard<'p, State> {
+    fn wait<'p>(
+        &self,
+        mut state: MutexGuard<'p, PoolState>,
+        time: Duration,
+    ) -> MutexGuard<'p, PoolState> {
         state.waiting += 1;
         let waited = self.freed.wait_timeout(state, time);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -298,7 +303,7 @@ impl Pool {
         state
     }
 
-    fn signal(&self, state: MutexGuard<'_, State>) {
+    fn signal(&self, state: MutexGuard<'_, PoolState>) {
         let is_awaited = state.waiting > 0;
         drop(state);
         if is_awaited {
@@ -309,6 +314,7 @@ impl Pool {
     fn open_one(&self) -> Result<Box<PooledConnection>> {
         let opened = self.open_connection();
         let mut state = self.state();
+        assert!(state.opening > 0, "a connection that is being opened is counted");
         state.opening -= 1;
         if let Ok(connection) = &opened {
             state.watches.push(Arc::clone(connection.watch()));
@@ -329,8 +335,8 @@ impl Pool {
         connection: Box<PooledConnection>,
         is_warm: bool,
         start: Start,
-    ) -> Result<Held<'_>> {
-        let held = Held { pool: self, connection: Some(connection), is_warm };
+    ) -> Result<HeldConnection<'_>> {
+        let held = HeldConnection { pool: self, connection: Some(connection), is_warm };
         let connection = held.connection();
         let now = self.clock.now();
         match (is_warm, connection.is_overlay()) {
@@ -387,6 +393,7 @@ impl Pool {
             state = self.state();
             state.closing -= 1;
         } else {
+            assert!(state.vacant.len() < state.watches.len(), "a connection is given back once");
             // If the pool is closed, its close closes the connection.
             state.vacant.push(connection);
         }
@@ -424,7 +431,7 @@ impl Pool {
     }
 }
 
-impl Held<'_> {
+impl HeldConnection<'_> {
     pub(crate) fn connection(&self) -> &PooledConnection {
         self.connection.as_ref().expect("a connection is held until it is parked or dropped")
     }
@@ -462,7 +469,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldConnection<'_> {
     /// Leaves the connection to others, after an error or a panic.
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };

@@ -30,6 +30,8 @@ impl Savepoints {
 
     /// Notes that `what` was done with the savepoint at `depth`.
     pub(crate) fn note(&mut self, what: UserSavepoint, depth: usize, name: &str) {
+        let is_open = depth < self.0.len() || what == UserSavepoint::Open;
+        assert!(is_open && depth <= self.0.len(), "a savepoint is where its depth says");
         match what {
             UserSavepoint::Open => self.0.push(name.into()),
             UserSavepoint::Undo => self.0.truncate(depth + 1),

@@ -91,7 +91,7 @@ impl Snapshot {
 }
 
 /// An interactive transaction, when none of its statements runs.
-pub(super) struct State {
+pub(super) struct InteractiveState {
     pub(super) steps: Steps,
     pub(super) savepoints: Savepoints,
     pub(super) cost: Cost,
@@ -101,10 +101,10 @@ pub(super) struct State {
     place: Place,
 }
 
-impl State {
+impl InteractiveState {
     /// One that has done nothing yet.
-    pub(super) fn new() -> State {
-        State {
+    pub(super) fn new() -> InteractiveState {
+        InteractiveState {
             steps: Steps::default(),
             savepoints: Savepoints::default(),
             cost: Cost::default(),

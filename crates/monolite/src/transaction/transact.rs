@@ -27,7 +27,7 @@ use super::Transaction;
 use super::contention::schedule::Manner;
 use super::contention::{InClosure, Visit};
 use super::keys::{Committed, Key};
-use super::open::{Open, Transactions};
+use super::open::{OpenTransaction, Transactions};
 use super::steps::fingerprint;
 use crate::call::blocked::block_on_here;
 use crate::error::{Error, ErrorKind, Result};
@@ -56,7 +56,7 @@ enum Next<T, E> {
 }
 
 /// An attempt that is over when this is dropped, even if its transaction lives on elsewhere.
-struct Ended(Arc<Open>);
+struct Ended(Arc<OpenTransaction>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -78,14 +78,14 @@ impl<'e> Attempts<'e> {
     }
 
     /// Begins the next attempt, when it is its turn among those with which it collides.
-    async fn begin(&mut self) -> Result<Arc<Open>> {
+    async fn begin(&mut self) -> Result<Arc<OpenTransaction>> {
         self.engine.database.check_process()?;
         self.number += 1;
         if self.number > 1 {
             self.visit = self.visit.again(self.manner());
         }
         self.wait().await;
-        Open::begin_as(self.engine, Arc::clone(&self.visit))
+        OpenTransaction::begin_as(self.engine, Arc::clone(&self.visit))
     }
 
     async fn wait(&self) {
@@ -105,7 +105,7 @@ impl<'e> Attempts<'e> {
     }
 
     /// Decides after `result` of the closure, or of the commit that followed it.
-    fn judge<T, E>(&self, open: &Open, result: Result<T, E>) -> Next<T, E> {
+    fn judge<T, E>(&self, open: &OpenTransaction, result: Result<T, E>) -> Next<T, E> {
         let conflicted = open.over() == Some(ErrorKind::Conflict);
         let may_follow = self.number < self.engine.limits.transaction_attempts;
         if result.is_err() && conflicted && may_follow {
@@ -216,7 +216,7 @@ where
     }
 }
 
-fn not_committed<E: From<Error>>(open: &Open, error: Error) -> E {
+fn not_committed<E: From<Error>>(open: &OpenTransaction, error: Error) -> E {
     open.note_end(&error);
     E::from(error)
 }

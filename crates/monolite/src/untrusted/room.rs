@@ -100,7 +100,7 @@ impl Drop for Ticket {
 }
 
 #[derive(Default)]
-struct State {
+struct RoomState {
     /// Queries that no thread has taken yet.
     entered: VecDeque<Arc<Entered>>,
     /// Queries that are entered or run.
@@ -116,7 +116,7 @@ pub(crate) struct UntrustedRoom {
     count: usize,
     clock: Arc<dyn Clock>,
     progress: Arc<Progress>,
-    state: Mutex<State>,
+    state: Mutex<RoomState>,
     /// A query came in, or the room is closed.
     came: Condvar,
     /// As `came`, for the thread that watches the time.
@@ -146,7 +146,7 @@ impl UntrustedRoom {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RoomState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,6 +173,7 @@ impl UntrustedRoom {
             watch: Mutex::default(),
         });
         state.running.push(Arc::clone(&entered));
+        assert!(state.entered.len() < state.running.len(), "a query is taken by one thread");
         state.entered.push_back(Arc::clone(&entered));
         drop(state);
         self.came.notify_one();
@@ -180,7 +181,7 @@ impl UntrustedRoom {
         Ok(Ticket(entered))
     }
 
-    fn start_threads(self: &Arc<Self>, state: &mut State) -> Result<()> {
+    fn start_threads(self: &Arc<Self>, state: &mut RoomState) -> Result<()> {
         while state.threads.len() <= self.count {
             let room = Arc::clone(self);
             let number = state.threads.len();

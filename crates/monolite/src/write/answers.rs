@@ -111,7 +111,8 @@ impl Answers {
         if let Some(archived) = self.archived.as_ref().filter(|_| !waiting.is_empty()) {
             archived.wait(batch.position, waiting);
         }
-        self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
+        let owed = self.unanswered.fetch_sub(members as u64, Ordering::Relaxed);
+        assert!(owed >= members as u64, "{members} members are answered of {owed} that are owed");
         drop(self.answered.lock().unwrap_or_else(PoisonError::into_inner));
         self.fewer.notify_one();
     }

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Those who wait for the archive.
 pub(crate) struct Archived {
-    state: Mutex<State>,
+    state: Mutex<WaitingState>,
     changed: Condvar,
     pub(crate) places: Places,
     /// The longest wait.
@@ -50,7 +50,7 @@ pub(crate) struct Archived {
 pub(crate) type Hurry = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
-struct State {
+struct WaitingState {
     waiting: Vec<Waiting>,
     /// When they are looked through, if nothing happens before.
     look: Option<Patience>,
@@ -112,7 +112,7 @@ fn deliver(caller: &Completion<(), Error>, verdict: Result<()>) {
     });
 }
 
-impl State {
+impl WaitingState {
     fn has(&self, position: WalPosition) -> bool {
         self.to.is_some_and(|to| position <= to)
     }
@@ -162,7 +162,7 @@ impl Archived {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WaitingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +175,7 @@ impl Archived {
 
     fn enter(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, WaitingState>,
         position: WalPosition,
         them: impl IntoIterator<Item = (Duration, Who)>,
     ) {
@@ -185,6 +185,7 @@ impl Archived {
             is_due |= state.look.is_none_or(|look| until < look);
             state.waiting.push(Waiting { position, until, limit, who });
         }
+        assert!(state.waiting.len() <= self.places.capacity(), "each who waits has a place");
         drop(state);
         if is_due {
             self.changed.notify_one();

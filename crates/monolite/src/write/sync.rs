@@ -41,7 +41,7 @@ use crate::write::answers::{Answers, CommittedBatch};
 const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
-struct State {
+struct HandoverState {
     batches: VecDeque<CommittedBatch>,
     closed: bool,
 }
@@ -49,12 +49,12 @@ struct State {
 /// Where the writer leaves committed batches for the sync thread.
 #[derive(Default)]
 pub(crate) struct Handover {
-    state: Mutex<State>,
+    state: Mutex<HandoverState>,
     arrived: Condvar,
 }
 
 impl Handover {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HandoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

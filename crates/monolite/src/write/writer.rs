@@ -65,7 +65,7 @@ use monolite_sqlite::vfs::{LimitHit, WalControl};
 use monolite_sqlite::{Connection, Savepoint};
 
 use crate::call::entry::{Again, Entry};
-use crate::call::in_flight::{Batch, Closure, Collected, Held};
+use crate::call::in_flight::{Batch, Closure, Collected, HeldBatch};
 use crate::call::member::{Around, ForeignKeys, Ran};
 use crate::call::queue::lanes::Spent;
 use crate::clock::{self, Clock, Deadline, Stopwatch};
@@ -114,7 +114,7 @@ struct Run {
 
 /// The open transaction.
 #[derive(Default)]
-struct Open {
+struct OpenBatch {
     /// Where the current group begins among those that are done.
     group_start: usize,
     /// Whether the current group has a savepoint; without one it begins at 0.
@@ -218,7 +218,7 @@ impl Writer {
     /// Runs and commits what is at the front of the inbox, as one transaction, and returns its
     /// members with their outcomes, none of them answered. Those that have to run once more are at
     /// the front of the inbox then, so it may return none.
-    pub(crate) fn step(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
+    pub(crate) fn step(&mut self, batch: &mut HeldBatch<'_>, room: &dyn Room) -> Vec<Entry> {
         let started = self.clock.now();
         self.now = started;
         let is_alone = |entry: &Entry| entry.again == Some(Again::Alone);
@@ -227,18 +227,19 @@ impl Writer {
         } else {
             self.step_together(batch, room)
         };
+        assert!(batch.done.is_empty(), "a member that has run is committed, undone or put back");
         self.record(&members, started);
         self.spent.add_whole(&mut self.runs, self.clock.now() - started);
         members
     }
 
-    fn step_together(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
+    fn step_together(&mut self, batch: &mut HeldBatch<'_>, room: &dyn Room) -> Vec<Entry> {
         if let Err(error) = self.begin() {
             return self.refuse_batch(batch, Error::from(error));
         }
         // No member's time runs while another process has the lock.
         self.now = self.clock.now();
-        let mut open = Open::default();
+        let mut open = OpenBatch::default();
         let filled = self.fill(&mut open, batch);
         let mut members = open.out;
         match filled {
@@ -283,7 +284,7 @@ impl Writer {
         }
     }
 
-    fn fill(&mut self, open: &mut Open, batch: &mut Held<'_>) -> Filled {
+    fn fill(&mut self, open: &mut OpenBatch, batch: &mut HeldBatch<'_>) -> Filled {
         let started = self.now;
         while batch.done.len() < self.max_batch && self.now - started < self.max_batch_time {
             let Some(mut entry) = batch.next() else { break };
@@ -320,7 +321,7 @@ impl Writer {
     }
 
     /// Runs a member that may run once only, as the last of its batch.
-    fn run_once(&mut self, batch: &mut Held<'_>, mut entry: Entry) -> Filled {
+    fn run_once(&mut self, batch: &mut HeldBatch<'_>, mut entry: Entry) -> Filled {
         match self.run_in_savepoint(&mut entry, batch) {
             Ok(run) => match run.effect {
                 Effect::TransactionLost => {
@@ -343,7 +344,8 @@ impl Writer {
     }
 
     /// Ends the current group when it is long enough, and opens the next one's savepoint.
-    fn guard_group(&self, open: &mut Open, done: usize) -> rusqlite::Result<()> {
+    fn guard_group(&self, open: &mut OpenBatch, done: usize) -> rusqlite::Result<()> {
+        assert!(open.group_start <= done, "a group begins behind the one before");
         let size = self.failures.group_size();
         if open.group_guarded && size.is_some_and(|size| done - open.group_start >= size) {
             self.close_group(open, done)?;
@@ -357,7 +359,7 @@ impl Writer {
         Ok(())
     }
 
-    fn close_group(&self, open: &mut Open, done: usize) -> rusqlite::Result<()> {
+    fn close_group(&self, open: &mut OpenBatch, done: usize) -> rusqlite::Result<()> {
         if open.group_guarded {
             self.connection.release(Savepoint::Group)?;
         }
@@ -370,8 +372,8 @@ impl Writer {
     /// follows in its place, unless another run would not tell more.
     fn undo_for(
         &mut self,
-        open: &mut Open,
-        batch: &mut Held<'_>,
+        open: &mut OpenBatch,
+        batch: &mut HeldBatch<'_>,
         culprit: Entry,
         is_final: bool,
     ) -> Result<(), Filled> {
@@ -388,7 +390,7 @@ impl Writer {
         Ok(())
     }
 
-    fn undo_group(&self, open: &Open) -> rusqlite::Result<()> {
+    fn undo_group(&self, open: &OpenBatch) -> rusqlite::Result<()> {
         if open.group_guarded {
             return self.connection.rollback_to(Savepoint::Group);
         }
@@ -400,8 +402,8 @@ impl Writer {
     /// batch ends, if it does.
     fn run_in_place(
         &mut self,
-        open: &mut Open,
-        batch: &mut Held<'_>,
+        open: &mut OpenBatch,
+        batch: &mut HeldBatch<'_>,
         mut entry: Entry,
     ) -> Option<Filled> {
         match self.run_in_savepoint(&mut entry, batch).map(|run| run.effect) {
@@ -420,7 +422,7 @@ impl Writer {
     fn run_in_savepoint(
         &mut self,
         entry: &mut Entry,
-        batch: &mut Held<'_>,
+        batch: &mut HeldBatch<'_>,
     ) -> rusqlite::Result<Run> {
         self.connection.savepoint(Savepoint::Member)?;
         self.recorder.savepoints.add(1);
@@ -436,7 +438,7 @@ impl Writer {
     }
 
     /// Runs a member's closure once, and finds out what it left behind.
-    fn run(&mut self, entry: &mut Entry, batch: &mut Held<'_>) -> Run {
+    fn run(&mut self, entry: &mut Entry, batch: &mut HeldBatch<'_>) -> Run {
         entry.attempts += 1;
         self.recorder.reruns.add(u64::from(entry.attempts > 1));
         let alone = entry.member.alone();
@@ -537,7 +539,7 @@ impl Writer {
     }
 
     /// Commits the open transaction, and returns its members.
-    fn commit_batch(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
+    fn commit_batch(&mut self, batch: &mut HeldBatch<'_>, room: &dyn Room) -> Vec<Entry> {
         let mut done = std::mem::take(&mut batch.done);
         let Err(uncommitted) = self.commit() else { return done };
         self.abandon();
@@ -621,7 +623,7 @@ impl Writer {
 
     /// Runs the first member in a transaction of its own, with as much room in the WAL as it needs.
     /// When there is none to be had, it and those behind it that are to run alone are refused.
-    fn step_alone(&mut self, batch: &mut Held<'_>, room: &dyn Room) -> Vec<Entry> {
+    fn step_alone(&mut self, batch: &mut HeldBatch<'_>, room: &dyn Room) -> Vec<Entry> {
         let Some(mut entry) = batch.inbox.pop_front() else { return Vec::new() };
         let ran = match entry.member.alone().map(|alone| alone.around) {
             Some(Around::Keys(ForeignKeys::Off)) => {
@@ -643,7 +645,7 @@ impl Writer {
     fn run_without_foreign_keys(
         &mut self,
         entry: &mut Entry,
-        batch: &mut Held<'_>,
+        batch: &mut HeldBatch<'_>,
         room: &dyn Room,
     ) -> Result<()> {
         if let Err(error) = self.connection.suspend_foreign_keys() {
@@ -661,7 +663,7 @@ impl Writer {
     fn run_alone(
         &mut self,
         entry: &mut Entry,
-        batch: &mut Held<'_>,
+        batch: &mut HeldBatch<'_>,
         room: &dyn Room,
     ) -> Result<()> {
         let mut is_restarted = false;
@@ -700,7 +702,7 @@ impl Writer {
     }
 
     /// No transaction could be begun: answers as many members as a batch would have had.
-    fn refuse_batch(&self, batch: &mut Held<'_>, error: Error) -> Vec<Entry> {
+    fn refuse_batch(&self, batch: &mut HeldBatch<'_>, error: Error) -> Vec<Entry> {
         let (kind, text) = (error.kind(), error.context("no write transaction can begin"));
         let count = batch.inbox.len().min(self.max_batch);
         let mut refused: Vec<Entry> = batch.inbox.drain(..count).collect();

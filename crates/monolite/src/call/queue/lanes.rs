@@ -249,6 +249,7 @@ impl<T: Queued> Lanes<T> {
             items.extend(lane.items.drain(..));
             self.idle.insert((lane.account.used, *id));
         }
+        assert_eq!(items.len(), self.len, "each item comes out once");
         self.len = 0;
         self.let_in();
         items
@@ -256,9 +257,12 @@ impl<T: Queued> Lanes<T> {
 
     /// Takes everything that waits for room.
     pub(super) fn drain_waiting(&mut self) -> Vec<T> {
-        self.waiting = 0;
         let lanes = std::iter::once(&mut self.own).chain(self.others.values_mut());
-        lanes.flat_map(|lane| std::mem::take(&mut lane.waiting).into_values()).collect()
+        let waiting: Vec<T> =
+            lanes.flat_map(|lane| std::mem::take(&mut lane.waiting).into_values()).collect();
+        assert_eq!(waiting.len(), self.waiting, "what waits for room is counted");
+        self.waiting = 0;
+        waiting
     }
 
     fn lane(&mut self, principal: Principal) -> &mut Lane<T> {
@@ -280,6 +284,7 @@ impl<T: Queued> Lanes<T> {
     }
 
     fn append(&mut self, principal: Principal, item: T) {
+        assert!(self.len < self.capacity, "a queue holds no more than there are places");
         self.len += 1;
         if principal.is_none() && self.others.is_empty() {
             return self.own.items.push_back(item);
@@ -300,6 +305,7 @@ impl<T: Queued> Lanes<T> {
 
     fn take_own(&mut self, most: usize, into: &mut VecDeque<T>) {
         let items = &mut self.own.items;
+        assert_eq!(items.len(), self.len, "what has got in is in the one lane that there is");
         let count = items.len().min(most);
         if into.is_empty() && count == items.len() {
             std::mem::swap(into, items);

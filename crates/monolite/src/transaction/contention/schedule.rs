@@ -173,6 +173,7 @@ impl Queue {
     }
 
     fn give(&mut self, now: Duration, visitor: Visitor, manner: Manner, has_waited: bool) {
+        assert!(self.has_room_for(manner), "no more turns are given than there are");
         self.is_alone |= manner == Manner::Alone;
         self.holders.insert(visitor, Holder { manner, since: now, has_waited });
     }

@@ -55,7 +55,7 @@ impl Bench {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn take(&self, parked: Option<Parked>) -> Result<Held<'_>> {
+    fn take(&self, parked: Option<Parked>) -> Result<HeldConnection<'_>> {
         let start = if parked.is_some() { Start::Later } else { Start::First };
         self.pool.take(parked, start, Duration::ZERO)
     }

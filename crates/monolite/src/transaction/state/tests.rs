@@ -12,11 +12,11 @@ fn aborted() -> Error {
     Error::aborted("first")
 }
 
-fn new() -> State {
-    State::new()
+fn new() -> InteractiveState {
+    InteractiveState::new()
 }
 
-fn with(left: Left) -> State {
+fn with(left: Left) -> InteractiveState {
     let mut state = new();
     state.leave(left);
     state

@@ -35,7 +35,9 @@ fn batch_of(
     };
     let members = callers.iter().map(entry).collect();
     let position = WalPosition { generation: 0, offset };
-    (CommittedBatch { number: progress.start_commit(), position, members }, callers)
+    let number = progress.start_commit();
+    progress.finish_commit(number);
+    (CommittedBatch { number, position, members }, callers)
 }
 
 fn answers(capacity: usize) -> (Arc<Progress>, Answers) {

@@ -13,7 +13,7 @@ use monolite_sqlite::{CheckpointMode, Connection};
 
 use super::{Entry, Room, Writer, no_room_left};
 use crate::call::completion::{Completion, Outcome};
-use crate::call::in_flight::{Held, InFlight};
+use crate::call::in_flight::{HeldBatch, InFlight};
 use crate::call::member::{Once, Repeatable, Submission, Terms};
 use crate::clock::hand::HandClock;
 use crate::clock::{Clock, SystemClock};
@@ -46,7 +46,7 @@ struct Bench {
     clock: Arc<HandClock>,
     recorder: Arc<Recorder>,
     room: BenchRoom,
-    batch: Held<'static>,
+    batch: HeldBatch<'static>,
     _files: Files,
 }
 

@@ -12,7 +12,7 @@ use monolite_sqlite::vfs::LimitHit;
 use super::refusals::{Uncommitted, no_room_left, not_captured};
 use super::{MAX_RUNS_ALONE, Room, Writer};
 use crate::call::entry::Entry;
-use crate::call::in_flight::Held;
+use crate::call::in_flight::HeldBatch;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Writer {
@@ -23,7 +23,7 @@ impl Writer {
     pub(super) fn run_and_vacuum(
         &mut self,
         entry: &mut Entry,
-        batch: &mut Held<'_>,
+        batch: &mut HeldBatch<'_>,
         room: &dyn Room,
     ) -> Result<()> {
         self.run_alone(entry, batch, room)?;
