@@ -360,11 +360,11 @@ impl<'c> Tx<'c> {
         self.connection.closing_user_savepoints(body)
     }
 
-    /// The outcome that was stored with an idempotency key
-    /// ([`Transaction::commit_once`](crate::Transaction::commit_once)), if one was and it is
-    /// remembered. To be asked before a request is done again, whose statements would find what the
-    /// first one did; in a [`Database::read_durable`](crate::Database::read_durable), the commit is
-    /// on disk when there is an outcome.
+    /// Returns the outcome stored with an idempotency key
+    /// ([`Transaction::commit_once`](crate::Transaction::commit_once)), if there is one that has
+    /// not expired. Call it before a request is repeated, whose statements would meet the first
+    /// one's changes; in a [`Database::read_durable`](crate::Database::read_durable), an outcome
+    /// means that the commit is on disk.
     ///
     /// # Errors
     /// `Timeout`, `Storage`, `Corrupt`.
