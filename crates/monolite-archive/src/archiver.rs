@@ -328,7 +328,7 @@ impl Archive {
         if !follows {
             feed.position.may_lack |= may_lack;
             feed.position.leaves_current();
-            feed.breaks("the file is not what it was when it was archived last".into());
+            feed.breaks("the file has changed since it was last archived".into());
         }
         if let Some((wal, end)) = wal.filter(|_| follows) {
             feed.recovered(wal, *end)?;

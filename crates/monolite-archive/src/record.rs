@@ -287,8 +287,8 @@ impl Record {
         }
         if is_pending {
             let message = format!(
-                "what {token} names was not archived when its primary ended, and the next one has \
-                 not brought it yet; try again when that is open and has reached the archive"
+                "{token} was not archived when its primary ended, and the next primary has not \
+                 uploaded it yet; try again once it has"
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
@@ -354,8 +354,8 @@ impl Record {
 
 fn may_be_lost(token: ArchiveToken, epoch: Epoch) -> Error {
     let message = format!(
-        "what {token} names was not archived when its primary ended, and epoch {epoch} took over \
-         without it: it is in that primary's file alone, if that is still there"
+        "{token} was not archived when its primary ended, and epoch {epoch} took over without it: \
+         only that primary's file can have it"
     );
     Error::new(ErrorKind::NotFound, message)
 }

@@ -186,8 +186,7 @@ fn look(store: &dyn Store, layout: &Layout, txid: Txid) -> Result<Option<Found>>
         return Ok(Some(found));
     }
     let message = format!(
-        "{key:?} is another object each time it is read, by its tag: see that no cache and no \
-         replica is in front of the bucket"
+        "{key:?} has another tag at each read; remove any cache or replica in front of the bucket"
     );
     Err(Error::new(ErrorKind::Lost, message))
 }

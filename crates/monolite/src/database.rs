@@ -109,8 +109,8 @@ impl<E> Database<E> {
         Database { handle, error: PhantomData }
     }
 
-    /// The same handle for closures that return errors of the type `F`, which is the caller's own
-    /// and is made from an [`Error`] with `From`. What a closure returns is what its caller gets.
+    /// The same handle for closures that return errors of the caller's type `F`, which is made from
+    /// an [`Error`] with `From`. A call returns its closure's own error.
     ///
     /// ```
     /// use monolite::{Database, Error};
@@ -150,12 +150,12 @@ impl<E> Database<E> {
         Database::of(Arc::clone(&self.handle))
     }
 
-    /// Another handle on the same database, each call of which may take no longer than `limit`: a
-    /// write in the writer, a read, a statement of an interactive transaction, a transaction of
-    /// [`Database::vacuum`]; and, counted by itself, the wait for the archive. Where it is less it
-    /// replaces the options `write_time_limit`, `read_time_limit` and `archive_time_limit`. SQL
-    /// ends within a fraction of a millisecond of it, other code when it returns. The time in the
-    /// queue does not count, nor does the commit of an interactive transaction in the writer.
+    /// Another handle on the same database that limits each call to `limit`: a write in the writer,
+    /// a read, a statement of an interactive transaction, a transaction of [`Database::vacuum`],
+    /// and, counted separately, the wait for the archive. It replaces `write_time_limit`,
+    /// `read_time_limit` and `archive_time_limit` where it is shorter. SQL ends within a fraction
+    /// of a millisecond of it, other code when it returns. Time in the queue does not count, nor
+    /// does the commit of an interactive transaction in the writer.
     ///
     /// ```
     /// use std::time::Duration;
@@ -185,19 +185,17 @@ impl<E> Database<E> {
     /// application treats fairly, such as a customer, by a number of its choice. Make one for each
     /// request, or keep it; handles with the same number are one principal.
     ///
-    /// While several principals wait for the writer, each gets the same share of its time, however
-    /// many transactions it has there and however long they take; what one does not use is for the
-    /// others. So a transaction that waits behind those of another principal waits for the one that
-    /// runs, which [`Options::write_time_limit`] ends, and not for all that are in front of it. Of
-    /// the places in the queue a principal may have as many as it leaves to the others: beyond,
-    /// [`Database::write`] waits and [`Database::try_write`] is `Overloaded`. Writes of handles
-    /// without a principal, such as this one has unless it was made here, have one share together,
-    /// and may fill the queue.
+    /// While several principals wait for the writer, each gets the same share of its time, whatever
+    /// the number and length of their transactions; unused time goes to the others. So a
+    /// transaction waits for the running one of another principal, which
+    /// [`Options::write_time_limit`] bounds, and not for all that are in front of it. A principal
+    /// may fill as many places in the queue as it leaves to the others: beyond, [`Database::write`]
+    /// waits and [`Database::try_write`] returns `Overloaded`. Writes without a principal have one
+    /// share together, and may fill the queue.
     ///
-    /// Shares concern writes, and the commits of interactive transactions.
-    /// Reads have threads of their own. Principals whose transactions are short cost no throughput;
-    /// one that is not known yet gets one transaction in a batch before its share is known, so a
-    /// number for each request would make all of them unknown.
+    /// Shares concern writes, and the commits of interactive transactions. Reads have their own
+    /// threads. Principals with short transactions cost no throughput. A new principal gets one
+    /// transaction in a batch until its share is known, so do not use a number for each request.
     ///
     /// The shares are those of start-time fair queueing (Goyal, Vin and Cheng, 1996).
     ///
@@ -224,9 +222,9 @@ impl<E> Database<E> {
         Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
     }
 
-    /// Another handle on the same database, whose writes and commits are acknowledged when they are
-    /// that durable: [`Archived`](Durability::Archived) for what must survive the machine, in a
-    /// database whose other writes need not wait for an upload; or the other way round.
+    /// Another handle on the same database, whose writes and commits are acknowledged at
+    /// `durability`: [`Archived`](Durability::Archived) for writes that must survive the machine,
+    /// in a database whose other writes need not wait for an upload; or the other way round.
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {
@@ -239,8 +237,8 @@ impl<E> Database<E> {
     /// # }
     /// ```
     ///
-    /// Its writes and interactive transactions are refused with `Invalid` when the database was not
-    /// opened for that: `Archived` needs an [archive](Options::archive); `Synced` needs the option
+    /// Its writes and interactive transactions are `Invalid` if the database's own option is too
+    /// weak: `Archived` needs an [archive](Options::archive); `Synced` needs the option
     /// [`Synced`](Durability::Synced) or `Archived`; `Buffered` needs `Buffered`.
     #[must_use]
     pub fn with_durability(&self, durability: Durability) -> Database<E> {
@@ -255,13 +253,12 @@ impl<E> Database<E> {
         Database::of(Arc::new(Handle { engine, writes, transactions, time_limit }))
     }
 
-    /// Runs `body` as a transaction that may write: alone, as far as it and everyone else can
-    /// tell. `Ok` commits it, an error or a panic rolls it back, and either way its neighbours in
-    /// the batch are not touched.
+    /// Runs `body` as a transaction that may write, isolated from all others. `Ok` commits it, an
+    /// error or a panic rolls it back; its neighbours in the batch are unaffected.
     ///
-    /// `body` is handed to the writer thread at once, whether the handle is waited for or not. When
-    /// the queue is full, `body` waits for its turn; dropping the handle does not stop it (see
-    /// [`Write`]). It may be run more than once before its one result is delivered (see
+    /// `body` goes to the writer thread at once, whether the handle is waited for or not. When the
+    /// queue is full, `body` waits for its turn; dropping the handle does not stop it (see
+    /// [`Write`]). It may run more than once before its one result is delivered (see
     /// [`Tx::attempt`]), so it should change nothing but the database. It should not block: the
     /// writer does nothing else meanwhile.
     ///
@@ -280,13 +277,13 @@ impl<E> Database<E> {
         self.submit(Repeatable(body))
     }
 
-    /// As [`Database::write`], for a closure that can run only once. It pays for that: a savepoint,
-    /// and a commit that it shares only with the transactions before it.
+    /// As [`Database::write`], for a closure that can run only once. It costs a savepoint, and a
+    /// commit that it shares only with the transactions before it.
     ///
     /// # Errors
     /// See [`Write::wait`]; and `Overloaded` when it and the transactions of its commit changed
-    /// more than was left of the WAL. Nothing of it is done, and the WAL has restarted:
-    /// a new closure that does the same probably fits. (One given to `write` is run again instead.)
+    /// more than the WAL had left. Nothing of it is done, and the WAL has restarted: a new closure
+    /// that does the same probably fits. (One given to `write` is run again instead.)
     pub fn write_once<T, F>(&self, body: F) -> Write<T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static, // errors of your own: `with_error`
@@ -342,7 +339,7 @@ impl<E> Database<E> {
     /// before the read began.
     ///
     /// [`Read::wait`] runs it on the calling thread; awaiting it runs it on a reader thread, since
-    /// a query is work for a core, not waiting. It may see a commit that is not on disk yet, see
+    /// a query occupies a core. It may see a commit that is not on disk yet, see
     /// [`Database::read_durable`].
     ///
     /// # Errors
@@ -356,8 +353,8 @@ impl<E> Database<E> {
         Read::new(self.handle.engine.reads(), limit, Answer::AtOnce, body)
     }
 
-    /// As [`Database::read`], and returns only when everything it may have seen is on disk: for
-    /// an answer that must not be taken back by a power loss.
+    /// As [`Database::read`], but returns only when everything it may have seen is on disk: for an
+    /// answer that a power loss must not revoke.
     ///
     /// # Errors
     /// See [`Read::wait`].
@@ -370,10 +367,10 @@ impl<E> Database<E> {
         Read::new(self.handle.engine.reads(), limit, Answer::OnceDurable, body)
     }
 
-    /// As [`Database::read_durable`], and returns only when everything it may have seen is in the
-    /// [archive](Options::archive), too: for an answer that must not be taken back by the loss of
-    /// the machine. Takes as long as an upload, which begins at once; nothing is uploaded when all
-    /// was.
+    /// As [`Database::read_durable`], but returns only when everything it may have seen is in the
+    /// [archive](Options::archive), too: for an answer that the loss of the machine must not
+    /// revoke. Takes as long as an upload, which begins at once; uploads nothing if all of it is
+    /// there.
     ///
     /// # Errors
     /// See [`Read::wait`]; `Invalid` when the database has no archive.
@@ -392,24 +389,23 @@ impl<E> Database<E> {
     /// same `epoch` and no smaller `txid`. While more than 128 MiB wait for the archive it may
     /// include later writes, too.
     ///
-    /// Where the process ends before that, what it names comes behind the fence of the next
-    /// `epoch`. The leader record says where (`monolite_archive::Record::locate`), and
-    /// `monolite restore --txid` takes a token and finds it.
+    /// If the process ends before that, the moment lies behind the fence of the next `epoch`. The
+    /// leader record says where (`monolite_archive::Record::locate`), and `monolite restore --txid`
+    /// takes a token and finds it.
     ///
     /// # Errors
-    /// `Invalid` when the database has no [archive](Options::archive); `Overloaded` while the
-    /// archive has not answered yet since the database was opened, and while a copy of the whole
-    /// database is due or under way.
+    /// `Invalid` when the database has no [archive](Options::archive); `Overloaded` until the
+    /// archive has first answered, and while a copy of the whole database is due or under way.
     pub fn archive_token(&self) -> Result<ArchiveToken> {
         self.handle.engine.archive_token()
     }
 
-    /// The rows of a query one by one, as `map` makes them, for a consumer that takes its time: a
+    /// Returns the rows of a query one by one, as `map` makes them: a
     /// [`Stream`](futures_core::Stream), or with [`RowStream::wait`] an iterator.
     ///
-    /// The query runs as a read on one snapshot, some rows ahead of the consumer (256, or about
-    /// 1 MiB), and rests while that much is not taken. Streams have threads and connections of
-    /// their own, as many as the option `readers` says, so stalled ones hold up no other reads.
+    /// The query runs as a read on one snapshot, up to 256 rows or about 1 MiB ahead of the
+    /// consumer. Streams have their own threads and connections, as many as the option `readers`
+    /// says, so stalled ones hold up no other reads.
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {
@@ -425,9 +421,9 @@ impl<E> Database<E> {
     /// ```
     ///
     /// # Errors
-    /// The last item of the stream: those of [`Read::wait`]; `Timeout`, too, when no row was taken
-    /// for the option `stream_stall_limit`, and when all of it together takes longer than
-    /// `read_time_limit`; `Invalid` inside of a write closure of the same database.
+    /// The last item of the stream: those of [`Read::wait`]; `Timeout` also when no row was taken
+    /// for `stream_stall_limit`, or the whole stream took longer than `read_time_limit`; `Invalid`
+    /// inside a write closure of the same database.
     ///
     /// # Panics
     /// With the panic of `map`, where the stream is polled.
@@ -455,11 +451,10 @@ impl<E> Database<E> {
     /// only such queries use (option [`untrusted_threads`](Options::untrusted_threads)).
     ///
     /// It sees every write acknowledged before the call. It cannot write, attach, change a setting,
-    /// use a virtual table or a function of the application that is not
-    /// [for untrusted SQL](crate::Function::for_untrusted), and takes no more than `limits` allow.
-    /// A query that SQLite plans for long keeps its thread meanwhile, and no other call of this
-    /// database waits for it. `docs/guides/untrusted-sql.md` has the list of what is refused, and
-    /// says what to do about authors who mean harm.
+    /// use a virtual table or a function of the application that is not [for untrusted
+    /// SQL](crate::Function::for_untrusted), and takes no more than `limits` allow. A query that
+    /// SQLite plans for long occupies only its own thread. `docs/guides/untrusted-sql.md` lists
+    /// what is refused, and what to do about malicious authors.
     ///
     /// ```
     /// # fn main() -> monolite::Result<()> {
@@ -490,23 +485,22 @@ impl<E> Database<E> {
         UntrustedQuery::start(room, sql.into(), parameters, limits.clone())
     }
 
-    /// Makes a backup at `target`: an ordinary SQLite file with the content that the database has
-    /// at one moment after this call, while reads and writes go on. The work begins at once, on a
-    /// thread of its own; the handle is for waiting (or awaiting), how far it is, and ending it.
+    /// Makes a backup at `target`: an ordinary SQLite file with the content of one moment after
+    /// this call, while reads and writes go on. The work begins at once, on its own thread; the
+    /// handle waits for it (or is awaited), reports progress and cancels.
     ///
-    /// The file is written beside `target`, under that name with `.monolite-part` behind, and gets
-    /// its name when it is whole and on disk. It needs no WAL: it can be opened, copied and read
-    /// from a medium that cannot be written. It has the permissions of the database, and its page
-    /// checksums, which are verified on the way where the option `page_checksums` is set.
+    /// The file is written beside `target` with the ending `.monolite-part`, and renamed when it is
+    /// whole and on disk. It needs no WAL: it can be opened, copied and read from a read-only
+    /// medium. It has the permissions of the database and its page checksums, which are verified on
+    /// the way with the option `page_checksums`.
     ///
-    /// Writes and checkpoints go on, and the WAL is kept from restarting only for the moment in
-    /// which what it holds is copied. (With [`Sharing::Shared`](crate::Sharing) it is kept all the
-    /// time, and the copy begins again when the WAL nears its limit.) The guide is
-    /// `docs/guides/backup.md`.
+    /// Writes and checkpoints go on; the WAL cannot restart only while its content is copied. (With
+    /// [`Sharing::Shared`](crate::Sharing) it cannot all the time, and the copy begins again when
+    /// the WAL nears its limit.) The guide is `docs/guides/backup.md`.
     ///
     /// # Durability
-    /// `Ok` means that the backup and its name are on disk, and all that it contains is on disk in
-    /// the database.
+    /// `Ok` means that the backup and its name are on disk, and so is all of its content in the
+    /// database.
     ///
     /// # Cancellation
     /// Dropping the handle, or [`Job::cancel`](crate::Job::cancel), ends the backup and removes
@@ -514,13 +508,12 @@ impl<E> Database<E> {
     /// with the ending `.monolite-part` may be left, which the next backup to `target` removes.
     ///
     /// # Errors
-    /// From the handle, and nothing is left at `target`: `Invalid` when there is something by that
-    /// name, or a file beside it that SQLite would take for its journal or WAL, for a name that
-    /// belongs to another database (`other.db-wal`), and for one of more than 241 bytes;
-    /// `Overloaded` when another backup to it is under way; `Storage` when the directory is
-    /// missing, the disk is full or fails; `Corrupt` for a page with a wrong checksum; `Timeout`
-    /// when a shared database's WAL was too short for it; `Aborted` when it was cancelled,
-    /// `Closed`, `Poisoned`.
+    /// From the handle; nothing is left at `target`. `Invalid` when that name exists, when a file
+    /// beside it would be its journal or WAL to SQLite, for a name that belongs to another database
+    /// (`other.db-wal`), and for one of more than 241 bytes; `Overloaded` when another backup to it
+    /// is under way; `Storage` when the directory is missing, the disk is full or fails; `Corrupt`
+    /// for a page with a wrong checksum; `Timeout` when a shared database's WAL was too short for
+    /// it; `Aborted` when it was cancelled, `Closed`, `Poisoned`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -545,8 +538,8 @@ impl<E> Database<E> {
         engine.jobs().start(move |job| source.back_up(&target?, job))
     }
 
-    /// A read that returns only when what it may have seen is as durable as what this handle
-    /// writes; it waits for the archive for `wait`, or as long as any.
+    /// A read that returns only when everything it may have seen is as durable as this handle's
+    /// writes; it waits up to `wait` for the archive.
     fn read_as_written<T, F>(&self, wait: Option<Duration>, body: F) -> Read<'_, F, T, E>
     where
         F: FnOnce(&ReadTx<'_>) -> Result<T, E>,
@@ -558,10 +551,9 @@ impl<E> Database<E> {
         Read::new(engine.reads(), *time_limit, answer, body)
     }
 
-    /// Copies what the WAL holds into the database file now, and makes the next commit overwrite
-    /// the WAL from its start, as the engine does by itself when the WAL has grown or no writes
-    /// come. Writes wait meanwhile; a read that needs what the file has now keeps some of it in the
-    /// WAL.
+    /// Copies the WAL into the database file now, and makes the next commit overwrite the WAL from
+    /// its start. The engine does this by itself when the WAL has grown or no writes come. Writes
+    /// wait meanwhile; a read on an older snapshot keeps some of the content in the WAL.
     ///
     /// # Errors
     /// From the handle: `Overloaded` when another checkpoint is under way for five seconds;
@@ -573,13 +565,13 @@ impl<E> Database<E> {
 
     /// Checks the database in the background: the pages, rows and indexes of every table, and all
     /// foreign keys, as `PRAGMA integrity_check` and `foreign_key_check` do. Each table is checked
-    /// on a snapshot of its own, so the WAL is kept for as long as the largest one takes; its
-    /// handle's progress counts tables. Pages that belong to no table are looked at by `PRAGMA
-    /// integrity_check` on a backup.
+    /// on its own snapshot, so the largest one decides how long the WAL is kept; progress counts
+    /// tables. Pages that belong to no table are not checked: run `PRAGMA integrity_check` on a
+    /// backup for those.
     ///
     /// # Errors
     /// From the handle: `Timeout` when its snapshot was revoked again and again near the WAL's
-    /// limit; `Aborted` when it was cancelled; `Storage`, `Closed`. What was found is no error: see
+    /// limit; `Aborted` when it was cancelled; `Storage`, `Closed`. A found defect is no error: see
     /// [`Checked::problems`], [`Checked::violations`] and [`Checked::unchecked`].
     ///
     /// ```
@@ -596,8 +588,8 @@ impl<E> Database<E> {
     }
 
     /// Gathers statistics for SQLite's planner where they are missing or old (`PRAGMA optimize`,
-    /// for all tables, reading some 2,000 rows of each index): worth while after the data has
-    /// changed much, at most some times a day. [`Options::optimize_every`] does it by itself.
+    /// for all tables, reading some 2,000 rows of each index). Worth while after the data has
+    /// changed much, at most a few times a day. [`Options::optimize_every`] does it automatically.
     ///
     /// # Errors
     /// See [`Write::wait`].
@@ -605,25 +597,24 @@ impl<E> Database<E> {
         maintenance::optimize(&self.handle.writes)
     }
 
-    /// Gives back the free pages of a database. The file gets shorter with the next checkpoints,
-    /// and the WAL keeps its limit. The handle's progress counts pages.
+    /// Returns the free pages of a database to the file system. The file gets shorter with the next
+    /// checkpoints, and the WAL keeps its limit. Progress counts pages.
     ///
-    /// Where the file allows it (`auto_vacuum = INCREMENTAL`) that is done in small steps, each a
-    /// transaction of its own, and other writes go on in between. Otherwise all is rewritten in one
-    /// transaction, as by SQLite's `VACUUM`: other writes wait for it and reads do not, all that
-    /// is not free has to fit in the WAL, and takes as much in temporary files meanwhile. Near the
-    /// WAL's limit it ends the reads and streams whose snapshots are in its way (`Timeout`). As
-    /// there, a table without an `INTEGER PRIMARY KEY` and without an index may get other rowids.
+    /// With `auto_vacuum = INCREMENTAL` it works in small transactions, with other writes in
+    /// between. Otherwise it rewrites the whole file in one transaction, like SQLite's `VACUUM`:
+    /// other writes wait, reads do not. Then all used pages must fit in the WAL, and in temporary
+    /// files meanwhile; near the WAL's limit, reads and streams with older snapshots end with
+    /// `Timeout`. A table without an `INTEGER PRIMARY KEY` and without an index may get other
+    /// rowids.
     ///
     /// # Cancellation
-    /// Between two transactions. A file that is being rewritten is rewritten to its end, and
-    /// progress is told when that is reached; [`Database::with_time_limit`] bounds it, an hour
-    /// otherwise.
+    /// Between two transactions. The rewrite of a whole file runs to its end, and its progress
+    /// appears then; [`Database::with_time_limit`] bounds it, otherwise an hour.
     ///
     /// # Errors
-    /// From the handle: `Invalid` when the content does not fit in the WAL, with what to do;
+    /// From the handle: `Invalid` when the content does not fit in the WAL, with a remedy;
     /// `Timeout` when one of its transactions would have taken too long; `Aborted` when it was
-    /// cancelled (what was given back stays so); those of a write.
+    /// cancelled (returned pages stay so); those of a write.
     pub fn vacuum(&self) -> Job<Vacuumed> {
         let writes = Arc::clone(&self.handle.writes);
         let limit = self.handle.time_limit;
@@ -638,7 +629,7 @@ impl<E> Database<E> {
         self.handle.engine.jobs()
     }
 
-    /// What the engine counted and measured since the database was opened.
+    /// Returns the counters and measurements since the database was opened.
     pub fn stats(&self) -> Stats {
         self.handle.engine.stats()
     }
@@ -652,24 +643,23 @@ impl<E> Database<E> {
     /// `unblock(move || db.close())`.
     ///
     /// Other handles of this database see it closed. Closing again, or at the same time, waits for
-    /// the same end and gives the result of that one close. After `Timeout` the close goes on:
-    /// closing again waits for it, and gives what came of it.
+    /// the same end and returns that one result. After `Timeout` the close goes on, and closing
+    /// again waits for it.
     ///
     /// # Errors
     /// `Poisoned` when a sync failed earlier, or the files were found deleted, cut or replaced;
-    /// `Storage` when the last checkpoint failed, `Overloaded` when an archive has not got what the
-    /// WAL holds and may keep no more. What was acknowledged is in the WAL then, from which the
-    /// next open recovers it, unless the message says that the WAL itself was deleted or
-    /// cut; then the message says what was saved.
-    /// `Invalid` inside of a closure of this database, or in a waker that the engine calls, for
-    /// whose end it would wait: nothing is closed. (Dropping the last handle there is fine.)
-    /// `Invalid`, too, when a closure left a statement, rows or a blob that was never dropped
-    /// (`mem::forget`), or SQLite itself lost one (FTS5 tables that are each other's content): all
-    /// is closed and in the file, which stays locked until the process ends.
-    /// `Timeout` when a closure of this database has overrun its time limit and does not return, or
-    /// SQLite does not give back an [untrusted query](Database::query_untrusted): the close is
-    /// completed when it does. For such a query alone nothing else waits: all is in the file, which
-    /// stays locked until then, or until the process ends.
+    /// `Storage` when the last checkpoint failed; `Overloaded` when an archive lacks content of the
+    /// WAL and may keep no more. The WAL then has all acknowledged writes, and the next open
+    /// recovers them, unless the message says that the WAL itself was deleted or cut; then it says
+    /// what was saved. `Invalid` inside a closure of this database, or in a waker that the engine
+    /// calls, for whose end it would wait: nothing is closed. (Dropping the last handle there is
+    /// fine.) `Invalid`, too, when a closure leaked a statement, rows or a blob (`mem::forget`), or
+    /// SQLite itself lost one (FTS5 tables that are each other's content): all is closed and in the
+    /// file, which stays locked until the process ends. `Timeout` when a closure of this database
+    /// has overrun its time limit and does not return, or SQLite does not return from an [untrusted
+    /// query](Database::query_untrusted): the close is completed when it does. For such a query
+    /// alone nothing else waits: all is in the file, which stays locked until then, or until the
+    /// process ends.
     pub fn close(&self) -> Result<()> {
         self.handle.engine.close()
     }

@@ -27,8 +27,8 @@ use crate::threads::spawn;
 /// Work in the background: a [`Future`] of its result, which can also be waited for.
 ///
 /// # Cancellation
-/// Dropping the handle cancels the job, as [`Job::cancel`] does; what it has done so far is undone
-/// or left unfinished, as its method says.
+/// Dropping the handle cancels the job, as [`Job::cancel`] does; finished work is undone or left,
+/// as its method says.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {
@@ -118,7 +118,7 @@ impl JobMonitor {
         JobProgress { done: self.shared.done.load(Ordering::Acquire).min(total), total }
     }
 
-    /// Has the job end soon, with `Aborted`, unless it is over by then. Waits for nothing.
+    /// Ends the job soon, with `Aborted`, unless it is over by then. Does not wait.
     pub fn cancel(&self) {
         self.shared.end(&self.shared.is_cancelled);
     }
@@ -136,7 +136,7 @@ impl<T> Job<T> {
         self.monitor.progress()
     }
 
-    /// Has it end soon, with `Aborted`, unless it is over by then. Waits for nothing; the result
+    /// Ends the job soon, with `Aborted`, unless it is over by then. Does not wait; the result
     /// tells.
     pub fn cancel(&self) {
         self.monitor.cancel();

@@ -62,7 +62,8 @@ pub(crate) const OPTIMIZE: &str = "PRAGMA optimize = 0x10012";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpointed {
-    /// Pages in the WAL that are not in the database file yet, as a read needs what the file has.
+    /// Pages of the WAL that are not in the database file yet, because a read needs the file's
+    /// older content.
     pub pages_left: u64,
     /// Whether the next commit overwrites the WAL from its start.
     pub restarts: bool,
@@ -83,24 +84,22 @@ pub struct Checkpointed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// How many tables there are, each with its indexes; all were looked at but those of
-    /// `unchecked`.
+    /// How many tables there are, each with its indexes; all but those of `unchecked` were checked.
     pub tables: u64,
-    /// What is damaged, in SQLite's words; up to 100 for each table. A table in which SQLite could
-    /// not go on has one that says so, and the others are looked at all the same.
+    /// Damage, in SQLite's words; up to 100 for each table. A table in which SQLite had to stop
+    /// says so; the others are checked all the same.
     pub problems: Vec<String>,
-    /// Rows whose foreign keys have no parent; up to 100 for each table. They are whole, and to be
-    /// corrected: a program that did not enforce foreign keys has written them.
+    /// Rows whose foreign keys have no parent; up to 100 for each table. Such a row is whole: a
+    /// program without foreign keys wrote it. Correct it.
     pub violations: Vec<String>,
-    /// Tables that could not be looked at, or not wholly, each with the reason: an index or a
-    /// constraint that needs a function, collation or module of the application, which
+    /// Tables that could not be checked, or not wholly, each with the reason: an index or a
+    /// constraint needs a function, collation or module of the application that
     /// [`Options::connection_setup`](crate::Options::connection_setup) did not add.
     pub unchecked: Vec<String>,
 }
 
 impl Checked {
-    /// Whether everything was looked at, and nothing was found: no damage, and no violated foreign
-    /// key.
+    /// Whether everything was checked without a finding: no damage, and no violated foreign key.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty() && self.violations.is_empty() && self.unchecked.is_empty()
     }

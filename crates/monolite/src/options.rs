@@ -213,11 +213,10 @@ impl Options {
         self
     }
 
-    /// Number of reader connections, of threads that serve awaited reads, and of others that serve
-    /// awaited statements of interactive transactions: 1 to 1,024.
-    /// Default: the number of cores, at least 4 and at most 64. More readers allow more long
-    /// queries at once and cost a page cache each. Streams have as many connections and threads of
-    /// their own, from the first stream on.
+    /// Number of reader connections, of threads for awaited reads, and of threads for awaited
+    /// statements of interactive transactions: 1 to 1,024. Default: the number of cores, at least 4
+    /// and at most 64. More readers run more long queries at once and cost a page cache each.
+    /// Streams have as many connections and threads of their own, opened with the first stream.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Options {
         self.readers = readers;
@@ -225,8 +224,8 @@ impl Options {
     }
 
     /// Page cache of each reader in bytes: 64 KiB to 64 GiB. Default: 16 MiB. A larger cache saves
-    /// reads of pages that no commit has changed since. With [`Sharing::Shared`] each
-    /// commit empties it.
+    /// reads of pages that no commit changed since. With [`Sharing::Shared`] each commit empties
+    /// it.
     #[must_use]
     pub fn reader_cache_bytes(mut self, bytes: u64) -> Options {
         self.reader_cache_bytes = bytes;
@@ -234,8 +233,8 @@ impl Options {
     }
 
     /// Page cache of the writer in bytes: 64 KiB to 64 GiB. Default: 256 MiB. It should hold the
-    /// pages that are written again and again; those of a batch that changes more than fit are
-    /// written to the WAL before the batch is committed, some of them more than once.
+    /// pages that are written again and again. A batch that changes more writes pages to the WAL
+    /// before its commit, some of them more than once.
     #[must_use]
     pub fn writer_cache_bytes(mut self, bytes: u64) -> Options {
         self.writer_cache_bytes = bytes;
@@ -257,12 +256,12 @@ impl Options {
         self
     }
 
-    /// Most transactions waiting for the writer, most that wait for their sync, and most that wait
-    /// for the [archive](Options::archive): 1 to 10,000,000. Default: 16,384. When the queue is
-    /// full, [`Database::try_write`](crate::Database::try_write) refuses and
-    /// [`Database::write`](crate::Database::write) waits. Writes with [`Durability::Archived`]
-    /// beyond that number are `Overloaded` before they run: others do not wait for a store. A
-    /// longer queue takes longer bursts and makes waiting longer.
+    /// Most transactions that wait for the writer, for their sync, and for the
+    /// [archive](Options::archive), each: 1 to 10,000,000. Default: 16,384. When the queue is full,
+    /// [`Database::try_write`](crate::Database::try_write) refuses and
+    /// [`Database::write`](crate::Database::write) waits. Beyond that number, writes with
+    /// [`Durability::Archived`] end with `Overloaded` before they run, so that a slow store holds
+    /// up no others. A longer queue absorbs longer bursts and makes waiting longer.
     #[must_use]
     pub fn queue_capacity(mut self, transactions: usize) -> Options {
         self.queue_capacity = transactions;
@@ -291,11 +290,10 @@ impl Options {
     }
 
     /// Longest time that a stream ([`Database::read_stream`](crate::Database::read_stream)) waits
-    /// for a consumer that takes no rows: 1 ms to 1 h. Default: 30 s. Then it is ended with
-    /// `Timeout`, and its connection goes to the next one. A socket takes no rows while its buffer
-    /// is full, and then a third of that at once: 1.3 MB of the 4 MiB that Linux gives it by
-    /// default, for which a client at 100 kB/s needs 14 s. As many consumers as there are readers
-    /// that take none keep all other streams waiting for as long.
+    /// for a consumer that takes no rows: 1 ms to 1 h. Default: 30 s. Then it ends with `Timeout`
+    /// and frees its connection. A full socket buffer takes no rows until a third of it is free:
+    /// 1.3 of Linux's 4 MiB, for which a client at 100 kB/s needs 14 s. As many stalled consumers
+    /// as there are readers hold up all other streams for this time.
     #[must_use]
     pub fn stream_stall_limit(mut self, time: Duration) -> Options {
         self.stream_stall_limit = time;
@@ -320,10 +318,10 @@ impl Options {
         self
     }
 
-    /// Most bytes of all temporary files together: 1 MiB to 16 TiB. Default: 16 GiB. Sorts, index
-    /// builds and tables in between that do not fit in memory are in files without a name in the
-    /// directory of the database, and so is the copy of a `vacuum`. A sort takes about as much as
-    /// what it sorts, or twice that. A statement for which there is no room left is `Invalid`.
+    /// Most bytes of all temporary files together: 1 MiB to 16 TiB. Default: 16 GiB. They hold
+    /// sorts, index builds and intermediate tables that do not fit in memory, and the copy of a
+    /// `vacuum`; they are unnamed files in the database's directory. A sort takes once or twice the
+    /// size of its input. A statement that finds no room left is `Invalid`.
     #[must_use]
     pub fn temp_limit_bytes(mut self, bytes: u64) -> Options {
         self.temp_limit_bytes = bytes;
@@ -331,8 +329,7 @@ impl Options {
     }
 
     /// Most interactive transactions that are open at once: 1 to 1,000,000. Default: 10,000. An
-    /// open one costs the memory of what it remembers, and a connection only while it runs a
-    /// statement.
+    /// open one costs memory for its steps, and a connection only while it runs a statement.
     #[must_use]
     pub fn max_transactions(mut self, transactions: usize) -> Options {
         self.max_transactions = transactions;
@@ -340,10 +337,9 @@ impl Options {
     }
 
     /// Most pairs of connections on which interactive transactions run: 1 to 4,096. Default: 64.
-    /// They are opened as they are needed, with up to 2 MiB of page cache each. A transaction that
-    /// finds its connection taken by another one is replayed on the next, which costs time and
-    /// never its result. So that this does not take ever longer, long transactions may have as many
-    /// pairs again.
+    /// They are opened as needed, with up to 2 MiB of page cache each. A transaction whose
+    /// connection was taken is replayed on the next one, which costs time and never changes its
+    /// result. Long transactions may use as many pairs again, so that their replays stay rare.
     #[must_use]
     pub fn transaction_connections(mut self, pairs: usize) -> Options {
         self.transaction_connections = pairs;
@@ -358,18 +354,18 @@ impl Options {
         self
     }
 
-    /// How old the snapshot of an interactive transaction that runs no statement may become: 1 ms
-    /// to 1 h. Default: 1 s. Its next statement moves it to a new snapshot then. Near the limit of
-    /// the WAL a snapshot is taken away earlier.
+    /// How old the snapshot of an interactive transaction may become between statements: 1 ms to 1
+    /// h. Default: 1 s. Its next statement then moves to a new snapshot. Near the limit of the WAL
+    /// a snapshot ends earlier.
     #[must_use]
     pub fn transaction_snapshot_age(mut self, age: Duration) -> Options {
         self.transaction_snapshot_age = age;
         self
     }
 
-    /// Most statements of one interactive transaction, all of which are remembered until its end:
-    /// 1 to 1,000,000. Default: 10,000. A batch
-    /// ([`Transaction::execute_batch`](crate::Transaction::execute_batch)) is one of them.
+    /// Most statements of one interactive transaction, all of which are kept in memory until its
+    /// end: 1 to 1,000,000. Default: 10,000. A batch
+    /// ([`Transaction::execute_batch`](crate::Transaction::execute_batch)) counts as one.
     #[must_use]
     pub fn transaction_max_statements(mut self, statements: usize) -> Options {
         self.transaction_max_statements = statements;
@@ -393,16 +389,17 @@ impl Options {
     }
 
     /// How long the key of [`Transaction::commit_once`](crate::Transaction::commit_once) and its
-    /// outcome are remembered: 1 s to 10 years. Default: 24 h. This counts the time that the
-    /// engine's [`Clock`] sees pass while keys are used, also across openings, and never the wall
-    /// clock's. Time while no process has the database open does not count.
+    /// outcome are kept: 1 s to 10 years. Default: 24 h. It counts time on the engine's [`Clock`]
+    /// while keys are used, across openings, never the wall clock. Time without a process that has
+    /// the database open does not count.
     #[must_use]
     pub fn idempotency_lifetime(mut self, time: Duration) -> Options {
         self.idempotency_lifetime = time;
         self
     }
 
-    /// Commits interactive transactions whatever they saw: shows that a test of isolation notices.
+    /// Commits interactive transactions without comparing answers: shows that a test of isolation
+    /// notices.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
@@ -411,7 +408,7 @@ impl Options {
         self
     }
 
-    /// Has transactions that collide meet again and again: for measuring what turns are worth.
+    /// Lets colliding transactions collide again and again: for measuring what turns are worth.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
@@ -420,45 +417,42 @@ impl Options {
         self
     }
 
-    /// Whether a row that an interactive transaction inserts, and whose rowid is left to SQLite,
-    /// gets a number of its own, as sequences give them out, so that two transactions which ask
-    /// for the ids of their rows do not conflict. Default: `true`. Numbers of transactions that
-    /// fail are left out then, and so are they for inserts by `Database::write` into such a table;
-    /// without, the next number is always the largest one in the table and one.
+    /// Whether a row that an interactive transaction inserts without a rowid gets a unique number,
+    /// as from a sequence. Two transactions that read the ids of their rows then do not conflict.
+    /// Default: `true`. Failed transactions leave gaps, and inserts by `Database::write` skip
+    /// numbers in use. Without the option the next number is always the table's largest plus one.
     #[must_use]
     pub fn ids_given_out_ahead(mut self, are_given_out: bool) -> Options {
         self.ids_given_out_ahead = are_given_out;
         self
     }
 
-    /// How many [untrusted queries](crate::Database::query_untrusted) run at a time, each on a
-    /// thread and a connection of its own that the first query starts: 1 to 256. Default: 2. More
-    /// are refused with `Overloaded`.
+    /// How many [untrusted queries](crate::Database::query_untrusted) run at a time, each on its
+    /// own thread and connection, started by the first query: 1 to 256. Default: 2. More are
+    /// refused with `Overloaded`.
     #[must_use]
     pub fn untrusted_threads(mut self, count: usize) -> Options {
         self.untrusted_threads = count;
         self
     }
 
-    /// Whether every page of the database has a checksum that is verified when the page is read, so
-    /// that a flipped bit on the disk is an error of kind `Corrupt` that names the page, and never
-    /// an answer. Default: `false`. It costs half a microsecond for each page that is read into a
-    /// cache or copied into the database file, a whole one when it comes from the WAL, and eight
-    /// bytes of the page.
+    /// Whether every page of the database has a checksum, verified at each read: a flipped bit on
+    /// the disk is then an error of kind `Corrupt` that names the page, never an answer. Default:
+    /// `false`. It costs half a microsecond for each page read into a cache or copied into the
+    /// database file, a whole one for a page from the WAL, and eight bytes of the page.
     ///
-    /// A new database gets checksums; an old one has to be given them by
-    /// [`Options::add_page_checksums`]. The format is that of SQLite's checksum VFS. Other programs
-    /// can read such a file, but one that writes it without keeping the checksums leaves pages
-    /// behind that are reported as damaged here.
+    /// A new database gets checksums; [`Options::add_page_checksums`] adds them to an old one. The
+    /// format is that of SQLite's checksum VFS. Other programs can read such a file. Pages that a
+    /// program writes without keeping the checksums are reported as damaged.
     #[must_use]
     pub fn page_checksums(mut self, are_verified: bool) -> Options {
         self.page_checksums = are_verified;
         self
     }
 
-    /// Adds functions, collations and virtual table modules of the application, which `add` puts on
-    /// every connection when it is opened: on the writer, the readers, and those of interactive
-    /// transactions. Default: none. A second call adds to what the first has added.
+    /// Adds functions, collations and virtual table modules of the application: `add` runs on every
+    /// connection when it is opened, on the writer, the readers and those of interactive
+    /// transactions. Default: none. A second call adds to the first.
     ///
     /// What a function may do, and what it may not, is in the guide `docs/guides/functions.md`.
     ///
@@ -482,7 +476,7 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// What `add` fails with is an error of `open` (`Invalid`), or of the call for which a further
+    /// An error of `add` is an error of `open` (`Invalid`), or of the call for which a further
     /// connection was opened.
     #[must_use]
     pub fn connection_setup<F>(mut self, add: F) -> Options
@@ -497,33 +491,33 @@ impl Options {
         self
     }
 
-    /// Has every commit be copied to an archive, from which any moment can be restored elsewhere:
-    /// `docs/guides/archive-setup.md`. Default: none. The crate `monolite-archive` has one, for
+    /// Copies every commit to an archive, from which any moment can be restored elsewhere:
+    /// `docs/guides/archive-setup.md`. Default: none. The crate `monolite-archive` provides one, for
     /// object stores and directories.
     ///
-    /// Needs [`Sharing::Exclusive`] and [`Durability::Synced`] or [`Durability::Archived`]. How far
-    /// it is says [`Stats::archive`](crate::Stats::archive).
+    /// Needs [`Sharing::Exclusive`] and [`Durability::Synced`] or [`Durability::Archived`].
+    /// [`Stats::archive`](crate::Stats::archive) reports its progress.
     #[must_use]
     pub fn archive(mut self, archive: impl Archive + 'static) -> Options {
         self.archive = Some(Arc::new(archive));
         self
     }
 
-    /// How long the oldest commit may have been waiting for the [archive](Options::archive) before
-    /// writes are refused (`Overloaded`; nothing of them is done): so no more than this is lost
-    /// with the machine, without the time of an upload in every write. Default: no limit, writes
-    /// go on while the store is away. It should be some times the archive's own interval. Until
-    /// the first copy of the database is in the archive nothing is: that counts from the opening.
+    /// How long the oldest commit may wait for the [archive](Options::archive) before writes are
+    /// refused with `Overloaded`. This bounds the loss with the machine, without an upload's time
+    /// in every write. Default: no limit; writes go on while the store is away. Set it to several
+    /// times the archive interval. Until the first full copy is uploaded nothing is archived, so
+    /// the lag counts from `open`.
     #[must_use]
     pub fn archive_lag_limit(mut self, limit: Duration) -> Options {
         self.archive_lag_limit = Some(limit);
         self
     }
 
-    /// Longest time that a write with [`Durability::Archived`], when it is on this disk, waits for
-    /// the [archive](Options::archive), and a read for what it has seen
-    /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Default: 30 s,
-    /// in which a request that was lost is sent again. Then the write ends with
+    /// Longest time that a write with [`Durability::Archived`] waits for the
+    /// [archive](Options::archive) once it is on this disk, and that
+    /// [`Database::read_archived`](crate::Database::read_archived) waits: 1 ms to 24 h. Default: 30
+    /// s, enough to send a lost request again. Then the write ends with
     /// [`ErrorKind::CommitUnknown`], and the read with `Timeout`.
     /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single
     /// calls.
@@ -533,15 +527,15 @@ impl Options {
         self
     }
 
-    /// Brings a clock of one's own, for tests (`docs/guides/testing.md`) and simulation.
+    /// Replaces the clock, for tests (`docs/guides/testing.md`) and simulation.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
         self.clock = clock;
         self
     }
 
-    /// Puts a storage around the engine's own, through which every file call and every sync then
-    /// passes: for fault injection and simulation, see [`vfs`](crate::vfs).
+    /// Wraps the engine's storage, through which every file call and every sync passes: for fault
+    /// injection and simulation, see [`vfs`](crate::vfs).
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn storage<F>(mut self, decorate: F) -> Options
@@ -552,8 +546,8 @@ impl Options {
         self
     }
 
-    /// Has [`Database::optimize`](crate::Database::optimize) be done again and again, with so much
-    /// time in between. Not at all unless this is said.
+    /// Runs [`Database::optimize`](crate::Database::optimize) repeatedly, with this time in
+    /// between. Default: never.
     #[must_use]
     pub fn optimize_every(mut self, interval: Duration) -> Options {
         self.optimize_every = Some(interval);

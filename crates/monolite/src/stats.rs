@@ -72,7 +72,7 @@ statistics! {
     timed_out_transactions: u64 = Count,
     /// Runs of closures beyond the first, because a neighbour was undone.
     reruns: u64 = Count,
-    /// Write transactions refused because the closure of another one did not return in time.
+    /// Write transactions refused because another one's closure did not return in time.
     refused_behind_stuck: u64 = Count,
     /// Commits of SQLite, each of one batch.
     commits: u64 = Count,
@@ -113,21 +113,20 @@ statistics! {
     is_tracking_pages: bool = Elsewhere,
     /// Checkpoint passes in the background.
     checkpoint_passes: u64 = Count,
-    /// Checkpoints that were completed, after which the WAL restarts.
+    /// Completed checkpoints; each lets the WAL restart.
     checkpoints_completed: u64 = Count,
     /// Times writes had to wait because the WAL was at its limit.
     wal_stalls: u64 = Count,
     /// Interactive transactions open now.
     open_transactions: u64 = Elsewhere,
-    /// Interactive transactions of which the writer replayed and compared everything at commit.
+    /// Interactive transactions that the writer replayed and compared whole at commit.
     transactions_replayed: u64 = Count,
-    /// Interactive transactions of which the writer left out the queries at the beginning, because
-    /// no page that they had read was changed since.
+    /// Interactive transactions whose leading queries the writer left out, because no page that
+    /// they had read changed since.
     transactions_unchanged: u64 = Count,
     /// Interactive transactions that changed nothing, so that their commit cost nothing.
     transactions_read_only: u64 = Count,
-    /// Times that an interactive transaction waited for its turn among those with which it would
-    /// have collided.
+    /// Times that an interactive transaction waited for its turn among colliding ones.
     turns_waited: u64 = Count,
     /// How long it waited each time, in nanoseconds.
     turn_wait_time_ns: Summary = Measured,
@@ -135,16 +134,15 @@ statistics! {
     turns_taken_away: u64 = Count,
     /// Attempts of interactive transactions that ended in a conflict.
     transaction_conflicts: u64 = Count,
-    /// Those among them that were told by a statement, before the commit.
+    /// Those among them that a statement reported, before the commit.
     conflicts_told_early: u64 = Count,
     /// Attempts that `transact` began after a conflict.
     transaction_retries: u64 = Count,
-    /// Statements before which an interactive transaction moved to a new snapshot, and what it had
-    /// done was replayed there.
+    /// Statements before which an interactive transaction was replayed on a new snapshot.
     transactions_resumed: u64 = Count,
-    /// Numbers that were given out ahead to rows whose id was left to SQLite.
+    /// Numbers given out ahead to rows without an id of their own.
     ids_given_out: u64 = Elsewhere,
-    /// Statements of interactive transactions that ran in the writer and were rolled back, for want
+    /// Statements of interactive transactions that ran in the writer and were rolled back, for lack
     /// of an overlay.
     statements_tried_in_writer: u64 = Count,
     /// Transactions per batch.

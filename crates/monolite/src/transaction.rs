@@ -47,24 +47,24 @@ pub(crate) use pool::{Pool, PoolOpener};
 pub use transact::Transact;
 pub(crate) use transact::{Attempts, transact};
 
-/// A transaction that may live for as long as the application needs, across awaits and threads,
-/// and holds no lock while it does. From [`Database::transaction`](crate::Database::transaction),
-/// or in the closure of [`Database::transact`](crate::Database::transact).
+/// A transaction that may live as long as the application needs, across awaits and threads, without
+/// holding a lock. From [`Database::transaction`](crate::Database::transaction), or in the closure
+/// of [`Database::transact`](crate::Database::transact).
 ///
-/// Its statements see a snapshot and the transaction's own changes. [`Transaction::commit`] has the
-/// writer do everything once more and compare: if each statement answers what it answered the first
-/// time, the transaction is committed, as if it had run alone at that moment; else the commit fails
-/// with [`ErrorKind::Conflict`] and changes nothing.
+/// Its statements see a snapshot and the transaction's own changes. At [`Transaction::commit`] the
+/// writer runs them all again and compares: if each statement answers as it did the first time, the
+/// transaction commits, as if it had run alone at that moment; else the commit fails with
+/// [`ErrorKind::Conflict`] and changes nothing.
 ///
-/// Between statements it may move to a newer snapshot, on which everything it has seen still
-/// holds; when nothing of the kind can be found, the next statement fails with `Conflict`.
+/// Between statements it may move to a newer snapshot, on which everything it has seen still holds;
+/// without such a snapshot, the next statement fails with `Conflict`.
 ///
-/// `random()`, `randomblob()`, `datetime('now')` and their relatives give the same at commit as the
-/// application saw, and so are the ids of the rows that it inserts: they are given out ahead
-/// ([`Options::ids_given_out_ahead`](crate::Options::ids_given_out_ahead), with the statements of
-/// which this holds in the guide). A rowid that SQLite chose and the application has seen
-/// (`RETURNING`, [`Transaction::last_insert_rowid`]) is compared, so it conflicts with the
-/// transaction that inserts first.
+/// `random()`, `randomblob()`, `datetime('now')` and their relatives return the same values at
+/// commit. So do the ids of inserted rows, which are given out ahead
+/// ([`Options::ids_given_out_ahead`](crate::Options::ids_given_out_ahead); the guide lists the
+/// statements). A rowid that SQLite chose and the application has seen (`RETURNING`,
+/// [`Transaction::last_insert_rowid`]) is compared, so it conflicts with the transaction that
+/// inserts first.
 ///
 /// Dropping it rolls it back.
 ///
@@ -188,8 +188,8 @@ impl Transaction {
 
     /// The rowid of the last row that this transaction inserted; 0 before it has inserted any.
     ///
-    /// Having asked, the transaction conflicts with one that makes the rowid another one: not where
-    /// it was given out ahead.
+    /// After this call, the transaction conflicts with one that changes this rowid, unless it was
+    /// given out ahead.
     ///
     /// # Errors
     /// See [`Execution::wait`].
@@ -198,8 +198,8 @@ impl Transaction {
         self.run(request, NoRows, |number, _| Ok(number))
     }
 
-    /// Opens a savepoint. Savepoints nest; a name that is used again hides the one before. As in
-    /// SQL, `a` and `A` are one name.
+    /// Opens a savepoint. Savepoints nest; a reused name hides the earlier one. As in SQL, `a` and
+    /// `A` are one name.
     ///
     /// # Errors
     /// See [`Execution::wait`].
@@ -230,33 +230,32 @@ impl Transaction {
         self.run(request, NoRows, |_, _| Ok(()))
     }
 
-    /// Commits: has the writer do everything again, compare, and keep it.
+    /// Commits: the writer runs everything again, compares, and keeps it.
     ///
-    /// The transaction is handed to the writer at once, or as soon as its queue has room. A
-    /// transaction that has changed nothing is not, and waits only for what it saw to be on disk.
+    /// The transaction goes to the writer at once, or as soon as its queue has room. A transaction
+    /// without changes does not, and waits only until everything it saw is on disk.
     ///
     /// # Durability
-    /// As that of [`Database::write`](crate::Database::write): `Ok` means on disk, by default; of a
-    /// transaction that has changed nothing, that what it saw is.
+    /// As that of [`Database::write`](crate::Database::write): `Ok` means on disk, by default; for
+    /// a transaction without changes, that everything it saw is.
     ///
     /// # Errors
-    /// `Conflict` when a statement would answer otherwise now: run the transaction again. `Invalid`
-    /// when one would although nothing was changed, since its answer cannot be repeated. The error
-    /// that ended the transaction earlier, if one did. Those of [`Write::wait`]; after
-    /// `CommitUnknown` the transaction may have been committed: to be able to repeat a commit
-    /// whatever happened, use [`Transaction::commit_once`].
+    /// `Conflict` when a statement would answer differently now: run the transaction again.
+    /// `Invalid` when one would although nothing was changed, since its answer cannot be repeated.
+    /// The error that ended the transaction earlier, if one did. Those of [`Write::wait`]; after
+    /// `CommitUnknown` the transaction may have been committed: use [`Transaction::commit_once`]
+    /// for a commit that can be repeated safely.
     pub fn commit(self) -> Write<Committed> {
         self.commit_with(None)
     }
 
-    /// As [`Transaction::commit`], at most once for a key: when a commit with `key` has happened
-    /// before, this one changes nothing and gives the outcome stored by the first.
+    /// As [`Transaction::commit`], at most once for a key: if a commit with `key` has happened
+    /// before, this one changes nothing and returns the outcome stored by the first.
     ///
-    /// `key` is chosen by the client that may repeat the request: 1 to 1,024 bytes, different for
-    /// each transaction. `outcome` is stored with it, in the transaction itself; both are forgotten
-    /// after the option `idempotency_lifetime`, which no jump of the wall clock shortens. They are
-    /// kept in a table of the engine, `monolite_idempotency`, which no statement of a user can read
-    /// or change.
+    /// The client that may repeat the request chooses `key`: 1 to 1,024 bytes, different for each
+    /// transaction. `outcome` is stored with it, in the transaction itself; both expire after the
+    /// option `idempotency_lifetime`, which no jump of the wall clock shortens. They are in a table
+    /// of the engine, `monolite_idempotency`, which users' statements cannot read or change.
     ///
     /// # Errors
     /// As [`Transaction::commit`]; `Invalid` for a key that is empty or too long.
@@ -277,11 +276,10 @@ impl Transaction {
         self.open.commit(key)
     }
 
-    /// Rolls the transaction back, as dropping it does. Nothing that it did was ever visible to
-    /// anybody else.
+    /// Rolls the transaction back, as dropping it does. Its changes were never visible to others.
     ///
-    /// The closure of [`Database::transact`](crate::Database::transact) returns an error for that;
-    /// when it calls this and returns `Ok`, nothing is committed, and `transact` fails with
+    /// In [`Database::transact`](crate::Database::transact), return an error from the closure
+    /// instead: if it calls this and returns `Ok`, nothing is committed, and `transact` fails with
     /// `Invalid`.
     pub fn rollback(self) {
         if self.is_managed {

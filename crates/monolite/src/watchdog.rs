@@ -147,10 +147,9 @@ impl Watchdog {
 
 fn stuck(time: Duration, limit: Duration) -> Error {
     let message = format!(
-        "the closure of another write has been running for {time:.1?} and has not returned (it may \
-         take {limit:.1?}, option write_time_limit), so this one was not \
-         run; try again later. A closure that waits for another write of the same database, or \
-         sleeps, does that"
+        "the closure of another write has been running for {time:.1?} and has not returned (it \
+         may take {limit:.1?}, option write_time_limit), so this one was not run; try again \
+         later. Such a closure sleeps, or waits for another write of the same database"
     );
     Error::new(ErrorKind::Overloaded, message)
 }

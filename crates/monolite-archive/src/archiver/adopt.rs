@@ -90,7 +90,7 @@ pub fn adopt(
     let catalog = Catalog::read(store, layout)?;
     let newest = catalog.files().iter().max_by_key(|file| file.txids.max());
     let newest = newest.ok_or_else(|| {
-        let message = "there are no files, and so nothing to take over; is this the right address?";
+        let message = "there are no files to take over; check the address";
         Error::new(ErrorKind::NotFound, message)
     })?;
     let compared = newest.txids.max();
@@ -145,8 +145,7 @@ fn must_be_released(record: &Record) -> Result<()> {
     }
     let who = if record.address.is_empty() { "another process" } else { &record.address };
     let message = format!(
-        "{who} is its primary (epoch {}): close it there; or if it is gone for good, say that it \
-         is to be taken over",
+        "{who} is its primary (epoch {}): close it there; or take it over if it is gone for good",
         record.epoch
     );
     Err(Error::new(ErrorKind::Fenced, message))
@@ -198,9 +197,8 @@ fn must_be_newest(
         Some(why) => why,
     };
     let message = format!(
-        "{} is not the archive's newest state, TXID {}: {why}. Restore that to a new file; or if \
-         this one is to go on as it is, and what it lacks to be undone, open it with \
-         Archive::take_over",
+        "{} is not the archive's newest state, TXID {}: {why}. Restore that to a new file, or \
+         open this one with Archive::take_over, which undoes what it lacks",
         database.display(),
         plan.txid()
     );

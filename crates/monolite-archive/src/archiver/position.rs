@@ -191,8 +191,7 @@ impl Position {
         };
         let wrong = |error| {
             Error::corrupt(format!(
-                "{}: {error}; move it away, and say with Archive::take_over that this file is what \
-                 is to be archived",
+                "{}: {error}; move it away, and archive this file with Archive::take_over",
                 path.display()
             ))
         };

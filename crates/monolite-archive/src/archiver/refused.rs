@@ -15,9 +15,9 @@ pub(super) fn fenced() -> Error {
 pub(super) fn another_history() -> Error {
     Error::new(
         ErrorKind::Fenced,
-        "another process has been its primary since, and what that has written is not in this \
-         file. Restore the archive to a new file and open that, or say with Archive::take_over \
-         that this file is what is to be archived",
+        "another process has been its primary since, and this file lacks what it wrote; restore \
+         the archive to a new file and open that, or archive this file instead with \
+         Archive::take_over",
     )
 }
 
@@ -25,18 +25,17 @@ pub(super) fn another_history() -> Error {
 pub(super) fn behind() -> Error {
     Error::new(
         ErrorKind::Fenced,
-        "it has commits that this file does not have: the disk went back in time, or lost what it \
-         had said to be written. Restore the archive to a new file, or say with \
-         Archive::take_over that this file is what is to be archived",
+        "it has commits that this file lacks: the disk went back in time, or lost acknowledged \
+         writes; restore the archive to a new file, or archive this file instead with \
+         Archive::take_over",
     )
 }
 
 /// The file at `path` is not the one that was archived.
 pub(super) fn replaced(path: &Path) -> Error {
     let message = format!(
-        "another file was put in place of {}, perhaps an older state: put the one back that was \
-         archived, or restore the archive to a new file; or if this file is to go on as it is, say \
-         so with Archive::take_over",
+        "another file was put in place of {}, perhaps an older state; put the archived file back, \
+         restore the archive to a new file, or archive this file instead with Archive::take_over",
         path.display()
     );
     Error::new(ErrorKind::Fenced, message)
@@ -45,9 +44,9 @@ pub(super) fn replaced(path: &Path) -> Error {
 /// The archive is gone, or another directory is in its place.
 pub(super) fn nothing_there(position: &Position) -> Error {
     let message = format!(
-        "there is no leader record, though this file was archived (epoch {}): if it is in a \
-         directory, see that the right one is mounted. If it is lost, or another is to begin, say \
-         with Archive::take_over that this file is what is to be archived",
+        "there is no leader record, though this file was archived (epoch {}); check that the \
+         right directory is mounted. If the archive is lost, or a new one is to begin, archive \
+         this file with Archive::take_over",
         position.epoch
     );
     Error::new(ErrorKind::Fenced, message)
@@ -58,8 +57,8 @@ pub(super) fn of_another(record: &Record, position: &Position) -> Error {
     if record.lineage != position.lineage {
         return Error::invalid(format!(
             "it has the history of another database, {}: name another directory or prefix, or \
-             restore it and open the restored file; or if it is this file's, as after a restore, \
-             say so by `monolite archive adopt URL --database FILE` or with Archive::take_over",
+             restore it and open the restored file. If it is this file's, as after a restore, use \
+             `monolite archive adopt URL --database FILE` or Archive::take_over",
             record.lineage
         ));
     }
@@ -68,8 +67,8 @@ pub(super) fn of_another(record: &Record, position: &Position) -> Error {
             ErrorKind::Fenced,
             format!(
                 "it was taken over since (epoch {}), as by `monolite archive adopt`, and not for \
-                 this file: restore the archive to a new file and adopt it for that; or if this \
-                 file is to go on as it is, say so with Archive::take_over",
+                 this file: restore the archive to a new file and adopt it for that, or archive \
+                 this file instead with Archive::take_over",
                 record.epoch
             ),
         );
@@ -78,8 +77,8 @@ pub(super) fn of_another(record: &Record, position: &Position) -> Error {
     Error::new(
         ErrorKind::Fenced,
         format!(
-            "{who} is its primary (epoch {}), and not this file: close it there; or if it is gone, \
-             or this file is to be the primary in its place, say so with Archive::take_over",
+            "{who} is its primary (epoch {}), and not this file: close it there; if it is gone, \
+             or this file is to replace it, use Archive::take_over",
             record.epoch
         ),
     )

@@ -16,13 +16,13 @@ use crate::error::{Error, ErrorKind};
 
 /// A write on its way: a [`Future`] of its result, which can also be waited for.
 ///
-/// The transaction was handed to the writer when this handle was made. If the queue was full, it
-/// waits in front of it and gets in when its turn comes, whether the handle is polled or not.
+/// The transaction went to the writer when this handle was made. If the queue was full, it waits
+/// for its turn, whether the handle is polled or not.
 ///
 /// # Cancellation
-/// Dropping the handle does not stop the transaction: it runs to completion, whole, and its result
-/// is dropped. That holds in front of a full queue as well. So a loop that makes handles and drops
-/// them has no backpressure: use [`Database::try_write`](crate::Database::try_write) there.
+/// Dropping the handle does not stop the transaction, even in front of a full queue: it runs to
+/// completion, and its result is dropped. So a loop that makes handles and drops them has no
+/// backpressure: use [`Database::try_write`](crate::Database::try_write) there.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {

@@ -70,8 +70,8 @@ pub(crate) struct ReadSide {
 /// A read that has not run yet: call [`Read::wait`], or await it.
 ///
 /// # Cancellation
-/// Dropping an awaited read ends it: it is not run if it has not begun, and if it has, its next
-/// statement, or the next step of the one that runs, fails. Its closure goes on until it returns.
+/// Dropping an awaited read ends it. One that has not begun does not run; in one that has, the
+/// running statement and the next ones fail. Its closure goes on until it returns.
 ///
 /// ```
 /// # fn main() -> monolite::Result<()> {

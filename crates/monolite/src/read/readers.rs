@@ -458,9 +458,9 @@ fn none_free(ordinary: usize, limit: Duration) -> Error {
 
 fn all_wait(held: usize, ordinary: usize) -> Error {
     let message = format!(
-        "this thread is inside of {held} reads already, and all {ordinary} connections are in the \
-         hands of reads that wait for another one: they would wait for each other; use the \
-         closure's own transaction or raise the option readers"
+        "this thread is inside of {held} reads already, and all {ordinary} connections belong to \
+         reads that wait for another one, so they would wait for each other; use the closure's \
+         own transaction or raise the option readers"
     );
     Error::new(ErrorKind::Invalid, message)
 }

@@ -329,9 +329,9 @@ fn bytes_of(row: &Row<'_>) -> rusqlite::Result<usize> {
 
 fn stalled(limit: Duration) -> Error {
     let message = format!(
-        "the stream was ended: no row of it was taken for {limit:.1?} (option stream_stall_limit), \
-         and its snapshot and connection are for others now; take rows sooner, or ask for them in \
-         pieces (WHERE id > ?1 ORDER BY id LIMIT 1000)"
+        "the stream was ended: no row of it was taken for {limit:.1?} (option \
+         stream_stall_limit); take rows sooner, or ask for them in pieces (WHERE id > ?1 ORDER BY \
+         id LIMIT 1000)"
     );
     Error::new(ErrorKind::Timeout, message)
 }

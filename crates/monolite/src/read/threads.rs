@@ -192,8 +192,8 @@ fn not_served(work: WorkKind, patience: Duration) -> Error {
         WorkKind::Streams => "streams",
     };
     let message = format!(
-        "no thread for {of} was free for {patience:.1?} (option read_time_limit): too much is \
-         awaited before it, or takes too long; raise the option readers"
+        "no thread for {of} was free for {patience:.1?} (option read_time_limit): too many calls \
+         are awaited, or they take too long; raise the option readers"
     );
     Error::new(ErrorKind::Timeout, message)
 }

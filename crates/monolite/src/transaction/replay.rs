@@ -75,10 +75,10 @@ pub(super) fn note_conflict(visit: &Visit, error: &Error, steps: &Steps) {
 /// A conflict although nothing changed.
 pub(super) fn not_repeatable(conflict: &Error) -> Error {
     let message = format!(
-        "nothing was changed by others, and yet a statement answered otherwise when it was run \
-         again: its answer hangs on something that cannot be repeated, such as a rowid that SQLite \
-         draws at random because the largest one is taken; give the value yourself, do not ask for \
-         it, or use Database::write ({conflict})"
+        "a statement answered differently when it ran again, although nothing had changed: its \
+         answer cannot be repeated, such as a rowid that SQLite draws at random because the \
+         largest one is taken; give the value yourself, do not ask for it, or use Database::write \
+         ({conflict})"
     );
     Error::new(ErrorKind::Invalid, message)
 }

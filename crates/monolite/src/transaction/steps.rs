@@ -606,7 +606,7 @@ fn volatile() -> Error {
 
 /// Of a change that was done, and whose caller could not see it to its end.
 fn unseen(error: Error) -> Error {
-    error.context("the transaction is rolled back, as a change was not seen to its end")
+    error.context("the transaction is rolled back: rows of a change were left unread")
 }
 
 fn too_much(most_bytes: usize) -> Error {

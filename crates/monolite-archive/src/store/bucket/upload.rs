@@ -148,7 +148,7 @@ impl<'a> Upload<'a> {
         let number = parts.sent;
         if number == PARTS {
             let message = format!(
-                "{:?} has more than {PARTS} parts of {} bytes, and was said to be shorter",
+                "{:?} has more than {PARTS} parts of {} bytes, more than its announced length",
                 self.key, self.part_bytes
             );
             return Err(Error::invalid(message));
