@@ -153,7 +153,7 @@ impl<E> Database<E> {
     /// Another handle on the same database, each call of which may take no longer than `limit`: a
     /// write in the writer, a read, a statement of an interactive transaction, a transaction of
     /// [`Database::vacuum`]; and, counted by itself, the wait for the archive. Where it is less it
-    /// replaces the options `write_time_limit`, `read_time_limit` and `archive_time_limit`. SQL
+    /// replaces the options `write_time_limit`, `read_time_limit` and `Archive::time_limit`. SQL
     /// ends within a fraction of a millisecond of it, other code when it returns. The time in the
     /// queue does not count, nor does the commit of an interactive transaction in the writer.
     ///

@@ -259,7 +259,7 @@ fn a_close_ends_reads_that_wait_for_a_store_that_is_away() {
 fn writes_are_refused_when_the_archive_lags_too_far_behind() {
     let bench = Bench::new(Duration::from_millis(5));
     let limit = Duration::from_millis(500);
-    let db = bench.open(bench.options().archive_lag_limit(limit));
+    let db = bench.open(bench.options().archive(bench.archive().lag_limit(limit)));
     // What is late from before would count, too.
     db.read_archived(|_| Ok(())).wait().unwrap();
     bench.be_away(true);
@@ -274,7 +274,7 @@ fn writes_are_refused_when_the_archive_lags_too_far_behind() {
         thread::sleep(Duration::from_millis(5));
     };
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
-    assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
+    assert!(refused.to_string().contains("Archive::lag_limit"), "{refused}");
     // The beginning of the lag is rounded down to a millisecond.
     assert!(start.elapsed() >= limit - Duration::from_millis(1), "{:?}", start.elapsed());
     let commit =

@@ -36,7 +36,7 @@ pub(super) fn write_queue(
 ) -> Arc<WriteQueue> {
     let queue = WriteQueue::new(database, options.queue_capacity, Arc::clone(progress));
     let waits = options.durability == Durability::Archived;
-    Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit)))
+    Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit())))
 }
 
 pub(super) fn backups(
@@ -154,8 +154,8 @@ pub(super) fn pool(
     progress: &Arc<Progress>,
 ) -> Arc<Pool> {
     let bounds = (
-        options.transaction_connections,
-        options.transaction_snapshot_age,
+        options.interactive.connections,
+        options.interactive.snapshot_age,
         options.read_time_limit,
     );
     let (clock, progress) = (Arc::clone(&options.clock), Arc::clone(progress));

@@ -99,7 +99,7 @@ impl ArchiveSide {
             })
         });
         let wal = Arc::downgrade(&opened.wal);
-        let bounds = (options.queue_capacity, options.archive_time_limit);
+        let bounds = (options.queue_capacity, options.archive_time_limit());
         let reading = Arc::downgrade(&archiving);
         let archived = Arc::new(Archived::new(bounds, Arc::clone(progress), wal, reading));
         Some(ArchiveSide { archiving, archived })
@@ -199,7 +199,8 @@ pub(super) struct LagLimit {
 impl LagLimit {
     pub(super) fn of(archive: Option<&ArchiveSide>, options: &Options) -> Option<LagLimit> {
         let archiving = Arc::clone(&archive?.archiving);
-        Some(LagLimit { archiving, limit: options.archive_lag_limit? })
+        let limit = options.archive.as_ref()?.lag_limit()?;
+        Some(LagLimit { archiving, limit })
     }
 
     /// # Errors
@@ -212,7 +213,7 @@ impl LagLimit {
         let reason = self.archiving.stats().last_error;
         let reason = reason.map_or_else(String::new, |error| format!(": {error}"));
         let message = format!(
-            "the archive lags {lag:.1?} behind, and the option archive_lag_limit allows \
+            "the archive lags {lag:.1?} behind, and Archive::lag_limit allows \
              {limit:.1?}; nothing was written. Try again when it is there{reason}"
         );
         Err(Error::new(ErrorKind::Overloaded, message))

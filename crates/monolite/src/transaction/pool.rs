@@ -493,7 +493,7 @@ fn closed() -> Error {
 fn none_free(most: usize, limit: Duration) -> Error {
     let message = format!(
         "none of the {most} connections for interactive transactions was free within {limit:.1?}: \
-         statements run on all of them; end those, or raise the option transaction_connections"
+         statements run on all of them; end those, or raise InteractiveOptions::connections"
     );
     Error::new(ErrorKind::Timeout, message)
 }
