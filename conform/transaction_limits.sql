@@ -1,6 +1,6 @@
 -- chapter: lang_transaction
--- option: transaction_max_statements 5
--- option: transaction_max_bytes 2000
+-- option: max_statements 5
+-- option: max_bytes 2000
 -- feature: transactions of many statements, and large results
 CREATE TABLE t(a);
 BEGIN;

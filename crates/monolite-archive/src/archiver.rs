@@ -84,6 +84,10 @@ const GROUP_BYTES: u64 = 128 << 20;
 /// are in memory once, compressed.
 const WHOLE_SLOT_BYTES: u64 = 256 << 20;
 
+/// How long a write or a read waits to be archived: long enough for a request that was lost to be
+/// sent again.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
 /// How many bytes may be kept beside the database while the store is away.
 const STAGED: u64 = 4 << 30;
 
@@ -137,6 +141,8 @@ pub struct Archive {
     interval: Duration,
     staged_limit: u64,
     refuses_gaps: bool,
+    lag_limit: Option<Duration>,
+    time_limit: Duration,
     close_time: Duration,
     take_over: bool,
     keep: Option<Keep>,
@@ -187,6 +193,8 @@ impl Archive {
             interval,
             staged_limit: STAGED,
             refuses_gaps: false,
+            lag_limit: None,
+            time_limit: TIME_LIMIT,
             close_time,
             take_over: false,
             keep: Some(Keep::default()),
@@ -226,6 +234,30 @@ impl Archive {
     #[must_use]
     pub fn refuse_gaps(mut self, refuses: bool) -> Archive {
         self.refuses_gaps = refuses;
+        self
+    }
+
+    /// How long the oldest commit may wait for the archive before writes are refused with
+    /// `Overloaded`. This bounds the loss with the machine, without an upload's time in every
+    /// write. Default: no limit; writes go on while the store is away. Set it to several times the
+    /// [interval](Archive::interval). Until the first full copy is uploaded nothing is archived, so
+    /// the lag counts from the opening.
+    #[must_use]
+    pub fn lag_limit(mut self, limit: Duration) -> Archive {
+        self.lag_limit = Some(limit);
+        self
+    }
+
+    /// Longest time that a write with [`Archived`](monolite::Durability::Archived) waits for the
+    /// archive once it is on this disk, and that
+    /// [`Database::read_archived`](monolite::Database::read_archived) waits: 1 ms to 24 h. Default:
+    /// 30 s, enough to send a lost request again. Then the write ends with `CommitUnknown`, and the
+    /// read with `Timeout`.
+    /// [`Database::with_time_limit`](monolite::Database::with_time_limit) shortens it for single
+    /// calls.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Archive {
+        self.time_limit = limit;
         self
     }
 
@@ -307,6 +339,14 @@ impl monolite::archive::Archive for Archive {
     fn open(&self, found: Found<'_>) -> Result<Arc<dyn Archiving>, Refusal> {
         let opened = self.open_file(&found);
         opened.map(|running| Arc::new(running) as Arc<dyn Archiving>).map_err(refusal)
+    }
+
+    fn lag_limit(&self) -> Option<Duration> {
+        self.lag_limit
+    }
+
+    fn time_limit(&self) -> Duration {
+        self.time_limit
     }
 }
 

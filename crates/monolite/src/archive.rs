@@ -49,6 +49,17 @@ pub trait Archive: fmt::Debug + Send + Sync {
     /// # Errors
     /// They have the opening fail, and the WAL stays as it was found.
     fn open(&self, found: Found<'_>) -> Result<Arc<dyn Archiving>, Refusal>;
+
+    /// How long the oldest commit may have been waiting to be archived before writes are refused
+    /// (`Overloaded`; nothing of them is done); `None` for no limit. Until the first copy of the
+    /// database is archived nothing is, so the lag counts from the opening.
+    fn lag_limit(&self) -> Option<Duration>;
+
+    /// Longest time that a write with [`Durability::Archived`](crate::Durability), when it is on
+    /// this disk, waits to be archived, and a read for what it has seen
+    /// ([`Database::read_archived`](crate::Database::read_archived)): 1 ms to 24 h. Then the write
+    /// ends with `CommitUnknown`, and the read with `Timeout`.
+    fn time_limit(&self) -> Duration;
 }
 
 /// Why an archive has the opening of its database fail.

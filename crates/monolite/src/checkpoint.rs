@@ -142,7 +142,7 @@ impl Checkpoints {
             wal,
             limit: options.wal_limit_bytes,
             patience: options.write_time_limit,
-            snapshot_age: options.transaction_snapshot_age,
+            snapshot_age: options.interactive.snapshot_age,
             holders,
             clock: Arc::clone(&options.clock),
             recorder,

@@ -153,7 +153,7 @@ impl<E> Database<E> {
     /// Another handle on the same database that limits each call to `limit`: a write in the writer,
     /// a read, a statement of an interactive transaction, a transaction of [`Database::vacuum`],
     /// and, counted separately, the wait for the archive. It replaces `write_time_limit`,
-    /// `read_time_limit` and `archive_time_limit` where it is shorter. SQL ends within a fraction
+    /// `read_time_limit` and `Archive::time_limit` where it is shorter. SQL ends within a fraction
     /// of a millisecond of it, other code when it returns. Time in the queue does not count, nor
     /// does the commit of an interactive transaction in the writer.
     ///

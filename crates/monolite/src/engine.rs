@@ -293,7 +293,7 @@ impl Engine {
             backups,
             archiving: opened.archiving,
             durability: opened.durability,
-            archive_time_limit: options.archive_time_limit,
+            archive_time_limit: options.archive_time_limit(),
             _optimizer: optimizer(&parts, options),
             life: Arc::new(Life::new(running)),
             parts,

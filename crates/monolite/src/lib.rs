@@ -96,7 +96,7 @@ pub use error::{Constraint, ConstraintKind, Error, ErrorKind, Result};
 pub use jobs::{Job, JobMonitor, JobProgress};
 pub use maintenance::{Checked, Checkpointed, Vacuumed};
 pub use migrations::{Applied, MigrationStatus, Migrations};
-pub use options::{Durability, Options, Sharing};
+pub use options::{Durability, InteractiveOptions, Options, Sharing};
 pub use parameters::{Bind, IntoParameters, Parameters};
 pub use read::handle::Read;
 pub use read::stream::{RowIterator, RowStream};

@@ -1,5 +1,7 @@
 //! Owns the configuration of a database: each option's unit, default, range and trade-off.
 
+mod interactive;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use monolite_sqlite::{ConnectionSetup, Setup};
 use crate::archive::Archive;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result, within};
+pub use interactive::InteractiveOptions;
 
 /// What an acknowledgement means.
 ///
@@ -32,7 +35,7 @@ pub enum Durability {
     Buffered,
     /// The write is on disk, and in the [archive](Options::archive), too: it survives the machine.
     /// Costs the time of one upload, which all share that wait meanwhile, and
-    /// [`Options::archive_time_limit`] at most.
+    /// [`time_limit`](crate::archive::Archive::time_limit) at most.
     Archived,
 }
 
@@ -109,15 +112,7 @@ pub struct Options {
     pub(crate) slow_transaction: Duration,
     pub(crate) wal_limit_bytes: u64,
     pub(crate) temp_limit_bytes: u64,
-    pub(crate) max_transactions: usize,
-    pub(crate) transaction_connections: usize,
-    pub(crate) transaction_time_limit: Duration,
-    pub(crate) transaction_snapshot_age: Duration,
-    pub(crate) transaction_max_statements: usize,
-    pub(crate) transaction_max_bytes: usize,
-    pub(crate) transaction_attempts: u32,
-    pub(crate) idempotency_lifetime: Duration,
-    pub(crate) ids_given_out_ahead: bool,
+    pub(crate) interactive: InteractiveOptions,
     pub(crate) optimize_every: Option<Duration>,
     pub(crate) validation: Validation,
     pub(crate) turns: Turns,
@@ -127,8 +122,6 @@ pub struct Options {
     pub(crate) storage: Option<Decorate>,
     pub(crate) setup: Option<Additions>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
-    pub(crate) archive_lag_limit: Option<Duration>,
-    pub(crate) archive_time_limit: Duration,
 }
 
 /// Adds an application's functions to a connection.
@@ -169,15 +162,7 @@ impl Default for Options {
             slow_transaction: Duration::from_millis(100),
             wal_limit_bytes: 1 << 30,
             temp_limit_bytes: 16 << 30,
-            max_transactions: 10_000,
-            transaction_connections: 64,
-            transaction_time_limit: Duration::from_secs(60),
-            transaction_snapshot_age: Duration::from_secs(1),
-            transaction_max_statements: 10_000,
-            transaction_max_bytes: 64 << 20,
-            transaction_attempts: 10,
-            idempotency_lifetime: Duration::from_secs(24 * 3_600),
-            ids_given_out_ahead: true,
+            interactive: InteractiveOptions::default(),
             optimize_every: None,
             validation: Validation::On,
             turns: Turns::On,
@@ -187,8 +172,6 @@ impl Default for Options {
             storage: None,
             setup: None,
             archive: None,
-            archive_lag_limit: None,
-            archive_time_limit: Duration::from_secs(30),
         }
     }
 }
@@ -328,73 +311,11 @@ impl Options {
         self
     }
 
-    /// Most interactive transactions that are open at once: 1 to 1,000,000. Default: 10,000. An
-    /// open one costs memory for its steps, and a connection only while it runs a statement.
+    /// Options of [interactive transactions](crate::Database::transaction), which replace those of
+    /// an earlier call. Default: [`InteractiveOptions::default`].
     #[must_use]
-    pub fn max_transactions(mut self, transactions: usize) -> Options {
-        self.max_transactions = transactions;
-        self
-    }
-
-    /// Most pairs of connections on which interactive transactions run: 1 to 4,096. Default: 64.
-    /// They are opened as needed, with up to 2 MiB of page cache each. A transaction whose
-    /// connection was taken is replayed on the next one, which costs time and never changes its
-    /// result. Long transactions may use as many pairs again, so that their replays stay rare.
-    #[must_use]
-    pub fn transaction_connections(mut self, pairs: usize) -> Options {
-        self.transaction_connections = pairs;
-        self
-    }
-
-    /// Longest time an interactive transaction may be open: 1 ms to 24 h. Default: 60 s. It is
-    /// rolled back when that time is over.
-    #[must_use]
-    pub fn transaction_time_limit(mut self, time: Duration) -> Options {
-        self.transaction_time_limit = time;
-        self
-    }
-
-    /// How old the snapshot of an interactive transaction may become between statements: 1 ms to 1
-    /// h. Default: 1 s. Its next statement then moves to a new snapshot. Near the limit of the WAL
-    /// a snapshot ends earlier.
-    #[must_use]
-    pub fn transaction_snapshot_age(mut self, age: Duration) -> Options {
-        self.transaction_snapshot_age = age;
-        self
-    }
-
-    /// Most statements of one interactive transaction, all of which are kept in memory until its
-    /// end: 1 to 1,000,000. Default: 10,000. A batch
-    /// ([`Transaction::execute_batch`](crate::Transaction::execute_batch)) counts as one.
-    #[must_use]
-    pub fn transaction_max_statements(mut self, statements: usize) -> Options {
-        self.transaction_max_statements = statements;
-        self
-    }
-
-    /// Most bytes that an interactive transaction may keep, of its statements and their parameters,
-    /// and that the result of one of its statements may have: 1 KiB to 64 GiB. Default: 64 MiB.
-    #[must_use]
-    pub fn transaction_max_bytes(mut self, bytes: usize) -> Options {
-        self.transaction_max_bytes = bytes;
-        self
-    }
-
-    /// How often `transact` tries before it fails with `Conflict`: 1 to 1,000. Default: 10. The
-    /// last third of the attempts goes before all others that collide with it.
-    #[must_use]
-    pub fn transaction_attempts(mut self, attempts: u32) -> Options {
-        self.transaction_attempts = attempts;
-        self
-    }
-
-    /// How long the key of [`Transaction::commit_once`](crate::Transaction::commit_once) and its
-    /// outcome are kept: 1 s to 10 years. Default: 24 h. It counts time on the engine's [`Clock`]
-    /// while keys are used, across openings, never the wall clock. Time without a process that has
-    /// the database open does not count.
-    #[must_use]
-    pub fn idempotency_lifetime(mut self, time: Duration) -> Options {
-        self.idempotency_lifetime = time;
+    pub fn interactive(mut self, options: InteractiveOptions) -> Options {
+        self.interactive = options;
         self
     }
 
@@ -414,16 +335,6 @@ impl Options {
     #[must_use]
     pub fn without_turns(mut self) -> Options {
         self.turns = Turns::Off;
-        self
-    }
-
-    /// Whether a row that an interactive transaction inserts without a rowid gets a unique number,
-    /// as from a sequence. Two transactions that read the ids of their rows then do not conflict.
-    /// Default: `true`. Failed transactions leave gaps, and inserts by `Database::write` skip
-    /// numbers in use. Without the option the next number is always the table's largest plus one.
-    #[must_use]
-    pub fn ids_given_out_ahead(mut self, are_given_out: bool) -> Options {
-        self.ids_given_out_ahead = are_given_out;
         self
     }
 
@@ -492,38 +403,14 @@ impl Options {
     }
 
     /// Copies every commit to an archive, from which any moment can be restored elsewhere:
-    /// `docs/guides/archive-setup.md`. Default: none. The crate `monolite-archive` provides one, for
-    /// object stores and directories.
+    /// `docs/guides/archive-setup.md`. Default: none. The crate `monolite-archive` provides one,
+    /// for object stores and directories.
     ///
     /// Needs [`Sharing::Exclusive`] and [`Durability::Synced`] or [`Durability::Archived`].
     /// [`Stats::archive`](crate::Stats::archive) reports its progress.
     #[must_use]
     pub fn archive(mut self, archive: impl Archive + 'static) -> Options {
         self.archive = Some(Arc::new(archive));
-        self
-    }
-
-    /// How long the oldest commit may wait for the [archive](Options::archive) before writes are
-    /// refused with `Overloaded`. This bounds the loss with the machine, without an upload's time
-    /// in every write. Default: no limit; writes go on while the store is away. Set it to several
-    /// times the archive interval. Until the first full copy is uploaded nothing is archived, so
-    /// the lag counts from `open`.
-    #[must_use]
-    pub fn archive_lag_limit(mut self, limit: Duration) -> Options {
-        self.archive_lag_limit = Some(limit);
-        self
-    }
-
-    /// Longest time that a write with [`Durability::Archived`] waits for the
-    /// [archive](Options::archive) once it is on this disk, and that
-    /// [`Database::read_archived`](crate::Database::read_archived) waits: 1 ms to 24 h. Default: 30
-    /// s, enough to send a lost request again. Then the write ends with
-    /// [`ErrorKind::CommitUnknown`], and the read with `Timeout`.
-    /// [`Database::with_time_limit`](crate::Database::with_time_limit) shortens it for single
-    /// calls.
-    #[must_use]
-    pub fn archive_time_limit(mut self, limit: Duration) -> Options {
-        self.archive_time_limit = limit;
         self
     }
 
@@ -554,6 +441,11 @@ impl Options {
         self
     }
 
+    /// How long an answer waits for the archive at most, where there is one.
+    pub(crate) fn archive_time_limit(&self) -> Duration {
+        self.archive.as_ref().map_or(Duration::ZERO, |archive| archive.time_limit())
+    }
+
     /// # Errors
     /// `Invalid` for an option out of its range.
     pub(crate) fn check(&self) -> Result<()> {
@@ -572,19 +464,14 @@ impl Options {
         within("slow_transaction", self.slow_transaction, US, HOUR)?;
         within("wal_limit_bytes", self.wal_limit_bytes, 8 << 20, 1 << 40)?;
         within("temp_limit_bytes", self.temp_limit_bytes, 1 << 20, 16 << 40)?;
-        within("max_transactions", self.max_transactions, 1, 1_000_000)?;
-        within("transaction_connections", self.transaction_connections, 1, 4_096)?;
-        within("transaction_time_limit", self.transaction_time_limit, MS, 24 * HOUR)?;
-        within("transaction_snapshot_age", self.transaction_snapshot_age, MS, HOUR)?;
-        within("transaction_max_statements", self.transaction_max_statements, 1, 1_000_000)?;
-        within("transaction_max_bytes", self.transaction_max_bytes, 1 << 10, 64 << 30)?;
-        within("archive_time_limit", self.archive_time_limit, MS, 24 * HOUR)?;
-        within("transaction_attempts", self.transaction_attempts, 1, 1_000)?;
-        within("idempotency_lifetime", self.idempotency_lifetime, 1_000 * MS, 87_600 * HOUR)?;
         if let Some(interval) = self.optimize_every {
             within("optimize_every", interval, 1_000 * MS, 87_600 * HOUR)?;
         }
         within("untrusted_threads", self.untrusted_threads, 1, 256)?;
+        self.interactive.check()?;
+        if let Some(archive) = &self.archive {
+            within("Archive::time_limit", archive.time_limit(), MS, 24 * HOUR)?;
+        }
         self.check_archive()
     }
 

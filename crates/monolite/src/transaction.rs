@@ -170,8 +170,8 @@ impl Transaction {
     /// Runs a query, or a statement with `RETURNING`, and maps all its rows.
     ///
     /// # Errors
-    /// See [`Execution::wait`]; `Invalid` when the result is larger than the option
-    /// `transaction_max_bytes`.
+    /// See [`Execution::wait`]; `Invalid` when the result is larger than
+    /// `InteractiveOptions::max_bytes`.
     pub fn query_map<T, F>(
         &self,
         sql: &str,

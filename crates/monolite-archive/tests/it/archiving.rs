@@ -73,11 +73,7 @@ impl Bench {
         // A store that fails one request in four can take long to get through a copy.
         let patience = Duration::from_secs(300);
         let options = Options::new().readers(1).wal_limit_bytes(8 << 20);
-        options
-            .archive_time_limit(patience)
-            .archive(archive)
-            .durability(durability)
-            .open(self.file())
+        options.archive(archive.time_limit(patience)).durability(durability).open(self.file())
     }
 
     /// What the archive has, in a new file.

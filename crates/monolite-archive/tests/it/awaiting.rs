@@ -260,7 +260,7 @@ fn a_close_ends_reads_that_wait_for_a_store_that_is_away() {
 fn writes_are_refused_when_the_archive_lags_too_far_behind() {
     let bench = Bench::new(Duration::from_millis(5));
     let limit = Duration::from_millis(500);
-    let db = bench.open(bench.options().archive_lag_limit(limit));
+    let db = bench.open(bench.options().archive(bench.archive().lag_limit(limit)));
     // What is late from before would count, too.
     db.read_archived(|_| Ok(())).wait().unwrap();
     bench.be_away(true);
@@ -275,7 +275,7 @@ fn writes_are_refused_when_the_archive_lags_too_far_behind() {
         thread::sleep(Duration::from_millis(5));
     };
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
-    assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
+    assert!(refused.to_string().contains("Archive::lag_limit"), "{refused}");
     // The beginning of the lag is rounded down to a millisecond.
     assert!(start.elapsed() >= limit - Duration::from_millis(1), "{:?}", start.elapsed());
     let commit =
@@ -298,9 +298,9 @@ fn writes_are_refused_when_the_archive_lags_too_far_behind() {
 fn lag_counts_while_a_copy_is_due() {
     let bench = Bench::new(Duration::from_millis(5));
     let limit = Duration::from_millis(500);
-    let archive = bench.archive().staged_limit_bytes(0);
+    let archive = bench.archive().staged_limit_bytes(0).lag_limit(limit);
     let options = Options::new().readers(1).archive(archive).wal_limit_bytes(8 << 20);
-    let db = bench.open(options.archive_lag_limit(limit));
+    let db = bench.open(options);
     db.read_archived(|_| Ok(())).wait().unwrap();
     bench.be_away(true);
     let start = Instant::now();
@@ -312,7 +312,7 @@ fn lag_counts_while_a_copy_is_due() {
         assert!(start.elapsed() < Duration::from_secs(20), "nothing is refused");
     };
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
-    assert!(refused.to_string().contains("archive_lag_limit"), "{refused}");
+    assert!(refused.to_string().contains("Archive::lag_limit"), "{refused}");
     assert!(db.stats().archive.unwrap().copies_because.is_some(), "a copy is due");
     bench.be_away(false);
     wait_until("writes go on", || insert(&db).is_ok());

@@ -45,8 +45,12 @@ impl Away {
     }
 
     fn open(&self, options: Options) -> Database {
+        self.open_with(options, self.archive())
+    }
+
+    fn open_with(&self, options: Options, archive: Archive) -> Database {
         let path = self.directory.path().join("db");
-        let db = options.readers(1).archive(self.archive()).open(path).unwrap();
+        let db = options.readers(1).archive(archive).open(path).unwrap();
         let sql = "CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)";
         db.write(move |tx| tx.execute_batch(sql)).wait().unwrap();
         db.read_archived(|_| Ok(())).wait().unwrap();
@@ -155,7 +159,8 @@ fn those_who_wait_for_a_store_that_is_away_hold_up_no_other_write() {
 #[test]
 fn a_write_that_waits_too_long_for_the_archive_is_told_so_and_can_ask() {
     let away = Away::new();
-    let db = away.open(Options::new().archive_time_limit(Duration::from_millis(100)));
+    let archive = away.archive().time_limit(Duration::from_millis(100));
+    let db = away.open_with(Options::new(), archive);
     let archived = db.with_durability(Durability::Archived);
     away.be(true);
     let shorter = archived.with_time_limit(Duration::from_millis(20));
@@ -339,8 +344,9 @@ fn clients_of_a_store_that_is_away_are_answered_in_their_time() {
     let recorded = crate::schedules::number("MONOLITE_AWAY_SECONDS");
     let time = Duration::from_secs(recorded.unwrap_or(3));
     let away = Away::new();
-    let options = Options::new().queue_capacity(500).archive_time_limit(LIMIT);
-    let db = away.open(options.wal_limit_bytes(16 << 20).writer_cache_bytes(8 << 20));
+    let options = Options::new().queue_capacity(500);
+    let options = options.wal_limit_bytes(16 << 20).writer_cache_bytes(8 << 20);
+    let db = away.open_with(options, away.archive().time_limit(LIMIT));
     let rows = "INSERT INTO t SELECT value, 0 FROM generate_series(0, ?1)";
     db.write(move |tx| tx.execute(rows, [CLIENTS])).wait().unwrap();
     let (before, during) = (Seen::default(), Seen::default());

@@ -1,7 +1,7 @@
 //! Interactive transactions under load: every answer is that of a serial order, and would not be
 //! without validation.
 
-use monolite::Options;
+use monolite::{InteractiveOptions, Options};
 
 use super::{Load, Played, play};
 use crate::checkers::serial;
@@ -22,8 +22,7 @@ fn played(seed: u64, options: Options, promise: Promise) -> Played {
         long_readers: 1,
         options: options
             .wal_limit_bytes(8 << 20)
-            .transaction_connections(3)
-            .transaction_attempts(2),
+            .interactive(InteractiveOptions::default().connections(3).attempts(2)),
         promise,
     };
     play(&load, &directory.path().join("load.db")).unwrap()

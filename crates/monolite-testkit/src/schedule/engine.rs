@@ -11,7 +11,10 @@ use std::sync::mpsc::channel;
 
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
-use monolite::{Committed, Database, Durability, Error, ErrorKind, Options, Transaction, Write};
+use monolite::{
+    Committed, Database, Durability, Error, ErrorKind, InteractiveOptions, Options, Transaction,
+    Write,
+};
 
 use super::{
     Call, Gave, Half, Interactive, IoFault, IoFaultKind, Member, Pace, Plan, SCHEMA, Schedule,
@@ -122,7 +125,7 @@ impl Engine {
             .durability(self.durability)
             .readers(2)
             // So few that transactions which wait for their batch have to move to a new snapshot.
-            .transaction_connections(2)
+            .interactive(InteractiveOptions::default().connections(2))
             .write_time_limit(TIME_LIMIT)
             // All run on this thread, so nobody could end what another one waits for.
             .without_turns()

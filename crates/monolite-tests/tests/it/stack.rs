@@ -4,13 +4,13 @@
 use std::thread;
 use std::time::Duration;
 
-use monolite::{Database, ErrorKind, Options};
+use monolite::{Database, ErrorKind, InteractiveOptions, Options};
 
 /// How long it takes on a busy machine is not the question.
 fn open() -> Database {
     let long = Duration::from_secs(600);
     let options = Options::new().read_time_limit(long).write_time_limit(long);
-    options.transaction_time_limit(long).open(":memory:").unwrap()
+    options.interactive(InteractiveOptions::default().time_limit(long)).open(":memory:").unwrap()
 }
 
 /// A query of `parts` common table expressions, each of `calls` in each other.

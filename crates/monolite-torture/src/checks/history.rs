@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
-use monolite::{Durability, Options, Sharing};
+use monolite::{Durability, InteractiveOptions, Options, Sharing};
 use monolite_testkit::checkers::serial::{self, Record};
 use monolite_testkit::functions::Promise;
 use monolite_testkit::load::{Load, Played, play};
@@ -268,8 +268,11 @@ fn random_load(shape: Shape, length: u64, rng: &mut Rng) -> Load {
         .durability(durability)
         .sharing(sharing)
         .wal_limit_bytes(8 << 20)
-        .transaction_connections([1, 3, 64][rng.usize(..3)])
-        .transaction_attempts([1, 3, 10][rng.usize(..3)]);
+        .interactive(
+            InteractiveOptions::default()
+                .connections([1, 3, 64][rng.usize(..3)])
+                .attempts([1, 3, 10][rng.usize(..3)]),
+        );
     // A client reads once or twice for a dozen writes.
     let writes = usize::try_from(length).unwrap_or(usize::MAX) * 8 / 9 / clients;
     Load {

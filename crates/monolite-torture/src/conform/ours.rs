@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use monolite::{Database, Durability, Error, ErrorKind, Options, Sharing};
+use monolite::{Database, Durability, Error, ErrorKind, InteractiveOptions, Options, Sharing};
 use monolite_testkit::blocking::locked;
 
 use super::content::{Content, Extent, content};
@@ -68,18 +68,17 @@ impl Ours {
             .reader_cache_bytes(1 << 20)
             .writer_cache_bytes(8 << 20)
             .write_time_limit(PATIENCE)
-            .read_time_limit(PATIENCE)
-            .transaction_time_limit(PATIENCE);
-        opened = match path.carrier {
-            Carrier::Lost => opened.transaction_connections(1),
-            Carrier::Aged => {
-                opened.transaction_connections(2).transaction_snapshot_age(Duration::from_millis(1))
-            }
-            _ => opened,
+            .read_time_limit(PATIENCE);
+        let mut interactive = InteractiveOptions::default().time_limit(PATIENCE);
+        interactive = match path.carrier {
+            Carrier::Lost => interactive.connections(1),
+            Carrier::Aged => interactive.connections(2).snapshot_age(Duration::from_millis(1)),
+            _ => interactive,
         };
         for (name, number) in options {
-            opened = with_option(opened, name, *number)?;
+            (opened, interactive) = with_option(opened, interactive, name, *number)?;
         }
+        opened = opened.interactive(interactive);
         Ok(Ours {
             db: opened.open(file)?,
             file: file.to_owned(),
@@ -92,15 +91,20 @@ impl Ours {
 }
 
 /// An option that a script asks for.
-fn with_option(options: Options, name: &str, number: u64) -> Result<Options> {
+fn with_option(
+    options: Options,
+    interactive: InteractiveOptions,
+    name: &str,
+    number: u64,
+) -> Result<(Options, InteractiveOptions)> {
     let count = usize::try_from(number)?;
     let time = Duration::from_millis(number);
     Ok(match name {
-        "write_time_limit" => options.write_time_limit(time),
-        "read_time_limit" => options.read_time_limit(time),
-        "transaction_max_bytes" => options.transaction_max_bytes(count),
-        "transaction_max_statements" => options.transaction_max_statements(count),
-        "wal_limit_bytes" => options.wal_limit_bytes(number),
+        "write_time_limit" => (options.write_time_limit(time), interactive),
+        "read_time_limit" => (options.read_time_limit(time), interactive),
+        "max_bytes" => (options, interactive.max_bytes(count)),
+        "max_statements" => (options, interactive.max_statements(count)),
+        "wal_limit_bytes" => (options.wal_limit_bytes(number), interactive),
         _ => bail!("a script asks for the option {name}, which the runner does not know"),
     })
 }

@@ -285,7 +285,7 @@ fn a_run_that_panics_or_cannot_begin_is_a_finding() {
 
 #[test]
 fn options_of_a_script_reach_the_database() {
-    let text = "-- option: transaction_max_statements 2\nCREATE TABLE t(a);\nBEGIN;\nSELECT 1;\n\
+    let text = "-- option: max_statements 2\nCREATE TABLE t(a);\nBEGIN;\nSELECT 1;\n\
                 SELECT 2;\nSELECT 3;\nCOMMIT;";
     let outcome = on(Path::named("transaction").unwrap(), text);
     assert_eq!(outcome.used.get("transaction-limits"), Some(&1));

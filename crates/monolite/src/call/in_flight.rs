@@ -2,8 +2,8 @@
 //! a closure: within reach of others, should the closure not return.
 //!
 //! # Algorithm
-//! The writer [holds](HeldBatch) them except while it runs a closure. When a closure has been running
-//! for too long, another thread takes them and answers them: those that have not run, and those
+//! The writer [holds](HeldBatch) them except while it runs a closure. When a closure has been
+//! running for too long, another thread takes them and answers them: those that have not run, and those
 //! whose batch is now not committed. The writer learns that its batch was taken when the closure
 //! returns, and rolls it back.
 //!

@@ -17,7 +17,7 @@ impl<E> Database<E> {
     /// statements may wait for theirs.
     ///
     /// # Errors
-    /// `Overloaded` when as many are open as the option `max_transactions` allows.
+    /// `Overloaded` when as many are open as `InteractiveOptions::max_open` allows.
     pub fn transaction(&self) -> Result<Transaction> {
         Ok(Transaction::new(OpenTransaction::begin(&self.handle.transactions)?))
     }
@@ -28,9 +28,9 @@ impl<E> Database<E> {
     ///
     /// When its transaction conflicts with another one, `body` is run again, as soon as it is its
     /// turn among those that collide (`docs/guides/interactive-transactions.md`). It ends with
-    /// `Conflict` when plain writes have changed what it reads in as many attempts as the option
-    /// `transaction_attempts` allows. It never holds the writer. It should change nothing but the
-    /// database. The transaction is rolled back when `body` returns an error.
+    /// `Conflict` when plain writes have changed what it reads in as many attempts as
+    /// `InteractiveOptions::attempts` allows. It never holds the writer. It should change nothing
+    /// but the database. The transaction is rolled back when `body` returns an error.
     ///
     /// # Cancellation
     /// Dropping the handle rolls the transaction back, unless the commit has been handed to the

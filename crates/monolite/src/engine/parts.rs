@@ -70,7 +70,7 @@ impl<'o> Base<'o> {
         let Base { database, options, .. } = *self;
         let queue = WriteQueue::new(database, options.queue_capacity, self.progress());
         let waits = options.durability == Durability::Archived;
-        Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit)))
+        Arc::new(queue.awaiting_archive(waits.then_some(options.archive_time_limit())))
     }
 
     pub(super) fn backups(&self, opened: &Opened, queue: &Arc<WriteQueue>) -> backup::Source {

@@ -105,7 +105,7 @@ impl ArchiveSide {
             })
         });
         let wal = Arc::downgrade(&opened.wal);
-        let (capacity, limit) = (options.queue_capacity, options.archive_time_limit);
+        let (capacity, limit) = (options.queue_capacity, options.archive_time_limit());
         // It keeps what has this.
         let asked = Arc::downgrade(&archiving);
         let hurry = move || asked.upgrade().iter().for_each(|archiving| archiving.awaited());
@@ -208,7 +208,8 @@ pub(super) struct LagLimit {
 impl LagLimit {
     pub(super) fn of(archive: Option<&ArchiveSide>, options: &Options) -> Option<LagLimit> {
         let archiving = Arc::clone(&archive?.archiving);
-        Some(LagLimit { archiving, limit: options.archive_lag_limit? })
+        let limit = options.archive.as_ref()?.lag_limit()?;
+        Some(LagLimit { archiving, limit })
     }
 
     /// # Errors
@@ -221,7 +222,7 @@ impl LagLimit {
         let reason = self.archiving.stats().last_error;
         let reason = reason.map_or_else(String::new, |error| format!(": {error}"));
         let message = format!(
-            "the archive lags {lag:.1?} behind, and the option archive_lag_limit allows \
+            "the archive lags {lag:.1?} behind, and Archive::lag_limit allows \
              {limit:.1?}; nothing was written. Try again when it is there{reason}"
         );
         Err(Error::new(ErrorKind::Overloaded, message))

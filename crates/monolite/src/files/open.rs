@@ -349,7 +349,7 @@ impl Opener {
         let is_exclusive = options.sharing == Sharing::Exclusive;
         let control = is_exclusive.then(|| Arc::clone(wal));
         let (options, path, vfs) = (options.clone(), path.into(), vfs.name().into());
-        let rowids = options.ids_given_out_ahead.then(Arc::default);
+        let rowids = options.interactive.ids_given_out_ahead.then(Arc::default);
         let (key_time, files) = (key_time(&options), OnceLock::new());
         Opener { options, path, vfs, control, sync, rowids, key_time, files }
     }

@@ -238,8 +238,8 @@ fn revoked(age: Duration) -> Error {
 fn late(limit: Duration) -> Error {
     let message = format!(
         "the statement was ended: it may take {limit:.1?} (the option read_time_limit, \
-         Database::with_time_limit, or what was left of transaction_time_limit), and took longer \
-         or would have"
+         Database::with_time_limit, or what was left of InteractiveOptions::time_limit), and \
+         took longer or would have"
     );
     Error::new(ErrorKind::Timeout, message)
 }

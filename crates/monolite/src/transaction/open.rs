@@ -171,7 +171,7 @@ impl OpenTransaction {
         visit: Arc<Visit>,
     ) -> Result<Arc<OpenTransaction>> {
         engine.writes.check_use()?;
-        let most = engine.limits.max_transactions;
+        let most = engine.limits.max_open;
         if engine.open.fetch_add(1, Ordering::Relaxed) >= most {
             engine.open.fetch_sub(1, Ordering::Relaxed);
             return Err(too_many_open(most));
@@ -296,7 +296,7 @@ impl OpenTransaction {
     }
 
     fn check(&self, state: &mut InteractiveState) -> Result<()> {
-        let limit = self.engine.limits.transaction_time_limit;
+        let limit = self.engine.limits.time_limit;
         if self.age() > limit {
             self.end(state, &open_for_too_long(limit));
         }
@@ -322,21 +322,21 @@ impl OpenTransaction {
 
     fn check_limits(&self, state: &InteractiveState, request: &Request) -> Result<()> {
         let limits = &self.engine.limits;
-        if state.steps.len() >= limits.transaction_max_statements {
+        if state.steps.len() >= limits.max_statements {
             let message = format!(
-                "the transaction has run {} statements (option transaction_max_statements); do \
+                "the transaction has run {} statements (InteractiveOptions::max_statements); do \
                  less in one transaction, use Database::write, or raise the option",
                 state.steps.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let bytes = state.steps.bytes() + request.text.len() + request.parameters.bytes();
-        if bytes > limits.transaction_max_bytes {
+        if bytes > limits.max_bytes {
             let message = format!(
                 "the statements and parameters of the transaction take {bytes} bytes, and it may \
-                 keep {} (option transaction_max_bytes); do less in one transaction, use \
+                 keep {} (InteractiveOptions::max_bytes); do less in one transaction, use \
                  Database::write, or raise the option",
-                limits.transaction_max_bytes
+                limits.max_bytes
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -434,7 +434,7 @@ impl OpenTransaction {
     {
         let held = self.resume(state, start)?;
         let connection = held.connection();
-        let most_bytes = self.engine.limits.transaction_max_bytes;
+        let most_bytes = self.engine.limits.max_bytes;
         let steps = &state.steps;
         let perform = |tx: &Tx<'_>| {
             let only_reads = match request.action {
@@ -512,7 +512,7 @@ impl OpenTransaction {
 
     fn statement_limit(&self) -> Duration {
         let limits = &self.engine.limits;
-        let left = limits.transaction_time_limit.saturating_sub(self.age());
+        let left = limits.time_limit.saturating_sub(self.age());
         let least = limits.read_time_limit.min(left);
         limits.call_time_limit.map_or(least, |limit| limit.min(least))
     }
@@ -539,7 +539,7 @@ impl OpenTransaction {
     {
         state.move_to_writer();
         let steps = std::mem::take(&mut state.steps);
-        let most_bytes = self.engine.limits.transaction_max_bytes;
+        let most_bytes = self.engine.limits.max_bytes;
         let validation = self.engine.limits.validation;
         let (reply, answer) = sync_channel(1);
         let body = move |tx: &Tx<'_>| -> Result<()> {

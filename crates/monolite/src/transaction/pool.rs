@@ -214,8 +214,8 @@ impl Pool {
             freed,
             pins: Pins::new(open, Arc::clone(&clock), Arc::clone(&progress)),
             opener,
-            most: options.transaction_connections,
-            age: options.transaction_snapshot_age,
+            most: options.interactive.connections,
+            age: options.interactive.snapshot_age,
             time_limit: options.read_time_limit,
             clock,
             progress,
@@ -508,7 +508,7 @@ fn closed() -> Error {
 fn none_free(most: usize, limit: Duration) -> Error {
     let message = format!(
         "none of the {most} connections for interactive transactions was free within {limit:.1?}: \
-         statements run on all of them; end those, or raise the option transaction_connections"
+         statements run on all of them; end those, or raise InteractiveOptions::connections"
     );
     Error::new(ErrorKind::Timeout, message)
 }

@@ -6,15 +6,15 @@ use crate::error::{Error, ErrorKind};
 
 pub(super) fn too_many_open(most: usize) -> Error {
     let message = format!(
-        "{most} interactive transactions are open (option max_transactions); end some, or raise \
-         the option"
+        "{most} interactive transactions are open (InteractiveOptions::max_open); end some, \
+         or raise the option"
     );
     Error::new(ErrorKind::Overloaded, message)
 }
 
 pub(super) fn open_for_too_long(limit: Duration) -> Error {
     let message = format!(
-        "the transaction has been open for longer than {limit:.1?} (option transaction_time_limit)"
+        "the transaction has been open for longer than {limit:.1?} (InteractiveOptions::time_limit)"
     );
     Error::new(ErrorKind::Timeout, message)
 }

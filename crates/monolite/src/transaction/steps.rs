@@ -611,7 +611,7 @@ fn unseen(error: Error) -> Error {
 
 fn too_much(most_bytes: usize) -> Error {
     let message = format!(
-        "the result is larger than {most_bytes} bytes (option transaction_max_bytes); read it in \
+        "the result is larger than {most_bytes} bytes (InteractiveOptions::max_bytes); read it in \
          smaller pieces, with Database::read, or raise the option"
     );
     Error::new(ErrorKind::Invalid, message)

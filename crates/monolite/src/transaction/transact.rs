@@ -73,7 +73,7 @@ impl<'e> Attempts<'e> {
     }
 
     fn manner(&self) -> Manner {
-        let most = self.engine.limits.transaction_attempts;
+        let most = self.engine.limits.attempts;
         if self.number > most - most / LAST_PART { Manner::Alone } else { Manner::Beside }
     }
 
@@ -107,7 +107,7 @@ impl<'e> Attempts<'e> {
     /// Decides after `result` of the closure, or of the commit that followed it.
     fn judge<T, E>(&self, open: &OpenTransaction, result: Result<T, E>) -> Next<T, E> {
         let conflicted = open.over() == Some(ErrorKind::Conflict);
-        let may_follow = self.number < self.engine.limits.transaction_attempts;
+        let may_follow = self.number < self.engine.limits.attempts;
         if result.is_err() && conflicted && may_follow {
             self.engine.recorder.transaction_retries.add(1);
             return Next::Again;

@@ -310,16 +310,16 @@ fn closed() -> Error {
 
 fn write_is_late(limit: Duration) -> Error {
     let message = format!(
-        "the write is committed and on this disk, and was not archived within {limit:.1?} (option \
-         archive_time_limit, or Database::with_time_limit); it is archived when the store answers \
-         again. Before a retry, check with read_archived or archive_token whether it is archived"
+        "the write is committed and on this disk, and was not archived within {limit:.1?} \
+         (Archive::time_limit, or Database::with_time_limit); it is archived when the store \
+         answers again. Before a retry, check with read_archived or archive_token whether it is archived"
     );
     Error::new(ErrorKind::CommitUnknown, message)
 }
 
 fn read_is_late(limit: Duration) -> Error {
     let message = format!(
-        "what was read was not archived within {limit:.1?} (option archive_time_limit, or \
+        "what was read was not archived within {limit:.1?} (Archive::time_limit, or \
          Database::with_time_limit); read it again when the store answers (Stats::archive)"
     );
     Error::new(ErrorKind::Timeout, message)

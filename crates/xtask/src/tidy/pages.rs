@@ -10,7 +10,11 @@ use syn::{Attribute, FnArg, Ident, ImplItem, Item, ReturnType, Token, Type, Visi
 use super::Finding;
 use super::tree::{File, Tree};
 
-const OPTIONS: &str = "crates/monolite/src/options.rs";
+/// Sources of options, and the type that each has.
+const OPTIONS: [(&str, &str); 2] = [
+    ("crates/monolite/src/options.rs", "Options"),
+    ("crates/monolite/src/options/interactive.rs", "InteractiveOptions"),
+];
 const OPTIONS_PAGE: &str = "docs/options.md";
 const STATS: &str = "crates/monolite/src/stats.rs";
 const STATS_PAGE: &str = "docs/stats.md";
@@ -21,7 +25,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for page in tree.files().iter().filter(|file| is_page(&file.path)) {
         links(tree, page, &mut findings);
     }
-    explained(tree, OPTIONS, OPTIONS_PAGE, option_methods, &mut findings);
+    for (source, name) in OPTIONS {
+        let list = |file: &syn::File| option_methods(file, name);
+        explained(tree, source, OPTIONS_PAGE, list, &mut findings);
+    }
     explained(tree, STATS, STATS_PAGE, stats_fields, &mut findings);
     findings
 }
@@ -37,7 +44,7 @@ fn explained(
     tree: &Tree,
     source: &str,
     page: &str,
-    list: fn(&syn::File) -> Vec<Public>,
+    list: impl Fn(&syn::File) -> Vec<Public>,
     findings: &mut Vec<Finding>,
 ) {
     let Some(file) = tree.get(source) else {
@@ -63,18 +70,18 @@ fn explained(
     }
 }
 
-/// Public methods of `Options` that take the builder and give it back.
-fn option_methods(file: &syn::File) -> Vec<Public> {
+/// Public methods of the builder `name` that take it and give it back.
+fn option_methods(file: &syn::File, name: &str) -> Vec<Public> {
     let mut found = Vec::new();
     for item in &file.items {
         let Item::Impl(block) = item else { continue };
-        if block.trait_.is_some() || !is_type(&block.self_ty, &["Options"]) {
+        if block.trait_.is_some() || !is_type(&block.self_ty, &[name]) {
             continue;
         }
         for item in &block.items {
             let ImplItem::Fn(method) = item else { continue };
             let public = matches!(method.vis, Visibility::Public(_));
-            if public && is_builder(&method.sig) && !is_hidden(&method.attrs) {
+            if public && is_builder(&method.sig, name) && !is_hidden(&method.attrs) {
                 found.push(Public {
                     name: method.sig.ident.to_string(),
                     line: method.sig.fn_token.span.start().line,
@@ -87,10 +94,10 @@ fn option_methods(file: &syn::File) -> Vec<Public> {
 }
 
 /// Whether a method goes from `self` to `Self`.
-fn is_builder(signature: &syn::Signature) -> bool {
+fn is_builder(signature: &syn::Signature, name: &str) -> bool {
     let takes_self = matches!(signature.inputs.first(), Some(FnArg::Receiver(_)));
     let gives_self = match &signature.output {
-        ReturnType::Type(_, output) => is_type(output, &["Self", "Options"]),
+        ReturnType::Type(_, output) => is_type(output, &["Self", name]),
         ReturnType::Default => false,
     };
     takes_self && gives_self

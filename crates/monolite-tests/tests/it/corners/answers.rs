@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use monolite::vfs::{self, Direct, File, FileKind, LowerFile, Storage};
-use monolite::{Database, Error, ErrorKind, Options, Sharing, Transaction, Tx, rusqlite};
+use monolite::{
+    Database, Error, ErrorKind, InteractiveOptions, Options, Sharing, Transaction, Tx, rusqlite,
+};
 
 use super::{ask, ask_writer, database, number, read, write};
 use crate::patience::{Gate, as_one_batch, ends, eventually};
@@ -23,7 +25,8 @@ fn failing(tx: &Transaction, sql: &str) -> ErrorKind {
 #[test]
 fn a_statement_that_cannot_be_prepared_takes_no_check_from_the_commit() {
     for is_first in [true, false] {
-        let (_directory, _, db) = database(Options::new().transaction_connections(1));
+        let (_directory, _, db) =
+            database(Options::new().interactive(InteractiveOptions::default().connections(1)));
         let tx = db.transaction().unwrap();
         if is_first {
             assert_eq!(failing(&tx, "SELECT v FROM missing"), ErrorKind::Invalid);
@@ -44,7 +47,8 @@ fn a_statement_that_cannot_be_prepared_takes_no_check_from_the_commit() {
 
 #[test]
 fn a_refused_statement_takes_no_check_from_the_commit() {
-    let (_directory, _, db) = database(Options::new().transaction_snapshot_age(RESTS));
+    let (_directory, _, db) =
+        database(Options::new().interactive(InteractiveOptions::default().snapshot_age(RESTS)));
     let tx = db.transaction().unwrap();
     assert_eq!(failing(&tx, "PRAGMA journal_mode = DELETE"), ErrorKind::Invalid);
     assert_eq!(ask(&tx, "SELECT v FROM a"), 10);
@@ -216,7 +220,8 @@ fn the_same_refusal_in_other_words_is_the_same_answer() {
         ("SELECT v FROM a WHERE v > 3", "ALTER TABLE a RENAME COLUMN v TO w"),
         ("UPDATE b SET v = v + 1", "DROP TABLE b"),
     ] {
-        let (_directory, _, db) = database(Options::new().transaction_connections(1));
+        let (_directory, _, db) =
+            database(Options::new().interactive(InteractiveOptions::default().connections(1)));
         let tx = db.transaction().unwrap();
         tx.query_map(sql, (), |_| Ok(())).wait().unwrap();
         tx.rollback();
@@ -234,7 +239,8 @@ fn the_same_refusal_in_other_words_is_the_same_answer() {
 
 #[test]
 fn what_is_told_of_the_connection_is_no_conflict() {
-    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    let (_directory, _, db) =
+        database(Options::new().interactive(InteractiveOptions::default().connections(1)));
     write(&db, "UPDATE a SET v = 1; UPDATE b SET v = 2");
     let tx = db.transaction().unwrap();
     let asked = [
@@ -280,7 +286,8 @@ fn what_is_told_of_the_connection_is_no_conflict() {
 
 #[test]
 fn an_explained_change_counts_as_one_of_no_rows_at_commit_too() {
-    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    let (_directory, _, db) =
+        database(Options::new().interactive(InteractiveOptions::default().connections(1)));
     for explain in ["EXPLAIN", "EXPLAIN QUERY PLAN"] {
         let tx = db.transaction().unwrap();
         tx.execute("INSERT INTO a VALUES (NULL, 7), (NULL, 8)", ()).wait().unwrap();
@@ -297,7 +304,8 @@ fn an_explained_change_counts_as_one_of_no_rows_at_commit_too() {
 
 #[test]
 fn an_explained_change_of_the_schema_is_not_compared() {
-    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    let (_directory, _, db) =
+        database(Options::new().interactive(InteractiveOptions::default().connections(1)));
     for sql in [
         "EXPLAIN CREATE TABLE q(x)",
         "EXPLAIN CREATE INDEX q ON a(v)",
@@ -550,7 +558,8 @@ fn a_check_of_full_text_search_keeps_no_transaction_from_its_commit() {
 
 #[test]
 fn an_r_tree_in_a_transaction_that_a_statement_rolls_back_keeps_no_connection() {
-    let (_directory, _, db) = database(Options::new().transaction_connections(1));
+    let (_directory, _, db) =
+        database(Options::new().interactive(InteractiveOptions::default().connections(1)));
     write(&db, "CREATE VIRTUAL TABLE r USING rtree(id, low, high); CREATE TABLE u(v UNIQUE)");
     write(&db, "INSERT INTO u VALUES (1)");
     for _ in 0..3 {
@@ -593,8 +602,9 @@ fn no_query_makes_statistics() {
 #[test]
 fn a_change_that_would_roll_back_by_now_is_a_conflict() {
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
-        let options =
-            Options::new().transaction_snapshot_age(Duration::from_millis(1)).sharing(sharing);
+        let options = Options::new()
+            .interactive(InteractiveOptions::default().snapshot_age(Duration::from_millis(1)))
+            .sharing(sharing);
         let (_directory, _, db) = database(options);
         for is_asked in [true, false] {
             let insert = "INSERT OR ROLLBACK INTO a SELECT max(id) + 1, 0 FROM b";

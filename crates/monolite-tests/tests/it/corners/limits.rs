@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use monolite::{Database, Error, ErrorKind, Options, Result};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Result};
 use monolite_testkit::blocking::block_on;
 
 use super::{ask, ask_writer, database, number, read, write};
@@ -363,8 +363,11 @@ fn a_statement_that_is_late_behind_a_replay_is_not_told_of_the_wal() {
     // its own deadline the next one ends.
     let limit = (started.elapsed() * 6).max(Duration::from_secs(1));
     let age = Duration::from_millis(1);
-    let (_directory, _, db) =
-        database(Options::new().transaction_snapshot_age(age).read_time_limit(limit));
+    let (_directory, _, db) = database(
+        Options::new()
+            .interactive(InteractiveOptions::default().snapshot_age(age))
+            .read_time_limit(limit),
+    );
     let tx = db.transaction().unwrap();
     ask(&tx, &count(3_000_000));
     write(&db, ADD);
@@ -396,8 +399,11 @@ const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 F
 
 #[test]
 fn who_comes_after_a_read_or_a_statement_that_was_ended_twice_is_not_ended() {
-    let (_directory, _, db) =
-        database(limited().readers(1).transaction_connections(1).transaction_time_limit(LIMIT * 9));
+    let (_directory, _, db) = database(
+        limited()
+            .readers(1)
+            .interactive(InteractiveOptions::default().connections(1).time_limit(LIMIT * 9)),
+    );
     // The statement looks at the clock itself, and the engine does when the closure goes on.
     let late = db.read(|tx| {
         tx.query_row(ENDLESS, (), number).unwrap_err();
@@ -465,7 +471,8 @@ fn long_transactions_that_share_a_connection_are_not_replayed_for_ever() {
         assert_eq!(ask(tx, "SELECT max(n) FROM log"), n as i64);
     };
     let shared = |clients: usize| {
-        let (directory, _, db) = database(Options::new().transaction_connections(1));
+        let (directory, _, db) =
+            database(Options::new().interactive(InteractiveOptions::default().connections(1)));
         write(&db, "CREATE TABLE log(id INTEGER PRIMARY KEY, n)");
         let transactions: Vec<_> = (0..clients).map(|_| db.transaction().unwrap()).collect();
         (directory, db, transactions)

@@ -1,7 +1,9 @@
 //! What a neighbour has left in the memory of a connection: virtual tables hold back what they
 //! write and keep their settings there, and SQLite its figures.
 
-use monolite::{Database, Error, ErrorKind, Options, Row, Sharing, Tx, Write, rusqlite};
+use monolite::{
+    Database, Error, ErrorKind, InteractiveOptions, Options, Row, Sharing, Tx, Write, rusqlite,
+};
 
 use super::{ask, database, number, read, write};
 use crate::patience::as_one_batch;
@@ -24,7 +26,9 @@ fn both<A: Send + 'static, B: Send + 'static>(
 
 fn each_sharing(test: impl Fn(&Database)) {
     for sharing in [Sharing::Exclusive, Sharing::Shared] {
-        let options = Options::new().sharing(sharing).transaction_connections(1);
+        let options = Options::new()
+            .sharing(sharing)
+            .interactive(InteractiveOptions::default().connections(1));
         let (_directory, _, db) = database(options);
         test(&db);
     }

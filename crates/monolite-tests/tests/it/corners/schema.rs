@@ -1,6 +1,6 @@
 //! Changes of the schema, and who learns of them when.
 
-use monolite::{Database, Error, ErrorKind, Options, ReadTx, Row, Sharing, Tx};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, ReadTx, Row, Sharing, Tx};
 
 use super::{ask, ask_writer, database, number, write};
 
@@ -328,7 +328,9 @@ fn a_refused_index_leaves_the_plans_of_its_connection_as_they_were() {
 
 #[test]
 fn an_index_that_is_tried_in_the_writer_leaves_the_plans_of_others_as_they_were() {
-    let options = Options::new().transaction_connections(1).sharing(Sharing::Shared);
+    let options = Options::new()
+        .interactive(InteractiveOptions::default().connections(1))
+        .sharing(Sharing::Shared);
     let (_directory, _, db) = database(options);
     write(
         &db,

@@ -1,7 +1,7 @@
 //! The anomalies by name: what a weaker isolation would allow is refused, and what harms nobody is
 //! not.
 
-use monolite::{Database, Error, ErrorKind, Transaction};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Transaction};
 
 use super::{ADD, BALANCE, SET, accounts, balance, still};
 
@@ -98,7 +98,8 @@ fn two_reads_of_one_transaction_never_disagree() {
 
 #[test]
 fn a_moved_transaction_learns_of_its_conflict_at_the_next_statement() {
-    let (_directory, db) = accounts(still().transaction_connections(1));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().connections(1)));
     let tx = db.transaction().unwrap();
     assert_eq!(read(&tx, 1), 100);
     write(&db, "UPDATE account SET balance = 7 WHERE id = 1");
@@ -142,7 +143,8 @@ fn an_update_that_meets_another_number_of_rows_conflicts() {
 
 #[test]
 fn appends_conflict_only_where_the_rowid_was_seen_that_sqlite_chose() {
-    let (_directory, db) = accounts(still().ids_given_out_ahead(false));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().ids_given_out_ahead(false)));
     let insert = "INSERT INTO entry(text) VALUES ('x')";
     let (one, two) = (db.transaction().unwrap(), db.transaction().unwrap());
     one.execute(insert, ()).wait().unwrap();

@@ -1,7 +1,7 @@
 //! Changes of a transaction whose connection serves others meanwhile: each runs behind a replay of
 //! what came before.
 
-use monolite::{Database, ErrorKind, Options, Transaction};
+use monolite::{Database, ErrorKind, InteractiveOptions, Options, Transaction};
 use monolite_testkit::clock::HandClock;
 
 use super::{ADD, accounts, balance};
@@ -11,7 +11,8 @@ use super::{ADD, accounts, balance};
 /// one that did would make its transaction a long one, which keeps its connection.
 fn crowded(connections: usize) -> (tempfile::TempDir, Database, Vec<Transaction>) {
     let options = Options::new().clock(HandClock::new());
-    let (directory, db) = accounts(options.transaction_connections(connections));
+    let (directory, db) =
+        accounts(options.interactive(InteractiveOptions::default().connections(connections)));
     let idle = (0..connections).map(|_| db.transaction().unwrap()).collect();
     (directory, db, idle)
 }
@@ -103,7 +104,9 @@ fn what_a_replayed_change_answered_is_compared_at_commit() {
 
 #[test]
 fn a_resting_transaction_does_not_keep_the_wal_from_restarting() {
-    let options = Options::new().transaction_connections(1).wal_limit_bytes(8 << 20);
+    let options = Options::new()
+        .interactive(InteractiveOptions::default().connections(1))
+        .wal_limit_bytes(8 << 20);
     let (_directory, db) = accounts(options);
     let _idle = db.transaction().unwrap();
     let tx = db.transaction().unwrap();

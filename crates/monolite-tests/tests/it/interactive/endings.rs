@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite::{Error, ErrorKind, Options, Transaction};
+use monolite::{Error, ErrorKind, InteractiveOptions, Options, Transaction};
 use monolite_testkit::clock::HandClock;
 
 use super::{ADD, BALANCE, accounts, balance};
@@ -36,7 +36,9 @@ fn a_client_that_disappears_holds_nothing() {
 fn a_deadline_that_passes_ends_it() {
     let clock = HandClock::new();
     let limit = Duration::from_secs(60);
-    let options = Options::new().clock(Arc::clone(&clock) as _).transaction_time_limit(limit);
+    let options = Options::new()
+        .clock(Arc::clone(&clock) as _)
+        .interactive(InteractiveOptions::default().time_limit(limit));
     let (_directory, db) = accounts(options);
     let (tx, idle) = (db.transaction().unwrap(), db.transaction().unwrap());
     tx.execute(ADD, (1, 1)).wait().unwrap();
@@ -192,7 +194,8 @@ fn a_long_statement_near_the_limit_of_the_wal_is_ended() {
 #[test]
 fn a_closure_that_rolls_back_and_returns_ok_has_committed_nothing() {
     for attempts in [1, 10] {
-        let (_directory, db) = accounts(Options::new().transaction_attempts(attempts));
+        let (_directory, db) =
+            accounts(Options::new().interactive(InteractiveOptions::default().attempts(attempts)));
         let declined = smol::block_on(db.transact(|tx| async move {
             tx.execute(ADD, (1, 30)).await?;
             tx.rollback();

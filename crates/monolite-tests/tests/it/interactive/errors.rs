@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monolite::rusqlite::{self, types::ToSqlOutput};
-use monolite::{Error, ErrorKind, Options, Row, Sharing, ToSql, Transaction};
+use monolite::{Error, ErrorKind, InteractiveOptions, Options, Row, Sharing, ToSql, Transaction};
 
 use super::{ADD, BALANCE, SET, accounts, balance, still};
 use crate::patience::{Gate, eventually, poll_once};
@@ -82,7 +82,9 @@ fn a_statement_that_another_one_of_its_transaction_keeps_waiting_ends_it() {
 
 #[test]
 fn a_statement_for_which_no_connection_is_free_ends_it() {
-    let (_directory, db) = accounts(still().transaction_connections(1).read_time_limit(PATIENCE));
+    let (_directory, db) = accounts(
+        still().interactive(InteractiveOptions::default().connections(1)).read_time_limit(PATIENCE),
+    );
     let gate = Arc::new(Gate::default());
     let (long, tx) = (db.transaction().unwrap(), db.transaction().unwrap());
     tx.execute(ADD, (1, 1)).wait().unwrap();
@@ -91,7 +93,7 @@ fn a_statement_for_which_no_connection_is_free_ends_it() {
         eventually("the only connection is in use", || gate.arrivals() > 0);
         let error = tx.execute(ADD, (1, 10)).wait().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
-        assert!(error.to_string().contains("transaction_connections"), "{error}");
+        assert!(error.to_string().contains("InteractiveOptions::connections"), "{error}");
         // A closure that takes no notice of it is told at its end.
         let in_closure = db
             .transact(async |tx| {
@@ -145,7 +147,8 @@ impl ToSql for NoValue {
 /// It was never run, and its caller knows: nothing else can have happened.
 #[test]
 fn a_statement_that_is_refused_before_it_runs_did_nothing_and_it_goes_on() {
-    let (_directory, db) = accounts(still().transaction_max_statements(3));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().max_statements(3)));
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (1, 1)).wait().unwrap();
     let invalid = |told: Result<usize, Error>, words: &str| {
@@ -158,7 +161,7 @@ fn a_statement_that_is_refused_before_it_runs_did_nothing_and_it_goes_on() {
     invalid(tx.release("none").wait().map(|()| 0), "savepoint");
     tx.execute(ADD, (1, 2)).wait().unwrap();
     tx.execute(ADD, (1, 3)).wait().unwrap();
-    invalid(tx.execute(ADD, (1, 10)).wait(), "transaction_max_statements");
+    invalid(tx.execute(ADD, (1, 10)).wait(), "InteractiveOptions::max_statements");
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 1), 106);
 }

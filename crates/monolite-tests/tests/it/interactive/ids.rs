@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use monolite::{Database, ErrorKind, Options, Sharing, Transaction, Tx};
+use monolite::{Database, ErrorKind, InteractiveOptions, Options, Sharing, Transaction, Tx};
 
 const SCHEMA: &str = "
     CREATE TABLE parent(id INTEGER PRIMARY KEY, name TEXT UNIQUE, note TEXT DEFAULT 'none');
@@ -36,7 +36,9 @@ const PARENT: &str = "INSERT INTO parent(name) VALUES (NULL) RETURNING id";
 #[test]
 fn parents_and_children_of_many_transactions_do_not_conflict() {
     for connections in [4, 64] {
-        let (_directory, db) = open(Options::new().transaction_connections(connections));
+        let (_directory, db) = open(
+            Options::new().interactive(InteractiveOptions::default().connections(connections)),
+        );
         let open: Vec<Transaction> = (0..200).map(|_| db.transaction().unwrap()).collect();
         let parents: Vec<i64> = open.iter().map(|tx| id(tx, PARENT)).collect();
         let child = "INSERT INTO child(parent, text) VALUES (?1, 'x')";
@@ -61,7 +63,8 @@ fn parents_and_children_of_many_transactions_do_not_conflict() {
 
 #[test]
 fn without_the_option_the_second_conflicts() {
-    let (_directory, db) = open(Options::new().ids_given_out_ahead(false));
+    let (_directory, db) =
+        open(Options::new().interactive(InteractiveOptions::default().ids_given_out_ahead(false)));
     let (one, other) = (db.transaction().unwrap(), db.transaction().unwrap());
     assert_eq!((id(&one, PARENT), id(&other, PARENT)), (1, 1));
     one.commit().wait().unwrap();
@@ -316,7 +319,8 @@ fn at_the_largest_rowid_sqlite_has_its_way() {
 
 #[test]
 fn clients_and_plain_writers_beside_them_do_not_conflict() {
-    let (_directory, db) = open(Options::new().transaction_connections(3));
+    let (_directory, db) =
+        open(Options::new().interactive(InteractiveOptions::default().connections(3)));
     let child = "INSERT INTO child(parent, text) VALUES (?1, 'x') RETURNING id";
     // From the first numbers on plain writes pass by.
     let first = db.transaction().unwrap();

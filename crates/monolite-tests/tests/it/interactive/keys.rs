@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite::{Database, Error, Options, rusqlite};
+use monolite::{Database, Error, InteractiveOptions, Options, rusqlite};
 use monolite_testkit::clock::HandClock;
 
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -14,7 +14,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Opens the database in `directory`, with a clock that stands still.
 fn open(directory: &Path) -> (Database, Arc<HandClock>) {
     let clock = HandClock::new();
-    let options = Options::new().idempotency_lifetime(LIFETIME).clock(clock.clone());
+    let options = Options::new()
+        .interactive(InteractiveOptions::default().idempotency_lifetime(LIFETIME))
+        .clock(clock.clone());
     let db = options.open(directory.join("db")).unwrap();
     let create = "CREATE TABLE IF NOT EXISTS payment(key TEXT)";
     db.write(move |tx| tx.execute(create, ())).wait().unwrap();

@@ -2,45 +2,48 @@
 
 use std::time::Duration;
 
-use monolite::{ErrorKind, Options, Sharing};
+use monolite::{ErrorKind, InteractiveOptions, Options, Sharing};
 
 use super::{ADD, BALANCE, accounts, balance};
 
 #[test]
 fn no_more_are_open_than_may_be() {
-    let (_directory, db) = accounts(Options::new().max_transactions(2));
+    let (_directory, db) =
+        accounts(Options::new().interactive(InteractiveOptions::default().max_open(2)));
     let one = db.transaction().unwrap();
     let _two = db.transaction().unwrap();
     let error = db.transaction().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
-    assert!(error.to_string().contains("max_transactions"), "{error}");
+    assert!(error.to_string().contains("InteractiveOptions::max_open"), "{error}");
     drop(one);
     db.transaction().unwrap();
 }
 
 #[test]
 fn no_more_statements_are_remembered_than_may_be() {
-    let (_directory, db) = accounts(Options::new().transaction_max_statements(3));
+    let (_directory, db) =
+        accounts(Options::new().interactive(InteractiveOptions::default().max_statements(3)));
     let tx = db.transaction().unwrap();
     for _ in 0..3 {
         tx.execute(ADD, (1, 1)).wait().unwrap();
     }
     let error = tx.execute(ADD, (1, 1)).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("transaction_max_statements"), "{error}");
+    assert!(error.to_string().contains("InteractiveOptions::max_statements"), "{error}");
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 1), 103);
 }
 
 #[test]
 fn no_more_bytes_are_remembered_than_may_be() {
-    let (_directory, db) = accounts(Options::new().transaction_max_bytes(100_000));
+    let (_directory, db) =
+        accounts(Options::new().interactive(InteractiveOptions::default().max_bytes(100_000)));
     let tx = db.transaction().unwrap();
     let insert = "INSERT INTO entry(text) VALUES (?1)";
     tx.execute(insert, ["x".repeat(60_000)]).wait().unwrap();
     let error = tx.execute(insert, ["x".repeat(60_000)]).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("transaction_max_bytes"), "{error}");
+    assert!(error.to_string().contains("InteractiveOptions::max_bytes"), "{error}");
     tx.commit().wait().unwrap();
 }
 
@@ -53,14 +56,15 @@ fn a_result_of_a_hundred_megabytes_is_refused_and_the_transaction_goes_on() {
                 SELECT zeroblob(1000000) FROM n";
     let error = tx.query_map(much, (), |row| row.get::<_, Vec<u8>>(0)).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("transaction_max_bytes"), "{error}");
+    assert!(error.to_string().contains("InteractiveOptions::max_bytes"), "{error}");
     tx.commit().wait().unwrap();
     assert_eq!(balance(&db, 1), 101);
 }
 
 #[test]
 fn a_change_whose_result_is_too_large_is_not_committed() {
-    let (_directory, db) = accounts(Options::new().transaction_max_bytes(100_000));
+    let (_directory, db) =
+        accounts(Options::new().interactive(InteractiveOptions::default().max_bytes(100_000)));
     let tx = db.transaction().unwrap();
     tx.execute(ADD, (1, 1)).wait().unwrap();
     let much = "UPDATE account SET balance = 7 WHERE id = 1 RETURNING zeroblob(200000)";
@@ -77,9 +81,18 @@ fn options_out_of_range_are_refused_by_name() {
         let error = options.open(":memory:").unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
     };
-    refused(Options::new().max_transactions(0), "max_transactions");
-    refused(Options::new().transaction_connections(0), "transaction_connections");
-    refused(Options::new().transaction_attempts(0), "transaction_attempts");
+    refused(
+        Options::new().interactive(InteractiveOptions::default().max_open(0)),
+        "InteractiveOptions::max_open",
+    );
+    refused(
+        Options::new().interactive(InteractiveOptions::default().connections(0)),
+        "InteractiveOptions::connections",
+    );
+    refused(
+        Options::new().interactive(InteractiveOptions::default().attempts(0)),
+        "InteractiveOptions::attempts",
+    );
 }
 
 /// The writer waited inside of SQLite, for five seconds each time the WAL was to restart, until

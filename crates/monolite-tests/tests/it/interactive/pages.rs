@@ -1,6 +1,6 @@
 //! The page check before the replay: which way a commit took, and that no change slips past it.
 
-use monolite::{Database, ErrorKind, Sharing, Transaction};
+use monolite::{Database, ErrorKind, InteractiveOptions, Sharing, Transaction};
 
 use super::{ADD, BALANCE, accounts, still};
 use crate::patience::as_one_batch;
@@ -92,7 +92,8 @@ fn a_change_of_an_overflow_page_is_noticed() {
 
 #[test]
 fn what_is_read_behind_own_writes_is_always_done_again() {
-    let (_directory, db) = accounts(still().ids_given_out_ahead(false));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().ids_given_out_ahead(false)));
     let behind = || {
         let tx = db.transaction().unwrap();
         tx.execute("INSERT INTO entry(text) VALUES ('first')", ()).wait().unwrap();
@@ -113,7 +114,8 @@ fn what_is_read_behind_own_writes_is_always_done_again() {
 
 #[test]
 fn what_was_read_before_a_move_to_a_newer_snapshot_is_still_looked_at() {
-    let (_directory, db) = accounts(still().transaction_connections(1));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().connections(1)));
     let tx = db.transaction().unwrap();
     tx.query_row(BALANCE, [1], |row| row.get::<_, i64>(0)).wait().unwrap();
     db.transaction().unwrap().query_row(BALANCE, [2], |_| Ok(())).wait().unwrap();
@@ -125,7 +127,8 @@ fn what_was_read_before_a_move_to_a_newer_snapshot_is_still_looked_at() {
 
 #[test]
 fn more_open_transactions_than_connections_have_their_pages_looked_at() {
-    let (_directory, db) = accounts(still().transaction_connections(1));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().connections(1)));
     let _idle = db.transaction().unwrap();
     let tx = reader(&db, ONE);
     tx.execute("INSERT INTO entry(text) VALUES ('twice')", ()).wait().unwrap();

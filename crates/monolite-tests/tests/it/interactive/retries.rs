@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use monolite::{Committed, Database, Error, ErrorKind, Options};
+use monolite::{Committed, Database, Error, ErrorKind, InteractiveOptions, Options};
 
 use super::{ADD, BALANCE, SET, accounts, balance, read_and_add_one};
 
@@ -104,7 +104,8 @@ fn a_conflict_stores_no_key() {
 
 #[test]
 fn transact_ends_with_the_conflict_of_its_last_attempt_and_holds_up_no_write() {
-    let (_directory, db) = accounts(Options::new().transaction_attempts(3));
+    let (_directory, db) =
+        accounts(Options::new().interactive(InteractiveOptions::default().attempts(3)));
     let attempts = Cell::new(0);
     let result: Result<(), Error> = db
         .transact(async |tx| {
@@ -163,7 +164,8 @@ fn requests_that_are_sent_twice_at_the_same_time_happen_once_each() {
 
 #[test]
 fn a_key_is_stored_by_a_later_attempt_too_and_looked_for_at_its_commit() {
-    let (_directory, db) = accounts(Options::new().transaction_attempts(2));
+    let (_directory, db) =
+        accounts(Options::new().interactive(InteractiveOptions::default().attempts(2)));
     for is_repeated in [false, true] {
         let done = db
             .transact_once("key", async |tx| {

@@ -1,6 +1,6 @@
 //! What the statements of an interactive transaction see and answer.
 
-use monolite::{ErrorKind, ToSql, named_params, params};
+use monolite::{ErrorKind, InteractiveOptions, ToSql, named_params, params};
 
 use super::{ADD, BALANCE, SET, accounts, balance, still};
 use crate::patience::as_one_batch;
@@ -138,7 +138,8 @@ fn a_statement_that_rolls_everything_back_ends_the_transaction() {
 
 #[test]
 fn one_database_serves_more_transactions_than_connections() {
-    let (_directory, db) = accounts(still().transaction_connections(2));
+    let (_directory, db) =
+        accounts(still().interactive(InteractiveOptions::default().connections(2)));
     let open: Vec<_> = (0..20).map(|_| db.transaction().unwrap()).collect();
     for _ in 0..3 {
         for tx in &open {

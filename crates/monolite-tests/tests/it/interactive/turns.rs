@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use monolite::{Database, Error, ErrorKind, Options, Transaction};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Transaction};
 use monolite_testkit::clock::HandClock;
 
 use super::{ADD, BALANCE, SET, accounts, balance, read_and_add_one};
@@ -324,7 +324,9 @@ fn a_change_that_concerns_no_answer_ends_nothing() {
 #[test]
 fn closures_that_are_too_slow_for_the_writer_take_turns_and_nobody_else_waits() {
     let clock = HandClock::new();
-    let (_directory, db) = accounts(Options::new().clock(clock.clone()).transaction_attempts(4));
+    let (_directory, db) = accounts(
+        Options::new().clock(clock.clone()).interactive(InteractiveOptions::default().attempts(4)),
+    );
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

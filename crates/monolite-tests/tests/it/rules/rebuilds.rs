@@ -1,7 +1,7 @@
 //! The rebuild of a table by a program that has asked for foreign keys to be off, and goes on
 //! although that was refused.
 
-use monolite::{Database, Error, ErrorKind, Options, Transaction, Tx};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options, Transaction, Tx};
 
 use crate::patience::as_one_batch;
 
@@ -45,7 +45,10 @@ const REBUILDS: [&[&str]; 3] = [
 
 fn database() -> (tempfile::TempDir, Database) {
     let directory = tempfile::tempdir().unwrap();
-    let db = Options::new().transaction_connections(1).open(directory.path().join("db")).unwrap();
+    let db = Options::new()
+        .interactive(InteractiveOptions::default().connections(1))
+        .open(directory.path().join("db"))
+        .unwrap();
     db.write(|tx| tx.execute_batch(SCHEMA)).wait().unwrap();
     (directory, db)
 }

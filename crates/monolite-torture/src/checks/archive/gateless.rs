@@ -16,6 +16,14 @@ impl<A: Archive> Archive for Gateless<A> {
         let within = self.0.open(found)?;
         Ok(Arc::new(Without { within }))
     }
+
+    fn lag_limit(&self) -> Option<Duration> {
+        self.0.lag_limit()
+    }
+
+    fn time_limit(&self) -> Duration {
+        self.0.time_limit()
+    }
 }
 
 struct Without {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::rusqlite::Connection;
-use monolite::{Database, Error, ErrorKind, Options};
+use monolite::{Database, Error, ErrorKind, InteractiveOptions, Options};
 use monolite_testkit::blocking::{block_on, locked};
 use monolite_testkit::child::{say, variable};
 use monolite_testkit::markers;
@@ -93,11 +93,14 @@ fn open(path: &Path, rng: &mut Rng, limit: Duration) -> Result<Database> {
         .readers(rng.usize(1..4))
         .queue_capacity([2, 16, 1_024][rng.usize(..3)])
         .max_batch([1, 8, 256][rng.usize(..3)])
-        .transaction_connections(rng.usize(1..4))
-        .transaction_attempts(rng.u32(1..4))
+        .interactive(
+            InteractiveOptions::default()
+                .connections(rng.usize(1..4))
+                .attempts(rng.u32(1..4))
+                .time_limit(limit * 10),
+        )
         .write_time_limit(limit)
         .read_time_limit(limit)
-        .transaction_time_limit(limit * 10)
         .open(path)?;
     markers::create(&db)?;
     Ok(db)

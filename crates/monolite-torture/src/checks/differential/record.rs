@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use monolite::rusqlite::types::{ToSqlOutput, ValueRef};
-use monolite::{Durability, Options, Sharing, ToSql, rusqlite};
+use monolite::{Durability, InteractiveOptions, Options, Sharing, ToSql, rusqlite};
 use monolite_sqlite::GivenRowids;
 use serde::{Deserialize, Serialize};
 
@@ -305,16 +305,19 @@ impl Setup {
         Options::new()
             .write_time_limit(TIME_LIMIT)
             .read_time_limit(TIME_LIMIT)
-            .transaction_connections(self.connections)
-            .transaction_snapshot_age(age)
-            .transaction_attempts(self.attempts)
+            .interactive(
+                InteractiveOptions::default()
+                    .connections(self.connections)
+                    .snapshot_age(age)
+                    .attempts(self.attempts)
+                    .ids_given_out_ahead(self.gives_ids),
+            )
             .readers(self.readers)
             .max_batch(self.max_batch)
             .wal_limit_bytes(self.wal_limit_mib << 20)
             .page_checksums(self.has_checksums)
             .durability(durability)
             .sharing(sharing)
-            .ids_given_out_ahead(self.gives_ids)
             // A whole history is in memory at once, and none of them needs more.
             .reader_cache_bytes(256 << 10)
             .writer_cache_bytes(1 << 20)

@@ -100,12 +100,7 @@ pub(crate) const LIST: &[Difference] = &[
         is_missing && it.ours.fault.is_none()
     }),
     end("time-limits-at-the-end", All, |it| it.ours_failed(ErrorKind::Timeout, "")),
-    refusal(
-        "transaction-limits",
-        Interactive,
-        |_| true,
-        &["transaction_max_statements", "transaction_max_bytes"],
-    ),
+    refusal("transaction-limits", Interactive, |_| true, &["max_statements", "max_bytes"]),
     refusal("deep-expressions", All, |_| true, &["deep, for which there is no stack"]),
     observed("closures-run-again", Closures, RanAgain),
     observed("errors-undo-all", Closures, UndoneWhole),

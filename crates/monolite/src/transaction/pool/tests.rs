@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::clock::hand::HandClock;
 use crate::files::open::{Opened, open};
-use crate::options::Options;
+use crate::options::{InteractiveOptions, Options};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,8 +43,9 @@ impl Bench {
         let (clock, progress) = (Arc::<HandClock>::default(), Arc::<Progress>::default());
         let options = options
             .clock(Arc::clone(&clock) as _)
-            .transaction_connections(MAX_CONNECTIONS)
-            .transaction_snapshot_age(SECOND)
+            .interactive(
+                InteractiveOptions::default().connections(MAX_CONNECTIONS).snapshot_age(SECOND),
+            )
             .read_time_limit(LIMIT);
         let wal = Arc::clone(&database.wal);
         let pool = Pool::new(opener, &options, Arc::clone(&progress), Arc::clone(&wal));

@@ -16,13 +16,22 @@ impl Options {
     fn check(self) -> Self { self }
 }
 ";
+const INTERACTIVE: &str = "\
+//! Owns.
+pub struct InteractiveOptions;
+impl InteractiveOptions {
+    /// How many.
+    pub fn connections(mut self, n: usize) -> InteractiveOptions { self }
+}
+";
 const STATS: &str = "//! Owns.\nstatistics! {\n    /// How many.\n    commits: u64 = Count,\n}\n";
 
 fn findings(changes: &[(&str, &str)]) -> Vec<String> {
     let mut files = vec![
         ("crates/monolite/src/options.rs", OPTIONS),
+        ("crates/monolite/src/options/interactive.rs", INTERACTIVE),
         ("crates/monolite/src/stats.rs", STATS),
-        ("docs/options.md", "`readers`"),
+        ("docs/options.md", "`readers` `connections`"),
         ("docs/stats.md", "`commits`"),
     ];
     files.retain(|(path, _)| changes.iter().all(|(changed, _)| changed != path));
@@ -44,6 +53,7 @@ fn explained_options_and_figures_are_fine() {
 fn an_option_without_words_is_found() {
     is_found(&[("docs/options.md", "readers")], "docs/options.md:1: explain `readers`");
     is_found(&[("docs/options.md", "")], "explain `readers`");
+    is_found(&[("docs/options.md", "`readers`")], "explain `connections`");
     let bare = OPTIONS.replace("    /// How many.\n", "");
     is_found(&[("crates/monolite/src/options.rs", &bare)], "options.rs:6: `readers` has no doc");
 }
