@@ -96,6 +96,7 @@ impl PageRecorder {
         }
         self.slots[at] = pgno;
         self.pages.push(pgno);
+        assert!(self.pages.len() <= self.limit, "pages are gathered within their limit");
         if self.pages.len() * 2 > self.slots.len() {
             self.grow();
         }

@@ -213,6 +213,7 @@ impl Source {
         while let Some(pgno) = next {
             job.check()?;
             next = moment.copy(connection.raw(), pgno, &mut buffer).map_err(of_fault)?;
+            assert!(next.is_none_or(|next| next > pgno), "a copy goes on behind page {pgno}");
             job.tell(moment.taken().into(), moment.pages().into());
             unsynced += buffer.len() as u64;
             if unsynced >= SLICE_BYTES {

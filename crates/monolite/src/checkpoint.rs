@@ -69,12 +69,17 @@ const LONG_IDLE: Duration = Duration::from_secs(2);
 /// A WAL file of up to this size is not cut: so much of the disk it has anyway.
 const KEPT_BYTES: u64 = SET_ASIDE_BYTES;
 
+// A WAL that is cut is smaller than one that is copied, and cut later.
+const _: () = assert!(KEPT_BYTES < START_BYTES && IDLE.as_millis() < LONG_IDLE.as_millis());
+
 /// How long a read may pin the WAL once that is half full. Long enough for any request, short
 /// enough that the other half of the limit is not written meanwhile.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A read that has not gone on for longer than this is not in anybody's way: it ends by itself.
 const SHORT: Duration = Duration::from_millis(20);
+
+const _: () = assert!(SHORT.as_micros() < GRACE.as_micros());
 
 /// Frames left at which the writer is asked to finish: about 4 MiB, some milliseconds of copying.
 const TAIL_FRAMES: u32 = 1_000;

@@ -111,7 +111,9 @@ impl fmt::Debug for Durable {
 impl Progress {
     /// Numbers the batch that is about to commit.
     pub(crate) fn start_commit(&self) -> BatchNumber {
-        BatchNumber(self.committing.0.fetch_add(1, Ordering::AcqRel) + 1)
+        let number = BatchNumber(self.committing.0.fetch_add(1, Ordering::AcqRel) + 1);
+        assert!(self.committed() < number, "a batch has a number of its own");
+        number
     }
 
     /// A part of the batch that is being committed is about to be visible to new snapshots.

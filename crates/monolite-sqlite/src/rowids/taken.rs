@@ -29,6 +29,7 @@ impl Taken {
             self.up_to = Some(last);
         }
         self.rowids.insert(rowid);
+        assert!(self.rowids.len() <= MAX_TAKEN, "numbers are remembered within their limit");
     }
 
     pub(super) fn has_any_of(&self, given: GivenRowids) -> bool {
@@ -76,6 +77,10 @@ impl Journal {
 
     pub(super) fn undo(&mut self, mark: Mark) {
         if let Some(at) = self.find(mark) {
+            assert!(
+                self.marks[at].1 <= self.pending.len(),
+                "a savepoint takes back what is behind it"
+            );
             self.pending.truncate(self.marks[at].1);
             self.marks.truncate(at + 1);
         }

@@ -53,6 +53,9 @@ use crate::pages::PageSet;
 /// for changed with a probability of 8 × 4,000 / 2^20 = 3 %; with 2^16 slots it would be 39 %.
 const SLOTS: usize = 1 << 20;
 
+// The slot of a page is found by a mask.
+const _: () = assert!(SLOTS.is_power_of_two());
+
 /// The number of a commit of SQLite, as this process has seen them in its WAL: 1, 2, 3 … in their
 /// order. [`CommitSequence::UNKNOWN`] is before all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

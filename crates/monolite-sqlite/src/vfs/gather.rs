@@ -144,6 +144,7 @@ impl<F: File> Gather<F> {
         if self.held.is_empty() {
             return Ok(());
         }
+        assert!(self.held_at >= WAL_HEADER_BYTES, "the header of a WAL is never held");
         let size = self.whole_size(lower, self.held_at)?;
         // Taken out, so that a panic below drops them: it fails the transaction.
         let mut held = std::mem::take(&mut self.held);

@@ -28,6 +28,9 @@ const RECENT_BYTES: usize = 8 << 20;
 /// Larger commits are not kept: they are loads, and the next one would take their place.
 const PIECE_BYTES: usize = RECENT_BYTES / 4;
 
+// In spare memory, too, the latest piece is always kept.
+const _: () = assert!(2 * PIECE_BYTES <= RECENT_BYTES);
+
 /// Smaller pieces come from memory that the allocator has at hand.
 const LARGE_BYTES: usize = 64 << 10;
 
@@ -71,6 +74,7 @@ impl Pieces {
 
     /// What is left of `piece` when no reader uses it any more: nothing, if its memory is kept.
     fn recycle(&mut self, piece: Piece) -> Option<Vec<u8>> {
+        assert!(self.bytes >= piece.bytes.capacity(), "the bytes of pieces are counted");
         self.bytes -= piece.bytes.capacity();
         let memory = Arc::into_inner(piece.bytes)?;
         let bytes = memory.capacity();
@@ -78,6 +82,7 @@ impl Pieces {
             return Some(memory);
         }
         self.spare_bytes += bytes;
+        assert!(self.spare_bytes <= RECENT_BYTES, "spare memory is within its limit");
         self.spare.push(memory);
         None
     }

@@ -166,6 +166,7 @@ impl SpillFile {
             return Err(IoError::FULL);
         }
         self.bytes += more;
+        assert!(self.spill.bytes() >= self.bytes, "temporary files are counted together");
         let written = self.file.write_all_at(data, at);
         written.map_err(|error| self.failed(&error, IoError::WRITE))
     }

@@ -211,6 +211,7 @@ impl<T: Queued> Queue<T> {
             let start = Stopwatch::start();
             let (woken, timed_out) = self.sleep(state, patience);
             state = woken;
+            assert!(state.consumer_sleeps > 0, "a consumer that sleeps is counted");
             state.consumer_sleeps -= 1;
             state.wakes_up = false;
             state.last_sleep_was_short = start.elapsed() < SPIN;

@@ -77,6 +77,7 @@ impl Watch {
 
     /// A snapshot was taken `now` that contains the batches up to `committed`.
     pub(crate) fn take_snapshot(&self, committed: BatchNumber, now: Duration) {
+        assert_ne!(committed, BatchNumber::MAX, "that is no snapshot");
         self.taken.store(nanos(now), Ordering::Release);
         self.snapshot.store(committed, Ordering::Release);
     }

@@ -106,6 +106,7 @@ impl WriteLoop {
         let number = self.progress.start_commit();
         let members = writer.step(batch, checkpoints);
         self.progress.finish_commit(number);
+        assert_eq!(self.progress.committed(), number, "one thread commits");
         self.observers.iter().for_each(|observer| observer.visible());
         if let Some(reason) = writer.lost_write() {
             let files = self

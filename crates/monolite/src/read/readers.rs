@@ -233,7 +233,8 @@ impl Readers {
         };
         assert!(*waiting >= held, "a read that waits is counted");
         *waiting -= held;
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        let waiters = self.waiters.fetch_sub(1, Ordering::SeqCst);
+        assert!(waiters > 0, "a read that waits is counted");
         turn
     }
 

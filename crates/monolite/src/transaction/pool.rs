@@ -142,7 +142,8 @@ impl PoolState {
         let place = Parked(self.next);
         self.next += 1;
         self.parked_long += usize::from(waiting.is_long);
-        self.parked.insert(place, waiting);
+        let before = self.parked.insert(place, waiting);
+        assert!(before.is_none(), "a place is given once");
         place
     }
 
@@ -299,6 +300,7 @@ impl Pool {
         state.waiting += 1;
         let waited = self.freed.wait_timeout(state, time);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        assert!(state.waiting > 0, "a thread that waits is counted");
         state.waiting -= 1;
         state
     }
@@ -391,6 +393,7 @@ impl Pool {
             drop(state);
             drop(connection);
             state = self.state();
+            assert!(state.closing > 0, "a connection that is being closed is counted");
             state.closing -= 1;
         } else {
             assert!(state.vacant.len() < state.watches.len(), "a connection is given back once");
@@ -426,6 +429,8 @@ impl Pool {
             }
             state = self.wait(state, LOOK);
         }
+        let are_closed = state.parked.is_empty() && state.vacant.is_empty();
+        assert!(are_closed, "no connection outlives the pool");
         self.signal(state);
         self.pins.close();
     }

@@ -238,7 +238,9 @@ impl UntrustedRoom {
             let outcome = self.answer(&mut seat, &entered);
             state = self.state();
             // Before its caller is answered, who may have the next query.
+            let before = state.running.len();
             state.running.retain(|running| !Arc::ptr_eq(running, &entered));
+            assert_eq!(state.running.len() + 1, before, "a query ends once");
             drop(state);
             entered.caller.deliver(outcome);
             state = self.state();

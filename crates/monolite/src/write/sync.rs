@@ -110,6 +110,9 @@ impl Syncer {
     }
 
     fn answer(&self, batches: VecDeque<CommittedBatch>) {
+        assert!(!batches.is_empty(), "a sync covers some batch");
+        let are_in_order = batches.iter().is_sorted_by(|one, other| one.number < other.number);
+        assert!(are_in_order, "batches are synced in the order of their numbers");
         let last = batches.back().map_or(BatchNumber::default(), |batch| batch.number);
         let end = batches.back().map_or(WalPosition::default(), |batch| batch.position);
         let is_durable = self.sync_up_to(last, end);

@@ -223,6 +223,7 @@ impl<T: Queued> Lanes<T> {
             None => self.own.waiting.remove(&ticket.number),
             Some(id) => self.others.get_mut(&id)?.waiting.remove(&ticket.number),
         };
+        assert!(self.waiting > 0 || item.is_none(), "what waits for room is counted");
         self.waiting -= usize::from(item.is_some());
         item
     }
@@ -319,7 +320,9 @@ impl<T: Queued> Lanes<T> {
         let mut time = Duration::ZERO;
         for taken in 0..most {
             let Some(&(used, principal)) = self.order.first() else { break };
+            assert!(self.len > 0, "what has got in is counted");
             let lane = self.lane(principal);
+            assert!(!lane.items.is_empty(), "a lane in the order has items");
             let cost = lane.account.cost();
             time += cost;
             if taken > 0 && time > TURN {
@@ -391,6 +394,7 @@ impl<T: Queued> Lanes<T> {
             if self.has_room(principal)
                 && let Some((_, item)) = self.lane(principal).waiting.pop_first()
             {
+                assert!(self.waiting > 0, "what waits for room gets in once");
                 self.waiting -= 1;
                 self.append(principal, item);
                 next.extend(self.next_to_enter(principal));
