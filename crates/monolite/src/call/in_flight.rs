@@ -3,9 +3,9 @@
 //!
 //! # Algorithm
 //! The writer [holds](HeldBatch) them except while it runs a closure. When a closure has been
-//! running for too long, another thread takes them and answers them: those that have not run, and those
-//! whose batch is now not committed. The writer learns that its batch was taken when the closure
-//! returns, and rolls it back.
+//! running for too long, another thread takes them and answers them: those that have not run, and
+//! those whose batch is now not committed. The writer learns that its batch was taken when the
+//! closure returns, and rolls it back.
 //!
 //! # Invariants
 //! - The thread that has the transactions answers them. A batch that was taken is never committed.

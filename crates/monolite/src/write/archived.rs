@@ -312,7 +312,8 @@ fn write_is_late(limit: Duration) -> Error {
     let message = format!(
         "the write is committed and on this disk, and was not archived within {limit:.1?} \
          (Archive::time_limit, or Database::with_time_limit); it is archived when the store \
-         answers again. Before a retry, check with read_archived or archive_token whether it is archived"
+         answers again. Before a retry, check with read_archived or archive_token whether it is \
+         archived"
     );
     Error::new(ErrorKind::CommitUnknown, message)
 }
