@@ -3,15 +3,16 @@
 //!
 //! # Algorithm
 //! Two files, side by side:
-//! 1. The **killed** one: a child works on it for some seconds and is killed: at work, while it
-//!    opens the file, or while it closes it; or it may close it. After each, the file is judged by
-//!    the [`Ledger`] of what was acknowledged.
+//! 1. The **killed** one: child after child works on it for some seconds and is killed at work.
+//!    After each, the file is judged by the [`Ledger`] of what was acknowledged. Kills while a
+//!    database is opened or closed are those of the check of kills.
 //! 2. The **steady** one: one child works on it all the time, and closes and opens it again now and
 //!    then. Its memory and its open files must not grow.
 //!
 //! Before that, a child that acknowledges too early must be noticed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use monolite_testkit::child::{Child, Ended, Heard};
 
+use super::lanes;
 use super::wrong::{Wrong, keep};
 use crate::{Amount, Check, Outcome, Setting};
 
@@ -69,8 +71,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const CONTROL_ROUNDS: u64 = 30;
 
 fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
-    let mut outcome = CHECK.outcome();
-    control(setting, &mut outcome)?;
+    let outcome = Mutex::new(CHECK.outcome());
+    control(setting, &outcome)?;
+    let mut outcome = outcome.into_inner().map_err(|_| anyhow!("a lane panicked"))?;
     let start = Instant::now();
     let end = start + Duration::from_secs(amount);
     let told = AtomicU64::new(0);
@@ -96,36 +99,16 @@ fn run(setting: &Setting<'_>, amount: u64) -> Result<Outcome> {
 }
 
 /// A child that acknowledges before the write's answer.
-fn control(setting: &Setting<'_>, outcome: &mut Outcome) -> Result<()> {
+fn control(setting: &Setting<'_>, outcome: &Mutex<Outcome>) -> Result<()> {
     let mut lane = Lane::new(setting, "early", 2)?;
     lane.says = "early";
-    let mut noticed = None;
-    let mut rounds = 0;
-    while noticed.is_none() && rounds < CONTROL_ROUNDS && !setting.watch.is_stopped() {
-        rounds += 1;
-        let mut child = lane.spawn("one")?;
-        let until = Instant::now() + Duration::from_millis(lane.rng.u64(100..400));
-        lane.work(&mut child, until)?;
-        lane.kill(&mut child)?;
-        noticed = lane.ledger.judge(&lane.file, false).err();
-    }
-    let how = match &noticed {
-        Some(wrong) => format!("kill {rounds}: {wrong:?}"),
-        None => format!("not within {rounds} kills"),
-    };
-    if noticed.is_some() || !setting.watch.is_stopped() {
-        outcome.control("acknowledges before the write is done", noticed.is_some(), how);
-    }
-    Ok(())
-}
-
-/// How a child ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    AtWork,
-    Opening,
-    Closing,
-    Closed,
+    let name = "acknowledges before the write is done";
+    lanes::control(setting, name, CONTROL_ROUNDS, outcome, |_| {
+        let life = Duration::from_millis(lane.rng.u64(100..400));
+        lane.round(Instant::now() + life)?;
+        let noticed = lane.ledger.judge(&lane.file, false).err();
+        Ok(noticed.map(|wrong| format!("{wrong:?}")))
+    })
 }
 
 /// One file, the children that work on it, and what is known of it.
@@ -146,8 +129,6 @@ struct Lane<'s> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     kills: u64,
-    kills_opening: u64,
-    kills_closing: u64,
     opened: u64,
     opening_ms: u64,
     closed: u64,
@@ -193,13 +174,10 @@ impl<'s> Lane<'s> {
         let mut is_first = true;
         while self.wrong.is_empty() && (is_first || self.goes_on(end)) {
             is_first = false;
-            let how = match self.rng.u8(..20) {
-                0..2 => End::Opening,
-                2..4 => End::Closing,
-                4..6 => End::Closed,
-                _ => End::AtWork,
-            };
-            self.round(how, end)?;
+            // Most lives are short, some long.
+            let most = if self.rng.u8(..10) == 0 { 30_000 } else { 6_000 };
+            let life = Duration::from_millis(self.rng.u64(300..most));
+            self.round((Instant::now() + life).min(end))?;
             // The next child recovers what the kill left, unless the judge has.
             let leaves_wal = self.rng.bool();
             self.judge(leaves_wal)?;
@@ -212,26 +190,11 @@ impl<'s> Lane<'s> {
         Instant::now() < end && !self.setting.watch.is_stopped()
     }
 
-    /// One child, from its start to its end.
-    fn round(&mut self, how: End, end: Instant) -> Result<()> {
+    /// One child, killed then.
+    fn round(&mut self, until: Instant) -> Result<()> {
         let mut child = self.spawn("one")?;
-        if how == End::Opening {
-            thread::sleep(Duration::from_micros(self.rng.u64(..40_000)));
-            self.counts.kills_opening += 1;
-            return self.kill(&mut child);
-        }
-        // Most lives are short, some long.
-        let most = if self.rng.u8(..10) == 0 { 30_000 } else { 6_000 };
-        let life = Duration::from_millis(self.rng.u64(300..most));
-        self.work(&mut child, (Instant::now() + life).min(end))?;
-        match how {
-            End::Closing => {
-                let patience = Duration::from_micros(self.rng.u64(..60_000));
-                self.kill_closing(child, patience)
-            }
-            End::Closed => self.close(child),
-            End::AtWork | End::Opening => self.kill(&mut child),
-        }
+        self.work(&mut child, until)?;
+        self.kill(&mut child)
     }
 
     /// Lets the child work until then. It has no reason to end.
@@ -239,19 +202,6 @@ impl<'s> Lane<'s> {
         match self.listen(child, until)? {
             Some(ended) => self.wrong(Wrong::Other(format!("a child ended by itself: {ended}"))),
             None => Ok(()),
-        }
-    }
-
-    /// Tells the child to close the database and kills it, unless it is done before.
-    fn kill_closing(&mut self, mut child: Child, patience: Duration) -> Result<()> {
-        child.go_on();
-        match self.listen(&mut child, Instant::now() + patience)? {
-            Some(ended) if ended.status.success() => Ok(()),
-            Some(ended) => self.wrong(Wrong::Other(format!("closing: {ended}"))),
-            None => {
-                self.counts.kills_closing += 1;
-                self.kill(&mut child)
-            }
         }
     }
 
@@ -390,15 +340,12 @@ impl<'s> Lane<'s> {
         }
         let (counts, usage) = (self.counts, self.usage);
         outcome.notes.push(format!(
-            "{}: {} acknowledged, {} kills ({} while opening, {} while closing), {} opened \
-             in at most {} ms, {} closed, {} changes of the schema, {} long reads, {} judged; \
+            "{}: {} acknowledged, {} kills, {} opened in at most {} ms, {} closed, {} changes of the schema, {} long reads, {} judged; \
              most memory {} MiB, WAL {:.1} MiB of {}, files open {}; \
              in one life at most {} failed on purpose, {} checkpoints, {} reads revoked",
             self.name,
             self.ledger.count(),
             counts.kills,
-            counts.kills_opening,
-            counts.kills_closing,
             counts.opened,
             counts.opening_ms,
             counts.closed,

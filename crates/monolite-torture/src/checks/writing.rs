@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result};
 use monolite::rusqlite::Connection;
 use monolite::rusqlite::config::DbConfig;
-use monolite::{Database, Durability, ErrorKind, Options};
+use monolite::{Database, Durability, ErrorKind, Options, Sharing};
 use monolite_testkit::child::{Child, Program, await_parent, say, variable};
 use monolite_testkit::markers;
 use monolite_testkit::schedule::{Interactive, Pace};
@@ -110,16 +110,20 @@ pub(super) fn is_complaint(line: &str) -> bool {
 }
 
 /// Plays the role: says what [`Work::run`] says until it is told to close, and `closed`.
+/// Every fourth life of a file shares it.
 pub(super) fn play() -> Result<()> {
     let how: String = variable("HOW")?;
     let is_buffered = how == Arrangement::Buffered.name();
     let durability = if is_buffered { Durability::Buffered } else { Durability::Synced };
+    let first = variable("FIRST")?;
+    let is_fourth = first / NUMBERS % 4 == 3;
+    let sharing = if is_fourth { Sharing::Shared } else { Sharing::Exclusive };
     let options = Options::new().wal_limit_bytes(WAL_LIMIT_BYTES).durability(durability);
-    let db = options.open(variable::<String>("FILE")?)?;
+    let db = options.sharing(sharing).open(variable::<String>("FILE")?)?;
     let is_over = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_over);
     let work = Work {
-        first: variable("FIRST")?,
+        first,
         filling: variable("FILLING")?,
         says_early: how == Arrangement::SaysEarly.name(),
     };

@@ -42,13 +42,13 @@ pub(super) fn shrink(
     let mut it = Shrinking { best: history.clone(), fails, tries: budget.tries, until };
     it.attempt(History { setup: Setup::SIMPLE, ..it.best.clone() });
     loop {
-        let before = size(&it.best);
+        let before = size(&mut it.best);
         for level in [Level::Ops, Level::Members, Level::Steps] {
             it.leave_out(level);
         }
         it.simplify_setup();
         it.simplify_ops();
-        if size(&it.best) == before || it.is_spent() {
+        if size(&mut it.best) == before || it.is_spent() {
             return it.best;
         }
     }
@@ -73,17 +73,17 @@ impl Shrinking<'_> {
 
     /// Leaves out runs of units, ever shorter ones.
     fn leave_out(&mut self, level: Level) {
-        let mut count = units(&self.best, level).len().div_ceil(2);
+        let mut count = units(&mut self.best, level).len().div_ceil(2);
         while count > 0 && !self.is_spent() {
             let mut at = 0;
             loop {
-                let units = units(&self.best, level);
+                let units = units(&mut self.best, level);
                 if at >= units.len() || self.is_spent() {
                     break;
                 }
                 let mut candidate = self.best.clone();
                 for unit in units[at..units.len().min(at + count)].iter().rev() {
-                    cut(&mut candidate, *unit);
+                    cut(&mut candidate, level, *unit);
                 }
                 if !self.attempt(candidate) {
                     at += count;
@@ -115,156 +115,110 @@ impl Shrinking<'_> {
     }
 }
 
-/// One thing that can be left out: an operation, a member of it, a step of one of those.
-type Unit = (usize, Option<usize>, Option<usize>);
+/// One thing that can be left out: an operation; a member of it; or a list of steps of it and one
+/// of them.
+type Unit = (usize, usize, usize);
 
-fn units(history: &History, level: Level) -> Vec<Unit> {
+fn units(history: &mut History, level: Level) -> Vec<Unit> {
     let mut found = Vec::new();
-    for (at, op) in history.ops.iter().enumerate() {
-        if level == Level::Ops {
-            found.push((at, None, None));
-            continue;
-        }
-        if let Op::Batch(members) = op {
-            for (number, member) in members.iter().enumerate() {
-                match (level, member) {
-                    (Level::Members, _) => found.push((at, Some(number), None)),
-                    (_, Member::Write(write)) => {
-                        let steps = 0..write.steps.len();
-                        found.extend(steps.map(|step| (at, Some(number), Some(step))));
-                    }
-                    _ => {}
+    for (at, op) in history.ops.iter_mut().enumerate() {
+        match (level, op) {
+            (Level::Ops, _) => found.push((at, 0, 0)),
+            (Level::Members, Op::Batch(members)) => {
+                found.extend((0..members.len()).map(|member| (at, member, 0)));
+            }
+            (Level::Members, _) => {}
+            (Level::Steps, op) => {
+                for (list, steps) in lists(op).into_iter().enumerate() {
+                    found.extend((0..steps.len()).map(|step| (at, list, step)));
                 }
             }
-        } else if level == Level::Steps {
-            found.extend((0..steps(op).len()).map(|step| (at, None, Some(step))));
         }
     }
     found
 }
 
-fn steps(op: &Op) -> &[Step] {
-    match op {
-        Op::Write(write) => &write.steps,
-        Op::Read { steps, .. } | Op::Transact { steps, .. } => steps,
-        _ => &[],
+fn cut(history: &mut History, level: Level, (op, inner, step): Unit) {
+    match (level, &mut history.ops[op]) {
+        (Level::Members, Op::Batch(members)) => drop(members.remove(inner)),
+        (Level::Steps, op) => drop(lists(op)[inner].remove(step)),
+        _ => drop(history.ops.remove(op)),
     }
 }
 
-fn cut(history: &mut History, (op, member, step): Unit) {
-    match (&mut history.ops[op], member, step) {
-        (Op::Batch(members), Some(member), Some(step)) => {
-            if let Member::Write(write) = &mut members[member] {
-                write.steps.remove(step);
-            }
-        }
-        (Op::Batch(members), Some(member), None) => {
-            members.remove(member);
-        }
-        (Op::Write(write), _, Some(step)) => {
-            write.steps.remove(step);
-        }
-        (Op::Read { steps, .. } | Op::Transact { steps, .. }, _, Some(step)) => {
-            steps.remove(step);
-        }
-        _ => {
-            history.ops.remove(op);
-        }
-    }
-}
-
-/// Every way to say the operation more simply.
-fn simpler(op: &Op) -> Vec<Op> {
+fn writes<'o>(op: &'o mut Op) -> Vec<&'o mut Write> {
     match op {
-        Op::Batch(members) => match members.as_slice() {
-            [Member::Write(write)] => vec![Op::Write(write.clone())],
-            [Member::Commit { slot, key }] => {
-                vec![Op::Commit { slot: *slot, key: key.clone() }]
-            }
-            _ => members.iter().enumerate().flat_map(simpler_members(members)).collect(),
-        },
-        Op::Write(write) => simpler_writes(write).into_iter().map(Op::Write).collect(),
-        Op::Read { is_durable, steps } => {
-            let plain = Op::Read { is_durable: false, steps: steps.clone() };
-            let mut all = if *is_durable { vec![plain] } else { Vec::new() };
-            all.extend(
-                simpler_steps(steps)
-                    .into_iter()
-                    .map(|steps| Op::Read { is_durable: *is_durable, steps }),
-            );
-            all
-        }
-        Op::Step { slot, step } => {
-            simpler_step(step).into_iter().map(|step| Op::Step { slot: *slot, step }).collect()
-        }
-        Op::Commit { slot, key: Some(_) } => vec![Op::Commit { slot: *slot, key: None }],
-        Op::Transact { steps, ending, meanwhile: Some(_) } => {
-            vec![Op::Transact { steps: steps.clone(), ending: *ending, meanwhile: None }]
+        Op::Write(write) => vec![write],
+        Op::Batch(members) => {
+            let of_member = |member: &'o mut Member| match member {
+                Member::Write(write) => Some(write),
+                Member::Commit { .. } => None,
+            };
+            members.iter_mut().filter_map(of_member).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn simpler_members(members: &[Member]) -> impl Fn((usize, &Member)) -> Vec<Op> {
-    move |(at, member)| {
-        let with = |write| {
-            let mut members = members.to_vec();
-            members[at] = Member::Write(write);
-            Op::Batch(members)
-        };
-        match member {
-            Member::Write(write) => simpler_writes(write).into_iter().map(with).collect(),
-            Member::Commit { .. } => Vec::new(),
+/// The lists of steps of which some can be left out.
+fn lists(op: &mut Op) -> Vec<&mut Vec<Step>> {
+    match op {
+        Op::Read { steps, .. } | Op::Transact { steps, .. } => vec![steps],
+        op => writes(op).into_iter().map(|write| &mut write.steps).collect(),
+    }
+}
+
+fn steps(op: &mut Op) -> Vec<&mut Step> {
+    match op {
+        Op::Step { step, .. } => vec![step],
+        op => lists(op).into_iter().flatten().collect(),
+    }
+}
+
+/// Every way to say the operation more simply.
+fn simpler(op: &Op) -> Vec<Op> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Op)| {
+        let mut simpler = op.clone();
+        change(&mut simpler);
+        if simpler != *op {
+            all.push(simpler);
         }
+    };
+    with(&|op| match op {
+        Op::Batch(members) => match members.as_slice() {
+            [Member::Write(write)] => *op = Op::Write(write.clone()),
+            [Member::Commit { slot, key }] => *op = Op::Commit { slot: *slot, key: key.clone() },
+            _ => {}
+        },
+        Op::Read { is_durable, .. } => *is_durable = false,
+        Op::Commit { key, .. } => *key = None,
+        Op::Transact { meanwhile, .. } => *meanwhile = None,
+        _ => {}
+    });
+    let mut copy = op.clone();
+    for at in 0..writes(&mut copy).len() {
+        with(&|op| writes(op)[at].call = Call::Write);
+        with(&|op| writes(op)[at].ending = Ending::Commits);
     }
-}
-
-fn simpler_writes(write: &Write) -> Vec<Write> {
-    let mut all = Vec::new();
-    if write.call != Call::Write {
-        all.push(Write { call: Call::Write, ..write.clone() });
-    }
-    if write.ending != Ending::Commits {
-        all.push(Write { ending: Ending::Commits, ..write.clone() });
-    }
-    let with = |steps| Write { steps, ..write.clone() };
-    all.extend(simpler_steps(&write.steps).into_iter().map(with));
-    all
-}
-
-fn simpler_steps(steps: &[Step]) -> Vec<Vec<Step>> {
-    let mut all = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        for simpler in simpler_step(step) {
-            let mut steps = steps.to_vec();
-            steps[at] = simpler;
-            all.push(steps);
+    for (at, step) in steps(&mut copy).into_iter().enumerate() {
+        with(&|op| steps(op)[at].is_handled = true);
+        if matches!(step.how, How::Cached | How::Part(_) | How::Row) {
+            with(&|op| steps(op)[at].how = How::All);
         }
-    }
-    all
-}
-
-fn simpler_step(step: &Step) -> Vec<Step> {
-    let mut all = Vec::new();
-    if !step.is_handled {
-        all.push(Step { is_handled: true, ..step.clone() });
-    }
-    if matches!(step.how, How::Cached | How::Part(_) | How::Row) {
-        all.push(Step { how: How::All, ..step.clone() });
-    }
-    let parts: Vec<&str> = step.sql.split(";\n").collect();
-    if step.how == How::Batch && parts.len() > 1 {
-        for at in 0..parts.len() {
-            let mut parts = parts.clone();
-            parts.remove(at);
-            all.push(Step { sql: parts.join(";\n"), ..step.clone() });
+        let parts: Vec<&str> = step.sql.split(";\n").collect();
+        if step.how == How::Batch && parts.len() > 1 {
+            for part in 0..parts.len() {
+                let left = [&parts[..part], &parts[part + 1..]].concat().join(";\n");
+                with(&|op| steps(op)[at].sql.clone_from(&left));
+            }
         }
     }
     all
 }
 
 /// Everything that can be left out.
-fn size(history: &History) -> usize {
+fn size(history: &mut History) -> usize {
     let levels = [Level::Ops, Level::Members, Level::Steps];
     levels.into_iter().map(|level| units(history, level).len()).sum()
 }

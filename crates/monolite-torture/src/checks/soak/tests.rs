@@ -17,14 +17,14 @@ fn on_a_lane(
 }
 
 #[test]
-fn a_child_that_closes_before_the_kill_is_right() {
+fn a_child_that_closes_when_told_is_right() {
     let name = "run::tests::plays_the_role_it_was_started_for";
     let (wrong, counts) = on_a_lane(&Program::this_test(name).unwrap(), |lane| {
         let child = lane.spawn("one")?;
-        lane.kill_closing(child, PATIENCE)
+        lane.close(child)
     });
     assert_eq!(wrong, []);
-    assert_eq!((counts.closed, counts.kills, counts.kills_closing), (1, 0, 0), "{counts:?}");
+    assert_eq!((counts.closed, counts.kills), (1, 0), "{counts:?}");
 }
 
 #[test]
@@ -38,8 +38,8 @@ fn a_child_that_ends_by_itself_is_wrong_and_its_reason_is_kept() {
     assert_eq!(wrong, [Wrong::Other(format!("a child ended by itself: {reason}"))]);
     let (wrong, counts) = on_a_lane(&program, |lane| {
         let child = lane.spawn("one")?;
-        lane.kill_closing(child, PATIENCE)
+        lane.close(child)
     });
-    assert_eq!(wrong, [Wrong::Other(format!("closing: {reason}"))]);
+    assert_eq!(wrong, [Wrong::Other(format!("closing: the child ended with {reason}"))]);
     assert_eq!(counts.kills, 0);
 }
