@@ -60,8 +60,8 @@ pub(crate) use transact::{Attempts, transact};
 /// without such a snapshot, the next statement fails with `Conflict`.
 ///
 /// `random()`, `randomblob()`, `datetime('now')` and their relatives return the same values at
-/// commit. So do the ids of inserted rows, which are given out ahead
-/// ([`Options::ids_given_out_ahead`](crate::Options::ids_given_out_ahead); the guide lists the
+/// commit. So do the ids of inserted rows, which are given out ahead (the option
+/// [`ids_given_out_ahead`](crate::InteractiveOptions::ids_given_out_ahead); the guide lists the
 /// statements). A rowid that SQLite chose and the application has seen (`RETURNING`,
 /// [`Transaction::last_insert_rowid`]) is compared, so it conflicts with the transaction that
 /// inserts first.
