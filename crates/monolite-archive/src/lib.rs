@@ -89,3 +89,10 @@ pub use retention::Keep;
 pub use store::{BucketStore, Service};
 pub use store::{DirectoryStore, Fetched, Listed, Listing, MemoryStore, Part, Store, Tag};
 pub use verify::Proof;
+
+/// Compiles what the guide shows.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/guides/archive-setup.md")]
+    struct ArchiveSetup;
+}

@@ -52,7 +52,7 @@ use crate::read::readers::{OpenReader, Reader};
 /// the sync upon which writes are acknowledged never waits behind more than this.
 const SLICE_BYTES: u64 = 4 << 20;
 
-/// How often a copy whose snapshot was revoked begins again.
+/// How many copies are begun when their snapshots are revoked.
 const ATTEMPTS: u32 = 4;
 
 /// What a backup has copied.

@@ -1,8 +1,8 @@
 //! What the repository weighs, as `cargo xtask count [CHECKOUT]`: lines by crate and kind, words,
 //! public names, options, assertions.
 //!
-//! A line is code, comment or blank. Test code is what stands under `#[cfg(test)]`, in a `tests`
-//! folder, a `tests.rs` or a `models.rs`. The crates in [`TEST_CRATES`] are test code as a whole.
+//! A line is code, comment or blank. Test code is what stands under `#[cfg(test)]` or `#[test]`, in
+//! a `tests` folder, a `tests.rs` or a `models.rs`. The crates in [`TEST_CRATES`] are test code as a whole.
 //! Pages in `docs/results` are records and do not count as words.
 
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ fn weigh(file: &File) -> (Lines, String) {
     let tests: Vec<_> = parsed
         .iter()
         .flat_map(|it| &it.items)
-        .filter(|item| is_test_module(item))
+        .filter(|item| is_test_module(item) || is_test_item(item))
         .map(span_lines)
         .collect();
     let mut product = String::new();
@@ -132,6 +132,22 @@ fn weigh(file: &File) -> (Lines, String) {
         }
     }
     (lines, product)
+}
+
+/// A test function, or an item under `#[cfg(test)]`, that stands beside the code.
+fn is_test_item(item: &syn::Item) -> bool {
+    let attrs = match item {
+        syn::Item::Fn(it) => &it.attrs,
+        syn::Item::Impl(it) => &it.attrs,
+        syn::Item::Struct(it) => &it.attrs,
+        syn::Item::Const(it) => &it.attrs,
+        _ => return false,
+    };
+    let is_of_tests =
+        |attr: &syn::Attribute| attr.parse_args::<syn::Ident>().is_ok_and(|word| word == "test");
+    attrs
+        .iter()
+        .any(|it| it.path().is_ident("test") || (it.path().is_ident("cfg") && is_of_tests(it)))
 }
 
 fn count_vague(text: &str) -> usize {
@@ -211,6 +227,13 @@ mod tests {
         assert_eq!(count_vague(&product), 2);
         let (lines, _) = weigh(&file("crates/monolite-torture/src/a.rs", SOURCE));
         assert_eq!(lines, Lines { tests: 10, all: 10, ..Lines::default() });
+    }
+
+    #[test]
+    fn tests_beside_the_code_are_no_product() {
+        let text = "fn f() {}\n\n#[test]\nfn t() {\n    assert!(true);\n}\n";
+        let (lines, product) = weigh(&file("crates/monolite/src/a.rs", text));
+        assert_eq!((lines.code, lines.tests, count_assertions(&product)), (1, 4, 0));
     }
 
     #[test]
