@@ -148,6 +148,12 @@ struct Readme;
 /// So do those in the guides.
 #[cfg(doctest)]
 mod guides {
+    #[doc = include_str!("../../../docs/guides/interactive-transactions.md")]
+    struct InteractiveTransactions;
+    #[doc = include_str!("../../../docs/guides/requests-sent-twice.md")]
+    struct RequestsSentTwice;
+    #[doc = include_str!("../../../docs/guides/untrusted-sql.md")]
+    struct UntrustedSql;
     #[doc = include_str!("../../../docs/guides/backup.md")]
     struct Backup;
     #[doc = include_str!("../../../docs/guides/migrations.md")]

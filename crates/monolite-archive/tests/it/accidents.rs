@@ -154,6 +154,22 @@ fn snapshot_of(file: &Path, key: &str) -> Vec<u8> {
     encoder.finish(None).unwrap().output
 }
 
+/// Archives a write while the store does what `decide` says; then so many copies are there.
+fn archives_behind(
+    bench: &Bench,
+    decide: impl FnMut(Call<'_>) -> Fault + Send + 'static,
+    copies: usize,
+) {
+    let store = Arc::new(FaultyStore::new(bench.store(), decide));
+    let archive = Archive::of(store, LAYOUT()).interval(Duration::from_millis(5));
+    let db = bench.open_with(archive, Durability::Archived).unwrap();
+    insert(&db, 10).unwrap();
+    db.close().unwrap();
+    bench.is_the_same();
+    let catalog = Catalog::read(&bench.store(), &LAYOUT()).unwrap();
+    assert_eq!(catalog.level(Level::SNAPSHOTS).len(), copies);
+}
+
 #[test]
 fn another_file_of_the_name_of_a_copy_has_it_go_behind_another_fence() {
     let bench = changed_elsewhere();
@@ -168,13 +184,7 @@ fn another_file_of_the_name_of_a_copy_has_it_go_behind_another_fence() {
         }
         Fault::None
     };
-    let store = Arc::new(FaultyStore::new(bench.store(), decide));
-    let archive = Archive::of(store, LAYOUT()).interval(Duration::from_millis(5));
-    let db = bench.open_with(archive, Durability::Archived).unwrap();
-    insert(&db, 10).unwrap();
-    db.close().unwrap();
-    bench.is_the_same();
-    assert_eq!(Catalog::read(&bench.store(), &LAYOUT()).unwrap().level(Level::SNAPSHOTS).len(), 3);
+    archives_behind(&bench, decide, 3);
 }
 
 #[test]
@@ -187,13 +197,7 @@ fn copy_whose_answer_was_lost_is_not_uploaded_again() {
         }
         _ => Fault::None,
     };
-    let store = Arc::new(FaultyStore::new(bench.store(), decide));
-    let archive = Archive::of(store, LAYOUT()).interval(Duration::from_millis(5));
-    let db = bench.open_with(archive, Durability::Archived).unwrap();
-    insert(&db, 10).unwrap();
-    db.close().unwrap();
-    bench.is_the_same();
-    assert_eq!(Catalog::read(&bench.store(), &LAYOUT()).unwrap().level(Level::SNAPSHOTS).len(), 2);
+    archives_behind(&bench, decide, 2);
 }
 
 #[test]

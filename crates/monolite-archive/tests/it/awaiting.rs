@@ -87,6 +87,15 @@ impl Bench {
         assert!(error.to_string().contains("took over without it"), "{error}");
     }
 
+    /// A write more is archived: the one token stays good, and the other one lost.
+    fn goes_on(&self, db: &Database, archived: ArchiveToken, lost: ArchiveToken) {
+        insert(db).unwrap();
+        db.read_archived(|_| Ok(())).wait().unwrap();
+        assert_eq!(self.restored(Target::Token(archived)), Some(1));
+        self.has_lost(lost);
+        db.close().unwrap();
+    }
+
     fn open(&self, options: Options) -> Database {
         let db = options.open(self.directory.path().join("db")).unwrap();
         wait_until("it can be restored", || db.stats().archive.unwrap().is_restorable);
@@ -426,11 +435,7 @@ fn a_token_of_what_was_left_behind_is_an_error() {
     let archive = Archive::of(Arc::new(bench.store()), Layout::directory()).take_over(true);
     let copy = bench.directory.path().join("copy");
     let db = Options::new().archive(archive).open(copy).unwrap();
-    insert(&db).unwrap();
-    db.read_archived(|_| Ok(())).wait().unwrap();
-    assert_eq!(bench.restored(Target::Token(archived)), Some(1));
-    bench.has_lost(lost);
-    db.close().unwrap();
+    bench.goes_on(&db, archived, lost);
 }
 
 /// An older copy that is written over the file need not have what was not archived.
@@ -442,11 +447,7 @@ fn a_token_of_what_another_file_in_its_place_lacks_is_an_error() {
     fs::copy(copy, file).unwrap();
     for _ in 0..2 {
         let db = bench.open(bench.options());
-        insert(&db).unwrap();
-        db.read_archived(|_| Ok(())).wait().unwrap();
-        assert_eq!(bench.restored(Target::Token(archived)), Some(1));
-        bench.has_lost(lost);
-        db.close().unwrap();
+        bench.goes_on(&db, archived, lost);
     }
 }
 

@@ -173,6 +173,13 @@ fn begin(primary: &mut Primary, number: u64) -> Fill {
     primary.fill(group(number, primary.epoch(), primary.next())).unwrap()
 }
 
+/// A fence that nobody here has made.
+fn fence_of(epoch: Epoch, slot: monolite_ltx::Txid) -> Slot {
+    let time = Timestamp::from_millis(123_456);
+    let place = monolite_archive::Place { page_size: PageSize::MIN, commit: 1, time };
+    Slot::fence(epoch, slot, place).unwrap()
+}
+
 fn is_put(request: &Request) -> bool {
     matches!(request, Request::Put(_))
 }
@@ -644,12 +651,7 @@ fn cloned_claimant_gives_up_at_a_fence_of_its_own_epoch() {
     let mut claim = Scene::claim(2);
     let put = scene.until(&mut claim, None, is_put);
     let Request::Put(fence) = &put else { panic!("{put:?}") };
-    let place = monolite_archive::internals::Place {
-        page_size: PageSize::MIN,
-        commit: 1,
-        time: Timestamp::from_millis(123_456),
-    };
-    let theirs = Slot::fence(fence.epoch(), fence.txid(), place).unwrap();
+    let theirs = fence_of(fence.epoch(), fence.txid());
     scene.done(&Request::Put(theirs));
     let reply = scene.done(&put);
     assert_eq!(scene.to_end(&mut claim, Some(reply)).unwrap(), ClaimOutcome::Lost);
@@ -910,12 +912,7 @@ fn lost_record_is_begun_anew_after_the_epoch_of_the_newest_slot() {
 fn group_without_pages_is_refused() {
     let scene = Scene::new();
     let mut primary = scene.primary(1);
-    let place = monolite_archive::internals::Place {
-        page_size: PageSize::MIN,
-        commit: 1,
-        time: Timestamp::from_millis(5000),
-    };
-    let empty = Slot::fence(primary.epoch(), primary.next(), place).unwrap();
+    let empty = fence_of(primary.epoch(), primary.next());
     assert_eq!(primary.fill(empty).unwrap_err().kind(), ErrorKind::Invalid);
     scene.fill(&mut primary, 1);
 }
@@ -978,12 +975,7 @@ fn fence_of_a_smaller_epoch_is_listed_before_the_next_slot_is_filled() {
     let scene = Scene::new();
     scene.primary(1);
     let mut primary = scene.primary(2);
-    let place = monolite_archive::internals::Place {
-        page_size: PageSize::MIN,
-        commit: 1,
-        time: Timestamp::from_millis(0),
-    };
-    let stray = Slot::fence(Epoch(1), primary.next(), place).unwrap();
+    let stray = fence_of(Epoch(1), primary.next());
     scene.done(&Request::Put(stray));
     let filled = scene.to_end(&mut begin(&mut primary, 7), None).unwrap();
     assert_eq!(filled, Filled::Fence(Fence::new(Epoch(1), txid(4))));
@@ -1009,12 +1001,7 @@ fn epoch_is_released_though_a_group_that_met_a_fence_is_left() {
     let fence = Fence::new(Epoch(1), primary.next());
     let mut fill = begin(&mut primary, 7);
     assert_eq!(primary.release().unwrap_err().kind(), ErrorKind::Invalid, "it is in flight");
-    let place = monolite_archive::internals::Place {
-        page_size: PageSize::MIN,
-        commit: 1,
-        time: Timestamp::from_millis(0),
-    };
-    scene.done(&Request::Put(Slot::fence(fence.epoch, fence.slot, place).unwrap()));
+    scene.done(&Request::Put(fence_of(fence.epoch, fence.slot)));
     let filled = scene.to_end(&mut fill, None).unwrap();
     assert_eq!(filled, Filled::Fence(fence));
     primary.filled(&filled);

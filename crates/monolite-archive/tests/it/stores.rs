@@ -282,11 +282,9 @@ fn processes_that_fight_over_a_directory_lose_nothing() {
     }
 }
 
-/// Takes over and fills slots until fenced, or ten of them.
-fn fight(store: &DirectoryStore, start: u64, acknowledged: &Mutex<Vec<(Txid, SlotId)>>) {
-    let (layout, mut pace) = (Layout::directory(), TestPace::default());
+fn claim(holder: u128) -> Claim {
     let candidate = Candidate {
-        holder: Holder::from_bits(u128::from(start)),
+        holder: Holder::from_bits(holder),
         lineage: Lineage::from_bits(1),
         ttl: Duration::from_secs(3),
         page_size: PageSize::MIN,
@@ -294,7 +292,13 @@ fn fight(store: &DirectoryStore, start: u64, acknowledged: &Mutex<Vec<(Txid, Slo
         time: Timestamp::from_millis(0),
         unrecorded: Unrecorded::Refuse,
     };
-    let mut claim = Claim::new(candidate, Grounds::Known);
+    Claim::new(candidate, Grounds::Known)
+}
+
+/// Takes over and fills slots until fenced, or ten of them.
+fn fight(store: &DirectoryStore, start: u64, acknowledged: &Mutex<Vec<(Txid, SlotId)>>) {
+    let (layout, mut pace) = (Layout::directory(), TestPace::default());
+    let mut claim = claim(u128::from(start));
     let outcome = run(&mut claim, store, &layout, &mut pace).unwrap().unwrap();
     let ClaimOutcome::Taken(claimed) = outcome else { return };
     let mut primary = Primary::new(*claimed).unwrap();
@@ -423,16 +427,7 @@ fn asked_in_an_hour(mut is_lost: impl FnMut(Call<'_>) -> bool + Send + 'static) 
         if is_lost(call) { Fault::LostRequest } else { Fault::None }
     });
     let mut hour = Hour { now: Duration::ZERO, rests: Vec::new() };
-    let candidate = Candidate {
-        holder: Holder::from_bits(1),
-        lineage: Lineage::from_bits(1),
-        ttl: Duration::from_secs(3),
-        page_size: PageSize::MIN,
-        commit: 1,
-        time: Timestamp::from_millis(0),
-        unrecorded: Unrecorded::Refuse,
-    };
-    let mut claim = Claim::new(candidate, Grounds::Known);
+    let mut claim = claim(1);
     assert!(run(&mut claim, &store, &Layout::directory(), &mut hour).is_none());
     (hour, asked.load(Ordering::Relaxed))
 }

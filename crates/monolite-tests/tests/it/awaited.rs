@@ -44,11 +44,9 @@ fn check(db: &Database) {
     db.close().unwrap();
 }
 
-#[test]
-fn thousands_of_tokio_tasks_share_a_small_queue() {
-    ends("the tasks", || {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+fn on_tokio(mut runtime: tokio::runtime::Builder) {
+    ends("the tasks", move || {
+        let runtime = runtime.build().unwrap();
         let db = database();
         runtime.block_on(async {
             let tasks: Vec<_> =
@@ -62,19 +60,15 @@ fn thousands_of_tokio_tasks_share_a_small_queue() {
 }
 
 #[test]
+fn thousands_of_tokio_tasks_share_a_small_queue() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2);
+    on_tokio(runtime);
+}
+
+#[test]
 fn one_tokio_thread_is_never_blocked() {
-    ends("the tasks", || {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let db = database();
-        runtime.block_on(async {
-            let tasks: Vec<_> =
-                (0..TASKS).map(|id| tokio::spawn(task(Arc::clone(&db), id))).collect();
-            for task in tasks {
-                task.await.unwrap().unwrap();
-            }
-        });
-        check(&db);
-    });
+    on_tokio(tokio::runtime::Builder::new_current_thread());
 }
 
 #[test]

@@ -340,7 +340,8 @@ impl<'s> Lane<'s> {
         }
         let (counts, usage) = (self.counts, self.usage);
         outcome.notes.push(format!(
-            "{}: {} acknowledged, {} kills, {} opened in at most {} ms, {} closed, {} changes of the schema, {} long reads, {} judged; \
+            "{}: {} acknowledged, {} kills, {} opened in at most {} ms, \
+             {} closed, {} changes of the schema, {} long reads, {} judged; \
              most memory {} MiB, WAL {:.1} MiB of {}, files open {}; \
              in one life at most {} failed on purpose, {} checkpoints, {} reads revoked",
             self.name,

@@ -199,6 +199,14 @@ fn a_write_statement_forgotten_half_way_harms_nobody() {
     ends("closing", move || db.close()).unwrap();
 }
 
+fn forget_half_way(tx: &Tx<'_>) -> Result<(), Error> {
+    let statement = Box::leak(Box::new(tx.prepare("SELECT id FROM t")?));
+    let mut rows = statement.query(())?;
+    assert!(rows.next()?.is_some());
+    mem::forget(rows);
+    Ok(())
+}
+
 #[test]
 fn a_query_forgotten_half_way_in_a_write_lets_the_wal_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -206,15 +214,7 @@ fn a_query_forgotten_half_way_in_a_write_lets_the_wal_restart() {
     let db = options.open(directory.path().join("db")).unwrap();
     create(&db);
     (1..4).for_each(|id| assert_eq!(insert(&db, id).wait().unwrap(), 1));
-    db.write(|tx| {
-        let statement = Box::leak(Box::new(tx.prepare("SELECT id FROM t")?));
-        let mut rows = statement.query(())?;
-        assert!(rows.next()?.is_some());
-        mem::forget(rows);
-        Ok::<_, Error>(())
-    })
-    .wait()
-    .unwrap();
+    db.write(|tx| forget_half_way(tx)).wait().unwrap();
     for round in 0..60 {
         db.write(move |tx| {
             tx.execute("INSERT OR REPLACE INTO t VALUES (100, randomblob(300000 + ?1))", [round])
@@ -230,15 +230,7 @@ fn a_query_forgotten_half_way_in_a_read_shows_nobody_an_old_snapshot() {
     let db = Options::new().readers(1).open(":memory:").unwrap();
     create(&db);
     (1..4).for_each(|id| assert_eq!(insert(&db, id).wait().unwrap(), 1));
-    db.read(|tx| {
-        let statement = Box::leak(Box::new(tx.prepare("SELECT id FROM t")?));
-        let mut rows = statement.query(())?;
-        assert!(rows.next()?.is_some());
-        mem::forget(rows);
-        Ok::<_, Error>(())
-    })
-    .wait()
-    .unwrap();
+    db.read(|tx| forget_half_way(tx)).wait().unwrap();
     insert(&db, 4).wait().unwrap();
     assert_eq!(ids(&db), [1, 2, 3, 4]);
     ends("closing", move || db.close()).unwrap();

@@ -37,16 +37,20 @@ fn try_write_refuses_when_the_queue_is_full() {
     assert_eq!(ids(&db), [1, 2, 4]);
 }
 
+/// Threads that wait for a write each.
+fn waiting(db: &Database) -> Vec<thread::JoinHandle<Result<usize, Error>>> {
+    let insert = |id| {
+        let db = db.clone();
+        thread::spawn(move || insert(&db, id).wait())
+    };
+    (2..10).map(insert).collect()
+}
+
 #[test]
 fn write_waits_for_room() {
     let (db, gate, _holding) = held_up(1);
     let queued = insert(&db, 1);
-    let waiting: Vec<_> = (2..10)
-        .map(|id| {
-            let db = db.clone();
-            thread::spawn(move || insert(&db, id).wait())
-        })
-        .collect();
+    let waiting = waiting(&db);
     assert_eq!(db.stats().queue_depth, 1);
     gate.open();
     queued.wait().unwrap();
@@ -241,12 +245,7 @@ fn a_write_closure_that_closes_a_database_which_is_being_closed_does_not_wait_fo
 fn a_future_that_was_woken_and_is_not_polled_strands_nobody() {
     let (db, gate, _holding) = held_up(1);
     let queued = insert(&db, 1);
-    let waiting: Vec<_> = (2..10)
-        .map(|id| {
-            let db = db.clone();
-            thread::spawn(move || insert(&db, id).wait())
-        })
-        .collect();
+    let waiting = waiting(&db);
     let mut polled = insert(&db, 10);
     assert!(poll_once(&mut polled).is_pending());
     assert_eq!(db.stats().queue_depth, 1);
