@@ -2,8 +2,7 @@
 //! public names, options, assertions.
 //!
 //! A line is code, comment or blank. Test code is what stands under `#[cfg(test)]` or `#[test]`, in
-//! a `tests` folder, a `tests.rs` or a `models.rs`. The crates in [`TEST_CRATES`] are test code as a
-//! whole.
+//! a `tests` folder, a `tests.rs` or a `models.rs`, and all of the crates in [`TEST_CRATES`].
 //! Pages in `docs/results` are records and do not count as words.
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::mem;
 
 use anyhow::Context as _;
-use monolite::{Error, ErrorKind, Options, Tx, named_params, rusqlite};
+use monolite::{Error, ErrorKind, Options, ReadTx, Tx, named_params, rusqlite};
 
 use super::{create, database, ids, insert};
 use crate::patience::{as_one_batch, ends};
@@ -199,7 +199,7 @@ fn a_write_statement_forgotten_half_way_harms_nobody() {
     ends("closing", move || db.close()).unwrap();
 }
 
-fn forget_half_way(tx: &Tx<'_>) -> Result<(), Error> {
+fn forget_half_way(tx: &ReadTx<'_>) -> Result<(), Error> {
     let statement = Box::leak(Box::new(tx.prepare("SELECT id FROM t")?));
     let mut rows = statement.query(())?;
     assert!(rows.next()?.is_some());
