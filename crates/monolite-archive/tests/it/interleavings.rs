@@ -176,7 +176,7 @@ fn begin(primary: &mut Primary, number: u64) -> Fill {
 /// A fence that nobody here has made.
 fn fence_of(epoch: Epoch, slot: monolite_ltx::Txid) -> Slot {
     let time = Timestamp::from_millis(123_456);
-    let place = monolite_archive::Place { page_size: PageSize::MIN, commit: 1, time };
+    let place = monolite_archive::internals::Place { page_size: PageSize::MIN, commit: 1, time };
     Slot::fence(epoch, slot, place).unwrap()
 }
 
