@@ -230,7 +230,7 @@ fn a_query_forgotten_half_way_in_a_read_shows_nobody_an_old_snapshot() {
     let db = Options::new().readers(1).open(":memory:").unwrap();
     create(&db);
     (1..4).for_each(|id| assert_eq!(insert(&db, id).wait().unwrap(), 1));
-    db.read(|tx| forget_half_way(tx)).wait().unwrap();
+    db.read(forget_half_way).wait().unwrap();
     insert(&db, 4).wait().unwrap();
     assert_eq!(ids(&db), [1, 2, 3, 4]);
     ends("closing", move || db.close()).unwrap();
