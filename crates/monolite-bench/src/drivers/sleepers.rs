@@ -144,13 +144,27 @@ impl Sleeper {
         }
     }
 
+    /// Begins again after a conflict, as on a machine that is busy with other work.
     async fn begin(&self) -> Result<Transaction> {
-        let tx = self.db.transaction()?;
-        balance(&tx, self.id).await?;
-        let changed = tx.execute(WITHDRAW_SQL, (1_i64, self.id)).await?;
-        ensure!(changed == 1, "there is no account {}", self.id);
-        Ok(tx)
+        loop {
+            let tx = self.db.transaction()?;
+            match withdraw(&tx, self.id).await {
+                Ok(changed) => {
+                    ensure!(changed == 1, "there is no account {}", self.id);
+                    return Ok(tx);
+                }
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    self.beds.conflicts.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
+}
+
+async fn withdraw(tx: &Transaction, id: i64) -> Result<usize, monolite::Error> {
+    balance(tx, id).await?;
+    tx.execute(WITHDRAW_SQL, (1_i64, id)).await
 }
 
 async fn balance(tx: &Transaction, id: i64) -> Result<i64, monolite::Error> {
