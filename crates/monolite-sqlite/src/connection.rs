@@ -434,7 +434,12 @@ impl Connection {
     /// Those of preparing it; `SQLITE_AUTH` when it is refused.
     pub fn prepare_query(&self, sql: &str) -> Result<Statement<'_>> {
         let rules = self.signals.query_rules().expect("the connection is for untrusted SQL");
-        if let Some(refusal) = rules.refusal_of_text(sql) {
+        let views = || {
+            let mut views =
+                self.raw().prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'view'")?;
+            views.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        if let Some(refusal) = rules.refusal_of_text(sql, views)? {
             let code = ffi::Error::new(ffi::SQLITE_AUTH);
             return Err(rusqlite::Error::SqliteFailure(code, Some(refusal)));
         }

@@ -57,7 +57,8 @@ const PRAGMAS: &[&str] = &[
 const PRAGMA_TABLE: &str = "pragma_";
 
 /// Functions of SQLite that act on more than their arguments, and those of modules that were
-/// removed, by how their names begin.
+/// removed, by how their names begin. `randomblob` fills its result under the lock of the whole
+/// process's random numbers, for which other calls would wait.
 const FUNCTIONS: &[&str] = &[
     "bm25",
     "fts",
@@ -67,6 +68,7 @@ const FUNCTIONS: &[&str] = &[
     "match",
     "offsets",
     "optimize",
+    "randomblob",
     "rtree",
     "snippet",
     "sqlite_log",
@@ -114,13 +116,38 @@ impl QueryRules {
         }
     }
 
-    /// Says why `sql` is refused before it is prepared. SQLite does not ask about the columns of
-    /// `USING` and `NATURAL`, which would let a query compare with a table that it may not read.
-    pub(crate) fn refusal_of_text(&self, sql: &str) -> Option<String> {
-        (self.tables().is_some() && may_join_by_names(sql)).then(|| {
-            "USING and NATURAL are refused to a query that may read some tables only: join with ON"
-                .into()
-        })
+    /// Says why `sql` is refused before it is prepared, with the definitions of the views that it
+    /// may read if `views` finds them. SQLite does not ask about the columns of `USING` and
+    /// `NATURAL`, which would let a query compare with a table that it may not read.
+    ///
+    /// # Errors
+    /// Those of `views`.
+    pub(crate) fn refusal_of_text(
+        &self,
+        sql: &str,
+        views: impl FnOnce() -> Result<Vec<(String, String)>>,
+    ) -> Result<Option<String>> {
+        if sql.contains('\0') {
+            return Ok(Some("the text has a NUL byte, where SQLite stops reading".into()));
+        }
+        let Some(tables) = self.tables().take() else { return Ok(None) };
+        let is_allowed = |name: &str| tables.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let views = views();
+        let what = if may_join_by_names(sql) {
+            Some("the query".to_owned())
+        } else {
+            let mut views = views.iter().flatten();
+            let found = views.find(|(name, text)| is_allowed(name) && may_join_by_names(text));
+            found.map(|(name, _)| format!("the view {name}"))
+        };
+        self.set_tables(Some(tables));
+        views?;
+        Ok(what.map(|what| {
+            format!(
+                "{what} uses USING or NATURAL, which is refused to a query that may read some \
+                 tables only: join with ON"
+            )
+        }))
     }
 
     fn refusal_of_table(&self, table: &str) -> Option<String> {

@@ -83,8 +83,8 @@ impl UntrustedLimits {
     }
 
     /// The tables that the query may read. Default: all of the application's. A view needs its own
-    /// name and those of the tables that it reads. With a list, `USING`, `NATURAL`, the schema and
-    /// the pragmas that describe it are refused.
+    /// name and those of the tables that it reads. With a list, `USING` and `NATURAL`, also in
+    /// these views, the schema and the pragmas that describe it are refused.
     #[must_use]
     pub fn tables<I>(mut self, names: I) -> UntrustedLimits
     where

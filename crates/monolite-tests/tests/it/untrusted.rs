@@ -190,6 +190,8 @@ fn all_but_a_query_is_refused_and_changes_nothing() {
         ("PRAGMA user_version", "PRAGMA user_version is refused"),
         ("SELECT * FROM pragma_compile_options", "PRAGMA compile_options is refused"),
         ("SELECT sqlite_log(1, 'x')", "sqlite_log() is refused"),
+        ("SELECT randomblob(1)", "randomblob() is refused"),
+        ("SELECT 1\0; DELETE FROM t", "NUL byte"),
     ] {
         let text = ask(&db, sql).expect_err(sql).to_string();
         assert!(text.contains(word), "{sql}: {text}");
@@ -224,6 +226,15 @@ fn tables_that_are_not_named_cannot_be_read_in_any_way() {
     }
     let both = UntrustedLimits::new().time(SLACK).tables(["v", "t"]);
     assert_eq!(db.query_untrusted("SELECT x FROM v", (), &both).wait().unwrap().rows.len(), 2);
+    for view in
+        ["n AS SELECT x FROM t NATURAL JOIN secret", "u AS SELECT x FROM t JOIN secret USING(id)"]
+    {
+        db.write(move |tx| tx.execute_batch(&format!("CREATE VIEW {view}"))).wait().unwrap();
+        let limits = UntrustedLimits::new().time(SLACK).tables([&view[..1], "t"]);
+        let (kind, text) = kind(&db, &format!("SELECT x FROM {}", &view[..1]), &limits);
+        assert_eq!(kind, ErrorKind::Invalid, "{text}");
+        assert!(text.contains("USING or NATURAL"), "{text}");
+    }
     // The next query has its own.
     assert_eq!(ask(&db, "SELECT s FROM secret").unwrap().rows.len(), 1);
 }
