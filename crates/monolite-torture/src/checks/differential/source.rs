@@ -263,10 +263,11 @@ impl Source {
         template.step(&mut self.rng, &mut self.marks)
     }
 
-    /// Some figures mean nothing in a closure, where a neighbour may have set them.
+    /// Some figures mean nothing in a closure, where a neighbour may have set them, and a read has
+    /// no batches.
     fn placed(&mut self, mut step: Step, place: Place) -> Step {
-        let is_method = step.how == How::LastInsertRowid;
-        if place == Place::Read && (is_method || step.judged == Judged::Figures) {
+        let is_of_writes = matches!(step.how, How::Batch | How::LastInsertRowid);
+        if place == Place::Read && (is_of_writes || step.judged == Judged::Figures) {
             step = Step {
                 judged: Judged::Connection,
                 ..Step::plain("SELECT total_changes()", How::All)
