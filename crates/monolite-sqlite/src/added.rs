@@ -4,6 +4,8 @@
 use rusqlite::functions::FunctionFlags;
 use rusqlite::hooks::AuthAction;
 
+use crate::traits::Traits;
+
 /// What an application promises of a function.
 ///
 /// A promise that is not kept costs a needless `Conflict` in an interactive transaction, never a
@@ -67,25 +69,21 @@ impl Added {
         known.map(|(_, function)| *function)
     }
 
-    /// Whether a statement with this `action` has inputs of the application.
-    pub(crate) fn is_used_by(&self, action: &AuthAction<'_>) -> bool {
+    /// What a statement with this `action` is like for what the application has added: it has other
+    /// inputs than pages, or may give something else when it is run again.
+    pub(crate) fn traits(&self, action: &AuthAction<'_>) -> Traits {
         match action {
-            AuthAction::Function { function_name } => self.function(function_name).is_some(),
+            AuthAction::Function { function_name } => match self.function(function_name) {
+                Some(known) => {
+                    Traits::BEYOND_PAGES | Traits::VOLATILE.when(!known.is_deterministic)
+                }
+                None => Traits::NONE,
+            },
             AuthAction::Read { table_name, .. } => {
-                self.modules.iter().any(|module| module.eq_ignore_ascii_case(table_name))
+                let is_it = |module: &Box<str>| module.eq_ignore_ascii_case(table_name);
+                Traits::BEYOND_PAGES.when(self.modules.iter().any(is_it))
             }
-            _ => false,
-        }
-    }
-
-    /// Whether a statement with this `action` calls a function that may give something else when it
-    /// is run again.
-    pub(crate) fn is_volatile(&self, action: &AuthAction<'_>) -> bool {
-        match action {
-            AuthAction::Function { function_name } => {
-                self.function(function_name).is_some_and(|it| !it.is_deterministic)
-            }
-            _ => false,
+            _ => Traits::NONE,
         }
     }
 

@@ -24,7 +24,9 @@ use rusqlite::vtab::{Module, VTab};
 use rusqlite::{Result, ffi};
 
 use crate::added::{Added, Function};
-use crate::signals::Signals;
+use crate::authorizer::Authorizer;
+use crate::codes::failure;
+use crate::flag::Flag;
 
 /// Adds an application's functions to a connection.
 pub type Setup = Arc<dyn Fn(&ConnectionSetup<'_>) -> Result<()> + Send + Sync>;
@@ -35,7 +37,8 @@ pub type Setup = Arc<dyn Fn(&ConnectionSetup<'_>) -> Result<()> + Send + Sync>;
 /// Names are compared without regard to case. One that SQLite or the engine has already is refused.
 pub struct ConnectionSetup<'c> {
     connection: &'c rusqlite::Connection,
-    signals: &'c Arc<Signals>,
+    is_trusted: bool,
+    panics: &'c Arc<Flag>,
     taken: Taken,
     added: RefCell<Added>,
 }
@@ -72,14 +75,14 @@ fn check(what: &str, name: &str, taken: &[String]) -> Result<()> {
         return Ok(());
     };
     let text = format!("the {what} {name:?} cannot be added: {problem}");
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_MISUSE), Some(text)))
+    Err(failure(ffi::SQLITE_MISUSE, text))
 }
 
 impl ConnectionSetup<'_> {
     fn note_function(&self, name: &str, function: Function) -> Result<FunctionFlags> {
         check("function", name, &self.taken.functions)?;
         self.added.borrow_mut().note_function(name, function);
-        Ok(function.flags(self.signals.query_rules().is_none()))
+        Ok(function.flags(self.is_trusted))
     }
 
     /// Adds a scalar function of so many arguments, or of any number (-1). A panic in it is an
@@ -150,13 +153,13 @@ impl ConnectionSetup<'_> {
         C: Fn(&str, &str) -> Ordering + Send + 'static,
     {
         check("collation", name, &COLLATIONS.map(String::from))?;
-        let signals = Arc::clone(self.signals);
+        let panics = Arc::clone(self.panics);
         let order = AssertUnwindSafe(order);
         let order = move |a: &str, b: &str| {
             let order = &order;
             let compared = catch_unwind(AssertUnwindSafe(|| (order.0)(a, b)));
             compared.unwrap_or_else(|_| {
-                signals.mark_panicked();
+                panics.set(true);
                 Ordering::Equal
             })
         };
@@ -199,7 +202,7 @@ impl<F> Named<F> {
                  statement has failed; correct it, or have it return an error",
                 self.name
             );
-            Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), Some(text)))
+            Err(failure(ffi::SQLITE_ERROR, text))
         })
     }
 }
@@ -244,16 +247,18 @@ where
 /// Those of `setup`, and those of SQLite.
 pub(crate) fn add_to(
     connection: &rusqlite::Connection,
-    signals: &Arc<Signals>,
+    authorizer: &Authorizer,
+    panics: &Arc<Flag>,
     setup: Option<&Setup>,
 ) -> Result<()> {
-    let is_trusted = signals.query_rules().is_none();
+    let is_trusted = authorizer.query_rules.is_none();
     let Some(setup) = setup else { return extras::add_to(connection, is_trusted) };
     let taken = Taken::on(connection)?;
     extras::add_to(connection, is_trusted)?;
     let added = RefCell::default();
-    let additions = ConnectionSetup { connection, signals, taken, added };
+    let additions = ConnectionSetup { connection, is_trusted, panics, taken, added };
     setup(&additions)?;
-    signals.know_added(additions.added.into_inner());
+    // A connection is set up once.
+    let _ = authorizer.added.set(additions.added.into_inner());
     Ok(())
 }

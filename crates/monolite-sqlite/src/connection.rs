@@ -5,7 +5,7 @@
 //! - Only [`Connection::commit`] can commit: the commit hook turns every other commit (an
 //!   autocommitted statement after a silent rollback) into a rollback.
 //! - Only the engine's own methods may say `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`; the
-//!   authorizer refuses them to everyone else, see [`crate::Signals`].
+//!   authorizer refuses them to everyone else, see [`Authorizer`].
 //! - The writer writes changed pages to the WAL before the commit only when they do not fit in its
 //!   page cache. No frame before those of its transaction changes.
 //! - An overlay never commits, and begins transactions on a snapshot only.
@@ -56,12 +56,16 @@ pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaFacts;
 pub use setup::{Overdue, Settings};
 
+use crate::authorizer::Authorizer;
+use crate::codes::{check, refuse};
 use crate::counts::Counts;
+use crate::flag::Flag;
+use crate::interruption::Interruption;
 use crate::pcache::MainCache;
 use crate::revoke::Revoker;
 use crate::rowids::Giver;
-use crate::signals::{Signals, Traits};
-use crate::statements::{Own, Prepared};
+use crate::statements::{Own, Prepared, Text};
+use crate::traits::Traits;
 use crate::untrusted;
 use crate::vfs::{CommitSequence, WalControl};
 
@@ -150,7 +154,10 @@ pub struct Connection {
     // `drop` clears the pointer in it before the connection closes.
     revoker: Revoker,
     prepared: Prepared,
-    signals: Arc<Signals>,
+    authorizer: Arc<Authorizer>,
+    interruption: Arc<Interruption>,
+    may_commit: Arc<Flag>,
+    panics: Arc<Flag>,
     counts: Arc<Counts>,
     giver: Option<Arc<Giver>>,
     overdue: Overdue,
@@ -235,10 +242,12 @@ impl Connection {
         role: Role,
         settings: &Settings,
     ) -> Result<Connection> {
-        let Hooks { signals, counts, giver, stack } = hooks;
-        let revoker = Revoker::new(&inner, role.is_serialized(), Arc::clone(&signals));
+        let Hooks { authorizer, may_commit, panics, counts, giver, stack } = hooks;
+        let interruption = Arc::<Interruption>::default();
+        let (seen, told) = (Arc::clone(&authorizer), Arc::clone(&interruption));
+        let revoker = Revoker::new(&inner, role.is_serialized(), told, seen);
         let may_write = matches!(role, Role::Writer | Role::Checkpointer | Role::Overlay);
-        let prepared = Prepared::new(inner, may_write, stack);
+        let prepared = Prepared::new(inner, Arc::clone(&authorizer), may_write, stack);
         let progress_interval = match role {
             Role::Untrusted => UNTRUSTED_INTERVAL,
             _ => PROGRESS_INTERVAL,
@@ -247,7 +256,10 @@ impl Connection {
         let mut connection = Connection {
             revoker,
             prepared,
-            signals,
+            authorizer,
+            interruption,
+            may_commit,
+            panics,
             counts,
             giver,
             overdue: Arc::clone(&settings.overdue),
@@ -299,25 +311,12 @@ impl Connection {
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         self.refuse_if_revoked()?;
-        self.prepared.with(sql, &self.signals, run)
+        self.prepared.with(Text::Said(sql), run)
     }
 
     #[inline]
     fn refuse_if_revoked(&self) -> Result<()> {
-        if self.signals.is_revoked() {
-            let code = ffi::Error::new(ffi::SQLITE_INTERRUPT);
-            return Err(rusqlite::Error::SqliteFailure(code, None));
-        }
-        Ok(())
-    }
-
-    /// Has SQLite prepare a statement out of `sql`, by `prepare`, with as much stack as that can
-    /// take and no more than there is.
-    ///
-    /// # Errors
-    /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
-    pub fn preparing<R>(&self, sql: &str, prepare: impl FnMut() -> Result<R>) -> Result<R> {
-        self.prepared.preparing(sql, &self.signals, prepare)
+        if self.interruption.is_revoked() { check(ffi::SQLITE_INTERRUPT) } else { Ok(()) }
     }
 
     /// As that of `rusqlite`: prepares the statement of `sql`.
@@ -325,7 +324,7 @@ impl Connection {
     /// # Errors
     /// Those of preparing it.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
-        self.preparing(sql, || self.raw().prepare(sql))
+        self.prepared.prepare(sql, || self.raw().prepare(sql))
     }
 
     /// As that of `rusqlite`: prepares the statement of `sql`, or takes it from those that were
@@ -335,10 +334,10 @@ impl Connection {
     /// Those of preparing it.
     pub fn prepare_cached(&self, sql: &str) -> Result<CachedStatement<'_>> {
         // The authorizer does not see one that is found.
-        if !self.signals.virtual_tables().are_none() {
-            self.signals.note_virtual_table();
+        if !self.authorizer.virtual_tables.are_none() {
+            self.authorizer.note_virtual_table();
         }
-        self.preparing(sql, || self.raw().prepare_cached(sql))
+        self.prepared.prepare(sql, || self.raw().prepare_cached(sql))
     }
 
     /// Forgets the statements that `rusqlite` keeps, whose runs the authorizer does not see.
@@ -351,10 +350,32 @@ impl Connection {
         self.prepared.deeply(body)
     }
 
-    /// The flags its hooks set.
+    /// What judges its statements.
+    pub fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
+    }
+
+    /// What has ended statements of it.
     #[inline]
-    pub fn signals(&self) -> &Signals {
-        &self.signals
+    pub fn interruption(&self) -> &Interruption {
+        &self.interruption
+    }
+
+    /// Raised when a collation of the application has panicked: what was compared by it is in no
+    /// order, and must not be kept.
+    #[inline]
+    pub fn panics(&self) -> &Flag {
+        &self.panics
+    }
+
+    /// How many rows the transaction has changed.
+    #[inline]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.authorizer.as_engine(run)
     }
 
     /// A handle with which another thread can end this connection's snapshot.
@@ -368,18 +389,18 @@ impl Connection {
     /// Those of SQLite.
     pub fn restore_after_revocation(&mut self) -> Result<()> {
         self.watch_progress()?;
-        self.signals.forget_revocation();
+        self.interruption.forget();
         if self.is_in_transaction() { self.rollback() } else { Ok(()) }
     }
 
     fn watch_progress(&mut self) -> Result<()> {
-        let (overdue, signals) = (Arc::clone(&self.overdue), Arc::clone(&self.signals));
+        let (overdue, told) = (Arc::clone(&self.overdue), Arc::clone(&self.interruption));
         let ends = move || {
             let is_late = overdue();
             if is_late {
-                signals.mark_interrupted();
+                told.mark_late();
             }
-            is_late || signals.is_revoked()
+            is_late || told.is_revoked()
         };
         self.prepared.connection_mut().progress_handler(self.progress_interval, Some(ends))
     }
@@ -422,7 +443,8 @@ impl Connection {
     /// # Errors
     /// As [`Connection::begin_read`].
     pub fn begin_query(&self, tables: Option<Vec<String>>, value_bytes: u64) -> Result<()> {
-        let rules = self.signals.query_rules().expect("the connection is for untrusted SQL");
+        let rules =
+            self.authorizer.query_rules.as_ref().expect("the connection is for untrusted SQL");
         rules.set_tables(tables);
         untrusted::limit_values(self.raw(), value_bytes);
         self.begin_read()
@@ -433,16 +455,14 @@ impl Connection {
     /// # Errors
     /// Those of preparing it; `SQLITE_AUTH` when it is refused.
     pub fn prepare_query(&self, sql: &str) -> Result<Statement<'_>> {
-        let rules = self.signals.query_rules().expect("the connection is for untrusted SQL");
+        let rules =
+            self.authorizer.query_rules.as_ref().expect("the connection is for untrusted SQL");
         let views = || {
             let mut views =
                 self.raw().prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'view'")?;
             views.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         };
-        if let Some(refusal) = rules.refusal_of_text(sql, views)? {
-            let code = ffi::Error::new(ffi::SQLITE_AUTH);
-            return Err(rusqlite::Error::SqliteFailure(code, Some(refusal)));
-        }
+        refuse(rules.refusal_of_text(sql, views)?)?;
         self.prepare(sql)
     }
 
@@ -452,10 +472,9 @@ impl Connection {
         self.note_taken(Giver::begin);
         self.has_begun.set(true);
         self.has_changed_schema.set(false);
-        self.signals.virtual_tables().begin();
-        self.signals.forget_wishes();
+        self.authorizer.virtual_tables.begin();
         self.open_facts.set(None);
-        self.counts.start(self.raw());
+        self.start_counts();
         let verified = self.verify_schema();
         self.forget_outdated_statements();
         verified.inspect_err(|_| {
@@ -496,7 +515,7 @@ impl Connection {
         self.refuse_to_overlay("COMMIT")?;
         self.note_taken(|giver| self.settle_taken(giver));
         let end = || self.end_statements_if_busy(|| self.engine(Own::Commit));
-        let result = self.signals.allowing_commit(end);
+        let result = self.may_commit.during(end);
         if result.is_ok() {
             self.note_taken(Giver::committed);
             self.has_begun.set(false);
@@ -559,23 +578,12 @@ impl Connection {
     /// forgotten, too. To be called when a transaction begins, each in a batch.
     #[inline]
     pub fn start_counts(&self) {
-        self.signals.forget_wishes();
-        self.counts.start(self.raw());
-    }
-
-    /// Rows changed by the last statement that changed any since [`Connection::start_counts`].
-    pub fn changes(&self) -> u64 {
-        self.counts.changes(self.raw())
-    }
-
-    /// Rows changed since [`Connection::start_counts`].
-    #[inline]
-    pub fn total_changes(&self) -> u64 {
-        self.counts.total_changes(self.raw())
+        self.authorizer.drops.begin();
+        self.counts.start();
     }
 
     pub(crate) fn engine(&self, own: Own) -> Result<()> {
-        self.signals.as_engine(|| self.prepared.run_own(own))
+        self.as_engine(|| self.prepared.run_own(own))
     }
 
     /// Resets statements that were left running (a forgotten `Rows`), so that nothing of a finished
@@ -632,8 +640,8 @@ impl Connection {
             self.raw().busy_timeout(busy_timeout)?;
         }
         let blocked = code & 0xff == ffi::SQLITE_BUSY || code & 0xff == ffi::SQLITE_LOCKED;
-        if code != ffi::SQLITE_OK && !blocked {
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        if !blocked {
+            check(code)?;
         }
         // Negative when nothing was looked at, because another checkpoint is under way.
         let wal_frames = u32::try_from(wal).unwrap_or(u32::MAX);
@@ -653,8 +661,8 @@ impl Connection {
     pub fn rewrite(&self, bytes: u8, begin: impl FnOnce()) -> Result<()> {
         self.refuse_to_overlay("VACUUM")?;
         let settings = "PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE";
-        let run = |sql| self.signals.as_engine(|| self.raw().execute_batch(sql));
-        self.signals.allowing_commit(|| {
+        let run = |sql| self.as_engine(|| self.raw().execute_batch(sql));
+        self.may_commit.during(|| {
             run(settings)?;
             begin();
             setup::reserve_bytes(self.raw(), bytes)?;
@@ -671,8 +679,8 @@ impl Connection {
     /// over, `SQLITE_ERROR` inside of a transaction, `SQLITE_MISUSE` on an overlay.
     pub fn vacuum(&self) -> Result<()> {
         self.refuse_to_overlay("VACUUM")?;
-        let run = || self.signals.as_engine(|| self.raw().execute_batch("VACUUM"));
-        self.signals.allowing_commit(run)
+        let run = || self.as_engine(|| self.raw().execute_batch("VACUUM"));
+        self.may_commit.during(run)
     }
 
     /// Lets the close of this connection, when it is the last one, remove the WAL file.

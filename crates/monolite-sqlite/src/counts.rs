@@ -15,15 +15,19 @@
 //! own figure of the latest statement tells of such a row then, and stands for what it was before
 //! until another statement has changed it ([`Counts::during_own_work`]).
 
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use rusqlite::{Result, ffi};
 
+use crate::functions;
+use crate::locked::locked;
+
 /// The figures of one connection.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
+#[derive(Debug)]
+pub struct Counts {
+    /// The connection, which is open: it and functions of its own alone have these figures.
+    db: AtomicPtr<ffi::sqlite3>,
     /// `sqlite3_total_changes64` at the start.
     total_before: AtomicI64,
     /// Whether there is something in `hidden`, which is not locked for nothing.
@@ -43,60 +47,67 @@ struct Hidden {
 impl Counts {
     /// Puts functions of ours in place of SQLite's.
     pub(crate) fn install(connection: &rusqlite::Connection) -> Result<Arc<Counts>> {
-        let counts = Arc::new(Counts::default());
-        replace(connection, c"changes", &counts, changes)?;
-        replace(connection, c"total_changes", &counts, total_changes)?;
+        let counts = Arc::new(Counts {
+            // SAFETY: the handle is used until the connection is closed, and not behind that.
+            db: AtomicPtr::new(unsafe { connection.handle() }),
+            total_before: AtomicI64::new(0),
+            is_hidden: AtomicBool::new(false),
+            hidden: Mutex::default(),
+        });
+        let (latest, total) = (Arc::clone(&counts), Arc::clone(&counts));
+        let flags = ffi::SQLITE_INNOCUOUS;
+        functions::add(connection, c"changes", 0, flags, move |call| {
+            call.return_integer(latest.latest());
+        })?;
+        functions::add(connection, c"total_changes", 0, flags, move |call| {
+            call.return_integer(total.total());
+        })?;
         Ok(counts)
     }
 
+    fn db(&self) -> *mut ffi::sqlite3 {
+        self.db.load(Relaxed)
+    }
+
+    /// SQLite's own figure of all statements.
     #[inline]
-    pub(crate) fn start(&self, connection: &rusqlite::Connection) {
-        // SAFETY: the handle is open for as long as the borrow, and used by this thread alone.
-        let total = unsafe {
-            let db = connection.handle();
+    fn total_of_sqlite(&self) -> i64 {
+        // SAFETY: the handle is open, and used by this thread alone.
+        unsafe { ffi::sqlite3_total_changes64(self.db()) }
+    }
+
+    /// SQLite's own figure of the latest statement.
+    fn latest_of_sqlite(&self) -> i64 {
+        // SAFETY: as above.
+        unsafe { ffi::sqlite3_changes64(self.db()) }
+    }
+
+    #[inline]
+    pub(crate) fn start(&self) {
+        // SAFETY: as above.
+        unsafe {
             // Takes a mutex, unlike the question.
-            if ffi::sqlite3_last_insert_rowid(db) != 0 {
-                ffi::sqlite3_set_last_insert_rowid(db, 0);
+            if ffi::sqlite3_last_insert_rowid(self.db()) != 0 {
+                ffi::sqlite3_set_last_insert_rowid(self.db(), 0);
             }
-            ffi::sqlite3_total_changes64(db)
-        };
-        self.total_before.store(total, Ordering::Relaxed);
-        self.is_hidden.store(false, Ordering::Relaxed);
-    }
-
-    fn lock_hidden(&self) -> MutexGuard<'_, Option<Hidden>> {
-        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hidden(&self) -> Option<Hidden> {
-        if self.is_hidden.load(Ordering::Relaxed) { *self.lock_hidden() } else { None }
+        }
+        self.total_before.store(self.total_of_sqlite(), Relaxed);
+        self.is_hidden.store(false, Relaxed);
     }
 
     /// Runs `work`, which is none of the transaction's, so that no figure tells of it.
-    pub(crate) fn during_own_work<T>(
-        &self,
-        connection: &rusqlite::Connection,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        // SAFETY: the handle is open for as long as the borrow, and used by this thread alone.
-        let figures = || unsafe {
-            let db = connection.handle();
-            (ffi::sqlite3_total_changes64(db), ffi::sqlite3_changes64(db))
-        };
+    pub(crate) fn during_own_work<T>(&self, work: impl FnOnce() -> T) -> T {
         // SAFETY: as above.
-        let (rowid, changes) = unsafe {
-            let db = connection.handle();
-            (ffi::sqlite3_last_insert_rowid(db), self.changes_of(db))
-        };
-        let (total_before, _) = figures();
+        let rowid = unsafe { ffi::sqlite3_last_insert_rowid(self.db()) };
+        let (changes, total_before) = (self.latest(), self.total_of_sqlite());
         let result = work();
-        let (total, latest) = figures();
+        let (total, latest) = (self.total_of_sqlite(), self.latest_of_sqlite());
         // SAFETY: as above.
-        unsafe { ffi::sqlite3_set_last_insert_rowid(connection.handle(), rowid) };
+        unsafe { ffi::sqlite3_set_last_insert_rowid(self.db(), rowid) };
         if total != total_before {
-            self.total_before.fetch_add(total - total_before, Ordering::Relaxed);
-            *self.lock_hidden() = Some(Hidden { total, latest, changes });
-            self.is_hidden.store(true, Ordering::Relaxed);
+            self.total_before.fetch_add(total - total_before, Relaxed);
+            *locked(&self.hidden) = Some(Hidden { total, latest, changes });
+            self.is_hidden.store(true, Relaxed);
         }
         result
     }
@@ -104,108 +115,36 @@ impl Counts {
     /// Whether a trigger of the transaction's first change would be told the figure of a statement
     /// before: SQLite's own figure is what it was until a trigger has changed rows itself, and then
     /// the two cannot be told apart.
-    pub(crate) fn has_foreign_changes(&self, connection: &rusqlite::Connection) -> bool {
-        // SAFETY: the handle is open for as long as the borrow.
-        unsafe {
-            let db = connection.handle();
-            self.total_of(db) == 0 && ffi::sqlite3_changes64(db) != 0
+    pub(crate) fn are_foreign(&self) -> bool {
+        self.total() == 0 && self.latest_of_sqlite() != 0
+    }
+
+    /// Rows changed by the last statement that changed any since
+    /// [`Connection::start_counts`](crate::Connection::start_counts).
+    pub fn changes(&self) -> u64 {
+        self.latest().cast_unsigned()
+    }
+
+    /// Rows changed since [`Connection::start_counts`](crate::Connection::start_counts).
+    #[inline]
+    pub fn total_changes(&self) -> u64 {
+        self.total().cast_unsigned()
+    }
+
+    #[inline]
+    fn total(&self) -> i64 {
+        self.total_of_sqlite() - self.total_before.load(Relaxed)
+    }
+
+    fn latest(&self) -> i64 {
+        if self.total() == 0 {
+            return 0;
         }
-    }
-
-    pub(crate) fn changes(&self, connection: &rusqlite::Connection) -> u64 {
-        // SAFETY: the handle is open for as long as the borrow.
-        unsafe { self.changes_of(connection.handle()) }.cast_unsigned()
-    }
-
-    #[inline]
-    pub(crate) fn total_changes(&self, connection: &rusqlite::Connection) -> u64 {
-        // SAFETY: the handle is open for as long as the borrow.
-        unsafe { self.total_of(connection.handle()) }.cast_unsigned()
-    }
-
-    /// # Safety
-    /// `db` must be the open connection of these counts.
-    #[inline]
-    unsafe fn total_of(&self, db: *mut ffi::sqlite3) -> i64 {
-        // SAFETY: the caller vouches for `db`.
-        unsafe { ffi::sqlite3_total_changes64(db) - self.total_before.load(Ordering::Relaxed) }
-    }
-
-    /// # Safety
-    /// As for `total_of`.
-    unsafe fn changes_of(&self, db: *mut ffi::sqlite3) -> i64 {
-        // SAFETY: the caller vouches for `db`.
-        let (total, latest, since) = unsafe {
-            let total = ffi::sqlite3_total_changes64(db);
-            (total, ffi::sqlite3_changes64(db), self.total_of(db))
-        };
-        match self.hidden() {
-            _ if since == 0 => 0,
+        let (total, latest) = (self.total_of_sqlite(), self.latest_of_sqlite());
+        let hidden = if self.is_hidden.load(Relaxed) { *locked(&self.hidden) } else { None };
+        match hidden {
             Some(hidden) if (hidden.total, hidden.latest) == (total, latest) => hidden.changes,
             _ => latest,
         }
-    }
-}
-
-type Callback =
-    unsafe extern "C" fn(*mut ffi::sqlite3_context, c_int, *mut *mut ffi::sqlite3_value);
-
-fn replace(
-    connection: &rusqlite::Connection,
-    name: &CStr,
-    counts: &Arc<Counts>,
-    callback: Callback,
-) -> Result<()> {
-    let own = Arc::into_raw(Arc::clone(counts)).cast_mut().cast::<c_void>();
-    // SAFETY: the handle is open and the name is a C string. SQLite calls `release` with `own`
-    // once, when the function goes or could not be made.
-    let code = unsafe {
-        ffi::sqlite3_create_function_v2(
-            connection.handle(),
-            name.as_ptr(),
-            0,
-            ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS,
-            own,
-            Some(callback),
-            None,
-            None,
-            Some(release),
-        )
-    };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
-}
-
-unsafe extern "C" fn release(counts: *mut c_void) {
-    // SAFETY: `replace` made it from an `Arc` and gave it away.
-    drop(unsafe { Arc::from_raw(counts.cast::<Counts>()) });
-}
-
-unsafe extern "C" fn changes(
-    context: *mut ffi::sqlite3_context,
-    _count: c_int,
-    _arguments: *mut *mut ffi::sqlite3_value,
-) {
-    // SAFETY: SQLite called with a context that waits for a result, of a function that `replace`
-    // made with its counts.
-    unsafe {
-        let counts = &*ffi::sqlite3_user_data(context).cast::<Counts>();
-        let number = counts.changes_of(ffi::sqlite3_context_db_handle(context));
-        ffi::sqlite3_result_int64(context, number);
-    }
-}
-
-unsafe extern "C" fn total_changes(
-    context: *mut ffi::sqlite3_context,
-    _count: c_int,
-    _arguments: *mut *mut ffi::sqlite3_value,
-) {
-    // SAFETY: as for `changes`.
-    unsafe {
-        let counts = &*ffi::sqlite3_user_data(context).cast::<Counts>();
-        let number = counts.total_of(ffi::sqlite3_context_db_handle(context));
-        ffi::sqlite3_result_int64(context, number);
     }
 }

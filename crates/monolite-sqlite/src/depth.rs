@@ -15,7 +15,10 @@
 //! Generated columns of one table that are made of each other, 2,000 of which can be written
 //! 1,000 deep each: nothing asks for them.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use rusqlite::Result;
+use rusqlite::hooks::AuthAction;
 
 use crate::scan::{Scan, Token};
 
@@ -138,14 +141,43 @@ fn allowed(levels: Levels) -> u32 {
     u32::try_from(MAX_LEVELS / levels.most.max(1)).unwrap_or(u32::MAX).max(FREE_SELECTS)
 }
 
-/// Why a statement is refused that has more than `most`.
-pub(crate) fn refusal(most: u32) -> String {
-    format!(
-        "the statement has more than {most} SELECTs, those of its views and common table \
-         expressions included, and their expressions can become more than {MAX_LEVELS} levels \
-         deep, for which there is no stack; write it in parts, or keep a part of its result in a \
-         table"
-    )
+/// Counts the `SELECT`s of the statement that is being prepared.
+#[derive(Debug, Default)]
+pub(crate) struct Selects {
+    counted: AtomicU32,
+    /// How many there may be; 0 while they are not counted.
+    most: AtomicU32,
+}
+
+impl Selects {
+    /// Has `prepare` prepare a statement that may have `most` `SELECT`s, and says whether it was
+    /// refused for having more. Of what SQLite prepares by itself, for a virtual table or again,
+    /// none are counted.
+    pub(crate) fn during<R>(&self, most: u32, prepare: impl FnOnce() -> R) -> (R, bool) {
+        self.counted.store(0, Relaxed);
+        self.most.store(most, Relaxed);
+        let prepared = prepare();
+        self.most.store(0, Relaxed);
+        (prepared, self.counted.load(Relaxed) > most)
+    }
+
+    /// Counts this `action`, and says why a statement that has it is refused, if it is.
+    pub(crate) fn refusal(&self, action: &AuthAction<'_>) -> Option<String> {
+        let most = self.most.load(Relaxed);
+        if most == 0 || !matches!(action, AuthAction::Select) {
+            return None;
+        }
+        let counted = self.counted.load(Relaxed).saturating_add(1);
+        self.counted.store(counted, Relaxed);
+        (counted > most).then(|| {
+            format!(
+                "the statement has more than {most} SELECTs, those of its views and common table \
+                 expressions included, and their expressions can become more than {MAX_LEVELS} \
+                 levels deep, for which there is no stack; write it in parts, or keep a part of \
+                 its result in a table"
+            )
+        })
+    }
 }
 
 #[cfg(test)]

@@ -6,40 +6,82 @@
 //! - So is a transaction in which `PRAGMA foreign_keys = OFF` was refused: its program is about to
 //!   rebuild a table, and may have ignored the error.
 
+use std::sync::Mutex;
+
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::AuthAction;
 use rusqlite::{Connection, Result};
 
-use crate::signals::Signals;
+use crate::flag::{Flag, Switch};
+use crate::locked::locked;
+use crate::rules;
 
-/// Says why the statement may not drop `table`, if it may not.
-///
-/// # Errors
-/// Those of SQLite.
-pub(crate) fn refusal(
-    connection: &Connection,
-    table: &str,
-    signals: &Signals,
-) -> Result<Option<String>> {
-    let is_migrating = signals.is_migrating();
-    let counts_on_it = is_migrating || signals.wants_no_keys();
-    if !counts_on_it || !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)? {
-        return Ok(None);
+/// What the statements of a transaction have said of foreign keys and of tables to drop.
+#[derive(Debug, Default)]
+pub(crate) struct Drops {
+    /// Whether the statements are those of a migration.
+    migrating: Flag,
+    /// Whether the transaction has asked for foreign keys to be off, and was refused it.
+    wants_no_keys: Flag,
+    /// The table that the statement drops which was prepared last.
+    table: Mutex<Option<String>>,
+}
+
+impl Drops {
+    /// A transaction begins, which has not asked for anything.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        self.wants_no_keys.set(false);
     }
-    let Some(child) = table_that_references(connection, table)? else { return Ok(None) };
-    let (before, remedy) = if is_migrating {
-        ("", "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`")
-    } else {
-        (
-            "PRAGMA foreign_keys = OFF was refused before, ",
-            "to rebuild the table, use a migration (monolite::Migrations) whose file begins with \
-             `-- monolite: foreign_keys=off`",
-        )
-    };
-    Ok(Some(format!(
-        "DROP TABLE {table} is refused: {before}{child} references it, and SQLite would delete the \
-         rows of {table} first, and act on those of {child} (ON DELETE); {remedy}; to be rid of \
-         it, drop the tables that reference it first"
-    )))
+
+    /// The statements that are prepared are those of a migration until the switch is dropped.
+    pub(crate) fn migrating(&self) -> Switch<'_> {
+        self.migrating.switch()
+    }
+
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.migrating.is_up()
+    }
+
+    /// A statement with this `action` is prepared.
+    pub(crate) fn note(&self, action: &AuthAction<'_>) {
+        if let AuthAction::DropTable { table_name } = action {
+            *locked(&self.table) = Some((*table_name).to_owned());
+        } else if let Some(is_on) = rules::sets_foreign_keys(action) {
+            self.wants_no_keys.set(!is_on);
+        }
+    }
+
+    /// Takes the table that the statement drops which was prepared last.
+    pub(crate) fn take(&self) -> Option<String> {
+        locked(&self.table).take()
+    }
+
+    /// Says why a statement may not drop `table`, if it may not.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub(crate) fn refusal(&self, connection: &Connection, table: &str) -> Result<Option<String>> {
+        let counts_on_it = self.is_migrating() || self.wants_no_keys.is_up();
+        if !counts_on_it || !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)? {
+            return Ok(None);
+        }
+        let Some(child) = table_that_references(connection, table)? else { return Ok(None) };
+        let (before, remedy) = if self.is_migrating() {
+            ("", "to rebuild the table, begin the file with `-- monolite: foreign_keys=off`")
+        } else {
+            (
+                "PRAGMA foreign_keys = OFF was refused before, ",
+                "to rebuild the table, use a migration (monolite::Migrations) whose file begins \
+                 with `-- monolite: foreign_keys=off`",
+            )
+        };
+        Ok(Some(format!(
+            "DROP TABLE {table} is refused: {before}{child} references it, and SQLite would delete \
+             the rows of {table} first, and act on those of {child} (ON DELETE); {remedy}; to be \
+             rid of it, drop the tables that reference it first"
+        )))
+    }
 }
 
 /// Another table that references `table`.

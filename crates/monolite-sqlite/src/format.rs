@@ -9,6 +9,7 @@
 
 use rusqlite::{ErrorCode, MAIN_DB, Result, ffi};
 
+use crate::codes::failure;
 use crate::vfs::read_database;
 
 const HEADER_BYTES: usize = 100;
@@ -45,8 +46,7 @@ pub(crate) fn check(connection: &rusqlite::Connection, set: Result<()>) -> Resul
         && read_database(connection, &mut header).is_ok()
         && let Some(newer) = newer(&header)
     {
-        let code = ffi::Error::new(ffi::SQLITE_ERROR);
-        return Err(rusqlite::Error::SqliteFailure(code, Some(newer)));
+        return Err(failure(ffi::SQLITE_ERROR, newer));
     }
     set
 }

@@ -11,15 +11,21 @@
 mod added;
 mod additions;
 pub mod allocations;
+mod authorizer;
+mod codes;
 mod connection;
 pub mod copy;
 mod counts;
 mod depth;
 mod drops;
+mod flag;
 mod fletcher;
 mod forks;
 mod format;
+mod functions;
 mod holder;
+mod interruption;
+mod locked;
 mod memory;
 mod names;
 mod pages;
@@ -28,10 +34,10 @@ mod revoke;
 mod rowids;
 mod rules;
 mod scan;
-mod signals;
 mod stack;
 mod statements;
 mod surroundings;
+mod traits;
 mod untrusted;
 mod verb;
 mod version;
@@ -41,20 +47,24 @@ pub mod wal;
 
 pub use added::Function;
 pub use additions::{ConnectionSetup, Setup};
+pub use authorizer::Authorizer;
 pub use connection::{
     AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, KeyTime,
     Overdue, Role, Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
 };
+pub use counts::Counts;
+pub use flag::Flag;
 pub use forks::forks;
 pub use holder::{holds_lock, lock_holder};
+pub use interruption::Interruption;
 pub use memory::Budget;
 pub use pages::PageSet;
 pub use revoke::{Revocation, Revoker};
 pub use rowids::plain::{PlainNumbers, inserted_into};
 pub use rowids::{GivenRowids, Numbering, Rowids};
 pub use rusqlite;
-pub use signals::{Signals, Traits};
 pub use surroundings::Surroundings;
+pub use traits::Traits;
 pub use untrusted::QUERY_INSTRUCTIONS;
 pub use version::{
     MIN_VERSION, MIN_VERSION_UNTRUSTED, accept, accept_untrusted, initialize, sees_pages,

@@ -24,6 +24,7 @@
 use rusqlite::ffi;
 use rusqlite::hooks::AuthAction;
 
+use crate::codes::failure;
 use crate::verb::{has_word, may_join_by_names};
 
 /// Names that begin with this are the engine's, those of tables to come, too.
@@ -132,5 +133,5 @@ pub(crate) fn refused(found: &str) -> rusqlite::Error {
         "the {found} is refused: names that begin with {PREFIX} belong to the engine, and so does \
          whatever names {KEYS} or {MIGRATIONS}; choose another name"
     );
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text))
+    failure(ffi::SQLITE_AUTH, text)
 }

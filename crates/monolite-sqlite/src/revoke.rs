@@ -23,11 +23,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rusqlite::ffi;
 
-use crate::signals::Signals;
+use crate::authorizer::Authorizer;
+use crate::interruption::Interruption;
+use crate::locked::locked;
 
 /// What a revocation achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,22 +56,25 @@ pub struct Revoker {
     handle: Arc<Mutex<Option<Handle>>>,
     /// Whether the connection has a mutex that other threads can enter.
     is_serialized: bool,
-    signals: Arc<Signals>,
+    interruption: Arc<Interruption>,
+    authorizer: Arc<Authorizer>,
 }
 
 impl Revoker {
     pub(crate) fn new(
         connection: &rusqlite::Connection,
         is_serialized: bool,
-        signals: Arc<Signals>,
+        interruption: Arc<Interruption>,
+        authorizer: Arc<Authorizer>,
     ) -> Revoker {
         // SAFETY: the pointer is used only until `disconnect`, which runs before the close.
         let handle = NonNull::new(unsafe { connection.handle() }).map(Handle);
-        Revoker { handle: Arc::new(Mutex::new(handle)), is_serialized, signals }
+        let handle = Arc::new(Mutex::new(handle));
+        Revoker { handle, is_serialized, interruption, authorizer }
     }
 
     pub(crate) fn disconnect(&self) {
-        self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        locked(&self.handle).take();
     }
 
     /// Ends the snapshot, or has it end with what its user does next. Never waits for a call into
@@ -77,11 +82,11 @@ impl Revoker {
     ///
     /// The caller sees to it that this user does not change meanwhile.
     pub fn revoke(&self) -> Revocation {
-        let guard = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = locked(&self.handle);
         let Some(handle) = guard.as_ref() else { return Revocation::Closed };
         let db = handle.0.as_ptr();
         // Before the interrupt, so that its victim finds the reason.
-        self.signals.mark_revoked();
+        self.interruption.mark_revoked();
         // SAFETY: interrupting is allowed from any thread while the connection is open, which the
         // guard ensures. It makes a long-running step end, so that the mutex becomes free.
         unsafe { ffi::sqlite3_interrupt(db) };
@@ -120,7 +125,7 @@ impl Revoker {
                 statement = ffi::sqlite3_next_stmt(db, statement);
             }
             let rollback = c"ROLLBACK".as_ptr();
-            self.signals.as_engine(|| {
+            self.authorizer.as_engine(|| {
                 ffi::sqlite3_exec(db, rollback, None, ptr::null_mut(), ptr::null_mut())
             });
         }

@@ -25,11 +25,13 @@ pub(crate) mod taken;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hashbrown::HashMap;
 use rusqlite::{MAIN_DB, Result, ffi};
 
+use crate::functions;
+use crate::locked::locked;
 use table::Second;
 use taken::{Journal, Mark, Pending, Taken};
 
@@ -148,13 +150,9 @@ impl Counter {
             && rowid <= self.last.load(Ordering::Acquire)
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether others have had one of these, in a table that gives none a second time.
     pub(crate) fn has_lost(&self, given: GivenRowids) -> bool {
-        self.never_reuses.load(Ordering::Acquire) && self.taken().has_any_of(given)
+        self.never_reuses.load(Ordering::Acquire) && locked(&self.taken).has_any_of(given)
     }
 }
 
@@ -204,17 +202,9 @@ impl Rowids {
         self.is_used.load(Ordering::Acquire)
     }
 
-    fn counters(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Counter>>> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn forms(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
-        self.forms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The counter of `table`. One goes on when its table is dropped and made again.
     pub(crate) fn counter(&self, table: &str, never_reuses: bool) -> Option<Arc<Counter>> {
-        let (name, mut counters) = (folded(table), self.counters());
+        let (name, mut counters) = (folded(table), locked(&self.counters));
         let known = counters.get(&*name).map(Arc::clone);
         if known.is_none() && counters.len() >= MAX_TABLES {
             return None;
@@ -230,17 +220,17 @@ impl Rowids {
     }
 
     fn find(&self, table: &str) -> Option<Arc<Counter>> {
-        self.counters().get(&*folded(table)).map(Arc::clone)
+        locked(&self.counters).get(&*folded(table)).map(Arc::clone)
     }
 
     /// What is known of `sql` with the schema of `cookie`; `None` when nothing is.
     pub(crate) fn known(&self, sql: &str, cookie: u32) -> Option<Option<Arc<Form>>> {
-        let forms = self.forms();
+        let forms = locked(&self.forms);
         forms.get(sql).filter(|(of, _)| *of == cookie).map(|(_, form)| form.clone())
     }
 
     pub(crate) fn remember(&self, sql: &str, cookie: u32, form: Option<Arc<Form>>) {
-        let mut forms = self.forms();
+        let mut forms = locked(&self.forms);
         if forms.len() >= MAX_FORMS {
             forms.clear();
         }
@@ -318,27 +308,16 @@ impl Giver {
         let rowids = Arc::clone(rowids);
         let (giving, journal) = (Mutex::default(), Mutex::default());
         let giver = Arc::new(Giver { rowids, giving, journal });
-        let own = Arc::into_raw(Arc::clone(&giver)).cast_mut().cast::<c_void>();
-        let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DIRECTONLY;
-        // SAFETY: the handle is open and the name is a C string. SQLite calls `release` with `own`
-        // once, when the function goes or could not be made.
-        let code = unsafe {
-            ffi::sqlite3_create_function_v2(
-                connection.handle(),
-                FUNCTION_NAME.as_ptr(),
-                1,
-                flags,
-                own,
-                Some(give),
-                None,
-                None,
-                Some(release),
-            )
-        };
-        if code != ffi::SQLITE_OK {
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
-        }
+        let own = Arc::clone(&giver);
+        functions::add(connection, FUNCTION_NAME, 1, ffi::SQLITE_DIRECTONLY, move |call| {
+            if !call.is_null(0) {
+                call.return_argument(0);
+            } else if let Some(number) = locked(&own.giving).next() {
+                call.return_integer(number);
+            }
+        })?;
         if is_writer {
+            let own = Arc::as_ptr(&giver).cast_mut().cast::<c_void>();
             // SAFETY: the handle is open; the function above keeps what is pointed at until the
             // connection is closed, and no row is inserted then.
             unsafe { ffi::sqlite3_update_hook(connection.handle(), Some(updated), own) };
@@ -348,10 +327,6 @@ impl Giver {
 
     pub(crate) fn rowids(&self) -> &Rowids {
         &self.rowids
-    }
-
-    fn giving(&self) -> MutexGuard<'_, Giving> {
-        self.giving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `run`, in which [`FUNCTION`] gives new numbers for `form`, none below `least`; tells
@@ -386,49 +361,51 @@ impl Giver {
     /// A row has been inserted by the writer.
     fn inserted(&self, table: &str, rowid: i64) {
         let Some(counter) = self.rowids.find(table) else { return };
-        if counter.may_be_promised(rowid) && !self.giving().has_given(&counter, rowid) {
+        if counter.may_be_promised(rowid) && !locked(&self.giving).has_given(&counter, rowid) {
             let table = table.into();
-            self.journal().pending.push(Pending { counter: Arc::clone(&counter), table, rowid });
+            locked(&self.journal).pending.push(Pending {
+                counter: Arc::clone(&counter),
+                table,
+                rowid,
+            });
         }
         counter.raise(rowid);
     }
 
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A transaction begins, or was rolled back.
     pub(crate) fn begin(&self) {
-        self.journal().clear();
+        locked(&self.journal).clear();
     }
 
     pub(crate) fn open(&self, mark: Mark) {
-        self.journal().open(mark);
+        locked(&self.journal).open(mark);
     }
 
     pub(crate) fn undo(&self, mark: Mark) {
-        self.journal().undo(mark);
+        locked(&self.journal).undo(mark);
     }
 
     pub(crate) fn close(&self, mark: Mark) {
-        self.journal().close(mark);
+        locked(&self.journal).close(mark);
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        !self.journal().pending.is_empty()
+        !locked(&self.journal).pending.is_empty()
     }
 
     /// Forgets those of the open transaction that are above the `last_of` their table, which were
     /// taken by a statement that has failed since: what a table never gives again is not above it.
     pub(crate) fn settle(&self, last_of: impl Fn(&str) -> Option<i64>) {
-        self.journal().pending.retain(|it| last_of(&it.table).is_none_or(|last| it.rowid <= last));
+        locked(&self.journal)
+            .pending
+            .retain(|it| last_of(&it.table).is_none_or(|last| it.rowid <= last));
     }
 
     /// The transaction is committed, with all that is pending.
     pub(crate) fn committed(&self) {
-        let mut journal = self.journal();
+        let mut journal = locked(&self.journal);
         for Pending { counter, rowid, .. } in journal.pending.drain(..) {
-            counter.taken().add(rowid, counter.last.load(Ordering::Acquire));
+            locked(&counter.taken).add(rowid, counter.last.load(Ordering::Acquire));
         }
         journal.clear();
     }
@@ -439,38 +416,15 @@ impl Giver {
         struct Restore<'g>(&'g Giver, Giving);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
-                std::mem::swap(&mut *self.0.giving(), &mut self.1);
+                std::mem::swap(&mut *locked(&self.0.giving), &mut self.1);
             }
         }
-        let before = std::mem::replace(&mut *self.giving(), giving);
+        let before = std::mem::replace(&mut *locked(&self.giving), giving);
         let mut restore = Restore(self, before);
         let result = run();
-        let done = std::mem::replace(&mut *self.giving(), std::mem::take(&mut restore.1));
+        let done = std::mem::replace(&mut *locked(&self.giving), std::mem::take(&mut restore.1));
         std::mem::forget(restore);
         (result, done)
-    }
-}
-
-unsafe extern "C" fn release(giver: *mut c_void) {
-    // SAFETY: `install` made it from an `Arc` and gave it away.
-    drop(unsafe { Arc::from_raw(giver.cast::<Giver>()) });
-}
-
-unsafe extern "C" fn give(
-    context: *mut ffi::sqlite3_context,
-    _count: c_int,
-    arguments: *mut *mut ffi::sqlite3_value,
-) {
-    // SAFETY: SQLite called with one valid argument and a context that waits for a result, of a
-    // function that `install` made with its giver.
-    unsafe {
-        if ffi::sqlite3_value_type(*arguments) != ffi::SQLITE_NULL {
-            return ffi::sqlite3_result_value(context, *arguments);
-        }
-        let giver = &*ffi::sqlite3_user_data(context).cast::<Giver>();
-        if let Some(number) = giver.giving().next() {
-            ffi::sqlite3_result_int64(context, number);
-        }
     }
 }
 

@@ -6,13 +6,16 @@
 //!   make its neighbours' work durable before they were asked.
 //! - Nothing a member says outlives it on the connection: no pragma that changes a setting, no
 //!   temporary table, no attached database. The one setting that a member has to itself,
-//!   `defer_foreign_keys`, is told to [`crate::Signals`], and ended with it.
+//!   `defer_foreign_keys`, is told to [`crate::Authorizer`], and ended with it.
 //!
 //! # Not here
-//! The switch that lets the engine's own statements pass: [`crate::Signals`].
+//! The switch that lets the engine's own statements pass: [`crate::Authorizer`].
 
 use rusqlite::ffi;
 use rusqlite::hooks::{AuthAction, TransactionOperation};
+
+use crate::names::begins;
+use crate::traits::Traits;
 
 /// Pragmas that only report, whatever their argument is (it names a table or an index).
 const REPORTING: &[&str] = &[
@@ -85,16 +88,6 @@ const REFUSED: &[(&str, &str)] = &[
 /// Has foreign keys be checked at the end of the transaction, and ends with it.
 const DEFERS: &str = "defer_foreign_keys";
 
-/// Whether `action` defers foreign keys.
-pub(crate) fn defers_foreign_keys(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::Pragma { pragma_name, pragma_value } => {
-            pragma_value.is_some() && is_one_of(&[DEFERS], pragma_name)
-        }
-        _ => false,
-    }
-}
-
 /// Whether `action` sets foreign keys on or off.
 pub(crate) fn sets_foreign_keys(action: &AuthAction<'_>) -> Option<bool> {
     match action {
@@ -133,88 +126,50 @@ const REPORTS: &[&str] = &[
 /// what others have changed for damage (SQLite 3.54.1, on two plain connections, too).
 const CHECKS: &[&str] = &["integrity_check", "quick_check"];
 
-/// Whether `action` is a pragma that reports on the connection or the file.
-pub(crate) fn is_report(action: &AuthAction<'_>) -> bool {
-    match action {
-        // One with a value that would be set is refused, and others take no notice of it.
-        AuthAction::Pragma { pragma_name, .. } => {
-            is_one_of(REPORTS, pragma_name) || is_one_of(CHECKS, pragma_name)
-        }
-        _ => false,
-    }
-}
-
-/// Whether `action` is a pragma that may change the database although SQLite calls its statement
-/// one that only reads.
-pub(crate) fn may_change(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::Pragma { pragma_name, .. } => is_one_of(&[OPTIMIZE], pragma_name),
-        _ => false,
-    }
-}
-
-/// Whether `action` is a call of `changes()`.
-pub(crate) fn asks_changes(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::Function { function_name } => is_one_of(&["changes"], function_name),
-        _ => false,
-    }
-}
-
 /// Tables of SQLite itself that show something else than their rows.
 const INTROSPECTING: &[&str] = &["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode"];
 
 /// Functions that tell what the statements before have done on this connection.
 const HISTORIC: &[&str] = &["changes", "total_changes", "last_insert_rowid"];
 
-/// Whether a statement with this `action` on `database` has inputs that are not pages of the main
-/// database, or changes the schema.
-pub(crate) fn beyond_pages(action: &AuthAction<'_>, database: Option<&str>) -> bool {
+/// What a statement with this `action` on `database` is like.
+pub(crate) fn traits(action: &AuthAction<'_>, database: Option<&str>) -> Traits {
     let is_elsewhere = database.is_some_and(|name| !name.eq_ignore_ascii_case("main"));
-    is_elsewhere
-        || match action {
-            AuthAction::Pragma { .. } | AuthAction::AlterTable { .. } => true,
-            // The entry in `sqlite_schema` is reported with every CREATE and DROP.
-            AuthAction::Insert { table_name }
-            | AuthAction::Delete { table_name }
-            | AuthAction::Update { table_name, .. } => {
-                table_name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"))
-            }
-            AuthAction::Read { table_name, .. } => is_one_of(INTROSPECTING, table_name),
-            AuthAction::Function { function_name } => is_one_of(HISTORIC, function_name),
-            _ => false,
+    let beyond_pages = Traits::BEYOND_PAGES;
+    let traits = match action {
+        // One with a value that would be set is refused, and others take no notice of it.
+        AuthAction::Pragma { pragma_name: name, pragma_value } => {
+            let reports = is_one_of(REPORTS, name) || is_one_of(CHECKS, name);
+            let defers = pragma_value.is_some() && is_one_of(&[DEFERS], name);
+            beyond_pages
+                | Traits::REPORT.when(reports)
+                | Traits::MAY_CHANGE.when(is_one_of(&[OPTIMIZE], name))
+                | Traits::DEFERS.when(defers)
         }
+        // It reads the schema again without the statistics.
+        AuthAction::AlterTable { .. } => beyond_pages | Traits::SCHEMA | Traits::STATISTICS,
+        AuthAction::Analyze { .. } => Traits::STATISTICS,
+        // Every CREATE and DROP is reported with what it does to its entry in `sqlite_schema`.
+        AuthAction::Insert { table_name: name }
+        | AuthAction::Delete { table_name: name }
+        | AuthAction::Update { table_name: name, .. } => {
+            beyond_pages.when(begins(name, "sqlite_"))
+                | Traits::SCHEMA.when(is_one_of(&["sqlite_schema", "sqlite_master"], name))
+                | Traits::STATISTICS.when(begins(name, "sqlite_stat"))
+        }
+        AuthAction::Read { table_name, .. } => {
+            beyond_pages.when(is_one_of(INTROSPECTING, table_name))
+        }
+        AuthAction::Function { function_name } => {
+            beyond_pages.when(is_one_of(HISTORIC, function_name))
+                | Traits::ASKS_CHANGES.when(is_one_of(&["changes"], function_name))
+        }
+        _ => Traits::NONE,
+    };
+    traits | beyond_pages.when(is_elsewhere)
 }
 
-/// Whether a statement with this `action` changes the schema.
-pub(crate) fn changes_schema(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::AlterTable { .. } => true,
-        // Every CREATE and DROP is reported with what it does to its entry.
-        AuthAction::Insert { table_name }
-        | AuthAction::Delete { table_name }
-        | AuthAction::Update { table_name, .. } => {
-            is_one_of(&["sqlite_schema", "sqlite_master"], table_name)
-        }
-        _ => false,
-    }
-}
-
-/// Whether a statement with this `action` changes the tables by which queries are planned, or has
-/// its connection forget what they say: `ALTER` reads the schema again without them.
-pub(crate) fn changes_statistics(action: &AuthAction<'_>) -> bool {
-    match action {
-        AuthAction::Analyze { .. } | AuthAction::AlterTable { .. } => true,
-        AuthAction::Insert { table_name }
-        | AuthAction::Delete { table_name }
-        | AuthAction::Update { table_name, .. } => {
-            table_name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_stat"))
-        }
-        _ => false,
-    }
-}
-
-fn is_one_of(names: &[&str], name: &str) -> bool {
+pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 

@@ -22,16 +22,17 @@
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rusqlite::{Result, Statement};
 
-use crate::depth;
-use crate::drops;
-use crate::names;
-use crate::signals::{Signals, Traits};
+use crate::authorizer::Authorizer;
+use crate::codes::refuse;
 use crate::stack::Stack;
+use crate::traits::Traits;
 use crate::verb::Verb;
+use crate::{depth, names};
 
 /// Statements of users that are kept; more than most applications have.
 const KEPT: usize = 256;
@@ -124,19 +125,20 @@ struct Kept {
 impl Kept {
     fn run<R>(
         &mut self,
-        signals: &Signals,
+        authorizer: &Authorizer,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> R {
-        let before = signals.take_all();
+        let notes = &authorizer.notes;
+        let before = notes.take_all();
         // Before it runs: it may not come back.
         if self.traits.has(Traits::VIRTUAL) {
-            signals.virtual_tables().mark_used();
+            authorizer.virtual_tables.mark_used();
         }
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
-        self.traits |= signals.take_all().of_statement(self.verb);
-        signals.add(before | self.traits);
+        self.traits |= notes.take_all().of_statement(self.verb);
+        notes.add(before | self.traits);
         if self.is_explain {
-            signals.note_failure();
+            notes.add_failure();
         }
         result
     }
@@ -154,14 +156,24 @@ impl Kept {
     }
 }
 
+/// The text of a statement.
+#[derive(Clone, Copy)]
+pub(crate) enum Text<'t> {
+    /// As a user has said it.
+    Said(&'t str),
+    /// In its second form, which no user can say ([`crate::rowids`]).
+    Second(&'t str),
+}
+
 /// A connection on the heap, with the statements that were prepared on it.
 pub(crate) struct Prepared {
     /// Owned; from `Box::into_raw`. The statements below borrow it.
     connection: NonNull<rusqlite::Connection>,
+    authorizer: Arc<Authorizer>,
     /// Whether its users may write.
     may_write: bool,
     by_text: RefCell<HashMap<Box<str>, Kept>>,
-    /// Statements of users in their second form, which no user can say ([`crate::rowids`]).
+    /// Those of [`Text::Second`].
     forms: RefCell<HashMap<Box<str>, Kept>>,
     /// The engine's own questions about tables of users.
     questions: RefCell<HashMap<Box<str>, Statement<'static>>>,
@@ -174,10 +186,16 @@ pub(crate) struct Prepared {
 unsafe impl Send for Prepared {}
 
 impl Prepared {
-    pub(crate) fn new(connection: rusqlite::Connection, may_write: bool, stack: Stack) -> Prepared {
+    pub(crate) fn new(
+        connection: rusqlite::Connection,
+        authorizer: Arc<Authorizer>,
+        may_write: bool,
+        stack: Stack,
+    ) -> Prepared {
         let connection = NonNull::from(Box::leak(Box::new(connection)));
         Prepared {
             connection,
+            authorizer,
             may_write,
             by_text: RefCell::default(),
             forms: RefCell::default(),
@@ -223,118 +241,90 @@ impl Prepared {
         self.stack.run(body)
     }
 
-    /// Has SQLite prepare a statement out of `sql`, by `prepare`: as often as it takes to find that
-    /// there is enough stack for it.
+    /// The one way in which a statement of a user is prepared: has `make` prepare it out of `sql`,
+    /// as often as it takes to find that there is enough stack for it.
     ///
     /// # Errors
-    /// Those of `prepare`; `SQLITE_AUTH` when the statement is refused for what it would take.
-    pub(crate) fn preparing<R>(
-        &self,
-        sql: &str,
-        signals: &Signals,
-        prepare: impl FnMut() -> Result<R>,
-    ) -> Result<R> {
+    /// Those of `make`; `SQLITE_AUTH` when the statement is refused for its text, for what it would
+    /// take, or for what it would drop.
+    pub(crate) fn prepare<R>(&self, sql: &str, make: impl FnMut() -> Result<R>) -> Result<R> {
+        let authorizer = &*self.authorizer;
         // What is left of one that could not be prepared, or was although something in it could
         // not: `PRAGMA table_list` goes on where a view is refused.
-        signals.take_denial();
-        signals.take_dropped();
-        names::refusal_of_join(sql).map_or(Ok(()), refused)?;
-        if signals.virtual_tables().may_join(sql) {
-            signals.note_virtual_table();
+        authorizer.take_denial();
+        authorizer.drops.take();
+        refuse(names::refusal_of_join(sql))?;
+        if authorizer.virtual_tables.may_join(sql) {
+            authorizer.note_virtual_table();
         }
-        let prepared = self.preparing_counted(sql, signals, prepare)?;
-        self.refuse_drop(signals)?;
+        let prepared = self.prepare_counted(sql, make)?;
+        if let Some(table) = authorizer.drops.take() {
+            let refusal = || authorizer.drops.refusal(self.connection(), &table);
+            refuse(authorizer.as_engine(refusal)?)?;
+        }
         Ok(prepared)
     }
 
-    fn preparing_counted<R>(
-        &self,
-        sql: &str,
-        signals: &Signals,
-        mut prepare: impl FnMut() -> Result<R>,
-    ) -> Result<R> {
-        let mut prepare = |most| signals.counting(most, || self.deeply(&mut prepare));
+    fn prepare_counted<R>(&self, sql: &str, mut make: impl FnMut() -> Result<R>) -> Result<R> {
+        let authorizer = &*self.authorizer;
+        let mut prepare = |most| authorizer.selects.during(most, || self.deeply(&mut make));
         let (prepared, has_too_many) = prepare(depth::FREE_SELECTS);
         if prepared.is_ok() || !has_too_many {
             return prepared;
         }
-        let most = signals.as_engine(|| depth::most_selects(self.connection(), sql))?;
+        let most = authorizer.as_engine(|| depth::most_selects(self.connection(), sql))?;
         if most <= depth::FREE_SELECTS {
             return prepared;
         }
         // The first attempt is no refusal of the second.
-        signals.take_denial();
-        signals.note_failure();
+        authorizer.take_denial();
+        authorizer.notes.add_failure();
         prepare(most).0
     }
 
-    /// # Errors
-    /// `SQLITE_AUTH` when the statement that was prepared last is a `DROP TABLE` that would act on
-    /// the rows of others.
-    fn refuse_drop(&self, signals: &Signals) -> Result<()> {
-        let Some(table) = signals.take_dropped() else { return Ok(()) };
-        let refusal = || drops::refusal(self.connection(), &table, signals);
-        signals.as_engine(refusal)?.map_or(Ok(()), refused)
-    }
-
-    /// Hands the statement of `sql` to `run`, prepared now or earlier, and clears its bindings
+    /// Hands the statement of `text` to `run`, prepared now or earlier, and clears its bindings
     /// afterwards.
+    #[inline]
     pub(crate) fn with<R>(
         &self,
-        sql: &str,
-        signals: &Signals,
+        text: Text<'_>,
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
-        self.with_kept(&self.by_text, sql, signals, run)
-    }
-
-    /// As [`Prepared::with`], for a statement in its second form.
-    pub(crate) fn with_form<R>(
-        &self,
-        form: &str,
-        signals: &Signals,
-        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
-    ) -> Result<R> {
-        self.with_kept(&self.forms, form, signals, run)
-    }
-
-    #[inline]
-    fn with_kept<R>(
-        &self,
-        kept: &RefCell<HashMap<Box<str>, Kept>>,
-        sql: &str,
-        signals: &Signals,
-        run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
-    ) -> Result<R> {
+        let (kept, sql) = match text {
+            Text::Said(sql) => (&self.by_text, sql),
+            Text::Second(sql) => (&self.forms, sql),
+        };
+        let authorizer = &*self.authorizer;
         // Borrowed already: called from inside of `run`, by a function that maps rows.
         let Ok(mut kept) = kept.try_borrow_mut() else {
-            let mut prepared = self.prepare_kept(sql, signals)?;
-            return Ok(self.deeply(|| prepared.run(signals, run)));
+            let mut prepared = self.prepare_kept(sql)?;
+            return Ok(self.deeply(|| prepared.run(authorizer, run)));
         };
         if let Some(statement) = kept.get_mut(sql) {
-            let result = statement.run(signals, run);
+            let result = statement.run(authorizer, run);
             if statement.is_changing() {
                 kept.remove(sql);
             }
             return Ok(result);
         }
-        let mut prepared = self.prepare_kept(sql, signals)?;
+        let mut prepared = self.prepare_kept(sql)?;
         if !prepared.may_stay(self.may_write) {
-            return Ok(self.deeply(|| prepared.run(signals, run)));
+            return Ok(self.deeply(|| prepared.run(authorizer, run)));
         }
         if kept.len() >= KEPT {
             kept.clear();
         }
         let statement = kept.entry(sql.into()).insert(prepared).into_mut();
-        Ok(statement.run(signals, run))
+        Ok(statement.run(authorizer, run))
     }
 
-    fn prepare_kept(&self, sql: &str, signals: &Signals) -> Result<Kept> {
-        let before = signals.take_all();
-        let prepared = self.preparing(sql, signals, || self.prepare(sql));
+    fn prepare_kept(&self, sql: &str) -> Result<Kept> {
+        let notes = &self.authorizer.notes;
+        let before = notes.take_all();
+        let prepared = self.prepare(sql, || self.prepare_now(sql));
         let verb = Verb::of(sql);
-        let traits = signals.take_all().of_statement(verb);
-        signals.add(before | traits);
+        let traits = notes.take_all().of_statement(verb);
+        notes.add(before | traits);
         let statement = prepared?;
         let is_explain = statement.is_explain() != 0;
         Ok(Kept { statement, traits, verb, is_explain })
@@ -355,7 +345,7 @@ impl Prepared {
         let slot = &mut kept[own as usize];
         let statement = match slot {
             Some(statement) => statement,
-            None => slot.insert(self.prepare(own.sql())?),
+            None => slot.insert(self.prepare_now(own.sql())?),
         };
         run(statement)
     }
@@ -373,12 +363,12 @@ impl Prepared {
         }
         let statement = match kept.get_mut(sql) {
             Some(statement) => statement,
-            None => kept.entry(sql.into()).insert(self.prepare(sql)?).into_mut(),
+            None => kept.entry(sql.into()).insert(self.prepare_now(sql)?).into_mut(),
         };
         run(statement)
     }
 
-    fn prepare(&self, sql: &str) -> Result<Statement<'static>> {
+    fn prepare_now(&self, sql: &str) -> Result<Statement<'static>> {
         // SAFETY: the statement borrows the connection on the heap, which neither moves nor is
         // dropped before `forget` has dropped the statement (see `Drop`, `connection_mut`).
         let connection: &'static rusqlite::Connection = unsafe { self.connection.as_ref() };
@@ -392,12 +382,6 @@ impl Drop for Prepared {
         // SAFETY: the pointer came from `Box::leak` and nothing borrows the connection any more.
         drop(unsafe { Box::from_raw(self.connection.as_ptr()) });
     }
-}
-
-/// Refuses a statement for this reason.
-fn refused(text: String) -> Result<()> {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_AUTH);
-    Err(rusqlite::Error::SqliteFailure(code, Some(text)))
 }
 
 /// A statement whose bindings are cleared when its user is done, or panics.
@@ -416,11 +400,10 @@ fn a_change_that_is_refused_is_told_when_what_it_names_is_gone() {
     let (writer, reader) = (open(), open());
     writer.execute_batch("CREATE TABLE gone(x)").unwrap();
     reader.execute_batch("PRAGMA query_only = ON").unwrap();
-    let (prepared, signals) =
-        (Prepared::new(reader, false, Stack::new().unwrap()), Signals::new(None));
+    let prepared = Prepared::new(reader, Arc::default(), false, Stack::new().unwrap());
     let refused = || {
         let change = "INSERT INTO gone VALUES (1)";
-        let ran = prepared.with(change, &signals, |statement, _| statement.raw_execute());
+        let ran = prepared.with(Text::Said(change), |statement, _| statement.raw_execute());
         ran.and_then(|ran| ran).unwrap_err().to_string()
     };
     assert!(refused().contains("readonly"), "{}", refused());

@@ -12,11 +12,12 @@
 //! The rowid that SQLite draws at random once a table has used the largest one.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr;
+use std::ffi::c_int;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Result, ffi};
+
+use crate::functions;
 
 /// Milliseconds from noon of 24 November 4714 BC, where SQLite's clock begins, to 1970.
 const UNIX_EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
@@ -78,38 +79,14 @@ pub(crate) fn frozen_julian_ms() -> Option<i64> {
 
 /// Puts the functions that draw from the surroundings in place of SQLite's.
 pub(crate) fn replace_on(connection: &rusqlite::Connection) -> Result<()> {
-    replace(connection, c"random", 0, random)?;
-    replace(connection, c"randomblob", 1, randomblob)
-}
-
-type Callback =
-    unsafe extern "C" fn(*mut ffi::sqlite3_context, c_int, *mut *mut ffi::sqlite3_value);
-
-fn replace(
-    connection: &rusqlite::Connection,
-    name: &CStr,
-    arguments: c_int,
-    callback: Callback,
-) -> Result<()> {
-    let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_INNOCUOUS;
-    // SAFETY: the handle is open, the name is a C string, and the callback has no state.
-    let code = unsafe {
-        ffi::sqlite3_create_function_v2(
-            connection.handle(),
-            name.as_ptr(),
-            arguments,
-            flags,
-            ptr::null_mut(),
-            Some(callback),
-            None,
-            None,
-            None,
-        )
-    };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+    functions::add(connection, c"random", 0, ffi::SQLITE_INNOCUOUS, |call| {
+        let drawn = drawn().cast_signed();
+        // The least integer has no absolute value; SQLite's own function never returns it either.
+        call.return_integer(if drawn < 0 { -(drawn & i64::MAX) } else { drawn });
+    })?;
+    functions::add(connection, c"randomblob", 1, ffi::SQLITE_INNOCUOUS, |call| {
+        call.return_blob(call.integer(0).max(1).cast_unsigned(), fill);
+    })
 }
 
 fn drawn() -> u64 {
@@ -129,44 +106,6 @@ fn fill(bytes: &mut [u8]) {
         piece.copy_from_slice(&current.next().to_le_bytes()[..piece.len()]);
     }
     CURRENT.set(Some(current));
-}
-
-unsafe extern "C" fn random(
-    context: *mut ffi::sqlite3_context,
-    _count: c_int,
-    _arguments: *mut *mut ffi::sqlite3_value,
-) {
-    let drawn = drawn().cast_signed();
-    // The least integer has no absolute value; SQLite's own function never returns it either.
-    let number = if drawn < 0 { -(drawn & i64::MAX) } else { drawn };
-    // SAFETY: SQLite called with a context that waits for a result.
-    unsafe { ffi::sqlite3_result_int64(context, number) };
-}
-
-unsafe extern "C" fn randomblob(
-    context: *mut ffi::sqlite3_context,
-    _count: c_int,
-    arguments: *mut *mut ffi::sqlite3_value,
-) {
-    // SAFETY: SQLite called with one valid argument and a context that waits for a result; the
-    // memory is SQLite's own, and handed over with the function that frees it.
-    unsafe {
-        let length = ffi::sqlite3_value_int64(*arguments).max(1).cast_unsigned();
-        let database = ffi::sqlite3_context_db_handle(context);
-        let longest = ffi::sqlite3_limit(database, ffi::SQLITE_LIMIT_LENGTH, -1);
-        if length > u64::from(longest.unsigned_abs()) {
-            return ffi::sqlite3_result_error_toobig(context);
-        }
-        let memory = ffi::sqlite3_malloc64(length).cast::<u8>();
-        if memory.is_null() {
-            return ffi::sqlite3_result_error_nomem(context);
-        }
-        // Written once before it is looked at as bytes.
-        ptr::write_bytes(memory, 0, length as usize);
-        fill(std::slice::from_raw_parts_mut(memory, length as usize));
-        let free: unsafe extern "C" fn(*mut c_void) = ffi::sqlite3_free;
-        ffi::sqlite3_result_blob64(context, memory.cast(), length, Some(free));
-    }
 }
 
 #[cfg(test)]

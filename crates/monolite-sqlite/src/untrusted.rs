@@ -15,12 +15,16 @@
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthAction;
 use rusqlite::{Result, ffi};
 
+use crate::codes::check;
+use crate::locked::locked;
+use crate::names::begins;
+use crate::rules::is_one_of;
 use crate::verb::may_join_by_names;
 
 /// The most instructions that a query may be compiled to. SQLite reports more of them as
@@ -95,11 +99,7 @@ pub(crate) struct QueryRules {
 impl QueryRules {
     /// Sets the tables that the next query may read.
     pub(crate) fn set_tables(&self, tables: Option<Vec<String>>) {
-        *self.tables() = tables;
-    }
-
-    fn tables(&self) -> MutexGuard<'_, Option<Vec<String>>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.tables) = tables;
     }
 
     /// Says why `action`, which the general rules allow, is refused.
@@ -130,7 +130,7 @@ impl QueryRules {
         if sql.contains('\0') {
             return Ok(Some("the text has a NUL byte, where SQLite stops reading".into()));
         }
-        let Some(tables) = self.tables().take() else { return Ok(None) };
+        let Some(tables) = locked(&self.tables).take() else { return Ok(None) };
         let is_allowed = |name: &str| tables.iter().any(|known| known.eq_ignore_ascii_case(name));
         let views = views();
         let what = if may_join_by_names(sql) {
@@ -156,47 +156,33 @@ impl QueryRules {
                 "{table} is refused to untrusted SQL: it shows the file or SQLite"
             ));
         }
-        if let Some(pragma) = after(table, PRAGMA_TABLE) {
-            return self.refusal_of_pragma(pragma);
+        if begins(table, PRAGMA_TABLE) {
+            return self.refusal_of_pragma(&table[PRAGMA_TABLE.len()..]);
         }
-        if is_one_of(table, JSON) {
+        if is_one_of(JSON, table) {
             return None;
         }
-        let tables = self.tables();
+        let tables = locked(&self.tables);
         let allowed = tables.as_ref()?;
         let is_allowed = allowed.iter().any(|known| known.eq_ignore_ascii_case(table));
         // The schema describes the other tables.
-        (!is_allowed || is_one_of(table, SCHEMA)).then(|| {
+        (!is_allowed || is_one_of(SCHEMA, table)).then(|| {
             let list = allowed.join(", ");
             format!("the table {table} is refused to this query, which may read: {list}")
         })
     }
 
     fn refusal_of_pragma(&self, pragma: &str) -> Option<String> {
-        if !is_one_of(pragma, PRAGMAS) {
+        if !is_one_of(PRAGMAS, pragma) {
             let list = PRAGMAS.join(", ");
             return Some(format!(
                 "PRAGMA {pragma} is refused to untrusted SQL, which may use {list}"
             ));
         }
-        self.tables().is_some().then(|| {
+        locked(&self.tables).is_some().then(|| {
             format!("PRAGMA {pragma} is refused to a query that may read some tables only")
         })
     }
-}
-
-fn begins(name: &str, prefix: &str) -> bool {
-    after(name, prefix).is_some()
-}
-
-/// What follows `prefix` in `name`.
-fn after<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
-    let (start, rest) = name.split_at_checked(prefix.len())?;
-    start.eq_ignore_ascii_case(prefix).then_some(rest)
-}
-
-fn is_one_of(name: &str, known: &[&str]) -> bool {
-    known.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Gives a connection that was just opened and set up the limits of untrusted SQL.
@@ -235,9 +221,5 @@ fn remove_modules(connection: &rusqlite::Connection) -> Result<()> {
     let mut kept: [*const c_char; 1] = [ptr::null()];
     // SAFETY: the handle is open and used by this thread alone; the list ends with a null pointer
     // and outlives the call.
-    let code = unsafe { ffi::sqlite3_drop_modules(connection.handle(), kept.as_mut_ptr()) };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+    check(unsafe { ffi::sqlite3_drop_modules(connection.handle(), kept.as_mut_ptr()) })
 }

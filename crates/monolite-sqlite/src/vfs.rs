@@ -37,6 +37,8 @@ use std::sync::Arc;
 
 use rusqlite::ffi;
 
+use crate::codes::failure;
+
 mod changes;
 mod checksums;
 mod control;
@@ -246,18 +248,26 @@ pub trait Storage: Send + Sync {
     }
 }
 
-/// One open file. Every method forwards to the lower file unless it is overridden.
+/// One open file. Every method goes to the file [below](File::below) unless it is overridden.
 ///
-/// Dropping the `File` is its `xClose`; the lower file is closed right after. A decorator around
-/// another `File` must forward every method that the other one overrides.
+/// Dropping the `File` is its `xClose`; the lower file is closed right after.
 pub trait File: Send {
+    /// The file that this one decorates; `None` where that is the lower file itself.
+    #[inline]
+    fn below(&mut self) -> Option<&mut dyn File> {
+        None
+    }
+
     /// Fills `buf` from offset `at`, in bytes. On [`IoError::SHORT_READ`] the bytes past the end of
     /// the file must have been zeroed.
     ///
     /// # Errors
     /// The SQLite result code of the failure.
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
-        lower.read(buf, at)
+        match self.below() {
+            Some(below) => below.read(lower, buf, at),
+            None => lower.read(buf, at),
+        }
     }
 
     /// Writes all of `data` at offset `at`, in bytes.
@@ -265,7 +275,10 @@ pub trait File: Send {
     /// # Errors
     /// `SQLITE_FULL` or an `SQLITE_IOERR`; part of `data` may have been written.
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
-        lower.write(data, at)
+        match self.below() {
+            Some(below) => below.write(lower, data, at),
+            None => lower.write(data, at),
+        }
     }
 
     /// Cuts or extends the file to `size` bytes.
@@ -273,7 +286,10 @@ pub trait File: Send {
     /// # Errors
     /// The SQLite result code of the failure.
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
-        lower.truncate(size)
+        match self.below() {
+            Some(below) => below.truncate(lower, size),
+            None => lower.truncate(size),
+        }
     }
 
     /// Makes everything written so far survive power loss.
@@ -281,7 +297,10 @@ pub trait File: Send {
     /// # Errors
     /// The SQLite result code of the failure. What was written is then in doubt.
     fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
-        lower.sync(flags)
+        match self.below() {
+            Some(below) => below.sync(lower, flags),
+            None => lower.sync(flags),
+        }
     }
 
     /// The size of the file in bytes.
@@ -289,7 +308,10 @@ pub trait File: Send {
     /// # Errors
     /// The SQLite result code of the failure.
     fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
-        lower.size()
+        match self.below() {
+            Some(below) => below.size(lower),
+            None => lower.size(),
+        }
     }
 
     /// Raises the lock on the database file to `level`.
@@ -297,7 +319,10 @@ pub trait File: Send {
     /// # Errors
     /// `SQLITE_BUSY` when another connection holds it, or the code of the failure.
     fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        lower.lock(level)
+        match self.below() {
+            Some(below) => below.lock(lower, level),
+            None => lower.lock(level),
+        }
     }
 
     /// Lowers the lock on the database file to `level`.
@@ -305,7 +330,10 @@ pub trait File: Send {
     /// # Errors
     /// The SQLite result code of the failure.
     fn unlock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        lower.unlock(level)
+        match self.below() {
+            Some(below) => below.unlock(lower, level),
+            None => lower.unlock(level),
+        }
     }
 
     /// Maps one region of the wal-index.
@@ -313,7 +341,10 @@ pub trait File: Send {
     /// # Errors
     /// The SQLite result code of the failure.
     fn shm_map(&mut self, lower: &mut LowerFile, request: ShmRequest) -> Result<ShmRegion> {
-        lower.shm_map(request)
+        match self.below() {
+            Some(below) => below.shm_map(lower, request),
+            None => lower.shm_map(request),
+        }
     }
 
     /// Takes or releases locks of the wal-index.
@@ -321,12 +352,18 @@ pub trait File: Send {
     /// # Errors
     /// `SQLITE_BUSY` when another connection holds one, or the code of the failure.
     fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
-        lower.shm_lock(lock)
+        match self.below() {
+            Some(below) => below.shm_lock(lower, lock),
+            None => lower.shm_lock(lock),
+        }
     }
 
     /// Orders loads and stores of the wal-index around this call.
     fn shm_barrier(&mut self, lower: &mut LowerFile) {
-        lower.shm_barrier();
+        match self.below() {
+            Some(below) => below.shm_barrier(lower),
+            None => lower.shm_barrier(),
+        }
     }
 
     /// Unmaps the wal-index, and deletes it if `delete_flag` is not zero.
@@ -334,12 +371,18 @@ pub trait File: Send {
     /// # Errors
     /// The SQLite result code of the failure.
     fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
-        lower.shm_unmap(delete_flag)
+        match self.below() {
+            Some(below) => below.shm_unmap(lower, delete_flag),
+            None => lower.shm_unmap(delete_flag),
+        }
     }
 
     /// What SQLite may expect of the file: flags `SQLITE_IOCAP_…`.
     fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
-        lower.device_characteristics()
+        match self.below() {
+            Some(below) => below.device_characteristics(lower),
+            None => lower.device_characteristics(),
+        }
     }
 
     /// Has an overlay be one of `snapshot` from the next transaction on. Only the database file of
@@ -409,10 +452,7 @@ impl Vfs {
     /// # Errors
     /// When the platform has no such VFS, or SQLite is too old or out of memory.
     pub fn register(lower: Lower, storage: Arc<dyn Storage>) -> rusqlite::Result<Vfs> {
-        crate::initialize().map_err(|refusal| {
-            let code = ffi::Error::new(ffi::SQLITE_MISUSE);
-            rusqlite::Error::SqliteFailure(code, Some(refusal))
-        })?;
+        crate::initialize().map_err(|refusal| failure(ffi::SQLITE_MISUSE, refusal))?;
         Ok(Vfs { slot: shim::Registered::new(lower, storage)? })
     }
 

@@ -16,12 +16,13 @@
 //! Tables that exist by the name of their module alone (`json_each`, those of an application): they
 //! have no transactions. `rules` and `added` know those whose rows are no function of pages.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Result;
 use rusqlite::hooks::AuthAction;
 
+use crate::locked::locked;
 use crate::verb::{has_word, may_join_by_names};
 
 /// Of a virtual table there is no root page.
@@ -50,10 +51,6 @@ pub(crate) struct VirtualTables {
 }
 
 impl VirtualTables {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A transaction begins.
     #[inline]
     pub(crate) fn begin(&self) {
@@ -74,24 +71,24 @@ impl VirtualTables {
 
     /// The schema changes.
     pub(crate) fn forget(&self) {
-        *self.known() = Known::Nothing;
+        *locked(&self.known) = Known::Nothing;
     }
 
     /// Whether [`VirtualTables::learn`] is to be called for a schema that was known before.
     pub(crate) fn is_forgotten(&self) -> bool {
-        *self.known() == Known::Nothing
+        *locked(&self.known) == Known::Nothing
     }
 
     /// Whether there is none in the schema.
     pub(crate) fn are_none(&self) -> bool {
-        matches!(&*self.known(), Known::Names(names) if names.is_empty())
+        matches!(&*locked(&self.known), Known::Names(names) if names.is_empty())
     }
 
     /// Takes note of those in the schema of the open transaction; whether something else is known
     /// than before.
     pub(crate) fn learn(&self, connection: &rusqlite::Connection) -> bool {
         let learnt = look_for(connection).unwrap_or_default();
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let before = std::mem::replace(&mut *known, learnt);
         before != *known
     }
@@ -105,7 +102,7 @@ impl VirtualTables {
         else {
             return false;
         };
-        match &*self.known() {
+        match &*locked(&self.known) {
             Known::Names(names) => names.iter().any(|name| name.eq_ignore_ascii_case(table_name)),
             Known::Nothing | Known::Hidden => true,
         }
@@ -113,7 +110,7 @@ impl VirtualTables {
 
     /// Whether `sql` may join one by columns of which the authorizer is not asked.
     pub(crate) fn may_join(&self, sql: &str) -> bool {
-        match &*self.known() {
+        match &*locked(&self.known) {
             Known::Names(names) => may_join(sql, names),
             Known::Nothing | Known::Hidden => true,
         }

@@ -124,13 +124,14 @@ impl<'c> Tx<'c> {
         traits: Traits,
         run: impl FnOnce() -> Result<usize>,
     ) -> Result<usize> {
-        if traits.counts_rows() {
+        if traits.has(Traits::CHANGES_ROWS) {
             return run();
         }
         let total = self.total_changes();
         let changed = run()?;
         // One that changes no rows leaves the number of the statement before.
-        let has_none = traits.counts_no_rows() || self.total_changes() == total;
+        let has_none =
+            traits.has(Traits::DEFINES | Traits::MAY_CHANGE) || self.total_changes() == total;
         Ok(if has_none { 0 } else { changed })
     }
 
@@ -157,13 +158,13 @@ impl<'c> Tx<'c> {
     /// Rows changed by the last statement of this transaction that changed any, as SQL's
     /// `changes()`; 0 before there was one.
     pub fn changes(&self) -> u64 {
-        self.connection.changes()
+        self.connection.counts().changes()
     }
 
     /// Rows that this transaction has changed, triggers and foreign keys included, as SQL's
     /// `total_changes()`.
     pub fn total_changes(&self) -> u64 {
-        self.connection.total_changes()
+        self.connection.counts().total_changes()
     }
 
     /// The numbers that rows of the latest statement were given ahead, for a check that has plain

@@ -175,9 +175,9 @@ const BUGS: [Bug; 28] = [
         name: "the engine's savepoints are kept where the text of a user finds them",
         file: "crates/monolite-sqlite/src/connection/savepoints.rs",
         changes: &[(
-            "        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;",
+            "        self.as_engine(|| self.raw().execute_batch(&sql))?;",
             "        let run = || self.with_statement(&sql, |statement| statement.raw_execute());
-        self.signals.as_engine(run)??;",
+        self.as_engine(run)??;",
         )],
     },
     Bug {

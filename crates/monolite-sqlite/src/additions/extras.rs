@@ -6,13 +6,14 @@
 //! NULL for what is no number, and where there is no result.
 
 use std::ffi::{CStr, c_int};
-use std::slice;
 
 #[cfg(feature = "regexp")]
 use rusqlite::functions::{Context, FunctionFlags};
 #[cfg(feature = "regexp")]
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result, ffi};
+
+use crate::functions::{self, Call};
 
 /// A mathematical function.
 enum Of {
@@ -29,6 +30,18 @@ impl Of {
             Of::Nothing(_) => 0,
             Of::One(_) | Of::Real(_) => 1,
             Of::Two(_) => 2,
+        }
+    }
+
+    fn calculate(&self, call: &Call<'_>) {
+        let result = match self {
+            Of::Nothing(constant) => Some(*constant),
+            Of::Real(_) if call.is_integer(0) => return call.return_argument(0),
+            Of::One(of) | Of::Real(of) => call.real(0).map(of),
+            Of::Two(of) => call.real(0).zip(call.real(1)).map(|(x, y)| of(x, y)),
+        };
+        if let Some(result) = result {
+            call.return_real(result);
         }
     }
 }
@@ -103,102 +116,11 @@ pub(crate) fn add_to(connection: &Connection, is_trusted: bool) -> Result<()> {
     Ok(())
 }
 
-/// Not through `rusqlite`, which panics when the memory for a text is refused.
 fn add_mathematics(connection: &Connection) -> Result<()> {
-    let flags = ffi::SQLITE_UTF8 | ffi::SQLITE_DETERMINISTIC | ffi::SQLITE_INNOCUOUS;
-    for (name, of) in MATHEMATICS {
-        // SAFETY: the handle is open, the name is a C string, and what `calculate` is handed lives
-        // for ever.
-        let code = unsafe {
-            ffi::sqlite3_create_function_v2(
-                connection.handle(),
-                name.as_ptr(),
-                of.arguments(),
-                flags,
-                std::ptr::from_ref(of).cast_mut().cast(),
-                Some(calculate),
-                None,
-                None,
-                None,
-            )
-        };
-        if code != ffi::SQLITE_OK {
-            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
-        }
-    }
-    Ok(())
-}
-
-/// The call under way: its arguments and where its result goes.
-struct Call<'c> {
-    context: *mut ffi::sqlite3_context,
-    arguments: &'c [*mut ffi::sqlite3_value],
-}
-
-impl<'c> Call<'c> {
-    /// # Safety
-    /// The arguments are those SQLite called a function with, and `'c` ends before that call does.
-    unsafe fn new(
-        context: *mut ffi::sqlite3_context,
-        count: c_int,
-        arguments: *mut *mut ffi::sqlite3_value,
-    ) -> Call<'c> {
-        let count = usize::try_from(count).unwrap_or(0);
-        // SAFETY: SQLite hands `count` valid values, which live as long as the call.
-        Call { context, arguments: unsafe { slice::from_raw_parts(arguments, count) } }
-    }
-
-    /// The argument as a number; `None` when it is none.
-    fn real(&self, number: usize) -> Option<f64> {
-        let value = self.arguments[number];
-        // SAFETY: the value is an argument of the running call.
-        unsafe {
-            let is_number = matches!(
-                ffi::sqlite3_value_numeric_type(value),
-                ffi::SQLITE_INTEGER | ffi::SQLITE_FLOAT
-            );
-            is_number.then(|| ffi::sqlite3_value_double(value))
-        }
-    }
-
-    /// Whether the argument is an integer, or a text of one.
-    fn is_integer(&self, number: usize) -> bool {
-        // SAFETY: the value is an argument of the running call.
-        let kind = unsafe { ffi::sqlite3_value_numeric_type(self.arguments[number]) };
-        kind == ffi::SQLITE_INTEGER
-    }
-
-    fn return_real(&self, number: f64) {
-        // SAFETY: the context is that of the running call.
-        unsafe { ffi::sqlite3_result_double(self.context, number) };
-    }
-
-    fn return_argument(&self, number: usize) {
-        // SAFETY: the context and the value are those of the running call.
-        unsafe { ffi::sqlite3_result_value(self.context, self.arguments[number]) };
-    }
-}
-
-unsafe extern "C" fn calculate(
-    context: *mut ffi::sqlite3_context,
-    count: c_int,
-    arguments: *mut *mut ffi::sqlite3_value,
-) {
-    // SAFETY: the user data is one of `MATHEMATICS`, and SQLite hands over its arguments.
-    let (of, call) = unsafe {
-        let of = &*ffi::sqlite3_user_data(context).cast::<Of>();
-        (of, Call::new(context, count, arguments))
-    };
-    let result = match of {
-        Of::Nothing(constant) => Some(*constant),
-        Of::One(of) => call.real(0).map(of),
-        Of::Real(_) if call.is_integer(0) => return call.return_argument(0),
-        Of::Real(of) => call.real(0).map(of),
-        Of::Two(of) => call.real(0).zip(call.real(1)).map(|(x, y)| of(x, y)),
-    };
-    if let Some(result) = result {
-        call.return_real(result);
-    }
+    let flags = ffi::SQLITE_DETERMINISTIC | ffi::SQLITE_INNOCUOUS;
+    MATHEMATICS.iter().try_for_each(|(name, of)| {
+        functions::add(connection, name, of.arguments(), flags, move |call| of.calculate(call))
+    })
 }
 
 /// `text REGEXP pattern`, which SQLite calls with the pattern first: whether it is found in the

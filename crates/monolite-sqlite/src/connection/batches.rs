@@ -66,7 +66,7 @@ impl Connection {
             let mut run_next = || {
                 let next = {
                     let _guard = preparing();
-                    self.preparing(piece, || batch.next())?
+                    self.prepared.prepare(piece, || batch.next())?
                 };
                 let Some(mut statement) = next else { return Ok(false) };
                 may_run(&statement)?;

@@ -36,14 +36,14 @@ impl Connection {
     /// before the next one.
     #[inline]
     pub fn end_deferral(&self) -> Result<()> {
-        if self.signals.take_deferring() { self.end_deferral_now() } else { Ok(()) }
+        if self.authorizer.deferring.take() { self.end_deferral_now() } else { Ok(()) }
     }
 
     fn end_deferral_now(&self) -> Result<()> {
         let sql = "PRAGMA defer_foreign_keys = OFF";
-        let ended = self.signals.as_engine(|| self.raw().execute_batch(sql));
+        let ended = self.as_engine(|| self.raw().execute_batch(sql));
         ended.inspect_err(|_| {
-            self.signals.mark_deferring();
+            self.authorizer.deferring.set(true);
             // A failure leaves the transaction open, and the next BEGIN reports it.
             let _ = self.rollback();
         })

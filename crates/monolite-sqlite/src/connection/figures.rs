@@ -6,7 +6,7 @@ use rusqlite::Result;
 use rusqlite::config::DbConfig;
 
 use super::Connection;
-use crate::signals::Traits;
+use crate::traits::Traits;
 use crate::verb::has_word;
 
 /// Those of triggers and foreign keys.
@@ -35,8 +35,8 @@ impl Connection {
     /// Those of SQLite.
     #[inline]
     pub fn clear_changes(&self, traits: Traits) -> Result<()> {
-        let may_ask = traits.asks_changes() || traits.has(Traits::SCHEMA);
-        if (may_ask || self.may_ask_changes()) && self.counts.has_foreign_changes(self.raw()) {
+        let may_ask = traits.has(Traits::ASKS_CHANGES | Traits::SCHEMA);
+        if (may_ask || self.may_ask_changes()) && self.counts.are_foreign() {
             return self.run_one_without_rows();
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Connection {
     /// cannot be interrupted. So the statement uses a table without either. Where there is none,
     /// both are switched off meanwhile, and SQLite prepares each statement again behind that.
     fn run_one_without_rows(&self) -> Result<()> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             if self.delete_nothing_from(&self.quiet_tables()?)? {
                 return Ok(());
             }

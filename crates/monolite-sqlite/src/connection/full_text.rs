@@ -42,7 +42,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::check_table`].
     pub fn check_full_text(&self, table: &str, problems: &mut Vec<String>) -> Result<()> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 \
                        AND name = ?1";
             let definition = self.raw().query_row(sql, [table], |row| row.get::<_, String>(0));

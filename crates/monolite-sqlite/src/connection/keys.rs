@@ -30,15 +30,16 @@
 //!   the row at `t`, and a key be stored at `k`. A process that knows `f(s)` writes at most `f(s) +
 //!   (t - s)`, and for `s < k` at most `f(k) + APART`. So `f(t) <= f(k) + (t - k) + APART`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{ErrorCode, OptionalExtension as _, Result};
 
 use super::Connection;
+use crate::locked::locked;
 use crate::names;
-use crate::signals::Traits;
 use crate::statements::Own;
+use crate::traits::Traits;
 
 /// Where counted time begins; SQLite's Unix times end below 2^38, with the year 9999.
 const ORIGIN: i64 = 1 << 40;
@@ -96,14 +97,10 @@ impl KeyTime {
         Arc::new(KeyTime { clock, at_most, spare, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, KnownTime> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The counted time now, if the file says `in_file`.
     fn now(&self, in_file: Duration) -> Duration {
         let clock = (self.clock)();
-        let known = *self.state().known.get_or_insert(Counted { time: in_file, clock });
+        let known = *locked(&self.state).known.get_or_insert(Counted { time: in_file, clock });
         known.time.saturating_add(self.passed(known, clock)).max(in_file)
     }
 
@@ -111,7 +108,7 @@ impl KeyTime {
     /// whether the file has to be told.
     fn advance(&self, in_file: Duration) -> (Duration, bool) {
         let clock = (self.clock)();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if let Some(written) = state.written.filter(|written| written.time == in_file) {
             state.known = Some(written);
         }
@@ -158,7 +155,7 @@ impl Connection {
         if key.is_empty() {
             return Ok(None);
         }
-        let found = self.signals.as_engine(|| {
+        let found = self.as_engine(|| {
             let now = self.key_time.now(self.time_in_file()?);
             let find = (key, seconds(now), ORIGIN);
             self.prepared.with_own(Own::FindKey, |it| it.query_row(find, |row| row.get(0)))
@@ -181,7 +178,7 @@ impl Connection {
         lifetime: Duration,
         swept: i64,
     ) -> Result<()> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let in_file = match self.time_in_file() {
                 Err(error) if is_missing(&error) => self.make_keys().map(|()| Duration::ZERO),
                 time => time,

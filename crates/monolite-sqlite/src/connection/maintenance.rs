@@ -27,7 +27,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn size(&self) -> Result<(u32, u32)> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let ask = |sql| self.raw().query_row(sql, (), |row| row.get(0));
             Ok((ask("PRAGMA main.page_size")?, ask("PRAGMA main.page_count")?))
         })
@@ -38,7 +38,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn table_names(&self) -> Result<Vec<String>> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' ORDER BY rowid";
             let mut tables = self.raw().prepare(sql)?;
             tables.query_map((), |row| row.get(0))?.collect()
@@ -52,7 +52,7 @@ impl Connection {
     /// Those of SQLite: damage upon which it could not go on; `SQLITE_INTERRUPT` when the
     /// connection's time is over.
     pub fn check_table(&self, table: &str, problems: &mut Vec<String>) -> Result<()> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let quoted = table.replace('"', "\"\"");
             let sql = format!("PRAGMA main.integrity_check(\"{quoted}\")");
             let mut check = self.raw().prepare(&sql)?;
@@ -72,7 +72,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::check_table`].
     pub fn check_keys_of(&self, table: &str, violations: &mut Vec<String>) -> Result<()> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let sql = "SELECT rowid, parent FROM pragma_foreign_key_check(?1) LIMIT ?2";
             let mut keys = self.raw().prepare(sql)?;
             let row = |row: &Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, String>(1)?));
@@ -93,7 +93,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn free_pages(&self) -> Result<(AutoVacuum, u64)> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let ask = |sql| self.raw().query_row(sql, (), |row| row.get::<_, i64>(0));
             let mode = match ask("PRAGMA main.auto_vacuum")? {
                 1 => AutoVacuum::Full,
@@ -110,7 +110,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn wal_bytes_of_content(&self) -> Result<u64> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let ask = |sql| self.raw().query_row(sql, (), |row| row.get::<_, i64>(0));
             let used = ask("PRAGMA main.page_count")? - ask("PRAGMA main.freelist_count")?;
             let frame = ask("PRAGMA main.page_size")? + FRAME_HEADER_BYTES;
@@ -124,7 +124,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn give_back_pages(&self, most: u32) -> Result<()> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let sql = format!("PRAGMA main.incremental_vacuum({most})");
             let mut vacuum = self.raw().prepare(&sql)?;
             // A row for each page.

@@ -16,8 +16,9 @@ use rusqlite::{Result, Row, ffi};
 use super::Connection;
 use super::batches::FailedStatement;
 use super::keys::is_missing;
+use crate::codes::failure;
 use crate::names;
-use crate::signals::Traits;
+use crate::traits::Traits;
 
 /// A migration that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,21 +42,19 @@ impl Connection {
     /// before it have been run.
     pub fn run_migration(&self, sql: &str) -> Result<(), FailedStatement> {
         let check = |statement: &rusqlite::Statement<'_>| self.check_in_migration(statement);
-        self.execute_each(sql, || self.signals.migrating(), check)
+        self.execute_each(sql, || self.authorizer.drops.migrating(), check)
     }
 
     /// # Errors
     /// `SQLITE_AUTH` when `statement`, which was prepared last, must not run in a migration.
     fn check_in_migration(&self, statement: &rusqlite::Statement<'_>) -> Result<()> {
-        let refuse = |text| {
-            Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_AUTH), Some(text)))
-        };
         if statement.parameter_count() > 0 {
             let name = statement.parameter_name(1).unwrap_or("?");
-            return refuse(format!(
+            let text = format!(
                 "the parameter {name} is refused: nothing gives it a value in a migration; write \
                  the value itself, or quote it if it is text"
-            ));
+            );
+            return Err(failure(ffi::SQLITE_AUTH, text));
         }
         Ok(())
     }
@@ -71,7 +70,7 @@ impl Connection {
              pragma_foreign_key_list(child.name, 'main') AS key \
              WHERE child.type = 'table' AND lower(key.\"table\") NOT IN \
              (SELECT lower(name) FROM main.sqlite_schema WHERE type = 'table')";
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let mut find = self.raw().prepare(FIND)?;
             find.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
@@ -92,7 +91,7 @@ impl Connection {
             let mut statement = self.raw().prepare(sql)?;
             statement.query_map((), of)?.collect()
         };
-        match self.signals.as_engine(find) {
+        match self.as_engine(find) {
             Err(error) if is_missing(&error) => Ok(Vec::new()),
             found => found,
         }
@@ -107,7 +106,7 @@ impl Connection {
             let sql = "INSERT INTO main.monolite_migrations VALUES (?1, ?2, ?3, unixepoch('now'))";
             self.raw().execute(sql, (number, name, checksum)).map(drop)
         };
-        self.signals.as_engine(|| match insert() {
+        self.as_engine(|| match insert() {
             Err(error) if is_missing(&error) => {
                 let [.., definition] = names::DEFINITIONS;
                 self.unsettle(Traits::SCHEMA);
@@ -125,9 +124,8 @@ impl Connection {
     /// Those of SQLite; `SQLITE_MISUSE` inside of a transaction. They are on then.
     pub fn suspend_foreign_keys(&self) -> Result<()> {
         if self.is_in_transaction() {
-            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_MISUSE);
-            let text = "foreign keys are not switched off inside of a transaction".into();
-            return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
+            let text = "foreign keys are not switched off inside of a transaction";
+            return Err(failure(ffi::SQLITE_MISUSE, text));
         }
         self.raw().set_db_config(FOREIGN_KEYS, false).map(drop)
     }
@@ -148,7 +146,7 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn foreign_key_violations(&self, most: u32) -> Result<Vec<(String, Option<i64>, String)>> {
-        self.signals.as_engine(|| {
+        self.as_engine(|| {
             let sql = "SELECT \"table\", rowid, parent FROM pragma_foreign_key_check LIMIT ?1";
             let mut check = self.raw().prepare(sql)?;
             let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));

@@ -13,9 +13,11 @@ use rusqlite::hooks::AuthContext;
 use rusqlite::{Result, ffi};
 
 use super::{Role, Settings, overlay, setup};
+use crate::authorizer::Authorizer;
+use crate::codes::failure;
 use crate::counts::Counts;
+use crate::flag::Flag;
 use crate::rowids::Giver;
-use crate::signals::Signals;
 use crate::stack::Stack;
 use crate::untrusted::{self, QueryRules};
 use crate::vfs::with_database_locked;
@@ -26,7 +28,10 @@ pub(super) const STATEMENT_CACHE: usize = 256;
 
 /// What the hooks of a connection share with its user.
 pub(super) struct Hooks {
-    pub(super) signals: Arc<Signals>,
+    pub(super) authorizer: Arc<Authorizer>,
+    pub(super) may_commit: Arc<Flag>,
+    /// Raised when a collation of the application panics.
+    pub(super) panics: Arc<Flag>,
     pub(super) counts: Arc<Counts>,
     /// Where rows are numbered.
     pub(super) giver: Option<Arc<Giver>>,
@@ -82,14 +87,18 @@ pub(super) fn set_up(
     let numbers = |rowids| Giver::install(inner, rowids, role == Role::Writer);
     let giver = rowids.map(numbers).transpose()?;
     let is_untrusted = role == Role::Untrusted;
-    let signals = Arc::new(Signals::new(is_untrusted.then(QueryRules::default)));
-    additions::add_to(inner, &signals, settings.setup.as_ref())?;
+    let authorizer = Arc::new(Authorizer::new(is_untrusted.then(QueryRules::default)));
+    let (may_commit, panics) = (Arc::<Flag>::default(), Arc::default());
+    additions::add_to(inner, &authorizer, &panics, settings.setup.as_ref())?;
     if is_untrusted {
         untrusted::apply(inner)?;
     }
     let stack = Stack::new().map_err(no_stack)?;
-    install_hooks(inner, &signals)?;
-    Ok(Hooks { signals, counts, giver, stack })
+    let passes = Arc::clone(&may_commit);
+    inner.commit_hook(Some(move || !passes.is_up()))?;
+    let judge = Arc::clone(&authorizer);
+    inner.authorizer(Some(move |context: AuthContext<'_>| judge.judge(&context)))?;
+    Ok(Hooks { authorizer, may_commit, panics, counts, giver, stack })
 }
 
 /// Whether there is a file where the database at `path` has its WAL.
@@ -114,13 +123,5 @@ fn no_stack(error: io::Error) -> rusqlite::Error {
         "no address space for the stack of a connection: {error}; allow the process more of it, or \
          lower the option readers"
     );
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(text))
-}
-
-fn install_hooks(connection: &mut rusqlite::Connection, signals: &Arc<Signals>) -> Result<()> {
-    let flags = Arc::clone(signals);
-    connection.commit_hook(Some(move || !flags.may_commit()))?;
-    let flags = Arc::clone(signals);
-    connection.authorizer(Some(move |context: AuthContext<'_>| flags.authorize(&context)))?;
-    Ok(())
+    failure(ffi::SQLITE_CANTOPEN, text)
 }

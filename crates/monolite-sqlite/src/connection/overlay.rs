@@ -23,6 +23,7 @@ use std::fmt;
 use rusqlite::{Result, ffi};
 
 use super::Connection;
+use crate::codes::failure;
 use crate::statements::Own;
 use crate::vfs::{
     BACKFILLED, PAGE_NUMBERS, READ_MARKS, Request, Snapshot, ask, finds_frames, header_in,
@@ -47,8 +48,7 @@ pub(crate) fn check_vfs(connection: &rusqlite::Connection) -> Result<()> {
 }
 
 fn misuse(text: impl Into<String>) -> rusqlite::Error {
-    let code = ffi::Error::new(ffi::SQLITE_MISUSE);
-    rusqlite::Error::SqliteFailure(code, Some(text.into()))
+    failure(ffi::SQLITE_MISUSE, text)
 }
 
 impl Connection {
@@ -100,7 +100,7 @@ impl Connection {
     fn set_cache_size(&self, state: &OverlayState) -> Result<()> {
         let Some(kib) = state.pending_cache_kib.get() else { return Ok(()) };
         let pragma = format!("PRAGMA cache_size = -{kib}");
-        self.signals().as_engine(|| self.raw().execute_batch(&pragma))?;
+        self.as_engine(|| self.raw().execute_batch(&pragma))?;
         state.pending_cache_kib.set(None);
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Glance {
                           (SELECT count(*) FROM sqlite_schema)
                    FROM pragma_user_version, pragma_schema_version, pragma_page_size,
                         pragma_page_count";
-        connection.signals().as_engine(|| {
+        connection.as_engine(|| {
             connection.raw().query_row(sql, [], |row| {
                 Ok(Glance {
                     user_version: row.get(0)?,
@@ -232,7 +232,7 @@ impl Glance {
 
 fn set_user_version(connection: &Connection, version: i32) -> Result<()> {
     let sql = format!("PRAGMA user_version = {version}");
-    connection.signals().as_engine(|| connection.raw().execute_batch(&sql))
+    connection.as_engine(|| connection.raw().execute_batch(&sql))
 }
 
 fn expect(holds: bool, otherwise: &str) -> std::result::Result<(), Unfit> {

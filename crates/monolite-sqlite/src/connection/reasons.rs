@@ -17,8 +17,8 @@ impl Connection {
     pub fn violated_keys(&self) -> Vec<String> {
         let mut pairs = Vec::new();
         // What was found until it was ended, or failed, is found.
-        let _ = self.signals.as_engine(|| self.find_violated_keys(&mut pairs));
-        self.signals.take_interrupted();
+        let _ = self.as_engine(|| self.find_violated_keys(&mut pairs));
+        self.interruption.take_late();
         pairs
     }
 

@@ -13,7 +13,8 @@ use rusqlite::{Result, Statement};
 use super::Connection;
 use crate::rowids::table::Second;
 use crate::rowids::{Form, GivenRowids, Giver, Numbering, Rowids};
-use crate::signals::Traits;
+use crate::statements::Text;
+use crate::traits::Traits;
 use crate::verb::is_insert;
 
 /// Rows of an `INSERT` that get numbers; more would make its program large, since SQLite handles
@@ -86,15 +87,14 @@ impl Connection {
         run: impl FnOnce(&mut Statement<'_>, Traits) -> R,
     ) -> Result<R> {
         self.refuse_if_revoked()?;
-        let run = || self.prepared.with_form(&form.second.text, &self.signals, run);
-        self.signals.numbering(run)
+        let run = || self.prepared.with(Text::Second(&form.second.text), run);
+        self.authorizer.numbering.during(run)
     }
 
     /// The number that SQLite would choose next; `None` when that is none, or cannot be asked.
     fn next_of_sqlite(&self, form: &Form) -> Option<i64> {
         let ask = |it: &mut Statement<'_>| it.query_row([], |row| row.get::<_, Option<i64>>(0));
-        let largest =
-            self.signals.as_engine(|| self.prepared.with_own_text(&form.second.largest, ask));
+        let largest = self.as_engine(|| self.prepared.with_own_text(&form.second.largest, ask));
         largest.ok()?.map_or(Some(1), |largest| largest.checked_add(1))
     }
 
@@ -106,8 +106,7 @@ impl Connection {
         }
         let (first, last) = (given.first(), given.last());
         let ask = |it: &mut Statement<'_>| it.query_row([first, last], |row| row.get::<_, bool>(0));
-        let is_taken =
-            self.signals.as_engine(|| self.prepared.with_own_text(&form.second.is_taken, ask));
+        let is_taken = self.as_engine(|| self.prepared.with_own_text(&form.second.is_taken, ask));
         is_taken == Ok(false)
     }
 
@@ -128,7 +127,7 @@ impl Connection {
             "SELECT max(CAST(seq AS INTEGER)) FROM main.sqlite_sequence WHERE name = ?1";
         let last_of = |table: &str| {
             let ask = |it: &mut Statement<'_>| it.query_row([table], |row| row.get(0));
-            self.signals.as_engine(|| self.prepared.with_own_text(LAST, ask)).ok()?
+            self.as_engine(|| self.prepared.with_own_text(LAST, ask)).ok()?
         };
         giver.settle(last_of);
     }
@@ -155,14 +154,14 @@ impl Connection {
     fn find_form(&self, rowids: &Rowids, sql: &str) -> Option<Arc<Form>> {
         let form = self.make_form(rowids, sql).unwrap_or_else(|_| {
             // Neither the failure nor its reason is reported.
-            self.signals.take_denial();
+            self.authorizer.take_denial();
             None
         });
         form.map(Arc::new)
     }
 
     fn make_form(&self, rowids: &Rowids, sql: &str) -> Result<Option<Form>> {
-        let second = self.signals.as_engine(|| Second::of(self.raw(), sql))?;
+        let second = self.as_engine(|| Second::of(self.raw(), sql))?;
         let Some(second) = second.filter(|second| second.rows <= MAX_ROWS) else {
             return Ok(None);
         };
@@ -186,9 +185,9 @@ impl Connection {
         };
         // What preparing them notes is none of what the transaction has done.
         self.unnoted(|| {
-            let one = self.preparing(sql, || self.raw().prepare(sql))?;
-            let numbering = || self.preparing(form, || self.raw().prepare(form));
-            let other = self.signals.numbering(numbering)?;
+            let one = self.prepared.prepare(sql, || self.raw().prepare(sql))?;
+            let numbering = || self.prepared.prepare(form, || self.raw().prepare(form));
+            let other = self.authorizer.numbering.during(numbering)?;
             Ok(shape(&one) == shape(&other))
         })
     }

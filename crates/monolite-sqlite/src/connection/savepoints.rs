@@ -89,7 +89,7 @@ impl Connection {
             UserSavepoint::Close => "RELEASE",
         };
         let sql = format!("{verb} monolite_user_{depth}");
-        self.signals.as_engine(|| self.raw().execute_batch(&sql))?;
+        self.as_engine(|| self.raw().execute_batch(&sql))?;
         let mark = Mark::User(depth);
         self.note_taken(|giver| match what {
             UserSavepoint::Open => giver.open(mark),

@@ -10,8 +10,8 @@ use rusqlite::{
 
 use super::Connection;
 use crate::names;
-use crate::signals::Traits;
 use crate::statements::Own;
+use crate::traits::Traits;
 
 /// The tables by which SQLite plans.
 const STATISTICS: [&CStr; 2] = [c"sqlite_stat1", c"sqlite_stat4"];
@@ -80,7 +80,7 @@ impl Connection {
     }
 
     fn settle(&self) -> Result<()> {
-        let traits = self.signals.take(Traits::UNSETTLED);
+        let traits = self.authorizer.notes.take(Traits::UNSETTLED);
         if !traits.is_empty() {
             self.has_changed_schema.set(true);
             self.open_facts.set(None);
@@ -96,14 +96,14 @@ impl Connection {
                     self.check_names()?;
                 }
                 if traits.has(Traits::STATISTICS) || self.may_lack_statistics(traits)? {
-                    self.signals.as_engine(|| raise_schema_version(self.raw()))?;
+                    self.as_engine(|| raise_schema_version(self.raw()))?;
                 }
             } else if traits.has(Traits::STATISTICS) {
                 self.forget_schema()?;
             }
             self.verify_schema()
         };
-        settle().inspect_err(|_| self.signals.add(traits))
+        settle().inspect_err(|_| self.authorizer.notes.add(traits))
     }
 
     /// Whether a statement with `traits` may have left a table or an index in memory without the
@@ -131,7 +131,7 @@ impl Connection {
             let found = find.query_row(names::DEFINITIONS, |row| row.get::<_, String>(0));
             found.optional()
         };
-        let found = self.signals.as_engine(|| self.prepared.with_own(Own::FindNames, first))?;
+        let found = self.as_engine(|| self.prepared.with_own(Own::FindNames, first))?;
         found.map_or(Ok(()), |found| Err(names::refused(&found)))
     }
 
@@ -148,7 +148,7 @@ impl Connection {
         let owner = |find: &mut Statement<'_>| {
             find.query_row([table], |row| row.get::<_, String>(0)).optional()
         };
-        let owner = self.signals.as_engine(|| self.prepared.with_own(Own::FindOwner, owner))?;
+        let owner = self.as_engine(|| self.prepared.with_own(Own::FindOwner, owner))?;
         Ok(owner.map(|owner| {
             format!("{table} cannot be written to: it may belong to the virtual table {owner}")
         }))
@@ -156,7 +156,7 @@ impl Connection {
 
     /// To be called when a statement has failed, or was explained.
     pub fn note_failure(&self) {
-        self.signals.note_failure();
+        self.authorizer.notes.add_failure();
     }
 
     /// Has virtual tables write what they hold back until the commit, as each savepoint does. With
@@ -172,7 +172,7 @@ impl Connection {
         if !self.may_have_used_virtual_tables() {
             return Ok(());
         }
-        self.counts.during_own_work(self.raw(), || {
+        self.counts.during_own_work(|| {
             self.end_statements_if_busy(|| self.engine(Own::OpenFlush))?;
             self.engine(Own::CloseFlush)
         })
@@ -199,7 +199,7 @@ impl Connection {
         self.prepared.forget_users();
         // Done when it is prepared, so a kept statement would do it once.
         let forget = || self.raw().execute_batch("PRAGMA writable_schema = RESET");
-        self.signals.as_engine(forget)
+        self.as_engine(forget)
     }
 
     /// Has each statement prepared anew that was prepared for another schema than that of the open
@@ -214,14 +214,14 @@ impl Connection {
             self.prepared.forget_users();
         }
         let is_unsure = cookie.is_none() || is_another;
-        if is_unsure || self.signals.virtual_tables().is_forgotten() {
+        if is_unsure || self.authorizer.virtual_tables.is_forgotten() {
             self.learn_virtual_tables();
         }
     }
 
     fn learn_virtual_tables(&self) {
-        let learn = || self.signals.virtual_tables().learn(self.raw());
-        if self.signals.as_engine(learn) {
+        let learn = || self.authorizer.virtual_tables.learn(self.raw());
+        if self.as_engine(learn) {
             // What is known of them was told by other names.
             self.prepared.forget_users();
         }
@@ -251,7 +251,7 @@ impl Connection {
     /// nothing of it back, and have nothing of it in memory.
     #[inline]
     pub(super) fn may_have_used_virtual_tables(&self) -> bool {
-        self.signals.virtual_tables().is_used() && self.facts().has_virtual_tables
+        self.authorizer.virtual_tables.is_used() && self.facts().has_virtual_tables
     }
 
     /// Whether something in the schema of the open transaction may call `changes()`: a trigger, or
@@ -273,7 +273,7 @@ impl Connection {
         let facts = |row: &Row<'_>| {
             Ok(SchemaFacts { has_virtual_tables: row.get(0)?, names_changes: row.get(1)? })
         };
-        self.signals.as_engine(|| self.raw().query_row(SCHEMA_FACTS, [], facts))
+        self.as_engine(|| self.raw().query_row(SCHEMA_FACTS, [], facts))
     }
 
     /// What is known of the schema with this cookie, which is that of the open transaction.
@@ -303,22 +303,22 @@ impl Connection {
     /// What [`Connection::settle_schema`] has to make good now.
     #[inline]
     pub fn unsettled(&self) -> Traits {
-        self.signals.seen(Traits::UNSETTLED)
+        self.authorizer.notes.seen(Traits::UNSETTLED)
     }
 
     /// Runs `prepare`, after which nothing is to be made good that was not before.
     pub fn unnoted<R>(&self, prepare: impl FnOnce() -> R) -> R {
-        let before = self.signals.take_all();
+        let before = self.authorizer.notes.take_all();
         let result = prepare();
-        self.signals.take_all();
-        self.signals.add(before);
+        self.authorizer.notes.take_all();
+        self.authorizer.notes.add(before);
         result
     }
 
     /// Has the next [`Connection::settle_schema`] make good `traits`, too: those of a statement
     /// that may have run without the engine.
     pub fn unsettle(&self, traits: Traits) {
-        self.signals.add(traits);
+        self.authorizer.notes.add(traits);
     }
 }
 

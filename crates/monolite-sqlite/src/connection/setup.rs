@@ -11,6 +11,7 @@ use rusqlite::{OpenFlags, Result, ffi};
 
 use super::Role;
 use crate::additions::Setup;
+use crate::codes::{check, failure};
 use crate::pcache::MainCache;
 use crate::rowids::Rowids;
 use crate::vfs::WalControl;
@@ -98,11 +99,7 @@ pub(super) fn harden(connection: &rusqlite::Connection) -> Result<()> {
     // Closing must not checkpoint by itself: after a failed sync the WAL is all there is to trust.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // SAFETY: the handle is open and used by this thread alone.
-    let code = unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+    check(unsafe { ffi::sqlite3_enable_load_extension(connection.handle(), 0) })
 }
 
 /// Gives the connection more memory for small pieces than SQLite's 48 KB, which the statements that
@@ -110,14 +107,10 @@ pub(super) fn harden(connection: &rusqlite::Connection) -> Result<()> {
 pub(super) fn reserve_lookaside(connection: &rusqlite::Connection) -> Result<()> {
     // SAFETY: the handle is open and used by this thread alone, nothing has been prepared on it,
     // and LOOKASIDE takes a pointer (null: SQLite allocates) and two ints.
-    let code = unsafe {
+    check(unsafe {
         let (op, memory) = (ffi::SQLITE_DBCONFIG_LOOKASIDE, ptr::null_mut::<c_void>());
         ffi::sqlite3_db_config(connection.handle(), op, memory, PIECE_BYTES, PIECES)
-    };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+    })
 }
 
 /// Has every page that SQLite lays out from now on in a new file, or with `VACUUM`, end with
@@ -126,15 +119,11 @@ pub(super) fn reserve_bytes(connection: &rusqlite::Connection, bytes: u8) -> Res
     let mut bytes = c_int::from(bytes);
     // SAFETY: the handle is open and used by this thread alone, the name is a C string, and
     // RESERVE_BYTES reads and writes an int through its argument.
-    let code = unsafe {
+    check(unsafe {
         let (name, argument) = (c"main".as_ptr(), (&raw mut bytes).cast());
         let op = ffi::SQLITE_FCNTL_RESERVE_BYTES;
         ffi::sqlite3_file_control(connection.handle(), name, op, argument)
-    };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+    })
 }
 
 pub(super) fn set_pragmas(
@@ -147,8 +136,7 @@ pub(super) fn set_pragmas(
             connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         if mode != "wal" {
             let text = format!("the database cannot use WAL mode, it stays in mode {mode}");
-            let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
-            return Err(rusqlite::Error::SqliteFailure(code, Some(text)));
+            return Err(failure(ffi::SQLITE_CANTOPEN, text));
         }
     }
     // What an untrusted query takes is counted as memory, so it gets no files.

@@ -31,7 +31,7 @@ use rusqlite::{MAIN_DB, TransactionState, ffi};
 use super::Connection;
 use crate::pages::PageSet;
 use crate::pcache::MainCache;
-use crate::signals::Traits;
+use crate::traits::Traits;
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ impl Connection {
         let Some(mut cache) = MainCache::of(self.raw()) else { return false };
         let is_trackable = self.is_trackable(&cache);
         if is_trackable {
-            self.signals().take(Traits::BEYOND_PAGES);
+            self.authorizer.notes.take(Traits::BEYOND_PAGES);
             cache.start_recording(limit);
         }
         is_trackable
@@ -74,7 +74,7 @@ impl Connection {
             let pages = cache.stop_recording();
             (pages?, self.cookie(&mut cache)?)
         };
-        let is_beyond = !self.signals().take(Traits::BEYOND_PAGES).is_empty();
+        let is_beyond = !self.authorizer.notes.take(Traits::BEYOND_PAGES).is_empty();
         (!is_beyond).then(|| PageSet::new(pages, cookie))
     }
 

@@ -41,9 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::ffi;
 
-use super::{
-    File, LockLevel, LowerFile, Result, ShmLock, ShmRegion, ShmRequest, SyncFlags, WalControl,
-};
+use super::{File, LowerFile, Result, ShmLock, WalControl};
 use crate::pages::PageSet;
 
 /// How many slots there are: pages of a file up to 4 GiB (of 4 KiB pages) share none.
@@ -158,6 +156,10 @@ impl<F: File> Published<F> {
 }
 
 impl<F: File> File for Published<F> {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut self.inner)
+    }
+
     fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
         if lock.releases_write_lock() && std::mem::take(&mut self.has_write_lock) {
             self.control.changes().publish();
@@ -172,10 +174,6 @@ impl<F: File> File for Published<F> {
 
     fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
         self.inner.device_characteristics(lower) & !ffi::SQLITE_IOCAP_SUBPAGE_READ
-    }
-
-    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
-        self.inner.read(lower, buf, at)
     }
 
     fn write(&mut self, lower: &mut LowerFile, data: &[u8], at: u64) -> Result {
@@ -193,33 +191,5 @@ impl<F: File> File for Published<F> {
         // A commit may have set space aside meanwhile.
         self.control.note_database_cut(size);
         cut
-    }
-
-    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
-        self.inner.sync(lower, flags)
-    }
-
-    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
-        self.inner.size(lower)
-    }
-
-    fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        self.inner.lock(lower, level)
-    }
-
-    fn unlock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        self.inner.unlock(lower, level)
-    }
-
-    fn shm_map(&mut self, lower: &mut LowerFile, request: ShmRequest) -> Result<ShmRegion> {
-        self.inner.shm_map(lower, request)
-    }
-
-    fn shm_barrier(&mut self, lower: &mut LowerFile) {
-        self.inner.shm_barrier(lower);
-    }
-
-    fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
-        self.inner.shm_unmap(lower, delete_flag)
     }
 }

@@ -37,10 +37,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
-use super::{
-    Deletion, File, FileKind, IoError, LockLevel, LowerFile, Result, ShmLock, ShmRegion,
-    ShmRequest, Storage, SyncFlags,
-};
+use super::{Deletion, File, FileKind, IoError, LowerFile, Result, Storage};
 use crate::fletcher::{Order, Sums};
 use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
 
@@ -351,6 +348,10 @@ impl Pages {
 }
 
 impl File for Pages {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut *self.inner)
+    }
+
     /// # Errors
     /// Also [`IoError::DATA`] for a page that is damaged, see [`take_page_fault`].
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
@@ -396,42 +397,6 @@ impl File for Pages {
     fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
         self.inner.device_characteristics(lower) & !rusqlite::ffi::SQLITE_IOCAP_SUBPAGE_READ
     }
-
-    fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
-        self.inner.truncate(lower, size)
-    }
-
-    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
-        self.inner.sync(lower, flags)
-    }
-
-    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
-        self.inner.size(lower)
-    }
-
-    fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        self.inner.lock(lower, level)
-    }
-
-    fn unlock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        self.inner.unlock(lower, level)
-    }
-
-    fn shm_map(&mut self, lower: &mut LowerFile, request: ShmRequest) -> Result<ShmRegion> {
-        self.inner.shm_map(lower, request)
-    }
-
-    fn shm_lock(&mut self, lower: &mut LowerFile, lock: ShmLock) -> Result {
-        self.inner.shm_lock(lower, lock)
-    }
-
-    fn shm_barrier(&mut self, lower: &mut LowerFile) {
-        self.inner.shm_barrier(lower);
-    }
-
-    fn shm_unmap(&mut self, lower: &mut LowerFile, delete_flag: c_int) -> Result {
-        self.inner.shm_unmap(lower, delete_flag)
-    }
 }
 
 /// A rollback journal. Playing it back reads each page right before it is written.
@@ -453,6 +418,10 @@ impl Drop for Journal {
 }
 
 impl File for Journal {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut *self.inner)
+    }
+
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         if is_page(buf.len()) {
             self.note(true);
@@ -468,17 +437,5 @@ impl File for Journal {
     fn truncate(&mut self, lower: &mut LowerFile, size: u64) -> Result {
         self.note(false);
         self.inner.truncate(lower, size)
-    }
-
-    fn sync(&mut self, lower: &mut LowerFile, flags: SyncFlags) -> Result {
-        self.inner.sync(lower, flags)
-    }
-
-    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
-        self.inner.size(lower)
-    }
-
-    fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
-        self.inner.device_characteristics(lower)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -13,6 +13,7 @@ use super::Changes;
 use super::moment::Moments;
 use super::recent::RecentFrames;
 use super::{IoError, LowerFile, Result};
+use crate::locked::locked;
 
 /// Why the limit refused a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +215,7 @@ impl WalControl {
     pub fn note_committed(&self) {
         if self.has_ended.swap(false, Relaxed) {
             let here = self.position();
-            let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut committed = locked(&self.committed);
             assert!(*committed <= here, "{here:?} is committed behind {committed:?}");
             *committed = here;
         }
@@ -227,7 +228,7 @@ impl WalControl {
 
     /// Where the latest commit ends of which [`WalControl::note_committed`] was told.
     pub fn committed(&self) -> WalPosition {
-        *self.committed.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.committed)
     }
 
     /// The largest size the WAL file has had.

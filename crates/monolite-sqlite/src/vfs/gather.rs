@@ -308,6 +308,10 @@ fn big_endian(bytes: &[u8]) -> u32 {
 }
 
 impl<F: File> File for Gather<F> {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut self.inner)
+    }
+
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         if !self.held.is_empty() {
             self.forget_ended_transaction(lower);

@@ -25,11 +25,12 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::ffi;
 
 use super::{IoError, LockLevel, Result};
+use crate::locked::locked;
 
 const NONE: LockLevel = LockLevel(ffi::SQLITE_LOCK_NONE);
 const SHARED: LockLevel = LockLevel(ffi::SQLITE_LOCK_SHARED);
@@ -73,10 +74,6 @@ impl LockState {
 }
 
 impl Locks {
-    fn state(&self) -> MutexGuard<'_, LockState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has `second` be locked whenever the database file has been. Said once.
     pub(super) fn lock_also(&self, second: Second) {
         let said = self.second.set(second);
@@ -121,7 +118,7 @@ pub(super) struct FileLock {
 
 impl FileLock {
     pub(super) fn new(locks: Arc<Locks>) -> FileLock {
-        let id = locks.state().new_id();
+        let id = locked(&locks.state).new_id();
         FileLock { locks, id, level: NONE }
     }
 
@@ -133,7 +130,7 @@ impl FileLock {
         if self.level >= level {
             return Ok(());
         }
-        let mut state = self.locks.state();
+        let mut state = locked(&self.locks.state);
         if state.exclusive.is_some_and(|id| id != self.id) {
             return Err(IoError::BUSY);
         }
@@ -170,7 +167,7 @@ impl FileLock {
         if self.level <= level {
             return Ok(());
         }
-        let mut state = self.locks.state();
+        let mut state = locked(&self.locks.state);
         if level < EXCLUSIVE {
             state.exclusive.take_if(|id| *id == self.id);
         }
@@ -192,7 +189,7 @@ impl FileLock {
 
     /// Whether any connection of the database has more than a shared lock.
     pub(super) fn is_reserved(&self) -> bool {
-        let state = self.locks.state();
+        let state = locked(&self.locks.state);
         state.reserved.is_some() || state.exclusive.is_some()
     }
 }

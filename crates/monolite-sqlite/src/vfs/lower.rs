@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::ffi;
 use rustix::io::Errno;
@@ -22,6 +22,7 @@ use super::descriptor::Descriptor;
 use super::fault::{FileFault, note_fault, take_refusal};
 use super::locks::{FileLock, LowerLock};
 use super::{FileKind, IoError, Result, Snapshot};
+use crate::locked::locked;
 
 /// The most that is handed to the lower file in one write.
 ///
@@ -57,12 +58,6 @@ pub(super) struct Ties {
     shown: Mutex<Option<Snapshot>>,
     /// Of the database file, where it can be known.
     database: OnceLock<Descriptor>,
-}
-
-impl Ties {
-    fn shown(&self) -> MutexGuard<'_, Option<Snapshot>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Calls a method of the lower file.
@@ -378,18 +373,18 @@ impl LowerFile {
     /// Sets what this overlay's files show.
     pub(super) fn set_shown(&self, snapshot: Option<Snapshot>) {
         if let Some(ties) = &self.ties {
-            *ties.shown() = snapshot;
+            *locked(&ties.shown) = snapshot;
         }
     }
 
     /// What this overlay's files show.
     pub(super) fn shown(&self) -> Option<Snapshot> {
-        self.ties.as_ref()?.shown().clone()
+        locked(&self.ties.as_ref()?.shown).clone()
     }
 
     /// Whether that is pinned; `None` when nothing is shown.
     pub(super) fn is_shown_pinned(&self) -> Option<bool> {
-        self.ties.as_ref()?.shown().as_ref().map(Snapshot::is_pinned)
+        locked(&self.ties.as_ref()?.shown).as_ref().map(Snapshot::is_pinned)
     }
 
     pub(super) fn check_reserved_lock(&mut self, held: &mut c_int) -> c_int {

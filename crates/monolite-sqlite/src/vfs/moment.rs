@@ -27,10 +27,11 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::checksums::is_intact;
 use super::{File, IoError, LowerFile, read_database_at};
+use crate::locked::locked;
 
 /// What is read at once, at most: some 50 µs of copying, for which a checkpoint may have to wait.
 const RUN_BYTES: usize = if cfg!(test) { 32 << 10 } else { 256 << 10 };
@@ -136,10 +137,6 @@ impl Moment {
         assert!(before + pages <= self.pages, "a page of a moment is taken once");
     }
 
-    fn state(&self) -> MutexGuard<'_, MomentState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes page `pgno`, whose content was read elsewhere; a page beyond the last is not part of
     /// the moment.
     ///
@@ -149,7 +146,7 @@ impl Moment {
         let Some(index) = pgno.checked_sub(1).filter(|index| *index < self.pages) else {
             return Ok(());
         };
-        if self.state().mark(index) {
+        if locked(&self.state).mark(index) {
             self.count(1);
             self.images.save(page, self.at(index)).map_err(Fault::Save)?;
         }
@@ -169,7 +166,7 @@ impl Moment {
     ) -> Result<Option<u32>, Fault> {
         let first = pgno.saturating_sub(1);
         let most = (RUN_BYTES / self.page_bytes).max(1) as u32;
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if let Some(fault) = state.fault.take() {
             return Err(fault);
         }
@@ -212,7 +209,7 @@ impl Moment {
     /// # Errors
     /// What ended it.
     pub fn check(&self) -> Result<(), Fault> {
-        self.state().fault.take().map_or(Ok(()), Err)
+        locked(&self.state).fault.take().map_or(Ok(()), Err)
     }
 
     fn at(&self, index: u32) -> u64 {
@@ -231,7 +228,7 @@ impl Moment {
         for index in from / page..end {
             // It is below the number of pages.
             let index = index as u32;
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             if state.is_over || state.fault.is_some() || state.is_taken(index) {
                 continue;
             }
@@ -324,6 +321,6 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         self.control.moments().change(|all| all.retain(|it| !Arc::ptr_eq(it, &self.moment)));
         // A checkpoint may have found it there just before.
-        self.moment.state().is_over = true;
+        locked(&self.moment.state).is_over = true;
     }
 }

@@ -118,6 +118,10 @@ struct Wal {
 }
 
 impl File for Wal {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut *self.below)
+    }
+
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         let outcome = self.below.read(lower, buf, at);
         if_pinned(lower, outcome)
@@ -133,14 +137,6 @@ impl File for Wal {
 
     fn sync(&mut self, _lower: &mut LowerFile, _flags: SyncFlags) -> Result {
         Err(IoError::SYNC)
-    }
-
-    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
-        self.below.size(lower)
-    }
-
-    fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
-        self.below.device_characteristics(lower)
     }
 }
 
@@ -195,6 +191,10 @@ impl Database {
 }
 
 impl File for Database {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut *self.below)
+    }
+
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         let outcome = self.below.read(lower, buf, at);
         if_pinned(lower, outcome)
@@ -212,20 +212,12 @@ impl File for Database {
         Err(IoError::SYNC)
     }
 
-    fn size(&mut self, lower: &mut LowerFile) -> Result<u64> {
-        self.below.size(lower)
-    }
-
     /// Shared locks keep others from an exclusive one, and are all that is needed to read.
     fn lock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
         if level > LockLevel(ffi::SQLITE_LOCK_SHARED) {
             return Err(IoError::LOCK);
         }
         self.below.lock(lower, level)
-    }
-
-    fn unlock(&mut self, lower: &mut LowerFile, level: LockLevel) -> Result {
-        self.below.unlock(lower, level)
     }
 
     fn shm_map(&mut self, lower: &mut LowerFile, request: ShmRequest) -> Result<ShmRegion> {
@@ -250,18 +242,10 @@ impl File for Database {
         Ok(())
     }
 
-    fn shm_barrier(&mut self, lower: &mut LowerFile) {
-        self.below.shm_barrier(lower);
-    }
-
     fn shm_unmap(&mut self, lower: &mut LowerFile, _delete_flag: c_int) -> Result {
         self.live = None;
         self.is_reading = false;
         self.below.shm_unmap(lower, 0)
-    }
-
-    fn device_characteristics(&mut self, lower: &mut LowerFile) -> c_int {
-        self.below.device_characteristics(lower)
     }
 
     /// # Errors

@@ -19,7 +19,9 @@
 //! The lock is held to look a piece up and to change the list; bytes are copied without it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::locked::locked;
 
 /// What the pieces have together at most. At the highest rate of commits that was measured, 25,000
 /// frames a second, that is the last 80 milliseconds.
@@ -89,21 +91,17 @@ impl Pieces {
 }
 
 impl RecentFrames {
-    fn pieces(&self) -> MutexGuard<'_, Pieces> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps what was written at `at`, where [`RecentFrames::forget`] was called before.
     pub(super) fn keep(&self, frames: &[u8], at: u64) {
         if frames.len() > PIECE_BYTES {
             return;
         }
-        let spare = self.pieces().take_spare(frames.len());
+        let spare = locked(&self.pieces).take_spare(frames.len());
         let mut memory = spare.unwrap_or_else(|| Vec::with_capacity(frames.len()));
         memory.clear();
         memory.extend_from_slice(frames);
         let mut oldest = Vec::new();
-        let mut pieces = self.pieces();
+        let mut pieces = locked(&self.pieces);
         let is_behind = pieces.kept.back().is_none_or(|last| last.end() <= at);
         assert!(is_behind, "pieces are in the order of their places");
         pieces.bytes += memory.capacity();
@@ -117,7 +115,7 @@ impl RecentFrames {
 
     /// Forgets what is in the file at `at` and behind it.
     pub(super) fn forget(&self, at: u64) {
-        let mut pieces = self.pieces();
+        let mut pieces = locked(&self.pieces);
         let stays = pieces.kept.partition_point(|piece| piece.end() <= at);
         let gone = pieces.kept.split_off(stays);
         let left: Vec<_> = gone.into_iter().filter_map(|piece| pieces.recycle(piece)).collect();
@@ -129,7 +127,7 @@ impl RecentFrames {
     /// not known here.
     pub(super) fn read(&self, buf: &mut [u8], at: u64) -> bool {
         let piece = {
-            let pieces = self.pieces();
+            let pieces = locked(&self.pieces);
             let behind = pieces.kept.partition_point(|piece| piece.at <= at);
             behind.checked_sub(1).map(|last| pieces.kept[last].clone())
         };
@@ -172,7 +170,7 @@ mod tests {
             let recent = RecentFrames::default();
             (0..4).for_each(|n| recent.keep(&[n; 10], u64::from(n) * 10));
             recent.forget(at);
-            let pieces = recent.pieces();
+            let pieces = locked(&recent.pieces);
             assert_eq!(pieces.bytes, pieces.kept.len() * 10);
             drop(pieces);
             (0..4).take_while(|n| read(&recent, n * 10..n * 10 + 10).is_some()).count()
@@ -190,7 +188,7 @@ mod tests {
         let found: Vec<_> =
             (0..6).filter(|n| read(&recent, at(*n)..at(*n) + 1).is_some()).collect();
         assert_eq!(found, [1, 2, 3, 4]);
-        assert_eq!(recent.pieces().bytes, RECENT_BYTES);
+        assert_eq!(locked(&recent.pieces).bytes, RECENT_BYTES);
     }
 
     #[test]
@@ -208,7 +206,7 @@ mod tests {
             }
             recent.keep(&fill(n), at);
             at += len(n) as u64;
-            let pieces = recent.pieces();
+            let pieces = locked(&recent.pieces);
             if n % 10 == 0 {
                 read.push((n, pieces.kept.back().unwrap().clone()));
             }
@@ -220,6 +218,6 @@ mod tests {
         }
         assert!(read.iter().all(|(n, piece)| *piece.bytes == fill(*n)));
         assert!(bytes <= RECENT_BYTES, "{bytes}");
-        assert!(!recent.pieces().spare.is_empty());
+        assert!(!locked(&recent.pieces).spare.is_empty());
     }
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rusqlite::ffi;
 use rusqlite::ffi::{sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
@@ -32,6 +32,7 @@ use super::{
     Deletion, File, FileKind, IoError, LockLevel, Lower, LowerFile, Result, ShmLock, ShmRequest,
     Storage, SyncFlags, guard,
 };
+use crate::locked::locked;
 use crate::surroundings;
 
 /// A VFS known to SQLite; dropping it takes the name away.
@@ -67,11 +68,6 @@ unsafe impl Sync for Slot {}
 
 /// Slots whose registration was dropped and which no file uses.
 static FREE_SLOTS: Mutex<Vec<&'static Slot>> = Mutex::new(Vec::new());
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of the two mutexes in a way that leaves a half-done value.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Registered {
     pub(super) fn new(lower: Lower, storage: Arc<dyn Storage>) -> Result<Registered> {

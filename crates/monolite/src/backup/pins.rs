@@ -66,7 +66,7 @@ pub(crate) struct BackupPin {
 impl BackupPin {
     /// Whether the snapshot was there until now.
     pub(crate) fn holds(&self) -> bool {
-        !self.reader.connection.signals().is_revoked()
+        !self.reader.connection.interruption().is_revoked()
     }
 
     /// Ends the snapshot.

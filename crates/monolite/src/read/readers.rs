@@ -396,14 +396,14 @@ impl Turn<'_> {
         reader.deadline.clear();
         // It has nothing to defer, and is tried again when the next snapshot is taken.
         let _ = reader.connection.end_deferral();
-        let signals = reader.connection.signals();
-        let has_panicked = signals.take_panicked();
-        if signals.is_revoked() {
+        let interruption = reader.connection.interruption();
+        let has_panicked = reader.connection.panics().take();
+        if interruption.is_revoked() {
             let time = readers.clock.now() - now;
             let error = if time > limit { late() } else { revoked(time) };
             return Err(error.into());
         }
-        if signals.take_interrupted() {
+        if interruption.take_late() {
             return Err(late().into());
         }
         if has_panicked {

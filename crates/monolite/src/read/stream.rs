@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_core::Stream;
-use monolite_sqlite::{Signals, rusqlite};
+use monolite_sqlite::{Interruption, rusqlite};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
@@ -102,7 +102,7 @@ impl<T: Send + 'static> RowStream<T> {
                     let mut rows = (&parameters).query(statement).map_err(told)?;
                     while let Some(row) = rows.next().map_err(told)? {
                         let (value, bytes) = (map(row).map_err(told)?, bytes_of(row));
-                        filled.put(value, bytes.map_err(told)?, tx.signals())?;
+                        filled.put(value, bytes.map_err(told)?, tx.interruption())?;
                     }
                     Ok(())
                 })
@@ -228,11 +228,11 @@ impl<T> Buffer<T> {
     }
 
     /// Waits for room, see [`Buffer::put`].
-    fn rest(&self, signals: &Signals) -> Result<()> {
+    fn rest(&self, interruption: &Interruption) -> Result<()> {
         let mut patience = Patience::of(self.stall_limit);
         let mut held = self.held();
         while !held.has_room() && !held.is_closed {
-            if signals.is_revoked() {
+            if interruption.is_revoked() {
                 return Err(revoked());
             }
             let left = patience.left();
@@ -282,8 +282,8 @@ impl<T: Send + 'static> Buffer<T> {
     ///
     /// # Errors
     /// `Timeout` when none was taken for the limit; `Aborted` when the taker is gone, or the
-    /// snapshot was revoked, which `signals` show and the query's thread reports.
-    fn put(self: &Arc<Self>, row: T, bytes: usize, signals: &Signals) -> Result<()> {
+    /// snapshot was revoked, which `interruption` show and the query's thread reports.
+    fn put(self: &Arc<Self>, row: T, bytes: usize, interruption: &Interruption) -> Result<()> {
         let mut held = self.held();
         held.rows.push_back((row, bytes));
         held.bytes += bytes;
@@ -298,9 +298,9 @@ impl<T: Send + 'static> Buffer<T> {
             return Ok(());
         }
         drop(held);
-        signals.wake_when_revoked(Some(Waker::from(Arc::clone(self))));
-        let rested = self.rest(signals);
-        signals.wake_when_revoked(None);
+        interruption.wake_when_revoked(Some(Waker::from(Arc::clone(self))));
+        let rested = self.rest(interruption);
+        interruption.wake_when_revoked(None);
         rested
     }
 }

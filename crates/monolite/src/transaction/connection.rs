@@ -105,7 +105,7 @@ impl PooledConnection {
     /// Whether `sql` only reads; `None` when it cannot be prepared, or is refused before it is.
     pub(crate) fn only_reads(&self, sql: &str) -> Option<bool> {
         let reads = |statement: &mut Statement<'_>, traits: Traits| {
-            statement.readonly() && !traits.may_change()
+            statement.readonly() && !traits.has(Traits::MAY_CHANGE)
         };
         let connection = &self.reader.connection;
         let prepare = || connection.with_statement_and_traits(sql, reads).ok();
@@ -209,13 +209,13 @@ impl PooledConnection {
         let (result, settled) = (body(&tx), tx.settle_at_end());
         deadline.clear();
         self.took.set(clock.now() - start);
-        if connection.signals().is_revoked() {
+        if connection.interruption().is_revoked() {
             // The time limit counts from when the connection was taken, before a replay and a
             // moment without a core.
             let time = self.watch.running_for(clock.now()).unwrap_or_else(|| self.took());
             return Err(if time > limit { late(limit) } else { revoked(time) });
         }
-        if connection.signals().take_interrupted() {
+        if connection.interruption().take_late() {
             return Err(late(limit));
         }
         settled.map(|()| result)

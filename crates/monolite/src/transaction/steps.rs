@@ -193,11 +193,11 @@ impl Observer {
     /// Notes what the statement is that is about to run.
     fn prepared(&mut self, statement: &Statement<'_>, traits: Traits) {
         // An explained statement does not run, and counts as one that writes if the other does.
-        let is_report = traits.is_report() || statement.is_explain() != 0;
+        let is_report = traits.has(Traits::REPORT) || statement.is_explain() != 0;
         self.nature = match statement.readonly() {
-            reads if is_report => Nature::Report { counts: !reads || traits.defers_foreign_keys() },
-            _ if traits.defers_foreign_keys() => Nature::Harmless,
-            true if !traits.may_change() => Nature::Query,
+            reads if is_report => Nature::Report { counts: !reads || traits.has(Traits::DEFERS) },
+            _ if traits.has(Traits::DEFERS) => Nature::Harmless,
+            true if !traits.has(Traits::MAY_CHANGE) => Nature::Query,
             _ => Nature::Change,
         };
     }
@@ -365,7 +365,7 @@ fn statement(
     let numbering = observer.numbering;
     let run = |statement: &mut Statement<'_>, traits: Traits| -> Result<i64> {
         observer.prepared(statement, traits);
-        if traits.is_volatile() {
+        if traits.has(Traits::VOLATILE) {
             return Err(volatile().in_statement(sql));
         }
         parameters.bind(statement).map_err(|error| tx.explain(sql, error))?;

@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use monolite_sqlite::{
-    AppliedMigration, AutoVacuum, Connection, GivenRowids, Numbering, PageSet, Signals, Traits,
-    rusqlite,
+    AppliedMigration, AutoVacuum, Connection, GivenRowids, Interruption, Numbering, PageSet,
+    Traits, rusqlite,
 };
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Row, Statement};
@@ -294,7 +294,7 @@ impl<'c> ReadTx<'c> {
 
     /// As [`ReadTx::settle`], when the closure has returned.
     pub(crate) fn settle_at_end(&self) -> Result<()> {
-        if self.connection.signals().take_panicked() {
+        if self.connection.panics().take() {
             return Err(collation_panicked());
         }
         self.check_undone()?;
@@ -307,9 +307,9 @@ impl<'c> ReadTx<'c> {
         self.connection.is_in_transaction()
     }
 
-    /// What is told to the connection from outside.
-    pub(crate) fn signals(&self) -> &Signals {
-        self.connection.signals()
+    /// What may end its statements.
+    pub(crate) fn interruption(&self) -> &Interruption {
+        self.connection.interruption()
     }
 
     /// Whether the open batch may have changed one of `pages`, or the schema.
@@ -350,10 +350,10 @@ impl<'c> ReadTx<'c> {
     }
 
     pub(super) fn explained(&self, error: rusqlite::Error) -> Error {
-        if self.connection.signals().has_panicked() {
+        if self.connection.panics().is_up() {
             return collation_panicked();
         }
-        Error::from(error).denied(self.connection.signals().take_denial())
+        Error::from(error).denied(self.connection.authorizer().take_denial())
     }
 
     /// Opens a blob of the main database for incremental reading.

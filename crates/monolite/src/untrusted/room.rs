@@ -365,7 +365,7 @@ impl Seat {
         let is_revoked = self.watch.end();
         self.watch.end_snapshot();
         let connection = &mut self.reader.connection;
-        let has_panicked = connection.signals().take_panicked();
+        let has_panicked = connection.panics().take();
         if is_revoked {
             // Fails only on a broken connection, whose next statement reports it.
             let _ = connection.restore_after_revocation();
@@ -438,7 +438,7 @@ fn explain(
     budget: &Budget,
     limits: &UntrustedLimits,
 ) -> Error {
-    let error = Error::from(error).denied(connection.signals().take_denial());
+    let error = Error::from(error).denied(connection.authorizer().take_denial());
     match error.extended_code() {
         Some(rusqlite::ffi::SQLITE_NOMEM) if budget.is_exceeded() => {
             beyond("memory_bytes", limits.memory_bytes)

@@ -451,7 +451,7 @@ impl Writer {
         let closure = Closure { since: self.now, limit };
         let (ran, collected) = batch.leave_while(closure, || entry.member.run(&tx));
         let settled = tx.settle_at_end();
-        let wrote = tx.may_have_written() || self.connection.total_changes() != 0;
+        let wrote = tx.may_have_written() || self.connection.counts().total_changes() != 0;
         let settled = settled.and_then(|()| self.flush_virtual_tables(ran, wrote));
         self.deadline.clear();
         let started = std::mem::replace(&mut self.now, self.clock.now());
@@ -461,7 +461,7 @@ impl Writer {
             self.recorder.slow_transactions.record(time, &self.last_sql.borrow());
         }
         entry.failed = ran != Ran::Succeeded;
-        let is_late = self.connection.signals().take_interrupted()
+        let is_late = self.connection.interruption().take_late()
             || time > limit
             || collected == Collected::Taken;
         let lost = !self.connection.is_in_transaction();

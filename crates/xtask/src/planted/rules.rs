@@ -69,7 +69,7 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "a member has as much time as it takes",
             file: "crates/monolite/src/write/writer.rs",
             changes: &[(
-                "        let is_late = self.connection.signals().take_interrupted()
+                "        let is_late = self.connection.interruption().take_late()
             || time > limit
             || collected == Collected::Taken;",
                 "        let is_late = false;",
@@ -263,6 +263,10 @@ pub(super) const RULES: [(&str, Bug); 30] = [
 }
 
 impl File for Wal {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut *self.below)
+    }
+
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         let outcome = self.below.read(lower, buf, at);
         if_pinned(lower, outcome)
@@ -277,6 +281,10 @@ impl File for Wal {
 }
 
 impl File for Wal {
+    fn below(&mut self) -> Option<&mut dyn File> {
+        Some(&mut *self.below)
+    }
+
     fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
         let outcome = self.below.read(lower, buf, at);
         if_pinned(lower, outcome)

@@ -341,11 +341,11 @@ fn an_overlay_writes_nothing_even_when_told_to() {
     }
     run(&overlay, "UPDATE account SET balance = 1").unwrap();
     // Behind the back of `Connection`: the file system is the last that says no.
-    let written = overlay.signals().allowing_commit(|| overlay.engine(Own::Commit));
+    let written = overlay.may_commit.during(|| overlay.engine(Own::Commit));
     assert_eq!(extended_code(&written.unwrap_err()), ffi::SQLITE_IOERR_WRITE);
     overlay.rollback().unwrap();
     let spill = || run(&overlay, "PRAGMA cache_size = 2; PRAGMA main.cache_spill = 2");
-    overlay.signals().as_engine(spill).unwrap();
+    overlay.as_engine(spill).unwrap();
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     let spilled = run(&overlay, "INSERT INTO log VALUES (zeroblob(99999))").unwrap_err();
     assert_eq!(extended_code(&spilled), ffi::SQLITE_IOERR_WRITE);
@@ -441,7 +441,7 @@ fn a_statement_of_an_overlay_is_interrupted_when_it_is_late() {
     let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10000) \
                 UPDATE account SET balance = (SELECT count(*) FROM n)";
     assert!(run(&overlay, long).is_err());
-    assert!(overlay.signals().take_interrupted());
+    assert!(overlay.interruption().take_late());
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn an_overlay_is_revoked_from_another_thread() {
     let revoker = overlay.revoker();
     let outcome = std::thread::spawn(move || revoker.revoke()).join().unwrap();
     assert_eq!(outcome, crate::Revocation::Interrupted);
-    assert!(overlay.signals().is_revoked());
+    assert!(overlay.interruption().is_revoked());
     let interrupted = |error: &rusqlite::Error| extended_code(error) == ffi::SQLITE_INTERRUPT;
     let refused = overlay.with_statement("SELECT * FROM account", |_| ()).unwrap_err();
     assert!(interrupted(&refused), "{refused}");
@@ -462,7 +462,7 @@ fn an_overlay_is_revoked_from_another_thread() {
                 SELECT count(*) FROM n";
     let ended = overlay.raw().query_row(long, [], |_| Ok(())).unwrap_err();
     assert!(interrupted(&ended), "{ended}");
-    assert!(!overlay.signals().take_interrupted(), "it was not late");
+    assert!(!overlay.interruption().take_late(), "it was not late");
     overlay.restore_after_revocation().unwrap();
     assert!(!overlay.is_in_transaction());
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();

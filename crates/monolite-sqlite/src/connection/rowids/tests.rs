@@ -249,8 +249,8 @@ fn the_second_form_is_the_same_statement() {
                     ran.map_err(|error| error.to_string())
                 });
                 let figures = (
-                    connection.changes(),
-                    connection.total_changes(),
+                    connection.counts().changes(),
+                    connection.counts().total_changes(),
                     connection.raw().last_insert_rowid(),
                 );
                 connection.settle_schema_at_end().unwrap();

@@ -404,7 +404,7 @@ fn pages_written_before_the_commit_count_as_changed() {
     rows(&reader, "SELECT v FROM t WHERE id = 1");
     let read = reader.take_pages().unwrap();
     let few = "PRAGMA cache_size = 8; PRAGMA main.cache_spill = 8";
-    writer.signals().as_engine(|| writer.raw().execute_batch(few)).unwrap();
+    writer.as_engine(|| writer.raw().execute_batch(few)).unwrap();
     writer.begin_immediate().unwrap();
     writer.raw().execute_batch("UPDATE t SET v = lower(v) WHERE id = 1").unwrap();
     assert!(writer.batch_changed(&read));

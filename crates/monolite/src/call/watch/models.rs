@@ -28,11 +28,11 @@ fn use_snapshot(watch: &Watch, connection: &mut Connection) -> Vec<u64> {
             connection.begin_read().unwrap();
             watch.take_snapshot(BatchNumber::default(), now);
         }
-        assert!(!connection.signals().is_revoked(), "a use was ended that had not begun");
+        assert!(!connection.interruption().is_revoked(), "a use was ended that had not begun");
         watch.begin(now);
         thread::yield_now();
         let is_revoked = watch.end();
-        assert_eq!(is_revoked, connection.signals().is_revoked());
+        assert_eq!(is_revoked, connection.interruption().is_revoked());
         assert_eq!(watch.running_for(now), None);
         if is_revoked {
             revoked.push(moment);

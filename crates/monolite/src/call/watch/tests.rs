@@ -37,8 +37,11 @@ impl Bench {
     }
 
     fn is_revoked(&self) -> bool {
-        assert_eq!(self.connection.is_in_transaction(), !self.connection.signals().is_revoked());
-        self.connection.signals().is_revoked()
+        assert_eq!(
+            self.connection.is_in_transaction(),
+            !self.connection.interruption().is_revoked()
+        );
+        self.connection.interruption().is_revoked()
     }
 }
 
@@ -60,7 +63,7 @@ fn nothing_is_under_way_before_a_use_and_behind_it() {
         assert!(!bench.watch.revoke_taken_before(MS * 9, MS * 9));
         bench.watch.stop();
         bench.watch.stop_begun_before(MS * 9);
-        assert!(!bench.connection.signals().is_revoked());
+        assert!(!bench.connection.interruption().is_revoked());
         assert!(!bench.watch.end());
     };
     idle();

@@ -75,7 +75,7 @@ impl Writer {
         self.progress.expose();
         let vacuumed = self.connection.vacuum().map_err(Error::from);
         self.deadline.clear();
-        self.connection.signals().take_interrupted();
+        self.connection.interruption().take_late();
         self.now = self.clock.now();
         let Err(error) = vacuumed else {
             self.wal.note_committed();

@@ -228,7 +228,7 @@ impl Run {
         }
         if self.random.below(6) == 0 {
             let vacuum = || self.writer.raw().execute_batch("PRAGMA incremental_vacuum(3)");
-            self.writer.signals().as_engine(vacuum).unwrap();
+            self.writer.as_engine(vacuum).unwrap();
         }
     }
 
