@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rusqlite::Result;
 use rusqlite::hooks::AuthAction;
 
-use crate::scan::{Scan, Token};
+use crate::scan::{Kind, Scan};
 
 /// Levels for which there is stack: SQLite takes 1 KiB for each at most, and 64 MiB are there.
 const MAX_LEVELS: usize = 60_000;
@@ -84,15 +84,15 @@ fn levels(sql: &str) -> Levels {
     let mut outer: Vec<Nest> = Vec::new();
     let mut nest = Nest::default();
     for token in Scan::of(sql) {
-        match token {
-            Token::Blank => {}
-            Token::Comma => nest.end(),
-            Token::Open => outer.push(std::mem::take(&mut nest)),
-            Token::Close => {
+        match token.kind {
+            Kind::Blank => {}
+            Kind::Sign(b',') => nest.end(),
+            Kind::Sign(b'(') => outer.push(std::mem::take(&mut nest)),
+            Kind::Sign(b')') => {
                 let inner = std::mem::replace(&mut nest, outer.pop().unwrap_or_default());
                 close(inner, &mut nest, &mut levels);
             }
-            Token::Word(word) if word.eq_ignore_ascii_case("select") => {
+            _ if token.is_word("select") => {
                 // Of a compound each has its own.
                 let before = nest.take();
                 levels.add_select(before);

@@ -45,6 +45,11 @@ pub(crate) const DEFINITIONS: [&str; 3] = [
      checksum TEXT NOT NULL, applied INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
+/// A name as SQL says it, whatever it is.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 pub(crate) fn is_ours(name: &str) -> bool {
     begins(name, PREFIX)
 }

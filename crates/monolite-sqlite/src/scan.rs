@@ -1,136 +1,156 @@
 //! Owns the cutting of a text into tokens, as SQLite cuts it, and of a script into statements.
 
-/// A piece of a text that matters here.
+/// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token<'s> {
-    /// A keyword or a name that is not quoted.
-    Word(&'s str),
-    Open,
-    Close,
-    Comma,
-    Semicolon,
+pub(crate) enum Kind {
     /// White space, or a comment.
     Blank,
-    /// A quoted name, a text, a number, a parameter, an operator.
-    Other,
+    /// A keyword or a name that is not quoted.
+    Word,
+    /// A number, with what belongs to it.
+    Number,
+    /// A name in double quotes, brackets or backticks.
+    Quoted,
+    /// A string, which is a name where only a name can be.
+    Text,
+    Parameter,
+    /// Something in quotes that does not end.
+    Unended,
+    /// Any other sign: a parenthesis, an operator.
+    Sign(u8),
 }
 
-/// What is left of a text.
+/// A piece of a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token<'s> {
+    pub(crate) kind: Kind,
+    pub(crate) text: &'s str,
+    /// Where it begins in the text.
+    pub(crate) at: usize,
+}
+
+impl Token<'_> {
+    pub(crate) fn is_word(&self, word: &str) -> bool {
+        self.kind == Kind::Word && self.text.eq_ignore_ascii_case(word)
+    }
+
+    pub(crate) fn end(&self) -> usize {
+        self.at + self.text.len()
+    }
+
+    /// The name that it is, where only a name can be.
+    pub(crate) fn name(&self) -> Option<String> {
+        let inner = || &self.text[1..self.text.len() - 1];
+        match (self.kind, self.text.get(..1)) {
+            (Kind::Word, _) => Some(self.text.to_owned()),
+            (Kind::Quoted, Some("[")) => Some(inner().to_owned()),
+            (Kind::Quoted | Kind::Text, Some(quote)) => {
+                Some(inner().replace(&quote.repeat(2), quote))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The tokens of a text.
 pub(crate) struct Scan<'s> {
-    rest: &'s str,
+    text: &'s str,
+    at: usize,
 }
 
 impl<'s> Scan<'s> {
     pub(crate) fn of(text: &'s str) -> Scan<'s> {
-        Scan { rest: text }
+        Scan { text, at: 0 }
     }
+}
 
-    /// Takes `bytes` off the text; all of it where there are not so many.
-    fn take(&mut self, bytes: usize) -> &'s str {
-        let (taken, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
-        self.rest = rest;
-        taken
-    }
+/// How many bytes at the beginning of `text` are signs of which it `is_part`.
+fn run(text: &str, is_part: impl Fn(char) -> bool) -> usize {
+    text.find(|sign| !is_part(sign)).unwrap_or(text.len())
+}
 
-    /// Takes the name of a parameter as SQLite does: what is in parentheses directly behind it is a
-    /// part of it, up to a blank, whatever it is.
-    fn take_name_of_parameter(&mut self) {
-        let is_part =
-            |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-        let mut is_named = false;
-        loop {
-            let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
-            is_named |= end > 0;
-            self.take(end);
-            if self.rest.starts_with("::") {
-                self.take(2);
-            } else {
-                break;
-            }
+fn is_of_word(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || matches!(sign, '_' | '$') || !sign.is_ascii()
+}
+
+fn is_space(sign: char) -> bool {
+    sign.is_ascii_whitespace() || sign == '\u{b}'
+}
+
+/// The length of what is closed by `end`, which is behind two bytes; all where it is not closed.
+fn up_to(text: &str, end: &str) -> usize {
+    text[2..].find(end).map_or(text.len(), |at| 2 + at + end.len())
+}
+
+/// What stands in quotes, in which a doubled quote is one of the text.
+fn quoted(text: &str, kind: Kind) -> (Kind, usize) {
+    let (bytes, mut at) = (text.as_bytes(), 1);
+    loop {
+        let Some(end) = bytes[at..].iter().position(|byte| *byte == bytes[0]) else {
+            return (Kind::Unended, text.len());
+        };
+        at += end + 1;
+        if bytes.get(at) != Some(&bytes[0]) {
+            return (kind, at);
         }
-        if is_named && self.rest.starts_with('(') {
-            let ends = |c: char| c == ')' || c.is_ascii_whitespace() || matches!(c, '\u{b}' | '\0');
-            let end = self.rest.find(ends).unwrap_or(self.rest.len());
-            self.take(end + usize::from(self.rest[end..].starts_with(')')));
-        }
+        at += 1;
     }
+}
 
-    /// Takes everything up to the end of what `end` closes, which is behind `from` bytes.
-    fn take_up_to(&mut self, from: usize, end: &str) {
-        let found = self.rest.get(from..).and_then(|rest| rest.find(end));
-        self.take(found.map_or(self.rest.len(), |at| from + at + end.len()));
+/// The length of a parameter with a name, as SQLite takes it: what is in parentheses directly
+/// behind it is a part of it, up to a blank, whatever it is.
+fn parameter(text: &str) -> usize {
+    let mut end = 1 + run(&text[1..], is_of_word);
+    let mut is_named = end > 1;
+    while text[end..].starts_with("::") {
+        let more = run(&text[end + 2..], is_of_word);
+        (end, is_named) = (end + 2 + more, is_named || more > 0);
     }
+    if is_named && text[end..].starts_with('(') {
+        end += run(&text[end..], |sign| sign != ')' && sign != '\0' && !is_space(sign));
+        end += usize::from(text[end..].starts_with(')'));
+    }
+    end
 }
 
 impl<'s> Iterator for Scan<'s> {
     type Item = Token<'s>;
 
+    #[inline]
     fn next(&mut self) -> Option<Token<'s>> {
-        let first = self.rest.chars().next()?;
-        let token = match first {
-            _ if first.is_ascii_whitespace() || first == '\u{b}' => {
-                self.take(1);
-                Token::Blank
-            }
+        let (rest, at) = (&self.text[self.at..], self.at);
+        let first = rest.chars().next()?;
+        let (kind, length) = match first {
+            _ if is_space(first) => (Kind::Blank, 1),
             // Only where a token could begin: within a name it is a part of it.
-            '\u{feff}' => {
-                self.take(first.len_utf8());
-                Token::Blank
-            }
-            '-' if self.rest.starts_with("--") => {
-                self.take_up_to(2, "\n");
-                Token::Blank
-            }
-            '/' if self.rest.starts_with("/*") => {
-                self.take_up_to(2, "*/");
-                Token::Blank
-            }
-            // A quote that is doubled ends one and begins the next, which counts more.
-            '"' | '`' | '\'' => {
-                self.take_up_to(1, first.encode_utf8(&mut [0; 4]));
-                Token::Other
-            }
-            '[' => {
-                self.take_up_to(1, "]");
-                Token::Other
-            }
-            _ if first.is_ascii_alphabetic() || first == '_' || !first.is_ascii() => {
-                let is_part =
-                    |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-                let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
-                Token::Word(self.take(end))
-            }
-            // A number, with what belongs to it.
+            '\u{feff}' => (Kind::Blank, first.len_utf8()),
+            '-' if rest.starts_with("--") => (Kind::Blank, up_to(rest, "\n")),
+            '/' if rest.starts_with("/*") => (Kind::Blank, up_to(rest, "*/")),
+            '\'' => quoted(rest, Kind::Text),
+            '"' | '`' => quoted(rest, Kind::Quoted),
+            '[' => match rest.find(']') {
+                Some(end) => (Kind::Quoted, end + 1),
+                None => (Kind::Unended, rest.len()),
+            },
+            // A word may follow directly.
+            '?' => (Kind::Parameter, 1 + run(&rest[1..], |sign| sign.is_ascii_digit())),
+            ':' | '@' | '$' | '#' => (Kind::Parameter, parameter(rest)),
             '0'..='9' => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
-                let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
-                self.take(end);
-                Token::Other
+                let is_part = |sign: char| sign.is_ascii_alphanumeric() || "_.".contains(sign);
+                (Kind::Number, run(rest, is_part))
             }
-            _ => {
-                self.take(first.len_utf8());
-                match first {
-                    '(' => Token::Open,
-                    ')' => Token::Close,
-                    ',' => Token::Comma,
-                    ';' => Token::Semicolon,
-                    ':' | '@' | '$' | '#' => {
-                        self.take_name_of_parameter();
-                        Token::Other
-                    }
-                    // A word may follow directly.
-                    '?' => {
-                        let ends = |c: char| !c.is_ascii_digit();
-                        let end = self.rest.find(ends).unwrap_or(self.rest.len());
-                        self.take(end);
-                        Token::Other
-                    }
-                    _ => Token::Other,
-                }
-            }
+            _ if is_of_word(first) => (Kind::Word, run(rest, is_of_word)),
+            _ => (Kind::Sign(first as u8), 1),
         };
-        Some(token)
+        self.at += length;
+        Some(Token { kind, text: &rest[..length], at })
     }
+}
+
+/// The first token that is no blank and no empty statement.
+#[inline]
+pub(crate) fn first(sql: &str) -> Option<Token<'_>> {
+    Scan::of(sql).find(|token| !matches!(token.kind, Kind::Blank | Kind::Sign(b';')))
 }
 
 /// Cuts a script into its statements, as `sqlite3_complete` tells where one ends: at a semicolon,
@@ -150,19 +170,16 @@ impl<'s> Iterator for Statements<'s> {
 
     fn next(&mut self) -> Option<&'s str> {
         let (mut scan, mut start, mut ends_at_end) = (Scan::of(self.rest), Start::Nothing, 0);
-        for token in scan.by_ref() {
-            if token == Token::Blank {
-                continue;
-            }
-            start = start.followed_by(token);
-            ends_at_end = match token {
-                Token::Semicolon if start != Start::Trigger || ends_at_end == 2 => break,
-                Token::Semicolon => 1,
-                Token::Word(word) if ends_at_end == 1 && word.eq_ignore_ascii_case("end") => 2,
+        for token in scan.by_ref().filter(|token| token.kind != Kind::Blank) {
+            start = start.followed_by(&token);
+            ends_at_end = match token.kind {
+                Kind::Sign(b';') if start != Start::Trigger || ends_at_end == 2 => break,
+                Kind::Sign(b';') => 1,
+                _ if ends_at_end == 1 && token.is_word("end") => 2,
                 _ => 0,
             };
         }
-        let (statement, rest) = self.rest.split_at(self.rest.len() - scan.rest.len());
+        let (statement, rest) = self.rest.split_at(scan.at);
         self.rest = rest;
         (!statement.is_empty()).then_some(statement)
     }
@@ -179,14 +196,11 @@ enum Start {
 }
 
 impl Start {
-    fn followed_by(self, token: Token<'_>) -> Start {
-        let is = |known: &[&str]| match token {
-            Token::Word(word) => known.iter().any(|it| it.eq_ignore_ascii_case(word)),
-            _ => false,
-        };
+    fn followed_by(self, token: &Token<'_>) -> Start {
+        let is = |known: &[&str]| known.iter().any(|word| token.is_word(word));
         match self {
             // An empty statement has ended.
-            Start::Nothing if token == Token::Semicolon => Start::Nothing,
+            Start::Nothing if token.kind == Kind::Sign(b';') => Start::Nothing,
             Start::Nothing if is(&["explain"]) => Start::Explain,
             Start::Explain if is(&["query", "plan"]) => Start::Explain,
             Start::Nothing | Start::Explain if is(&["create"]) => Start::Create,

@@ -1,5 +1,7 @@
 //! Owns the look at the words of a statement, for what SQLite does not tell of it otherwise.
 
+use crate::scan;
+
 /// What a statement is, by its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -14,13 +16,12 @@ pub(crate) enum Verb {
 
 impl Verb {
     pub(crate) fn of(sql: &str) -> Verb {
-        let text = without_blanks(sql);
-        let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
-        let is = |word: &&str| text[..end].eq_ignore_ascii_case(word);
+        let Some(first) = scan::first(sql) else { return Verb::Other };
+        let is_one_of = |words: &[&str]| words.iter().any(|word| first.is_word(word));
         match () {
-            () if is(&"PRAGMA") => Verb::Pragma,
-            () if ["CREATE", "DROP", "ALTER", "ANALYZE", "REINDEX"].iter().any(is) => Verb::Define,
-            () if ["INSERT", "UPDATE", "DELETE", "REPLACE"].iter().any(is) => Verb::Change,
+            () if is_one_of(&["PRAGMA"]) => Verb::Pragma,
+            () if is_one_of(&["CREATE", "DROP", "ALTER", "ANALYZE", "REINDEX"]) => Verb::Define,
+            () if is_one_of(&["INSERT", "UPDATE", "DELETE", "REPLACE"]) => Verb::Change,
             () => Verb::Other,
         }
     }
@@ -28,10 +29,7 @@ impl Verb {
 
 /// Whether the first word of `sql` says that it inserts rows.
 pub(crate) fn is_insert(sql: &str) -> bool {
-    let text = without_blanks(sql).as_bytes();
-    let begins =
-        |word: &[u8]| text.get(..word.len()).is_some_and(|it| it.eq_ignore_ascii_case(word));
-    begins(b"INSERT") || begins(b"REPLACE")
+    scan::first(sql).is_some_and(|first| first.is_word("INSERT") || first.is_word("REPLACE"))
 }
 
 /// Whether `word`, which is ASCII, is somewhere in `text`, in whatever case.
@@ -43,22 +41,6 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
 /// which SQLite does not ask the authorizer.
 pub(crate) fn may_join_by_names(text: &str) -> bool {
     ["using", "natural"].iter().any(|word| has_word(text, word))
-}
-
-/// What follows the white space, comments and empty statements at the start.
-pub(crate) fn without_blanks(sql: &str) -> &str {
-    let mut text = sql;
-    loop {
-        let is_blank = |c: char| c.is_ascii_whitespace() || matches!(c, ';' | '\u{b}' | '\u{feff}');
-        text = text.trim_start_matches(is_blank);
-        if let Some(comment) = text.strip_prefix("--") {
-            text = comment.split_once('\n').map_or("", |(_, rest)| rest);
-        } else if let Some(comment) = text.strip_prefix("/*") {
-            text = comment.split_once("*/").map_or("", |(_, rest)| rest);
-        } else {
-            return text;
-        }
-    }
 }
 
 #[test]

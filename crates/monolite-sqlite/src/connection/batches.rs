@@ -10,7 +10,6 @@ use rusqlite::{Batch, Result, Statement};
 
 use super::Connection;
 use crate::scan;
-use crate::verb::without_blanks;
 
 /// A statement of several that failed, and where it is.
 #[derive(Debug)]
@@ -28,19 +27,19 @@ pub struct FailedStatement {
 impl FailedStatement {
     /// `sql` is a part of `all`.
     fn new(all: &str, sql: &str, error: rusqlite::Error) -> FailedStatement {
-        let text = without_blanks(sql);
+        let start = scan::first(sql).map_or(sql.len(), |first| first.at);
         let at = match &error {
             // What SQLite was given may begin behind the beginning of `sql`.
             rusqlite::Error::SqlInputError { sql: given, offset, .. } => {
                 sql.len().saturating_sub(given.len()) + usize::try_from(*offset).unwrap_or(0)
             }
-            _ => sql.len() - text.len(),
+            _ => start,
         };
         let at = sql.as_ptr().addr() - all.as_ptr().addr() + at;
         let before = all.get(..at).unwrap_or(all);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        FailedStatement { sql: text.trim_end().to_owned(), line, column, error }
+        FailedStatement { sql: sql[start..].trim_end().to_owned(), line, column, error }
     }
 }
 

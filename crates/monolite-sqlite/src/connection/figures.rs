@@ -6,6 +6,7 @@ use rusqlite::Result;
 use rusqlite::config::DbConfig;
 
 use super::Connection;
+use crate::names::quoted;
 use crate::traits::Traits;
 use crate::verb::has_word;
 
@@ -100,10 +101,8 @@ impl Connection {
     /// Whether one of `tables` could be deleted from. Those behind full-text search cannot.
     fn delete_nothing_from(&self, tables: &[String]) -> Result<bool> {
         for name in tables {
-            let name = name.replace('"', "\"\"");
-            if let Ok(mut delete) =
-                self.raw().prepare(&format!("DELETE FROM main.\"{name}\" WHERE 0"))
-            {
+            let sql = format!("DELETE FROM main.{} WHERE 0", quoted(name));
+            if let Ok(mut delete) = self.raw().prepare(&sql) {
                 return delete.raw_execute().map(|_| true);
             }
         }

@@ -18,6 +18,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension as _, Result};
 
 use super::Connection;
+use crate::names::quoted;
+use crate::scan::{Kind, Scan, Token};
 
 /// Rows whose words are in memory together.
 const ROWS: u32 = 256;
@@ -141,88 +143,37 @@ fn add(one: Words, other: Words) -> Words {
     (one.0 + other.0, one.1.wrapping_add(other.1))
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 impl External {
     /// What `definition` says of a table of FTS5 whose texts are elsewhere.
     fn of(definition: &str) -> Option<External> {
-        let begin = outside_quotes(definition).find(|(_, sign)| *sign == '(')?.0;
-        let module = definition[..begin].trim_end().trim_end_matches(['"', '\'', '`', ']']);
-        if !module.to_ascii_lowercase().ends_with("fts5") {
+        let tokens: Vec<_> =
+            Scan::of(definition).filter(|token| token.kind != Kind::Blank).collect();
+        let is = |sign: u8| move |token: &Token<'_>| token.kind == Kind::Sign(sign);
+        let begin = tokens.iter().position(is(b'('))?;
+        let end = tokens.iter().rposition(is(b')'))?;
+        let module = tokens[..begin].last()?.name()?;
+        if !module.eq_ignore_ascii_case("fts5") {
             return None;
         }
-        let arguments = &definition[begin + 1..definition.rfind(')')?];
         let (mut content, mut key) = (None, None);
-        for argument in split(arguments) {
-            let Some((name, value)) = argument.split_once('=') else { continue };
-            let name = name.trim().to_ascii_lowercase();
-            let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
-            if name.is_empty() || !name.chars().all(is_word) {
+        for argument in tokens.get(begin + 1..end)?.split(is(b',')) {
+            let [name, equals, value, ..] = argument else { continue };
+            if name.kind != Kind::Word || equals.kind != Kind::Sign(b'=') {
                 continue;
             }
+            let name = name.text.to_ascii_lowercase();
+            let value = Some(value.name().unwrap_or_else(|| value.text.into()));
             // The beginning of an option's name stands for it.
             if "content".starts_with(&name) {
-                content = Some(unquoted(value.trim()));
+                content = value;
             } else if "content_rowid".starts_with(&name) {
-                key = Some(unquoted(value.trim()));
+                key = value;
             }
         }
         let content = content.filter(|content| !content.is_empty())?;
-        Some(External { arguments: arguments.into(), content, key })
+        let arguments = definition[tokens[begin].end()..tokens[end].at].into();
+        Some(External { arguments, content, key })
     }
-}
-
-/// The signs of `text` that are in no quotes, and where they are.
-fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let mut quote = None;
-    text.char_indices().filter(move |(_, sign)| match (quote, sign) {
-        (Some(end), sign) => {
-            if end == *sign {
-                quote = None;
-            }
-            false
-        }
-        (None, '"' | '\'' | '`') => {
-            quote = Some(*sign);
-            false
-        }
-        (None, '[') => {
-            quote = Some(']');
-            false
-        }
-        (None, _) => true,
-    })
-}
-
-/// What stands between the commas of `arguments`.
-fn split(arguments: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut begin, mut depth) = (0, 0_i32);
-    for (at, sign) in outside_quotes(arguments) {
-        match sign {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&arguments[begin..at]);
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&arguments[begin..]);
-    parts
-}
-
-/// What `value` says, without the quotes around it.
-fn unquoted(value: &str) -> String {
-    let Some(quote) = value.chars().next().filter(|it| ['"', '\'', '`', '['].contains(it)) else {
-        return value.into();
-    };
-    let end = if quote == '[' { ']' } else { quote };
-    let inner = value[1..].strip_suffix(end).unwrap_or(&value[1..]);
-    inner.replace(&format!("{end}{end}"), &end.to_string())
 }
 
 #[test]

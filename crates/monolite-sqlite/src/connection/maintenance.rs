@@ -3,6 +3,7 @@
 use rusqlite::{Result, Row};
 
 use super::Connection;
+use crate::names::quoted;
 
 /// Problems of one table that are told.
 const MOST_PROBLEMS: u32 = 100;
@@ -53,8 +54,7 @@ impl Connection {
     /// connection's time is over.
     pub fn check_table(&self, table: &str, problems: &mut Vec<String>) -> Result<()> {
         self.as_engine(|| {
-            let quoted = table.replace('"', "\"\"");
-            let sql = format!("PRAGMA main.integrity_check(\"{quoted}\")");
+            let sql = format!("PRAGMA main.integrity_check({})", quoted(table));
             let mut check = self.raw().prepare(&sql)?;
             for said in check.query_map((), |row| row.get::<_, String>(0))? {
                 let said = said?;

@@ -17,86 +17,35 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::FUNCTION;
+use crate::names::quoted;
+use crate::scan::{Kind, Scan, Token};
 use crate::verb::has_word;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A keyword, a name without quotes, a number.
-    Word,
-    /// A name in double quotes, brackets or backticks.
-    Quoted,
-    /// A string, which is a name where only a name can be.
-    Text,
-    Parameter,
-    Sign(u8),
-}
-
-#[derive(Clone, Debug)]
-struct Token {
-    kind: Kind,
-    at: Range<usize>,
-}
-
-/// The tokens of `sql` without blanks and comments; `None` where SQLite may cut it otherwise.
-fn tokens(sql: &str) -> Option<Vec<Token>> {
-    let bytes = sql.as_bytes();
-    let (mut tokens, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let (kind, length) = match rest[0] {
-            b'\t'..=b'\r' | b' ' => (None, 1),
-            b'-' if rest.starts_with(b"--") => {
-                (None, rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()))
+/// The tokens of `sql` without blanks; `None` where SQLite may cut it otherwise.
+fn tokens(sql: &str) -> Option<Vec<Token<'_>>> {
+    let mut tokens = Vec::new();
+    for token in Scan::of(sql) {
+        let text = token.text;
+        let is_certain = match token.kind {
+            Kind::Blank if text.starts_with("/*") => text.len() > 3 && text.ends_with("*/"),
+            // To SQLite a byte order mark is one where it begins a token.
+            Kind::Blank => text != "\u{feff}",
+            // Those of Tcl can have parentheses.
+            Kind::Parameter => {
+                text.starts_with('?') || text.len() > 1 && !text[1..].contains(['(', ':'])
             }
-            b'/' if rest.starts_with(b"/*") => {
-                (None, rest[2..].windows(2).position(|end| end == b"*/")? + 4)
-            }
-            b'\'' => (Some(Kind::Text), quoted(rest)?),
-            b'"' | b'`' => (Some(Kind::Quoted), quoted(rest)?),
-            b'[' => (Some(Kind::Quoted), rest.iter().position(|byte| *byte == b']')? + 1),
-            b'?' => (Some(Kind::Parameter), 1 + run(&rest[1..], |byte| byte.is_ascii_digit())),
-            b':' | b'@' | b'$' | b'#' => (Some(Kind::Parameter), named_parameter(rest)?),
-            byte if is_of_word(byte) => (Some(Kind::Word), run(rest, is_of_word)),
             // An end of the text to SQLite.
-            0 => return None,
-            byte => (Some(Kind::Sign(byte)), 1),
+            Kind::Sign(0) | Kind::Unended => false,
+            _ => true,
         };
-        if let Some(kind) = kind {
-            tokens.push(Token { kind, at: at..at + length });
+        if !is_certain {
+            return None;
         }
-        at += length;
-    }
-    // A byte order mark is a blank to SQLite, where it begins a token.
-    let is_marked = tokens.iter().any(|token| sql[token.at.clone()].starts_with('\u{feff}'));
-    (!is_marked).then_some(tokens)
-}
-
-fn run(bytes: &[u8], is_of_it: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().position(|byte| !is_of_it(*byte)).unwrap_or(bytes.len())
-}
-
-fn is_of_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
-}
-
-/// The length of what stands in quotes, in which a doubled quote is one of the text.
-fn quoted(rest: &[u8]) -> Option<usize> {
-    let quote = rest[0];
-    let mut at = 1;
-    loop {
-        at += rest.get(at..)?.iter().position(|byte| *byte == quote)? + 1;
-        if rest.get(at) != Some(&quote) {
-            return Some(at);
+        if token.kind != Kind::Blank {
+            tokens.push(token);
         }
-        at += 1;
     }
-}
-
-/// The length of a parameter with a name; `None` for those of Tcl, which can have parentheses.
-fn named_parameter(rest: &[u8]) -> Option<usize> {
-    let length = 1 + run(&rest[1..], is_of_word);
-    let goes_on = matches!(rest.get(length), Some(b'(' | b':'));
-    (length > 1 && !goes_on).then_some(length)
+    Some(tokens)
 }
 
 /// What stands in the place of a key.
@@ -111,6 +60,19 @@ pub(crate) enum Said {
 struct Value {
     at: Range<usize>,
     said: Said,
+}
+
+impl Value {
+    fn of(tokens: &[Token<'_>]) -> Option<Value> {
+        let (first, last) = (tokens.first()?, tokens.last()?);
+        let said = match first.kind {
+            _ if tokens.len() > 1 => Said::Other,
+            _ if first.is_word("NULL") => Said::Null,
+            Kind::Parameter => Said::Parameter,
+            _ => Said::Other,
+        };
+        Some(Value { at: first.at..last.end(), said })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -143,27 +105,17 @@ pub(crate) struct Key<'k> {
 
 /// Reads the tokens of a statement in their order.
 struct Reader<'s> {
-    sql: &'s str,
-    tokens: Vec<Token>,
+    tokens: Vec<Token<'s>>,
     next: usize,
 }
 
-impl Reader<'_> {
-    fn peek(&self) -> Option<&Token> {
+impl<'s> Reader<'s> {
+    fn peek(&self) -> Option<&Token<'s>> {
         self.tokens.get(self.next)
     }
 
-    fn text(&self, token: &Token) -> &str {
-        &self.sql[token.at.clone()]
-    }
-
     fn is(&self, word: &str) -> bool {
-        let is = |it: &Token| it.kind == Kind::Word && self.text(it).eq_ignore_ascii_case(word);
-        self.peek().is_some_and(is)
-    }
-
-    fn is_sign(&self, sign: u8) -> bool {
-        self.peek().is_some_and(|token| token.kind == Kind::Sign(sign))
+        self.peek().is_some_and(|token| token.is_word(word))
     }
 
     /// Goes on if this word is next.
@@ -174,27 +126,17 @@ impl Reader<'_> {
     }
 
     fn take_sign(&mut self, sign: u8) -> bool {
-        let is_there = self.is_sign(sign);
+        let is_there = self.peek().is_some_and(|token| token.kind == Kind::Sign(sign));
         self.next += usize::from(is_there);
         is_there
     }
 
     /// A name, and where it stands.
     fn name(&mut self) -> Option<(String, Range<usize>)> {
-        let token = self.peek()?.clone();
-        let text = self.text(&token);
-        let inner = || text.get(1..text.len() - 1);
-        let name = match (token.kind, text.as_bytes()[0]) {
-            (Kind::Word, _) => text.to_owned(),
-            (Kind::Quoted, b'[') => inner()?.to_owned(),
-            (Kind::Quoted | Kind::Text, quote) => {
-                let quote = char::from(quote).to_string();
-                inner()?.replace(&quote.repeat(2), &quote)
-            }
-            _ => return None,
-        };
+        let token = *self.peek()?;
+        let name = token.name()?;
         self.next += 1;
-        Some((name, token.at))
+        Some((name, token.at..token.end()))
     }
 
     fn columns(&mut self) -> Option<Vec<(String, usize)>> {
@@ -229,23 +171,12 @@ impl Reader<'_> {
                 }
                 self.next += 1;
             };
-            values.push(self.value(&self.tokens[first..self.next])?);
+            values.push(Value::of(&self.tokens[first..self.next])?);
             self.next += 1;
             if is_last {
                 return Some(values);
             }
         }
-    }
-
-    fn value(&self, tokens: &[Token]) -> Option<Value> {
-        let (first, last) = (tokens.first()?, tokens.last()?);
-        let is_null = || self.text(first).eq_ignore_ascii_case("NULL");
-        let said = match first.kind {
-            Kind::Word if tokens.len() == 1 && is_null() => Said::Null,
-            Kind::Parameter if tokens.len() == 1 => Said::Parameter,
-            _ => Said::Other,
-        };
-        Some(Value { at: first.at.start..last.at.end, said })
     }
 
     fn rows(&mut self) -> Option<Vec<Vec<Value>>> {
@@ -264,7 +195,7 @@ impl Reader<'_> {
     /// Whether nothing follows, or what ends an `INSERT`, and no other statement.
     fn is_end(&self) -> bool {
         let rest = &self.tokens[self.next..];
-        let ends = |token: &Token| token.kind == Kind::Sign(b';');
+        let ends = |token: &Token<'_>| token.kind == Kind::Sign(b';');
         let statement = rest.iter().position(ends).unwrap_or(rest.len());
         let is_last = rest[statement..].iter().all(ends);
         is_last && (statement == 0 || self.is("ON") || self.is("RETURNING"))
@@ -277,7 +208,7 @@ impl Insert {
         if has_word(sql, FUNCTION) {
             return None;
         }
-        let mut reader = Reader { sql, tokens: tokens(sql)?, next: 0 };
+        let mut reader = Reader { tokens: tokens(sql)?, next: 0 };
         let mut may_change_others = reader.take("REPLACE");
         if !may_change_others {
             if !reader.take("INSERT") {
@@ -307,9 +238,9 @@ impl Insert {
         let behind_table = at.end;
         let columns = if reader.take_sign(b'(') { Some(reader.columns()?) } else { None };
         let body = if reader.is("DEFAULT") {
-            let start = reader.peek()?.at.start;
+            let start = reader.peek()?.at;
             reader.next += 1;
-            let end = reader.peek()?.at.end;
+            let end = reader.peek()?.end();
             if columns.is_some() || !reader.take("VALUES") {
                 return None;
             }
@@ -348,7 +279,7 @@ impl Insert {
         }
         match (place, &self.body) {
             (_, Body::Default(at)) => {
-                let name = quote(key.names.first()?);
+                let name = quoted(key.names.first()?);
                 pieces.replace(at.clone(), format!("({name}) VALUES ({FUNCTION}(NULL))"));
             }
             (Some(place), Body::Rows(rows)) => {
@@ -362,13 +293,13 @@ impl Insert {
                 }
             }
             (None, Body::Rows(rows)) => {
-                let name = quote(key.names.first()?);
+                let name = quoted(key.names.first()?);
                 match &self.columns {
                     Some(named) => pieces.put(named.first()?.1, format!("{name}, ")),
                     None => {
                         let mut list = format!("({name}");
                         for column in key.columns {
-                            let _ = write!(list, ", {}", quote(column));
+                            let _ = write!(list, ", {}", quoted(column));
                         }
                         pieces.put(self.behind_table, format!("{list}) "));
                     }
@@ -407,16 +338,11 @@ impl Pieces {
     }
 }
 
-/// A name as SQL says it, whatever it is.
-pub(crate) fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// Whether the definition of a trigger says that it runs behind what fires it, or that nothing
 /// fires it but a `DELETE` or an `UPDATE`.
 pub(crate) fn leaves_new_rows_alone(definition: &str) -> bool {
     let Some(tokens) = tokens(definition) else { return false };
-    let mut reader = Reader { sql: definition, tokens, next: 0 };
+    let mut reader = Reader { tokens, next: 0 };
     if !reader.take("CREATE") || !reader.take("TRIGGER") || reader.name().is_none() {
         return false;
     }

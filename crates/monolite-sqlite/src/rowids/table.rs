@@ -3,8 +3,8 @@
 
 use rusqlite::{OptionalExtension as _, Result};
 
-use super::insert::{Insert, Key, leaves_new_rows_alone, quote};
-use crate::names;
+use super::insert::{Insert, Key, leaves_new_rows_alone};
+use crate::names::{self, quoted};
 
 /// The names of a key that has none, where no column has them.
 const HIDDEN: [&str; 3] = ["rowid", "_rowid_", "oid"];
@@ -100,7 +100,7 @@ impl Table {
         let hidden: Vec<_> =
             HIDDEN.into_iter().filter(|name| !is_column(name)).map(str::to_owned).collect();
         if let Some(rowid) = hidden.first()
-            && connection.prepare(&format!("SELECT {rowid} FROM main.{}", quote(&name))).is_err()
+            && connection.prepare(&format!("SELECT {rowid} FROM main.{}", quoted(&name))).is_err()
         {
             // A table WITHOUT ROWID; one with a column of each of these names has an index.
             return Ok(None);
@@ -134,7 +134,7 @@ impl Table {
     }
 
     fn second(self, text: String, rows: u32) -> Second {
-        let (table, key) = (quote(&self.name), quote(&self.key[0]));
+        let (table, key) = (quoted(&self.name), quoted(&self.key[0]));
         let largest = if self.is_autoincrement {
             let name = self.name.replace('\'', "''");
             format!(
