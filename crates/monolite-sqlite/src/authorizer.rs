@@ -33,7 +33,7 @@ pub struct Authorizer {
     /// Whether the statement may call the function that numbers rows ([`crate::rowids`]).
     pub(crate) numbering: Flag,
     /// Whether SQLite may have been told to defer foreign keys, see
-    /// [`Connection::end_deferral`](crate::Connection::end_deferral).
+    /// [`ForeignKeys::end_deferral`](crate::ForeignKeys::end_deferral).
     pub(crate) deferring: Flag,
     engine: Flag,
     denial: Mutex<Option<String>>,

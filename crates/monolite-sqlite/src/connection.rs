@@ -22,15 +22,14 @@
 //! How it is opened: `opening`. What only overlays do: `overlay`.
 
 mod batches;
-mod deferral;
 mod figures;
+mod foreign_keys;
 mod full_text;
 mod keys;
 mod maintenance;
 mod migrations;
 mod opening;
 mod overlay;
-mod reasons;
 mod rowids;
 mod savepoints;
 mod schema;
@@ -44,9 +43,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use batches::FailedStatement;
-pub use keys::KeyTime;
-pub use maintenance::AutoVacuum;
-pub use migrations::AppliedMigration;
+pub use foreign_keys::{ForeignKeys, Violation};
+pub use keys::{KeyTime, Keys};
+pub use maintenance::{AutoVacuum, Maintenance};
+pub use migrations::{AppliedMigration, Migrations};
 use opening::Hooks;
 use overlay::OverlayState;
 pub use overlay::{Unfit, test_overlay};
@@ -55,6 +55,7 @@ use rusqlite::{CachedStatement, ErrorCode, MAIN_DB, Result, Statement, Transacti
 pub use savepoints::{Savepoint, UserSavepoint};
 use schema::SchemaFacts;
 pub use setup::{Overdue, Settings};
+pub use tracking::Pages;
 
 use crate::authorizer::Authorizer;
 use crate::codes::{check, refuse};
@@ -186,7 +187,7 @@ pub struct Connection {
     key_time: Arc<KeyTime>,
     /// The number of a commit that the open transaction sees, with all before it.
     sequence: Cell<CommitSequence>,
-    /// What [`Connection::spills`] was when the last transaction that writes was begun.
+    /// What `Pages::spills` was when the last transaction that writes was begun.
     spills_before: Cell<c_int>,
 }
 
@@ -374,6 +375,49 @@ impl Connection {
         &self.counts
     }
 
+    /// What it says about pages.
+    #[inline]
+    pub fn pages(&self) -> Pages<'_> {
+        Pages(self)
+    }
+
+    /// Its foreign keys.
+    #[inline]
+    pub fn foreign_keys(&self) -> ForeignKeys<'_> {
+        ForeignKeys(self)
+    }
+
+    /// The idempotency keys in the file.
+    pub fn keys(&self) -> Keys<'_> {
+        Keys(self)
+    }
+
+    /// Has its idempotency keys expire by `time`; until then they do not.
+    pub fn count_time_of_keys(&mut self, time: Arc<KeyTime>) {
+        self.key_time = time;
+    }
+
+    /// The migrations in the file.
+    pub fn migrations(&self) -> Migrations<'_> {
+        Migrations(self)
+    }
+
+    /// The upkeep of the database.
+    pub fn maintenance(&self) -> Maintenance<'_> {
+        Maintenance(self)
+    }
+
+    /// A figure of SQLite's (`sqlite3_db_status`); 0 when it does not know it.
+    fn status(&self, which: c_int) -> c_int {
+        let (mut current, mut highest): (c_int, c_int) = (0, 0);
+        // SAFETY: the handle is open for as long as `self`, and both out-pointers are valid.
+        unsafe {
+            let db = self.raw().handle();
+            ffi::sqlite3_db_status(db, which, &raw mut current, &raw mut highest, 0);
+        }
+        current
+    }
+
     pub(crate) fn as_engine<T>(&self, run: impl FnOnce() -> T) -> T {
         self.authorizer.as_engine(run)
     }
@@ -418,7 +462,7 @@ impl Connection {
     /// `SQLITE_MISUSE` on an overlay.
     pub fn begin_immediate(&self) -> Result<()> {
         self.refuse_to_overlay("BEGIN")?;
-        self.spills_before.set(self.spills());
+        self.spills_before.set(self.pages().spills());
         self.begin(Own::BeginImmediate)
     }
 
@@ -467,7 +511,7 @@ impl Connection {
     }
 
     pub(crate) fn begin(&self, own: Own) -> Result<()> {
-        self.end_deferral()?;
+        self.foreign_keys().end_deferral()?;
         self.engine(own)?;
         self.note_taken(Giver::begin);
         self.has_begun.set(true);
@@ -647,40 +691,6 @@ impl Connection {
         let wal_frames = u32::try_from(wal).unwrap_or(u32::MAX);
         let copied_frames = u32::try_from(copied).unwrap_or(0);
         Ok(Checkpoint { wal_frames, copied_frames, blocked })
-    }
-
-    /// Rewrites the whole database, which then reserves `bytes` at the end of each page, and leaves
-    /// it in the mode of a rollback journal. `begin` is called before the first page is written in
-    /// the new layout, and after the last one in the old. Needs space on disk for two copies.
-    ///
-    /// # Durability
-    /// It is one transaction with a rollback journal: a crash leaves the old file or the new one.
-    ///
-    /// # Errors
-    /// Those of SQLite; busy when there is another connection. `SQLITE_MISUSE` on an overlay.
-    pub fn rewrite(&self, bytes: u8, begin: impl FnOnce()) -> Result<()> {
-        self.refuse_to_overlay("VACUUM")?;
-        let settings = "PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE";
-        let run = |sql| self.as_engine(|| self.raw().execute_batch(sql));
-        self.may_commit.during(|| {
-            run(settings)?;
-            begin();
-            setup::reserve_bytes(self.raw(), bytes)?;
-            run("VACUUM")
-        })
-    }
-
-    /// Rewrites the whole database without its free pages, as one write transaction of SQLite's
-    /// own: others read on their snapshots, and the commit goes through the WAL as any other. The
-    /// copy has as much memory as the page cache, and is a temporary file beyond.
-    ///
-    /// # Errors
-    /// Those of SQLite; nothing is changed then. `SQLITE_INTERRUPT` when the connection's time is
-    /// over, `SQLITE_ERROR` inside of a transaction, `SQLITE_MISUSE` on an overlay.
-    pub fn vacuum(&self) -> Result<()> {
-        self.refuse_to_overlay("VACUUM")?;
-        let run = || self.as_engine(|| self.raw().execute_batch("VACUUM"));
-        self.may_commit.during(run)
     }
 
     /// Lets the close of this connection, when it is the last one, remove the WAL file.

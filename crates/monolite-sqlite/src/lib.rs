@@ -49,8 +49,9 @@ pub use added::Function;
 pub use additions::{ConnectionSetup, Setup};
 pub use authorizer::Authorizer;
 pub use connection::{
-    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement, KeyTime,
-    Overdue, Role, Savepoint, Settings, Unfit, UserSavepoint, test_overlay,
+    AppliedMigration, AutoVacuum, Checkpoint, CheckpointMode, Connection, FailedStatement,
+    ForeignKeys, KeyTime, Keys, Maintenance, Migrations, Overdue, Pages, Role, Savepoint, Settings,
+    Unfit, UserSavepoint, Violation, test_overlay,
 };
 pub use counts::Counts;
 pub use flag::Flag;

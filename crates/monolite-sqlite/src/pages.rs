@@ -8,7 +8,7 @@
 //!
 //! # Not here
 //! Who inserts: `pcache`. What a set is compared with: [`crate::vfs::Changes`] and
-//! [`Connection::batch_changed`](crate::Connection::batch_changed).
+//! [`Pages::batch_changed`](crate::Pages::batch_changed).
 
 /// The pages that a transaction has read from its snapshot, and the schema that it has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //!   `sqlite3PcacheMakeClean`). A changed page therefore stays pinned until it is written at the
 //!   commit, or dropped by the rollback: as long as no statement is running, the pages that are
 //!   pinned are page 1 and those that the open transaction has changed, but for those that it has
-//!   written before the commit, as the cache was full ([`Connection::batch_changed`]).
+//!   written before the commit, as the cache was full ([`Pages::batch_changed`]).
 //! - Which cache is that of a connection's main database? `sqlite3_db_release_memory` calls
 //!   `xShrink` on each of its caches, main first. A thread that only wants to know has [`PROBE`]
 //!   set, and then nothing is released.
@@ -35,7 +35,7 @@
 //! # Not here
 //! Reads that go around the page cache: `vfs::Published` and the VFS seam keep SQLite from them.
 //!
-//! [`Connection::batch_changed`]: crate::Connection::batch_changed
+//! [`Pages::batch_changed`]: crate::Pages::batch_changed
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint};

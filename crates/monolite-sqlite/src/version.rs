@@ -22,7 +22,7 @@ pub const MIN_VERSION_UNTRUSTED: i32 = 3_054_000;
 ///
 /// Memory statistics are switched off when SQLite has not been initialised yet: they cost one
 /// process-wide mutex for each allocation; its allocations are counted for [`crate::Budget`], and
-/// its page cache is wrapped for [`crate::Connection::track_pages`]; and what undoes a statement is
+/// its page cache is wrapped for [`crate::Pages::track`]; and what undoes a statement is
 /// in a file only from [`JOURNAL_BYTES`] on. When another library was first, its settings stay.
 ///
 /// # Errors

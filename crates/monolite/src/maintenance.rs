@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use monolite_sqlite::rusqlite::{self, ffi};
-use monolite_sqlite::{AutoVacuum, Checkpoint, Connection};
+use monolite_sqlite::{AutoVacuum, Checkpoint, Connection, Violation};
 
 use crate::backup::pins::BackupPins;
 use crate::call::between::BetweenBatches;
@@ -106,10 +106,10 @@ impl Checked {
 
     /// Adds what is wrong with one table.
     fn look_at(&mut self, connection: &Connection, table: &str) -> Result<()> {
-        let rows = connection.check_table(table, &mut self.problems);
+        let rows = connection.maintenance().check_table(table, &mut self.problems);
         let rows = match rows {
             Ok(()) if self.problems.is_empty() => {
-                connection.check_full_text(table, &mut self.problems)
+                connection.maintenance().check_full_text(table, &mut self.problems)
             }
             rows => rows,
         };
@@ -118,7 +118,14 @@ impl Checked {
             said.push_str(&rebuild(table));
         }
         self.note_obstacle(table, rows)?;
-        let keys = connection.check_keys_of(table, &mut self.violations);
+        let violations = &mut self.violations;
+        let violated = |(table, row, parent): Violation| {
+            violations.push(match row {
+                Some(row) => format!("row {row} of {table} has no parent in {parent}"),
+                None => format!("a row of {table} has no parent in {parent}"),
+            });
+        };
+        let keys = connection.foreign_keys().each_violation(Some(table), MOST_VIOLATIONS, violated);
         self.note_obstacle(table, keys)
     }
 
@@ -139,6 +146,9 @@ impl Checked {
         Ok(())
     }
 }
+
+/// Rows of one table that are told to violate foreign keys, as many as SQLite tells of problems.
+const MOST_VIOLATIONS: u32 = 100;
 
 /// What SQLite says of an index of full-text search that does not fit its table, or cannot be read.
 const BAD_INDEX: [&str; 2] = ["malformed inverted index for FTS", "fts5: corruption found"];
@@ -218,7 +228,8 @@ impl Maintenance {
     pub(crate) fn check(&self, job: &JobContext) -> Result<Checked> {
         // It may know of full-text search what was true before others changed it: a new one knows
         // nothing yet.
-        let names = self.on_snapshot(job, |reader| Ok(reader.connection.table_names()?));
+        let names =
+            self.on_snapshot(job, |reader| Ok(reader.connection.maintenance().table_names()?));
         check_tables(job, names, |name| self.check_table(job, name))
     }
 
@@ -280,13 +291,14 @@ pub(crate) fn check_closed(
     let deadline = Arc::clone(&file.deadline);
     job.when_it_ends(move || deadline.set(Duration::ZERO, Duration::ZERO));
     let connection = &file.connection;
-    let checked = check_tables(job, connection.table_names().map_err(Error::from), |name| {
-        let mut checked = Checked::default();
-        let looked = checked.look_at(connection, name);
-        job.check()?;
-        looked.map_err(|error| error.context(format!("table {name}")))?;
-        Ok(checked)
-    })?;
+    let checked =
+        check_tables(job, connection.maintenance().table_names().map_err(Error::from), |name| {
+            let mut checked = Checked::default();
+            let looked = checked.look_at(connection, name);
+            job.check()?;
+            looked.map_err(|error| error.context(format!("table {name}")))?;
+            Ok(checked)
+        })?;
     file.check_unchanged()?;
     Ok(Some(checked))
 }

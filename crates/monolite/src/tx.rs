@@ -201,7 +201,7 @@ impl<'c> Tx<'c> {
     ) -> Result<()> {
         self.enter("storing an idempotency key")?;
         self.may_have_written.set(true);
-        Ok(self.connection.store_key(key, outcome, lifetime, swept)?)
+        Ok(self.connection.keys().store(key, outcome, lifetime, swept)?)
     }
 
     /// Notes that a migration is applied by the transaction.
@@ -211,10 +211,10 @@ impl<'c> Tx<'c> {
     pub(crate) fn note_migration(&self, number: i64, name: &str, checksum: &str) -> Result<()> {
         self.enter("noting a migration")?;
         self.may_have_written.set(true);
-        Ok(self.connection.note_migration(number, name, checksum)?)
+        Ok(self.connection.migrations().note(number, name, checksum)?)
     }
 
-    /// Runs the statements of the migration `name`, see [`Connection::run_migration`].
+    /// Runs the statements of the migration `name`, see [`Migrations::run`](monolite_sqlite::Migrations::run).
     ///
     /// # Errors
     /// As [`Tx::execute_batch`], with the name of the migration and the place in it before.
@@ -222,21 +222,21 @@ impl<'c> Tx<'c> {
         self.enter(sql)?;
         self.may_have_written.set(true);
         self.connection.clear_changes_for(sql)?;
-        self.connection.run_migration(sql).map_err(|failed| {
+        self.connection.migrations().run(sql).map_err(|failed| {
             self.connection.note_failure();
             let place = format!("migration {name}:{}:{}", failed.line, failed.column);
             self.explain(&failed.sql, failed.error).context(place)
         })
     }
 
-    /// Gives back up to `most` free pages, see [`Connection::give_back_pages`].
+    /// Gives back up to `most` free pages, see [`Maintenance::give_back_pages`](monolite_sqlite::Maintenance::give_back_pages).
     ///
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn give_back_pages(&self, most: u32) -> Result<()> {
         self.enter("PRAGMA incremental_vacuum")?;
         self.may_have_written.set(true);
-        Ok(self.connection.give_back_pages(most)?)
+        Ok(self.connection.maintenance().give_back_pages(most)?)
     }
 
     /// Opens a blob of the main database for incremental reading and writing. One of a table whose

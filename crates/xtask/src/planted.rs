@@ -142,11 +142,11 @@ const BUGS: [Bug; 28] = [
         changes: &[(
             "        let mut leading = self.leading.borrow_mut();
         if let Leading::GoOn = *leading {
-            *leading = Leading::Ended(self.reader.connection.take_pages());
+            *leading = Leading::Ended(self.reader.connection.pages().take());
         }",
             "        let mut leading = self.leading.borrow_mut();
-        *leading = Leading::Ended(self.reader.connection.take_pages());
-        self.reader.connection.track_pages(MAX_PAGES);",
+        *leading = Leading::Ended(self.reader.connection.pages().take());
+        self.reader.connection.pages().track(MAX_PAGES);",
         )],
     },
     Bug {

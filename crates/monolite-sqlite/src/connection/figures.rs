@@ -79,7 +79,8 @@ impl Connection {
 
     /// The tables without triggers and foreign keys; those of the last schema, if it is still that.
     fn quiet_tables(&self) -> Result<Arc<[String]>> {
-        let cookie = (!self.may_have_changed_schema()).then(|| self.open_cookie()).flatten();
+        let cookie =
+            (!self.may_have_changed_schema()).then(|| self.pages().open_cookie()).flatten();
         let known = self.quiet_tables.take().filter(|(of, _)| cookie == Some(*of));
         let tables = match known {
             Some((_, tables)) => tables,

@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension as _, Result};
 
-use super::Connection;
+use super::maintenance::Maintenance;
 use crate::names::quoted;
 use crate::scan::{Kind, Scan, Token};
 
@@ -38,16 +38,16 @@ struct External {
 /// How many words there are, and the sum of their hashes.
 type Words = (u64, u64);
 
-impl Connection {
+impl Maintenance<'_> {
     /// Adds to `problems` that the index of `table` does not fit the texts in another one.
     ///
     /// # Errors
-    /// As [`Connection::check_table`].
-    pub fn check_full_text(&self, table: &str, problems: &mut Vec<String>) -> Result<()> {
-        self.as_engine(|| {
+    /// As [`Maintenance::check_table`].
+    pub fn check_full_text(self, table: &str, problems: &mut Vec<String>) -> Result<()> {
+        self.0.as_engine(|| {
             let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 \
                        AND name = ?1";
-            let definition = self.raw().query_row(sql, [table], |row| row.get::<_, String>(0));
+            let definition = self.0.raw().query_row(sql, [table], |row| row.get::<_, String>(0));
             let Some(external) = definition.optional()?.and_then(|it| External::of(&it)) else {
                 return Ok(());
             };
@@ -64,10 +64,11 @@ impl Connection {
     }
 
     /// Runs `body`, which may write to the temporary database, and undoes that.
-    fn beside<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        let run = |sql: &str| self.raw().execute_batch(sql);
-        let is_open = self.is_in_transaction();
-        let is_reader: bool = self.raw().pragma_query_value(None, "query_only", |it| it.get(0))?;
+    fn beside<T>(self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let run = |sql: &str| self.0.raw().execute_batch(sql);
+        let is_open = self.0.is_in_transaction();
+        let is_reader: bool =
+            self.0.raw().pragma_query_value(None, "query_only", |it| it.get(0))?;
         run(if is_open { "SAVEPOINT monolite_beside" } else { "BEGIN" })?;
         run("PRAGMA query_only = OFF")?;
         let result = body();
@@ -84,13 +85,13 @@ impl Connection {
     }
 
     /// The words of the index of `table`, and those that it should have.
-    fn count_words(&self, table: &str, external: &External) -> Result<(Words, Words)> {
+    fn count_words(self, table: &str, external: &External) -> Result<(Words, Words)> {
         let (table, content) = (quoted(table), quoted(&external.content));
         let (key, columns) = match &external.key {
             Some(key) => (quoted(key), "*"),
             None => ("rowid".into(), "rowid AS rowid, *"),
         };
-        self.raw().execute_batch(&format!(
+        self.0.raw().execute_batch(&format!(
             "CREATE TABLE temp.monolite_part AS SELECT 0 AS first, 0 AS last;
              CREATE VIEW temp.{content} AS SELECT {columns} FROM main.{content} WHERE {key} BETWEEN
                  (SELECT first FROM temp.monolite_part) AND (SELECT last FROM temp.monolite_part);
@@ -104,24 +105,24 @@ impl Connection {
             "SELECT max(monolite_key) FROM (SELECT {key} AS monolite_key FROM main.{content} \
              WHERE {key} >= ?1 ORDER BY {key} LIMIT {ROWS})"
         );
-        let (mut find, mut expected) = (self.raw().prepare(&last)?, (0, 0));
+        let (mut find, mut expected) = (self.0.raw().prepare(&last)?, (0, 0));
         let mut next = Some(i64::MIN);
         while let Some(first) = next {
             let last: Option<i64> = find.query_row([first], |row| row.get(0))?;
             let Some(last) = last else { break };
             let part = "UPDATE temp.monolite_part SET first = ?1, last = ?2";
-            self.raw().execute(part, [first, last])?;
+            self.0.raw().execute(part, [first, last])?;
             let fill = "INSERT INTO temp.monolite_index(monolite_index) VALUES ('rebuild')";
-            self.raw().execute(fill, ())?;
+            self.0.raw().execute(fill, ())?;
             expected = add(expected, self.words_of("monolite_expected")?);
             next = last.checked_add(1);
         }
         Ok((self.words_of("monolite_indexed")?, expected))
     }
 
-    fn words_of(&self, vocabulary: &str) -> Result<Words> {
+    fn words_of(self, vocabulary: &str) -> Result<Words> {
         let sql = format!("SELECT term, doc, col, \"offset\" FROM temp.{vocabulary}");
-        let mut words = self.raw().prepare(&sql)?;
+        let mut words = self.0.raw().prepare(&sql)?;
         let mut rows = words.query(())?;
         let mut all = (0, 0);
         while let Some(row) = rows.next()? {

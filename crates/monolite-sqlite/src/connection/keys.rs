@@ -141,24 +141,23 @@ fn seconds(time: Duration) -> i64 {
     ORIGIN.saturating_add_unsigned(time.as_secs())
 }
 
-impl Connection {
-    /// Has its keys expire by `time`; until then they do not.
-    pub fn count_time_of_keys(&mut self, time: Arc<KeyTime>) {
-        self.key_time = time;
-    }
+/// The idempotency keys in the file, from [`Connection::keys`].
+#[derive(Clone, Copy)]
+pub struct Keys<'c>(pub(super) &'c Connection);
 
+impl Keys<'_> {
     /// The outcome that was stored with `key`, unless it has expired.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn find_key(&self, key: &str) -> Result<Option<Vec<u8>>> {
+    pub fn find(self, key: &str) -> Result<Option<Vec<u8>>> {
         if key.is_empty() {
             return Ok(None);
         }
-        let found = self.as_engine(|| {
-            let now = self.key_time.now(self.time_in_file()?);
+        let found = self.0.as_engine(|| {
+            let now = self.0.key_time.now(self.time_in_file()?);
             let find = (key, seconds(now), ORIGIN);
-            self.prepared.with_own(Own::FindKey, |it| it.query_row(find, |row| row.get(0)))
+            self.0.prepared.with_own(Own::FindKey, |it| it.query_row(find, |row| row.get(0)))
         });
         match found.optional() {
             Err(error) if is_missing(&error) => Ok(None),
@@ -171,50 +170,44 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn store_key(
-        &self,
-        key: &str,
-        outcome: &[u8],
-        lifetime: Duration,
-        swept: i64,
-    ) -> Result<()> {
-        self.as_engine(|| {
+    pub fn store(&self, key: &str, outcome: &[u8], lifetime: Duration, swept: i64) -> Result<()> {
+        self.0.as_engine(|| {
             let in_file = match self.time_in_file() {
                 Err(error) if is_missing(&error) => self.make_keys().map(|()| Duration::ZERO),
                 time => time,
             };
-            let (now, is_late) = self.key_time.advance(in_file?);
-            let end = self.key_time.end(now, lifetime);
+            let (now, is_late) = self.0.key_time.advance(in_file?);
+            let end = self.0.key_time.end(now, lifetime);
             if is_late {
                 self.write_time_of_keys(now, end)?;
             }
             let expired = (seconds(now), ORIGIN, swept);
-            self.prepared.with_own(Own::SweepKeys, |sweep| sweep.execute(expired))?;
+            self.0.prepared.with_own(Own::SweepKeys, |sweep| sweep.execute(expired))?;
             let store = (key, outcome, end);
-            self.prepared.with_own(Own::StoreKey, |insert| insert.execute(store)).map(|_| ())
+            self.0.prepared.with_own(Own::StoreKey, |insert| insert.execute(store)).map(|_| ())
         })
     }
 
     /// The counted time in the file; zero until a second has passed.
-    fn time_in_file(&self) -> Result<Duration> {
+    fn time_in_file(self) -> Result<Duration> {
         let read = |time: &mut rusqlite::Statement<'_>| time.query_row([], |row| row.get(0));
-        let time: Option<[u8; 8]> = self.prepared.with_own(Own::FindTime, read).optional()?;
+        let time: Option<[u8; 8]> = self.0.prepared.with_own(Own::FindTime, read).optional()?;
         Ok(time.map_or(Duration::ZERO, |time| Duration::from_nanos(u64::from_be_bytes(time))))
     }
 
     /// Writes the counted time, and has keys with a Unix time end at `end`.
-    fn write_time_of_keys(&self, now: Duration, end: i64) -> Result<()> {
+    fn write_time_of_keys(self, now: Duration, end: i64) -> Result<()> {
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let row = ("", nanos.to_be_bytes(), i64::MAX);
-        self.prepared.with_own(Own::StoreKey, |insert| insert.execute(row))?;
+        self.0.prepared.with_own(Own::StoreKey, |insert| insert.execute(row))?;
         let adopt = (end, ORIGIN, ADOPTED);
-        self.prepared.with_own(Own::AdoptKeys, |update| update.execute(adopt)).map(|_| ())
+        self.0.prepared.with_own(Own::AdoptKeys, |update| update.execute(adopt)).map(|_| ())
     }
 
-    fn make_keys(&self) -> Result<()> {
-        self.unsettle(Traits::SCHEMA);
+    fn make_keys(self) -> Result<()> {
+        self.0.unsettle(Traits::SCHEMA);
         let [table, index, _] = names::DEFINITIONS;
-        self.raw().execute_batch(&format!("{table};{index}"))
+        self.0.raw().execute_batch(&format!("{table};{index}"))
     }
 }
 

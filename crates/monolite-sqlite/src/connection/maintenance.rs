@@ -1,15 +1,11 @@
-//! Owns the statements by which a database is checked and made smaller.
+//! Owns the statements by which a database is checked, rewritten and made smaller.
 
-use rusqlite::{Result, Row};
+use rusqlite::Result;
+use rusqlite::types::FromSql;
 
-use super::Connection;
+use super::{Connection, setup};
 use crate::names::quoted;
-
-/// Problems of one table that are told.
-const MOST_PROBLEMS: u32 = 100;
-
-/// See <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
-const FRAME_HEADER_BYTES: i64 = 24;
+use crate::wal::FRAME_HEADER_BYTES;
 
 /// How a file gives back pages that are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,26 +18,32 @@ pub enum AutoVacuum {
     Incremental,
 }
 
-impl Connection {
+/// The upkeep of a connection's database, from [`Connection::maintenance`].
+#[derive(Clone, Copy)]
+pub struct Maintenance<'c>(pub(super) &'c Connection);
+
+impl Maintenance<'_> {
+    fn ask<T: FromSql>(self, pragma: &str) -> Result<T> {
+        let sql = format!("PRAGMA main.{pragma}");
+        self.0.as_engine(|| self.0.raw().query_row(&sql, (), |row| row.get(0)))
+    }
+
     /// Size of the pages in bytes, and how many there are.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn size(&self) -> Result<(u32, u32)> {
-        self.as_engine(|| {
-            let ask = |sql| self.raw().query_row(sql, (), |row| row.get(0));
-            Ok((ask("PRAGMA main.page_size")?, ask("PRAGMA main.page_count")?))
-        })
+    pub fn size(self) -> Result<(u32, u32)> {
+        Ok((self.ask("page_size")?, self.ask("page_count")?))
     }
 
     /// The names of all tables of the main database, those of the engine and of SQLite, too.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn table_names(&self) -> Result<Vec<String>> {
-        self.as_engine(|| {
+    pub fn table_names(self) -> Result<Vec<String>> {
+        self.0.as_engine(|| {
             let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' ORDER BY rowid";
-            let mut tables = self.raw().prepare(sql)?;
+            let mut tables = self.0.raw().prepare(sql)?;
             tables.query_map((), |row| row.get(0))?.collect()
         })
     }
@@ -52,10 +54,10 @@ impl Connection {
     /// # Errors
     /// Those of SQLite: damage upon which it could not go on; `SQLITE_INTERRUPT` when the
     /// connection's time is over.
-    pub fn check_table(&self, table: &str, problems: &mut Vec<String>) -> Result<()> {
-        self.as_engine(|| {
+    pub fn check_table(self, table: &str, problems: &mut Vec<String>) -> Result<()> {
+        self.0.as_engine(|| {
             let sql = format!("PRAGMA main.integrity_check({})", quoted(table));
-            let mut check = self.raw().prepare(&sql)?;
+            let mut check = self.0.raw().prepare(&sql)?;
             for said in check.query_map((), |row| row.get::<_, String>(0))? {
                 let said = said?;
                 if said != "ok" {
@@ -66,56 +68,26 @@ impl Connection {
         })
     }
 
-    /// Adds to `violations` up to 100 rows of `table` whose foreign keys have no parent; also what
-    /// was found before it fails.
-    ///
-    /// # Errors
-    /// As [`Connection::check_table`].
-    pub fn check_keys_of(&self, table: &str, violations: &mut Vec<String>) -> Result<()> {
-        self.as_engine(|| {
-            let sql = "SELECT rowid, parent FROM pragma_foreign_key_check(?1) LIMIT ?2";
-            let mut keys = self.raw().prepare(sql)?;
-            let row = |row: &Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, String>(1)?));
-            for violated in keys.query_map((table, MOST_PROBLEMS), row)? {
-                violations.push(match violated? {
-                    (Some(row), parent) => {
-                        format!("row {row} of {table} has no parent in {parent}")
-                    }
-                    (None, parent) => format!("a row of {table} has no parent in {parent}"),
-                });
-            }
-            Ok(())
-        })
-    }
-
     /// How the file gives back free pages, and how many there are.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn free_pages(&self) -> Result<(AutoVacuum, u64)> {
-        self.as_engine(|| {
-            let ask = |sql| self.raw().query_row(sql, (), |row| row.get::<_, i64>(0));
-            let mode = match ask("PRAGMA main.auto_vacuum")? {
-                1 => AutoVacuum::Full,
-                2 => AutoVacuum::Incremental,
-                _ => AutoVacuum::None,
-            };
-            let free = ask("PRAGMA main.freelist_count")?;
-            Ok((mode, u64::try_from(free).unwrap_or(0)))
-        })
+    pub fn free_pages(self) -> Result<(AutoVacuum, u64)> {
+        let mode = match self.ask::<i64>("auto_vacuum")? {
+            1 => AutoVacuum::Full,
+            2 => AutoVacuum::Incremental,
+            _ => AutoVacuum::None,
+        };
+        Ok((mode, self.ask::<u32>("freelist_count")?.into()))
     }
 
     /// What a WAL holds that has all pages that are not free.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn wal_bytes_of_content(&self) -> Result<u64> {
-        self.as_engine(|| {
-            let ask = |sql| self.raw().query_row(sql, (), |row| row.get::<_, i64>(0));
-            let used = ask("PRAGMA main.page_count")? - ask("PRAGMA main.freelist_count")?;
-            let frame = ask("PRAGMA main.page_size")? + FRAME_HEADER_BYTES;
-            Ok(u64::try_from(used.saturating_mul(frame)).unwrap_or(0))
-        })
+    pub fn wal_bytes_of_content(self) -> Result<u64> {
+        let ((page_bytes, pages), (_, free)) = (self.size()?, self.free_pages()?);
+        Ok(u64::from(pages).saturating_sub(free) * (u64::from(page_bytes) + FRAME_HEADER_BYTES))
     }
 
     /// Gives back up to `most` free pages of a file that does so when it is told to, in the open
@@ -123,14 +95,47 @@ impl Connection {
     ///
     /// # Errors
     /// Those of SQLite.
-    pub fn give_back_pages(&self, most: u32) -> Result<()> {
-        self.as_engine(|| {
+    pub fn give_back_pages(self, most: u32) -> Result<()> {
+        self.0.as_engine(|| {
             let sql = format!("PRAGMA main.incremental_vacuum({most})");
-            let mut vacuum = self.raw().prepare(&sql)?;
+            let mut vacuum = self.0.raw().prepare(&sql)?;
             // A row for each page.
             let mut pages = vacuum.query(())?;
             while pages.next()?.is_some() {}
             Ok(())
         })
+    }
+
+    /// Rewrites the whole database, which then reserves `bytes` at the end of each page, and leaves
+    /// it in the mode of a rollback journal. `begin` is called before the first page is written in
+    /// the new layout, and after the last one in the old. Needs space on disk for two copies.
+    ///
+    /// # Durability
+    /// It is one transaction with a rollback journal: a crash leaves the old file or the new one.
+    ///
+    /// # Errors
+    /// Those of SQLite; busy when there is another connection. `SQLITE_MISUSE` on an overlay.
+    pub fn rewrite(self, bytes: u8, begin: impl FnOnce()) -> Result<()> {
+        self.0.refuse_to_overlay("VACUUM")?;
+        let settings = "PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE";
+        self.0.may_commit.during(|| {
+            self.0.as_engine(|| self.0.raw().execute_batch(settings))?;
+            begin();
+            setup::reserve_bytes(self.0.raw(), bytes)?;
+            self.vacuum()
+        })
+    }
+
+    /// Rewrites the whole database without its free pages, as one write transaction of SQLite's
+    /// own: others read on their snapshots, and the commit goes through the WAL as any other. The
+    /// copy has as much memory as the page cache, and is a temporary file beyond.
+    ///
+    /// # Errors
+    /// Those of SQLite; nothing is changed then. `SQLITE_INTERRUPT` when the connection's time is
+    /// over, `SQLITE_ERROR` inside of a transaction, `SQLITE_MISUSE` on an overlay.
+    pub fn vacuum(self) -> Result<()> {
+        self.0.refuse_to_overlay("VACUUM")?;
+        let run = || self.0.as_engine(|| self.0.raw().execute_batch("VACUUM"));
+        self.0.may_commit.during(run)
     }
 }

@@ -142,7 +142,7 @@ impl Connection {
             let is_wanted = matches!(numbering, Numbering::Again(_));
             return is_wanted.then(|| self.find_form(rowids, sql)).flatten();
         }
-        let cookie = self.open_cookie()?;
+        let cookie = self.pages().open_cookie()?;
         if let Some(known) = rowids.known(sql, cookie) {
             return known;
         }

@@ -208,7 +208,7 @@ impl Connection {
     ///
     /// Changes by this connection itself: [`Connection::settle_schema`], and what undoes them.
     pub(super) fn forget_outdated_statements(&self) {
-        let cookie = self.open_cookie();
+        let cookie = self.pages().open_cookie();
         let is_another = self.kept_cookie.replace(cookie) != cookie;
         if cookie.is_some() && is_another {
             self.prepared.forget_users();
@@ -262,7 +262,8 @@ impl Connection {
     }
 
     fn look_for_facts(&self) -> Result<SchemaFacts> {
-        let cookie = (!self.may_have_changed_schema()).then(|| self.open_cookie()).flatten();
+        let cookie =
+            (!self.may_have_changed_schema()).then(|| self.pages().open_cookie()).flatten();
         match cookie {
             Some(cookie) => self.facts_of_schema(cookie),
             None => self.ask_for_facts(),

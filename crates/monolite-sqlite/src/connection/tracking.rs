@@ -39,28 +39,32 @@ mod tests;
 /// Where the schema cookie is on page 1.
 const COOKIE_AT: usize = 40;
 
-impl Connection {
+/// What a connection says about pages, from [`Connection::pages`].
+#[derive(Clone, Copy)]
+pub struct Pages<'c>(pub(super) &'c Connection);
+
+impl Pages<'_> {
     /// Notes from now on which pages of the main database are fetched, up to `limit` of them; to be
     /// called while no statement is running. `false` when that is not possible, because another
     /// library has initialised SQLite before, or the files were not opened through
     /// [`Direct`](crate::vfs::Direct).
-    pub fn track_pages(&self, limit: usize) -> bool {
-        let Some(mut cache) = MainCache::of(self.raw()) else { return false };
+    pub fn track(self, limit: usize) -> bool {
+        let Some(mut cache) = MainCache::of(self.0.raw()) else { return false };
         let is_trackable = self.is_trackable(&cache);
         if is_trackable {
-            self.authorizer.notes.take(Traits::BEYOND_PAGES);
+            self.0.authorizer.notes.take(Traits::BEYOND_PAGES);
             cache.start_recording(limit);
         }
         is_trackable
     }
 
-    /// Whether one of the pages that were fetched since [`Connection::track_pages`] is such a page;
+    /// Whether one of the pages that were fetched since [`Pages::track`] is such a page;
     /// the tracking goes on. `false` also when nothing is tracked.
-    pub fn has_fetched(&self, is_such: impl Fn(u32) -> bool) -> bool {
-        MainCache::of(self.raw()).is_some_and(|mut cache| cache.has_recorded(is_such))
+    pub fn has_fetched(self, is_such: impl Fn(u32) -> bool) -> bool {
+        MainCache::of(self.0.raw()).is_some_and(|mut cache| cache.has_recorded(is_such))
     }
 
-    /// The pages fetched since [`Connection::track_pages`], which ends with this; to be called
+    /// The pages fetched since [`Pages::track`], which ends with this; to be called
     /// before the end of the transaction, while no statement is running.
     ///
     /// `None` when they do not say everything about the results of the transaction: there were more
@@ -68,13 +72,13 @@ impl Connection {
     /// `changes()`, a virtual table, another schema), the schema was changed, or no transaction is
     /// open. Only statements that were run by [`Connection::with_statement`] are looked at for
     /// this.
-    pub fn take_pages(&self) -> Option<PageSet> {
+    pub fn take(self) -> Option<PageSet> {
         let (pages, cookie) = {
-            let mut cache = MainCache::of(self.raw())?;
+            let mut cache = MainCache::of(self.0.raw())?;
             let pages = cache.stop_recording();
             (pages?, self.cookie(&mut cache)?)
         };
-        let is_beyond = !self.authorizer.notes.take(Traits::BEYOND_PAGES).is_empty();
+        let is_beyond = !self.0.authorizer.notes.take(Traits::BEYOND_PAGES).is_empty();
         (!is_beyond).then(|| PageSet::new(pages, cookie))
     }
 
@@ -84,55 +88,48 @@ impl Connection {
     /// A page counts as changed as soon as SQLite made it writable, even if its content is what it
     /// was, or was restored by a rollback to a savepoint. Pages taken into use since the beginning
     /// count, too. Once changed pages did not fit in the cache, all count.
-    pub fn batch_changed(&self, pages: &PageSet) -> bool {
-        let Some(mut cache) = MainCache::of(self.raw()) else { return true };
-        self.spills() != self.spills_before.get()
+    pub fn batch_changed(self, pages: &PageSet) -> bool {
+        let Some(mut cache) = MainCache::of(self.0.raw()) else { return true };
+        self.spills() != self.0.spills_before.get()
             || self.cookie(&mut cache) != Some(pages.cookie())
             || pages.pages().iter().any(|pgno| cache.is_pinned(*pgno))
     }
 
     /// How many changed pages this connection has ever written before the commit, as its cache was
     /// full. Those are not pinned any more.
-    pub(super) fn spills(&self) -> c_int {
-        let (mut current, mut highest): (c_int, c_int) = (0, 0);
-        let what = ffi::SQLITE_DBSTATUS_CACHE_SPILL;
-        // SAFETY: the handle is open for as long as `self`, and both out-pointers are valid.
-        unsafe {
-            let db = self.raw().handle();
-            ffi::sqlite3_db_status(db, what, &raw mut current, &raw mut highest, 0);
-        }
-        current
+    pub(super) fn spills(self) -> c_int {
+        self.0.status(ffi::SQLITE_DBSTATUS_CACHE_SPILL)
     }
 
     /// The schema cookie as the open transaction sees it; `None` when there is no transaction.
-    fn cookie(&self, cache: &mut MainCache<'_>) -> Option<u32> {
-        let state = self.raw().transaction_state(Some(MAIN_DB)).ok()?;
+    fn cookie(self, cache: &mut MainCache<'_>) -> Option<u32> {
+        let state = self.0.raw().transaction_state(Some(MAIN_DB)).ok()?;
         if state == TransactionState::None { None } else { cache.header_field(COOKIE_AT) }
     }
 
     /// The schema cookie as the open transaction sees it, when that is known.
-    pub(crate) fn open_cookie(&self) -> Option<u32> {
-        self.cookie(&mut MainCache::of(self.raw())?)
+    pub(crate) fn open_cookie(self) -> Option<u32> {
+        self.cookie(&mut MainCache::of(self.0.raw())?)
     }
 
     /// Whether every page that is read passes through the page cache.
-    fn is_trackable(&self, mutex: &MainCache<'_>) -> bool {
-        let known = self.is_trackable.get();
+    fn is_trackable(self, mutex: &MainCache<'_>) -> bool {
+        let known = self.0.is_trackable.get();
         known.unwrap_or_else(|| {
             let offers = self.file_offers_subpage_reads(mutex);
-            self.is_trackable.set(Some(!offers));
+            self.0.is_trackable.set(Some(!offers));
             !offers
         })
     }
 
-    fn file_offers_subpage_reads(&self, _mutex: &MainCache<'_>) -> bool {
+    fn file_offers_subpage_reads(self, _mutex: &MainCache<'_>) -> bool {
         let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
         // SAFETY: the handle is open for as long as `self`, and FILE_POINTER stores a
         // `sqlite3_file*` through its argument. Nothing else uses the file while this thread is
         // here, since it holds the connection's mutex.
         unsafe {
             let argument = (&raw mut file).cast();
-            let (db, name) = (self.raw().handle(), c"main".as_ptr());
+            let (db, name) = (self.0.raw().handle(), c"main".as_ptr());
             ffi::sqlite3_file_control(db, name, ffi::SQLITE_FCNTL_FILE_POINTER, argument);
             let methods = file.as_ref().and_then(|file| file.pMethods.as_ref());
             let ask = methods.and_then(|methods| methods.xDeviceCharacteristics);

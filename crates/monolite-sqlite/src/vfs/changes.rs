@@ -30,9 +30,9 @@
 //! - A commit that was reported as failed although its frames are in the file (see `Gather`) is
 //!   undone for this process; only a recovery after its end could find it.
 //! - Overlays: their file takes no lock of the files below, and writes none.
-//! - The open transaction of a writer: [`Connection::batch_changed`].
+//! - The open transaction of a writer: [`Pages::batch_changed`].
 //!
-//! [`Connection::batch_changed`]: crate::Connection::batch_changed
+//! [`Pages::batch_changed`]: crate::Pages::batch_changed
 
 use std::ffi::c_int;
 use std::fmt;
@@ -113,9 +113,9 @@ impl Changes {
     }
 
     /// Whether a commit later than `sequence` may have changed one of `pages`. The schema cookie is
-    /// not looked at: compare it by [`Connection::batch_changed`].
+    /// not looked at: compare it by [`Pages::batch_changed`].
     ///
-    /// [`Connection::batch_changed`]: crate::Connection::batch_changed
+    /// [`Pages::batch_changed`]: crate::Pages::batch_changed
     pub fn any_changed_since(&self, pages: &PageSet, sequence: CommitSequence) -> bool {
         pages.pages().iter().any(|pgno| self.changed_since(*pgno, sequence))
     }

@@ -17,7 +17,7 @@ fn pages_are_not_tracked_when_another_library_was_first() {
     let writer = Connection::open(&path, Role::Writer, &settings).unwrap();
     writer.begin_immediate().unwrap();
     writer.raw().execute_batch("CREATE TABLE t(x); INSERT INTO t VALUES(1)").unwrap();
-    assert!(!writer.track_pages(100));
-    assert_eq!(writer.take_pages(), None);
+    assert!(!writer.pages().track(100));
+    assert_eq!(writer.pages().take(), None);
     writer.commit().unwrap();
 }

@@ -48,7 +48,7 @@ impl Primary for OpenDatabase {
 
     fn size(&self) -> Result<(u32, u32)> {
         let reader = (self.source.open_reader)()?;
-        Ok(reader.connection.size()?)
+        Ok(reader.connection.maintenance().size()?)
     }
 
     fn copy(&self, target: &Path) -> Result<WalPosition> {

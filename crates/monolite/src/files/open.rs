@@ -264,7 +264,7 @@ pub(crate) fn add_page_checksums(options: &Options, path: &Path) -> Result<()> {
     let hold = hold_with(&vfs, &path);
     let opener = Opener::new(options, &path, &vfs, &wal, true);
     let Recovered { connection, .. } = opener.writer(Some(&hold), Duration::ZERO)?;
-    let rewritten = connection.rewrite(RESERVED_BYTES, || checksums.begin_rewrite());
+    let rewritten = connection.maintenance().rewrite(RESERVED_BYTES, || checksums.begin_rewrite());
     hold.remove();
     drop(connection);
     rewritten.map_err(|error| opener.name(error.into()))?;

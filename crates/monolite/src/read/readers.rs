@@ -395,7 +395,7 @@ impl Turn<'_> {
         let result = body(&ReadTx::new(&reader.connection, &seat.last_sql));
         reader.deadline.clear();
         // It has nothing to defer, and is tried again when the next snapshot is taken.
-        let _ = reader.connection.end_deferral();
+        let _ = reader.connection.foreign_keys().end_deferral();
         let interruption = reader.connection.interruption();
         let has_panicked = reader.connection.panics().take();
         if interruption.is_revoked() {

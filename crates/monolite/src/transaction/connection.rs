@@ -129,7 +129,7 @@ impl PooledConnection {
     pub(super) fn begin_on(&self, pin: Arc<Pin>) -> Result<()> {
         self.reader.connection.begin_on(&pin.snapshot)?;
         // Nothing but the schema has been read before.
-        self.reader.connection.track_pages(MAX_PAGES);
+        self.reader.connection.pages().track(MAX_PAGES);
         self.seen.set(pin.seen);
         self.watch.take_snapshot(pin.committed, pin.taken);
         self.pin.replace(Some(pin));
@@ -159,7 +159,7 @@ impl PooledConnection {
     pub(crate) fn end_leading_reads(&self) {
         let mut leading = self.leading.borrow_mut();
         if let Leading::GoOn = *leading {
-            *leading = Leading::Ended(self.reader.connection.take_pages());
+            *leading = Leading::Ended(self.reader.connection.pages().take());
         }
     }
 
@@ -180,7 +180,7 @@ impl PooledConnection {
             Leading::Ended(None) => false,
             Leading::GoOn => {
                 let is_changed = |pgno| changes.changed_since(pgno, sequence);
-                self.reader.connection.has_fetched(is_changed)
+                self.reader.connection.pages().has_fetched(is_changed)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use monolite_sqlite::{
     AppliedMigration, AutoVacuum, Connection, GivenRowids, Interruption, Numbering, PageSet,
-    Traits, rusqlite,
+    Traits, Violation, rusqlite,
 };
 use rusqlite::blob::Blob;
 use rusqlite::{CachedStatement, Row, Statement};
@@ -223,7 +223,7 @@ impl<'c> ReadTx<'c> {
     /// `Timeout`, `Storage`, `Corrupt`.
     pub fn outcome_of(&self, key: &str) -> Result<Option<Vec<u8>>> {
         self.enter("finding an idempotency key")?;
-        Ok(self.connection.find_key(key)?)
+        Ok(self.connection.keys().find(key)?)
     }
 
     /// The migrations that were applied, by their numbers.
@@ -232,28 +232,28 @@ impl<'c> ReadTx<'c> {
     /// Those of SQLite.
     pub(crate) fn migrations(&self) -> Result<Vec<AppliedMigration>> {
         self.enter("finding migrations")?;
-        Ok(self.connection.migrations()?)
+        Ok(self.connection.migrations().applied()?)
     }
 
-    /// Foreign keys that lead to no table, see [`Connection::dangling_foreign_keys`].
+    /// Foreign keys that lead to no table, see [`ForeignKeys::dangling`](monolite_sqlite::ForeignKeys::dangling).
     ///
     /// # Errors
     /// Those of SQLite.
     pub(crate) fn dangling_foreign_keys(&self) -> Result<Vec<(String, String)>> {
         self.enter("finding foreign keys")?;
-        Ok(self.connection.dangling_foreign_keys()?)
+        Ok(self.connection.foreign_keys().dangling()?)
     }
 
-    /// Foreign keys that are violated, see [`Connection::foreign_key_violations`].
+    /// Foreign keys that are violated, up to `most` of them.
     ///
     /// # Errors
     /// Those of SQLite.
-    pub(crate) fn foreign_key_violations(
-        &self,
-        most: u32,
-    ) -> Result<Vec<(String, Option<i64>, String)>> {
+    pub(crate) fn foreign_key_violations(&self, most: u32) -> Result<Vec<Violation>> {
         self.enter("PRAGMA foreign_key_check")?;
-        Ok(self.connection.foreign_key_violations(most)?)
+        let mut found = Vec::new();
+        let keys = self.connection.foreign_keys();
+        keys.each_violation(None, most, |violation| found.push(violation))?;
+        Ok(found)
     }
 
     /// How the file gives back free pages, and how many there are.
@@ -262,7 +262,7 @@ impl<'c> ReadTx<'c> {
     /// Those of SQLite.
     pub(crate) fn free_pages(&self) -> Result<(AutoVacuum, u64)> {
         self.enter("PRAGMA freelist_count")?;
-        Ok(self.connection.free_pages()?)
+        Ok(self.connection.maintenance().free_pages()?)
     }
 
     /// Makes good what its statements have left behind of changes of the schema or the statistics,
@@ -314,7 +314,7 @@ impl<'c> ReadTx<'c> {
 
     /// Whether the open batch may have changed one of `pages`, or the schema.
     pub(crate) fn batch_changed(&self, pages: &PageSet) -> bool {
-        self.connection.batch_changed(pages)
+        self.connection.pages().batch_changed(pages)
     }
 
     pub(super) fn enter(&self, sql: &str) -> Result<()> {

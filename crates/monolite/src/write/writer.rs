@@ -478,7 +478,8 @@ impl Writer {
             entry.overrule(error);
         } else if lost && ran == Ran::Succeeded {
             entry.overrule(swallowed_rollback());
-        } else if wrote && !entry.failed && self.connection.has_deferred_violation() {
+        } else if wrote && !entry.failed && self.connection.foreign_keys().have_deferred_violation()
+        {
             let is_last_run =
                 entry.attempts > 1 || alone.is_some() || !entry.member.is_repeatable();
             let keys = if is_last_run { self.violated_keys(limit) } else { Vec::new() };
@@ -505,7 +506,7 @@ impl Writer {
 
     /// Ends what the member has deferred. Should that fail, its transaction is lost.
     fn end_deferral(&self, entry: &mut Entry) -> rusqlite::Result<()> {
-        let ended = self.connection.end_deferral();
+        let ended = self.connection.foreign_keys().end_deferral();
         if let Err(error) = &ended
             && !entry.failed
         {
@@ -519,7 +520,7 @@ impl Writer {
     /// most. That is no member's time: the batch has it in common ([`Spent::add_whole`]).
     fn violated_keys(&mut self, limit: Duration) -> Vec<String> {
         self.deadline.set(self.now, limit.min(NAMING));
-        let keys = self.connection.violated_keys();
+        let keys = self.connection.foreign_keys().violated();
         self.deadline.clear();
         self.now = self.clock.now();
         keys
@@ -648,13 +649,13 @@ impl Writer {
         batch: &mut HeldBatch<'_>,
         room: &dyn Room,
     ) -> Result<()> {
-        if let Err(error) = self.connection.suspend_foreign_keys() {
+        if let Err(error) = self.connection.foreign_keys().suspend() {
             entry.overrule(error.into());
             return Ok(());
         }
         // Its closure cannot unwind out of this, nor return while its transaction is open.
         let ran = self.run_alone(entry, batch, room);
-        self.connection.resume_foreign_keys();
+        self.connection.foreign_keys().resume();
         ran
     }
 

@@ -21,7 +21,7 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "deferred foreign keys are looked at by the commit alone",
             file: "crates/monolite/src/write/writer.rs",
             changes: &[(
-                "wrote && !entry.failed && self.connection.has_deferred_violation()",
+                "wrote && !entry.failed && self.connection.foreign_keys().have_deferred_violation()",
                 "wrote && false",
             )],
         },
@@ -32,7 +32,7 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "a deferral of foreign keys outlives its member",
             file: "crates/monolite/src/write/writer.rs",
             changes: &[(
-                "        let ended = self.connection.end_deferral();",
+                "        let ended = self.connection.foreign_keys().end_deferral();",
                 "        let ended: rusqlite::Result<()> = Ok(());",
             )],
         },
@@ -421,7 +421,7 @@ impl File for Wal {
         Bug {
             name: "pages that were written before the commit count as unchanged",
             file: "crates/monolite-sqlite/src/connection/tracking.rs",
-            changes: &[("self.spills() != self.spills_before.get()", "false")],
+            changes: &[("self.spills() != self.0.spills_before.get()", "false")],
         },
     ),
 ];

@@ -332,7 +332,7 @@ fn an_overlay_writes_nothing_even_when_told_to() {
         overlay.begin_immediate(),
         overlay.begin_read(),
         overlay.checkpoint(CheckpointMode::Passive).map(|_| ()),
-        overlay.rewrite(8, || unreachable!("it is refused")),
+        overlay.maintenance().rewrite(8, || unreachable!("it is refused")),
         run(&overlay, "COMMIT"),
         run(&overlay, "ATTACH 'x' AS y"),
         run(&overlay, "PRAGMA journal_mode = DELETE"),

@@ -144,9 +144,9 @@ const QUERIES: &[&str] = &[
 /// What a transaction of `query` on `reader` fetched.
 fn fetched(reader: &Connection, query: &str) -> BTreeSet<u32> {
     reader.begin_read().unwrap();
-    assert!(reader.track_pages(LIMIT));
+    assert!(reader.pages().track(LIMIT));
     rows(reader, query);
-    let pages = reader.take_pages().unwrap();
+    let pages = reader.pages().take().unwrap();
     reader.rollback().unwrap();
     let set: BTreeSet<u32> = pages.pages().iter().copied().collect();
     assert_eq!(set.len(), pages.pages().len());
@@ -193,16 +193,16 @@ fn nothing_is_recorded_before_or_after() {
     let reader = rig.open(Role::Reader);
     reader.begin_read().unwrap();
     rows(&reader, "SELECT count(*) FROM t");
-    assert_eq!(reader.take_pages(), None);
-    assert!(reader.track_pages(LIMIT));
-    let none = reader.take_pages().unwrap();
+    assert_eq!(reader.pages().take(), None);
+    assert!(reader.pages().track(LIMIT));
+    let none = reader.pages().take().unwrap();
     assert!(none.pages().is_empty());
     rows(&reader, "SELECT count(*) FROM t");
-    assert_eq!(reader.take_pages(), None);
+    assert_eq!(reader.pages().take(), None);
     // After the end of the transaction nobody knows which schema it saw.
-    assert!(reader.track_pages(LIMIT));
+    assert!(reader.pages().track(LIMIT));
     reader.rollback().unwrap();
-    assert_eq!(reader.take_pages(), None);
+    assert_eq!(reader.pages().take(), None);
 }
 
 #[test]
@@ -211,20 +211,20 @@ fn more_pages_than_the_limit_are_unknown() {
     let _writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
     reader.begin_read().unwrap();
-    assert!(reader.track_pages(20));
+    assert!(reader.pages().track(20));
     rows(&reader, "SELECT count(v) FROM t");
-    assert_eq!(reader.take_pages(), None);
-    assert!(reader.track_pages(20));
+    assert_eq!(reader.pages().take(), None);
+    assert!(reader.pages().track(20));
     rows(&reader, "SELECT v FROM t WHERE id = 5");
-    assert!(reader.take_pages().is_some());
+    assert!(reader.pages().take().is_some());
 }
 
 /// Whether the pages say everything about a transaction of `sql`.
 fn is_tracked(writer: &Connection, sql: &str) -> bool {
     writer.begin_immediate().unwrap();
-    assert!(writer.track_pages(LIMIT));
+    assert!(writer.pages().track(LIMIT));
     rows(writer, sql);
-    let taken = writer.take_pages().is_some();
+    let taken = writer.pages().take().is_some();
     writer.rollback().unwrap();
     taken
 }
@@ -272,13 +272,13 @@ fn a_transaction_that_uses_a_virtual_table_is_untrackable_and_no_other() {
     assert!(is_tracked("INSERT INTO f VALUES ('a')"));
     assert!(is_tracked("UPDATE t SET v = 'x' WHERE id = 7"));
     writer.begin_immediate().unwrap();
-    assert!(writer.track_pages(LIMIT));
+    assert!(writer.pages().track(LIMIT));
     let made = "DROP TABLE f; CREATE VIRTUAL TABLE f USING fts5(body)";
     writer.execute_batch(made).unwrap();
-    writer.take_pages();
-    assert!(writer.track_pages(LIMIT));
+    writer.pages().take();
+    assert!(writer.pages().track(LIMIT));
     rows(&writer, "INSERT INTO f VALUES ('a')");
-    assert_eq!(writer.take_pages(), None, "it was made in the same transaction");
+    assert_eq!(writer.pages().take(), None, "it was made in the same transaction");
     writer.rollback().unwrap();
     assert!(is_tracked("INSERT INTO f VALUES ('a')"));
 }
@@ -321,7 +321,7 @@ fn a_file_that_can_be_read_past_the_cache_is_not_tracked() {
     let vfs = Vfs::register(Lower::UnixExcl, Arc::new(Bypassed)).unwrap();
     let rig = Rig { vfs, ..Rig::new() };
     let writer = rig.filled(SCHEMA);
-    assert!(!writer.track_pages(LIMIT));
+    assert!(!writer.pages().track(LIMIT));
 }
 
 #[test]
@@ -330,27 +330,27 @@ fn a_schema_change_is_a_change() {
     let writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
     reader.begin_read().unwrap();
-    assert!(reader.track_pages(LIMIT));
+    assert!(reader.pages().track(LIMIT));
     rows(&reader, "SELECT v FROM t WHERE id = 5");
-    let pages = reader.take_pages().unwrap();
+    let pages = reader.pages().take().unwrap();
     writer.begin_immediate().unwrap();
-    assert!(!writer.batch_changed(&pages));
+    assert!(!writer.pages().batch_changed(&pages));
     writer.raw().execute_batch("CREATE TABLE later(x)").unwrap();
-    assert!(writer.batch_changed(&pages));
+    assert!(writer.pages().batch_changed(&pages));
     writer.rollback().unwrap();
     writer.begin_immediate().unwrap();
-    assert!(!writer.batch_changed(&pages));
+    assert!(!writer.pages().batch_changed(&pages));
     writer.rollback().unwrap();
     // Without a transaction there is nothing to compare with.
-    assert!(writer.batch_changed(&pages));
+    assert!(writer.pages().batch_changed(&pages));
 }
 
 /// Reads a row at `sequence` or later: its value, and the pages that were read.
 fn read_tracked(reader: &Connection) -> (Vec<String>, PageSet) {
     reader.begin_read().unwrap();
-    assert!(reader.track_pages(LIMIT));
+    assert!(reader.pages().track(LIMIT));
     let value = rows(reader, "SELECT v FROM t WHERE id = 1");
-    let pages = reader.take_pages().unwrap();
+    let pages = reader.pages().take().unwrap();
     reader.rollback().unwrap();
     (value, pages)
 }
@@ -400,19 +400,19 @@ fn pages_written_before_the_commit_count_as_changed() {
     let writer = rig.filled(SCHEMA);
     let reader = rig.open(Role::Reader);
     reader.begin_read().unwrap();
-    assert!(reader.track_pages(LIMIT));
+    assert!(reader.pages().track(LIMIT));
     rows(&reader, "SELECT v FROM t WHERE id = 1");
-    let read = reader.take_pages().unwrap();
+    let read = reader.pages().take().unwrap();
     let few = "PRAGMA cache_size = 8; PRAGMA main.cache_spill = 8";
     writer.as_engine(|| writer.raw().execute_batch(few)).unwrap();
     writer.begin_immediate().unwrap();
     writer.raw().execute_batch("UPDATE t SET v = lower(v) WHERE id = 1").unwrap();
-    assert!(writer.batch_changed(&read));
+    assert!(writer.pages().batch_changed(&read));
     writer.raw().execute_batch("UPDATE t SET v = lower(v) WHERE id > 1000").unwrap();
-    assert!(writer.batch_changed(&read), "the page was written, as the cache was full");
+    assert!(writer.pages().batch_changed(&read), "the page was written, as the cache was full");
     writer.rollback().unwrap();
     writer.begin_immediate().unwrap();
-    assert!(!writer.batch_changed(&read), "nothing was changed");
+    assert!(!writer.pages().batch_changed(&read), "nothing was changed");
     writer.rollback().unwrap();
 }
 

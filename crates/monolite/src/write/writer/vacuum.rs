@@ -54,7 +54,8 @@ impl Writer {
     /// # Errors
     /// `Invalid` when the content does not fit in the WAL: nothing was tried then.
     fn check_content_fits(&self) -> Result<()> {
-        let (bytes, limit) = (self.connection.wal_bytes_of_content()?, self.wal.limit_bytes());
+        let (bytes, limit) =
+            (self.connection.maintenance().wal_bytes_of_content()?, self.wal.limit_bytes());
         if bytes <= limit {
             return Ok(());
         }
@@ -73,7 +74,7 @@ impl Writer {
     fn vacuum(&mut self, limit: Duration) -> Result<(), Uncommitted> {
         self.deadline.set(self.now, limit);
         self.progress.expose();
-        let vacuumed = self.connection.vacuum().map_err(Error::from);
+        let vacuumed = self.connection.maintenance().vacuum().map_err(Error::from);
         self.deadline.clear();
         self.connection.interruption().take_late();
         self.now = self.clock.now();

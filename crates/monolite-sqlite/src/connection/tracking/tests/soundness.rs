@@ -178,7 +178,7 @@ impl Run {
             rows(&self.reader, "SELECT 1 FROM sqlite_schema");
             self.overlay.begin_on(&self.reader.snapshot().unwrap()).unwrap();
         }
-        assert!(self.connection(writes).track_pages(LIMIT));
+        assert!(self.connection(writes).pages().track(LIMIT));
         let mut steps = Vec::new();
         for _ in 0..1 + self.random.below(4) {
             let step = if writes && self.random.below(2) == 0 {
@@ -192,7 +192,7 @@ impl Run {
                 self.foreign_commits();
             }
         }
-        let pages = self.connection(writes).take_pages().unwrap();
+        let pages = self.connection(writes).pages().take().unwrap();
         self.overlay.rollback().unwrap();
         self.reader.rollback().unwrap();
         Read { sequence, steps, pages }
@@ -236,7 +236,7 @@ impl Run {
     fn check(&mut self, read: &Read) -> Result<(), String> {
         let changes = self.rig.control.changes();
         let has_changed = changes.any_changed_since(&read.pages, read.sequence)
-            || self.writer.batch_changed(&read.pages);
+            || self.writer.pages().batch_changed(&read.pages);
         self.writer.savepoint(Savepoint::Group).unwrap();
         let differs =
             read.steps.iter().position(|(step, rows)| step.perform(&self.writer) != *rows);
@@ -262,9 +262,10 @@ impl Run {
         let pages = (before.len() / 4096) as u32;
         self.writer.begin_immediate().unwrap();
         self.changes();
-        assert!(self.writer.track_pages(LIMIT));
-        let cookie = self.writer.take_pages().unwrap().cookie();
-        let is_pinned = |pgno| self.writer.batch_changed(&PageSet::new([pgno].into(), cookie));
+        assert!(self.writer.pages().track(LIMIT));
+        let cookie = self.writer.pages().take().unwrap().cookie();
+        let is_pinned =
+            |pgno| self.writer.pages().batch_changed(&PageSet::new([pgno].into(), cookie));
         let pinned: BTreeSet<u32> = (2..=pages).filter(|pgno| is_pinned(*pgno)).collect();
         self.writer.commit().unwrap();
         let after = self.file();
