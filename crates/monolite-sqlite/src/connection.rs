@@ -53,7 +53,7 @@ pub use overlay::{Unfit, test_overlay};
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, ErrorCode, MAIN_DB, Result, Statement, TransactionState, ffi};
 pub use savepoints::{Savepoint, UserSavepoint};
-use schema::SchemaFacts;
+use schema::SchemaMemory;
 pub use setup::{Overdue, Settings};
 pub use tracking::Pages;
 
@@ -167,19 +167,9 @@ pub struct Connection {
     pub(crate) overlay: Option<OverlayState>,
     /// Whether its file's pages are all read through the page cache, once that was asked.
     pub(crate) is_trackable: Cell<Option<bool>>,
-    /// A schema cookie, and what is known of that schema.
-    schema_facts: Cell<Option<(u32, SchemaFacts)>>,
-    /// A schema cookie, and the tables of that schema without triggers and foreign keys, once they
-    /// were asked for (`figures`).
-    quiet_tables: Cell<Option<(u32, Arc<[String]>)>>,
-    /// The schema cookie of when a transaction was last begun, for which statements are kept.
-    kept_cookie: Cell<Option<u32>>,
-    /// What is known of the schema of the open transaction, see `schema`.
-    open_facts: Cell<Option<SchemaFacts>>,
+    memory: SchemaMemory,
     /// Whether a transaction was begun and neither committed nor rolled back here.
     has_begun: Cell<bool>,
-    /// Whether the open transaction may have changed the schema.
-    has_changed_schema: Cell<bool>,
     /// Whether there was no WAL before it was opened.
     is_wal_new: bool,
     control: Option<Arc<WalControl>>,
@@ -265,15 +255,11 @@ impl Connection {
             giver,
             overdue: Arc::clone(&settings.overdue),
             progress_interval,
-            kept_cookie: Cell::new(None),
             busy_timeout: settings.busy_timeout,
             overlay,
             is_trackable: Cell::new(None),
-            schema_facts: Cell::new(None),
-            quiet_tables: Cell::new(None),
-            open_facts: Cell::new(None),
+            memory: SchemaMemory::default(),
             is_wal_new: false,
-            has_changed_schema: Cell::new(false),
             has_begun: Cell::new(false),
             control: settings.control.clone().filter(|_| role.only_reads()),
             key_time: KeyTime::alone(|| Duration::ZERO),
@@ -515,9 +501,9 @@ impl Connection {
         self.engine(own)?;
         self.note_taken(Giver::begin);
         self.has_begun.set(true);
-        self.has_changed_schema.set(false);
+        self.memory.has_changed.set(false);
         self.authorizer.virtual_tables.begin();
-        self.open_facts.set(None);
+        self.memory.open_facts.set(None);
         self.start_counts();
         let verified = self.verify_schema();
         self.forget_outdated_statements();

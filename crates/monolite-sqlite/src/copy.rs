@@ -31,18 +31,12 @@ use std::io;
 use rusqlite::Result;
 
 use crate::fletcher::{Order, Sums};
+use crate::format::{HEADER_BYTES, MAGIC, RESERVED_AT};
 use crate::vfs::{
     Fault, Images, IoError, Moment, RESERVED_BYTES, database_size, read_database_at, read_wal_at,
 };
-use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
+use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES, number_at, page_bytes_of_wal};
 use crate::{CheckpointMode, Connection};
-
-const HEADER_BYTES: usize = 100;
-
-/// Where the header says how many bytes are reserved in each page.
-const RESERVED_AT: usize = 20;
-
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// What the file format versions say of a database with a rollback journal.
 const ROLLBACK_JOURNAL: u8 = 1;
@@ -173,11 +167,7 @@ impl WalPages {
         }
         let mut header = [0; WAL_HEADER_BYTES as usize];
         read_wal_at(connection, &mut header, 0)?;
-        let page_bytes = big_endian(&header, 8) as usize;
-        let is_header = (512..=65_536).contains(&page_bytes) && page_bytes.is_power_of_two();
-        if !is_header {
-            return Err(IoError::DATA);
-        }
+        let page_bytes = page_bytes_of_wal(&header).ok_or(IoError::DATA)?;
         let mut pages = WalPages { page_bytes, database_pages: 0, newest: BTreeMap::new() };
         let mut frame = [0; FRAME_HEADER_BYTES as usize];
         for number in 0..u64::from(frames) {
@@ -186,17 +176,12 @@ impl WalPages {
             if frame[8..16] != header[16..24] {
                 return Err(IoError::DATA);
             }
-            pages.newest.insert(big_endian(&frame, 0), at + FRAME_HEADER_BYTES);
-            pages.database_pages = big_endian(&frame, 4);
+            pages.newest.insert(number_at(&frame, 0), at + FRAME_HEADER_BYTES);
+            pages.database_pages = number_at(&frame, 4);
         }
         // The last one is that of a commit, and has it.
         if pages.database_pages == 0 { Err(IoError::DATA) } else { Ok(Some(pages)) }
     }
-}
-
-fn big_endian(bytes: &[u8], at: usize) -> u32 {
-    let field = bytes[at..at + 4].try_into().expect("the field has four bytes");
-    u32::from_be_bytes(field)
 }
 
 /// Makes of the pages at the beginning of a database those of one with a rollback journal, so that

@@ -1,4 +1,5 @@
-//! Owns what is said of a database file in a format that is newer than the SQLite at hand.
+//! Owns the header of a database file, and what is said of one in a format that is newer than the
+//! SQLite at hand.
 //!
 //! # Format
 //! The header of a database (<https://sqlite.org/fileformat2.html#the_database_header>) has three
@@ -10,10 +11,16 @@
 use rusqlite::{ErrorCode, MAIN_DB, Result, ffi};
 
 use crate::codes::failure;
-use crate::vfs::read_database;
+use crate::vfs::read_database_at;
 
-const HEADER_BYTES: usize = 100;
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// The size of the header.
+pub(crate) const HEADER_BYTES: usize = 100;
+
+/// What it begins with.
+pub(crate) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Where it says how many bytes are reserved at the end of each page.
+pub(crate) const RESERVED_AT: usize = 20;
 
 /// What byte 18 and byte 19 are at most.
 const NEWEST_FILE: u8 = 2;
@@ -43,7 +50,7 @@ pub(crate) fn check(connection: &rusqlite::Connection, set: Result<()>) -> Resul
     };
     let mut header = [0; HEADER_BYTES];
     if is_doubtful
-        && read_database(connection, &mut header).is_ok()
+        && read_database_at(connection, &mut header, 0).is_ok()
         && let Some(newer) = newer(&header)
     {
         return Err(failure(ffi::SQLITE_ERROR, newer));

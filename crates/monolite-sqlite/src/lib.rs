@@ -37,6 +37,8 @@ mod scan;
 mod stack;
 mod statements;
 mod surroundings;
+#[cfg(test)]
+mod testing;
 mod traits;
 mod untrusted;
 mod verb;

@@ -15,8 +15,8 @@
 //!
 //! # Invariants
 //! - A panic in a `Storage` or a `File` becomes an I/O error; it never unwinds into C.
-//! - The shim offers exactly the methods that the lower file offers (version and shared memory).
-//! - Memory mapping is refused (`xFetch` yields nothing), so that no read bypasses a `File`.
+//! - The shim offers shared memory exactly where the lower file does.
+//! - No memory mapping is offered (`xFetch`), so that no read bypasses a `File`.
 //!
 //! # Threads and locks
 //! The files of a connection are used by one thread at a time and move with the connection. Only
@@ -68,7 +68,7 @@ pub use lower::{
     sync_database,
 };
 pub(crate) use lower::{
-    database_size, read_database, read_database_at, read_wal_at, with_database_locked,
+    database_size, of_database, read_database_at, read_wal_at, with_database_locked,
 };
 pub use moment::{Fault, Guarded, Images, Moment};
 pub(crate) use overlay::{BACKFILLED, PAGE_NUMBERS, READ_MARKS, finds_frames, header_in};

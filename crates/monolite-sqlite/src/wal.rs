@@ -62,11 +62,8 @@ pub fn leftover(file: &File, accepted: u32) -> io::Result<Leftover> {
     if !read_whole(file, &mut header, 0)? {
         return Ok(Leftover::Frames(0));
     }
-    let order = if header[3] & 1 == 0 { Order::Little } else { Order::Big };
-    let page_bytes = page_bytes(&header);
-    let is_valid = header[..3] == MAGIC
-        && page_bytes.is_some()
-        && Sums::default().over(&header[..24], order) == sums_at(&header, 24);
+    let (order, page_bytes) = (order_of(&header), page_bytes_of_wal(&header));
+    let is_valid = page_bytes.is_some() && is_summed(&header);
     if accepted == 0 && !is_valid {
         let is_empty = is_zero_behind_header(file)?;
         return Ok(if is_empty { Leftover::Frames(0) } else { Leftover::DamagedHeader });
@@ -143,7 +140,7 @@ impl Tail<'_> {
     }
 }
 
-fn number_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn number_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
@@ -155,9 +152,20 @@ fn sums_at(bytes: &[u8], at: usize) -> Sums {
     Sums::from_wal(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn page_bytes(header: &[u8]) -> Option<usize> {
+/// The size of the pages in a WAL with this header.
+pub(crate) fn page_bytes_of_wal(header: &[u8]) -> Option<usize> {
     let bytes = number_at(header, 8) as usize;
     (bytes.is_power_of_two() && (512..=65_536).contains(&bytes)).then_some(bytes)
+}
+
+fn order_of(header: &[u8]) -> Order {
+    if header[3] & 1 == 0 { Order::Little } else { Order::Big }
+}
+
+/// Whether it is the header of a WAL, and its sums are right.
+fn is_summed(header: &[u8]) -> bool {
+    let sums = Sums::default().over(&header[..24], order_of(header));
+    header[..3] == MAGIC && sums == sums_at(header, 24)
 }
 
 /// `false` when the file ends first.

@@ -81,12 +81,12 @@ impl Connection {
     fn quiet_tables(&self) -> Result<Arc<[String]>> {
         let cookie =
             (!self.may_have_changed_schema()).then(|| self.pages().open_cookie()).flatten();
-        let known = self.quiet_tables.take().filter(|(of, _)| cookie == Some(*of));
+        let known = self.memory.quiet_tables.take().filter(|(of, _)| cookie == Some(*of));
         let tables = match known {
             Some((_, tables)) => tables,
             None => self.tables(QUIET)?,
         };
-        self.quiet_tables.set(cookie.map(|cookie| (cookie, Arc::clone(&tables))));
+        self.memory.quiet_tables.set(cookie.map(|cookie| (cookie, Arc::clone(&tables))));
         Ok(tables)
     }
 

@@ -1,7 +1,9 @@
 //! Owns what a connection remembers of the schema and the statistics: that it is what the open
 //! transaction has, for every statement that is prepared.
 
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{
@@ -22,6 +24,22 @@ pub(super) struct SchemaFacts {
     pub(super) has_virtual_tables: bool,
     /// Whether a definition has the name of `changes()` in its text.
     pub(super) names_changes: bool,
+}
+
+/// What a connection remembers of schemas.
+#[derive(Default)]
+pub(super) struct SchemaMemory {
+    /// A schema cookie, and what is known of that schema.
+    facts: Cell<Option<(u32, SchemaFacts)>>,
+    /// A schema cookie, and the tables of that schema without triggers and foreign keys, once they
+    /// were asked for (`figures`).
+    pub(super) quiet_tables: Cell<Option<(u32, Arc<[String]>)>>,
+    /// The schema cookie of when a transaction was last begun, for which statements are kept.
+    kept_cookie: Cell<Option<u32>>,
+    /// What is known of the schema of the open transaction.
+    pub(super) open_facts: Cell<Option<SchemaFacts>>,
+    /// Whether the open transaction may have changed the schema.
+    pub(super) has_changed: Cell<bool>,
 }
 
 impl SchemaFacts {
@@ -82,8 +100,8 @@ impl Connection {
     fn settle(&self) -> Result<()> {
         let traits = self.authorizer.notes.take(Traits::UNSETTLED);
         if !traits.is_empty() {
-            self.has_changed_schema.set(true);
-            self.open_facts.set(None);
+            self.memory.has_changed.set(true);
+            self.memory.open_facts.set(None);
             self.prepared.forget_users();
         }
         if traits.is_empty() || !self.is_in_transaction() {
@@ -193,9 +211,9 @@ impl Connection {
     /// would be lost.
     pub(super) fn forget_schema(&self) -> Result<()> {
         // Its cookie may come again with another schema.
-        self.schema_facts.set(None);
-        self.quiet_tables.set(None);
-        self.open_facts.set(None);
+        self.memory.facts.set(None);
+        self.memory.quiet_tables.set(None);
+        self.memory.open_facts.set(None);
         self.prepared.forget_users();
         // Done when it is prepared, so a kept statement would do it once.
         let forget = || self.raw().execute_batch("PRAGMA writable_schema = RESET");
@@ -209,7 +227,7 @@ impl Connection {
     /// Changes by this connection itself: [`Connection::settle_schema`], and what undoes them.
     pub(super) fn forget_outdated_statements(&self) {
         let cookie = self.pages().open_cookie();
-        let is_another = self.kept_cookie.replace(cookie) != cookie;
+        let is_another = self.memory.kept_cookie.replace(cookie) != cookie;
         if cookie.is_some() && is_another {
             self.prepared.forget_users();
         }
@@ -239,11 +257,11 @@ impl Connection {
     /// cookie that it has read last: it compares nothing else.
     #[inline]
     fn facts(&self) -> SchemaFacts {
-        if let Some(facts) = self.open_facts.get() {
+        if let Some(facts) = self.memory.open_facts.get() {
             return facts;
         }
         let facts = self.look_for_facts().unwrap_or(SchemaFacts::ALL);
-        self.open_facts.set(Some(facts));
+        self.memory.open_facts.set(Some(facts));
         facts
     }
 
@@ -279,17 +297,17 @@ impl Connection {
 
     /// What is known of the schema with this cookie, which is that of the open transaction.
     pub(super) fn facts_of_schema(&self, cookie: u32) -> Result<SchemaFacts> {
-        let known = self.schema_facts.get().filter(|(of, _)| *of == cookie);
+        let known = self.memory.facts.get().filter(|(of, _)| *of == cookie);
         if let Some((_, facts)) = known {
             return Ok(facts);
         }
         let facts = self.ask_for_facts()?;
-        self.schema_facts.set(Some((cookie, facts)));
+        self.memory.facts.set(Some((cookie, facts)));
         Ok(facts)
     }
 
     pub(super) fn may_have_changed_schema(&self) -> bool {
-        self.has_changed_schema.get() || !self.unsettled().is_empty()
+        self.memory.has_changed.get() || !self.unsettled().is_empty()
     }
 
     /// Whether undoing what was done may leave something in memory.

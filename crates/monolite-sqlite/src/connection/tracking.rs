@@ -32,6 +32,7 @@ use super::Connection;
 use crate::pages::PageSet;
 use crate::pcache::MainCache;
 use crate::traits::Traits;
+use crate::vfs::of_database;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +51,7 @@ impl Pages<'_> {
     /// [`Direct`](crate::vfs::Direct).
     pub fn track(self, limit: usize) -> bool {
         let Some(mut cache) = MainCache::of(self.0.raw()) else { return false };
-        let is_trackable = self.is_trackable(&cache);
+        let is_trackable = self.is_trackable();
         if is_trackable {
             self.0.authorizer.notes.take(Traits::BEYOND_PAGES);
             cache.start_recording(limit);
@@ -113,27 +114,19 @@ impl Pages<'_> {
     }
 
     /// Whether every page that is read passes through the page cache.
-    fn is_trackable(self, mutex: &MainCache<'_>) -> bool {
+    fn is_trackable(self) -> bool {
         let known = self.0.is_trackable.get();
         known.unwrap_or_else(|| {
-            let offers = self.file_offers_subpage_reads(mutex);
-            self.0.is_trackable.set(Some(!offers));
-            !offers
+            let mut offers = ffi::SQLITE_IOCAP_SUBPAGE_READ;
+            let ask = |file, methods: &ffi::sqlite3_io_methods| {
+                // SAFETY: `of_database` gives the methods of an open file.
+                offers = unsafe { methods.xDeviceCharacteristics.expect("every file says")(file) };
+                ffi::SQLITE_OK
+            };
+            let is_known = of_database(self.0.raw(), ask) == Ok(true);
+            let is_trackable = is_known && offers & ffi::SQLITE_IOCAP_SUBPAGE_READ == 0;
+            self.0.is_trackable.set(Some(is_trackable));
+            is_trackable
         })
-    }
-
-    fn file_offers_subpage_reads(self, _mutex: &MainCache<'_>) -> bool {
-        let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
-        // SAFETY: the handle is open for as long as `self`, and FILE_POINTER stores a
-        // `sqlite3_file*` through its argument. Nothing else uses the file while this thread is
-        // here, since it holds the connection's mutex.
-        unsafe {
-            let argument = (&raw mut file).cast();
-            let (db, name) = (self.0.raw().handle(), c"main".as_ptr());
-            ffi::sqlite3_file_control(db, name, ffi::SQLITE_FCNTL_FILE_POINTER, argument);
-            let methods = file.as_ref().and_then(|file| file.pMethods.as_ref());
-            let ask = methods.and_then(|methods| methods.xDeviceCharacteristics);
-            ask.is_none_or(|ask| ask(file) & ffi::SQLITE_IOCAP_SUBPAGE_READ != 0)
-        }
     }
 }

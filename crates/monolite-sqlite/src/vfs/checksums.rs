@@ -39,21 +39,14 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use super::{Deletion, File, FileKind, IoError, LowerFile, Result, Storage};
 use crate::fletcher::{Order, Sums};
-use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES};
+use crate::format::{HEADER_BYTES, MAGIC, RESERVED_AT};
+use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES, number_at};
 
 /// The bytes at the end of each page that hold its checksum.
 pub const RESERVED_BYTES: u8 = 8;
 
-/// Where the database header says how many bytes are reserved in each page.
-const RESERVED_AT: usize = 20;
-
-/// The size of the database header.
-const DATABASE_HEADER_BYTES: usize = 100;
-
 /// How much of a file that seems to have no checksums is searched for a page with one.
 const SEARCHED_BYTES: usize = 256 << 10;
-
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// What is done about checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +117,7 @@ impl PageChecksums {
 
     /// Learns from `data` at the start of the database file whether there are checksums.
     fn note_header(&self, data: &[u8]) {
-        if data.len() >= DATABASE_HEADER_BYTES && data.starts_with(MAGIC) {
+        if data.len() >= HEADER_BYTES && data.starts_with(MAGIC) {
             self.reserved.store(u16::from(data[RESERVED_AT]), Relaxed);
             if self.exist() {
                 self.was_searched.store(false, Relaxed);
@@ -214,7 +207,7 @@ impl Storage for Checksummed {
 
 /// Learns from the header of a database file whether it has checksums.
 fn read_header(file: &mut dyn File, lower: &mut LowerFile, checksums: &PageChecksums) -> Result {
-    let mut header = [0; DATABASE_HEADER_BYTES];
+    let mut header = [0; HEADER_BYTES];
     match file.read(lower, &mut header, 0) {
         Ok(()) => checksums.note_header(&header),
         Err(IoError::SHORT_READ) => {}
@@ -324,7 +317,7 @@ impl Pages {
         if matches(Order::Little) || matches(Order::Big) {
             return Ok(());
         }
-        let pgno = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+        let pgno = number_at(header, 0);
         Err(self.fault(pgno, at))
     }
 

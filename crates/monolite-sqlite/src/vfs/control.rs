@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::statvfs;
@@ -28,8 +28,6 @@ pub enum LimitHit {
     /// earlier commits are, when the WAL restarts.
     DiskFull,
 }
-
-const NO_HIT: u8 = u8::MAX;
 
 /// How much a file system must have free for zeros to be written ahead: a checkpoint needs room,
 /// too, and zeros are given back only when the WAL is cut.
@@ -77,8 +75,7 @@ pub struct WalPosition {
 #[derive(Debug)]
 pub struct WalControl {
     limit_bytes: AtomicU64,
-    /// What [`LimitHit`] says, or [`NO_HIT`].
-    limit_hit: AtomicU8,
+    limit_hit: Mutex<Option<LimitHit>>,
     wal_bytes: AtomicU64,
     /// See [`WalPosition::generation`].
     generation: AtomicU64,
@@ -110,7 +107,7 @@ impl WalControl {
     pub fn new(limit_bytes: u64) -> WalControl {
         WalControl {
             limit_bytes: AtomicU64::new(limit_bytes),
-            limit_hit: AtomicU8::new(NO_HIT),
+            limit_hit: Mutex::default(),
             wal_bytes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             wal_bytes_max: AtomicU64::new(0),
@@ -190,10 +187,7 @@ impl WalControl {
     ///
     /// Tells an `SQLITE_FULL` of the limit from one of the disk.
     pub fn take_limit_hit(&self) -> Option<LimitHit> {
-        let hit = self.limit_hit.swap(NO_HIT, Relaxed);
-        [LimitHit::NoRoomLeft, LimitHit::TooLarge, LimitHit::GateShut, LimitHit::DiskFull]
-            .into_iter()
-            .find(|kind| *kind as u8 == hit)
+        locked(&self.limit_hit).take()
     }
 
     /// Where the last committed frame of the current WAL generation ends.
@@ -290,7 +284,7 @@ impl WalControl {
     }
 
     pub(super) fn note_limit_hit(&self, hit: LimitHit) {
-        self.limit_hit.store(hit as u8, Relaxed);
+        *locked(&self.limit_hit) = Some(hit);
     }
 
     pub(super) fn note_restart(&self, end_of_header: u64) {

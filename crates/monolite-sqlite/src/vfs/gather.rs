@@ -56,6 +56,7 @@ use std::sync::Arc;
 
 use super::{Anew, File, LimitHit, LowerFile, Result, SyncFlags, WalControl};
 use crate::vfs::IoError;
+use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES, number_at};
 
 /// How much is held before it is flushed without a commit frame; also what a writer may keep in
 /// memory.
@@ -72,9 +73,6 @@ const AHEAD_BYTES: u64 = 512 << 10;
 /// The largest flush that is small. A larger one pays for its own growth, and zeros behind it would
 /// be a good part of all that is written.
 const MAX_SMALL_BYTES: usize = 64 << 10;
-
-const WAL_HEADER_BYTES: u64 = 32;
-const FRAME_HEADER_BYTES: u64 = 24;
 
 /// A WAL file that gathers the frames of a commit before it hands them to `F`.
 #[derive(Debug)]
@@ -215,11 +213,11 @@ impl<F: File> Gather<F> {
     }
 
     fn write_wal_header(&mut self, lower: &mut LowerFile, data: &[u8]) -> Result {
-        let salt = |at: usize| data.get(at..at + 4).map(big_endian);
-        let salts = salt(16).zip(salt(20)).map(<[u32; 2]>::from);
-        self.control.pass_gate(salts.map_or(Anew::Cut, Anew::Begins))?;
+        let is_whole = data.len() as u64 >= WAL_HEADER_BYTES;
+        let salts = || [number_at(data, 16), number_at(data, 20)];
+        self.control.pass_gate(if is_whole { Anew::Begins(salts()) } else { Anew::Cut })?;
         self.write_through(lower, data, 0)?;
-        self.page_bytes = data.get(8..12).map(|size| u64::from(big_endian(size)));
+        self.page_bytes = is_whole.then(|| number_at(data, 8).into());
         self.append_point = WAL_HEADER_BYTES;
         self.restarts = self.releases.is_some();
         self.control.note_restart(WAL_HEADER_BYTES);
@@ -283,9 +281,9 @@ impl<F: File> Gather<F> {
         let is_header = self.is_frame_header(len, at);
         self.place(lower, data, at, is_header)?;
         if is_header {
-            self.commit_pages = big_endian(&data[4..8]);
+            self.commit_pages = number_at(data, 4);
             self.commit_page_at = (self.commit_pages != 0).then_some(at + FRAME_HEADER_BYTES);
-            self.changed.push(big_endian(&data[..4]));
+            self.changed.push(number_at(data, 0));
             return Ok(());
         }
         self.page_bytes.get_or_insert(len);
@@ -301,10 +299,6 @@ impl<F: File> Gather<F> {
         }
         Ok(())
     }
-}
-
-fn big_endian(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(bytes.try_into().expect("the field has four bytes"))
 }
 
 impl<F: File> File for Gather<F> {

@@ -87,6 +87,16 @@ fn no_room() -> bool {
     matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded)
 }
 
+/// Remembers what the system has said of the file at `path`, for [`take_file_fault`]; returns `code`.
+///
+/// [`take_file_fault`]: super::take_file_fault
+fn failed(path: Option<Box<Path>>, doing: &'static str, errno: Errno, code: IoError) -> IoError {
+    if let Some(path) = path {
+        note_fault(FileFault::new(path, doing, errno.raw_os_error(), code));
+    }
+    code
+}
+
 fn signed(offset: u64) -> i64 {
     i64::try_from(offset).expect("a file offset fits in an i64")
 }
@@ -122,11 +132,7 @@ impl LowerFile {
     /// `code` when it does not.
     fn check_descriptor(&self, doing: &'static str, code: IoError) -> Result {
         let Err(errno) = self.descriptor.map_or(Ok(()), Descriptor::check) else { return Ok(()) };
-        if let Some(path) = &self.path {
-            let errno = errno.raw_os_error();
-            note_fault(FileFault::new(path.clone(), doing, errno, code));
-        }
-        Err(code)
+        Err(failed(self.path.clone(), doing, errno, code))
     }
 
     /// Sees also, of a WAL, whether its database is still read where it was: what is about to be
@@ -136,11 +142,7 @@ impl LowerFile {
         let ties = self.ties.as_ref().filter(|_| self.is_wal);
         let database = ties.and_then(|ties| ties.database.get());
         let Some(Err(errno)) = database.map(|it| it.check()) else { return Ok(()) };
-        if let Some(path) = self.database_path() {
-            let (doing, errno, code) = ("reading", errno.raw_os_error(), IoError::WRITE);
-            note_fault(FileFault::new(path, doing, errno, code));
-        }
-        Err(IoError::WRITE)
+        Err(failed(self.database_path(), "reading", errno, IoError::WRITE))
     }
 
     /// Has the file system set space aside for the database file of this WAL, between two bytes,
@@ -152,11 +154,7 @@ impl LowerFile {
         let database = self.ties.as_ref().and_then(|ties| ties.database.get());
         match database.map_or(Ok(()), |database| database.set_aside(from, to)) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
-                let (doing, errno, code) = ("writing", errno.raw_os_error(), IoError::FULL);
-                if let Some(path) = self.database_path() {
-                    note_fault(FileFault::new(path, doing, errno, code));
-                }
-                Err(code)
+                Err(failed(self.database_path(), "writing", errno, IoError::FULL))
             }
             // A write to the file reports what is wrong with it.
             _ => Ok(()),
@@ -173,14 +171,12 @@ impl LowerFile {
     /// Sees whether a lock of the wal-index would be one that others see.
     fn check_shm(&self) -> Result {
         let Some(Err(errno)) = self.shm.map(Descriptor::check) else { return Ok(()) };
-        if let Some(path) = &self.path {
+        let with_ending = |path: &Box<Path>| {
             let mut path = path.as_os_str().to_owned();
             path.push("-shm");
-            let path = Path::new(&path).into();
-            let (doing, errno, code) = ("locking", errno.raw_os_error(), IoError::SHM_LOCK);
-            note_fault(FileFault::new(path, doing, errno, code));
-        }
-        Err(IoError::SHM_LOCK)
+            Path::new(&path).into()
+        };
+        Err(failed(self.path.as_ref().map(with_ending), "locking", errno, IoError::SHM_LOCK))
     }
 
     /// As [`check`]; remembers what the system has said, for [`take_file_fault`].
@@ -409,12 +405,6 @@ impl LowerFile {
     pub fn device_characteristics(&mut self) -> c_int {
         call!(self.xDeviceCharacteristics())
     }
-
-    /// # Safety
-    /// `page` must be null or come from a fetch of this file.
-    pub(super) unsafe fn unfetch(&mut self, at: i64, page: *mut c_void) -> c_int {
-        call!(self.xUnfetch(at, page))
-    }
 }
 
 /// The locks of the lower file itself.
@@ -558,18 +548,10 @@ pub fn sync_database(connection: &rusqlite::Connection) -> rusqlite::Result<()> 
     Ok(of_database(connection, sync).map(|_| ())?)
 }
 
-/// Reads the start of the main database file of `connection`, past its page cache.
-///
-/// # Errors
-/// The SQLite result code of the failed read, also when the file is shorter.
-pub(crate) fn read_database(connection: &rusqlite::Connection, into: &mut [u8]) -> Result {
-    read_database_at(connection, into, 0)
-}
-
 /// Reads from byte `at` of the main database file of `connection`, past its page cache.
 ///
 /// # Errors
-/// As [`read_database`].
+/// The SQLite result code of the failed read, also when the file is shorter.
 pub(crate) fn read_database_at(
     connection: &rusqlite::Connection,
     into: &mut [u8],
@@ -581,7 +563,7 @@ pub(crate) fn read_database_at(
 /// Reads from byte `at` of the WAL of `connection`, which has read its database.
 ///
 /// # Errors
-/// As [`read_database`].
+/// As [`read_database_at`].
 pub(crate) fn read_wal_at(connection: &rusqlite::Connection, into: &mut [u8], at: u64) -> Result {
     read_of(connection, ffi::SQLITE_FCNTL_JOURNAL_POINTER, into, at)
 }
@@ -627,7 +609,7 @@ pub(crate) fn with_database_locked(connection: &rusqlite::Connection, run: impl 
 
 /// Calls `call` with the main database file of `connection` and its methods; tells whether there is
 /// one.
-fn of_database(
+pub(crate) fn of_database(
     connection: &rusqlite::Connection,
     call: impl FnOnce(*mut ffi::sqlite3_file, &ffi::sqlite3_io_methods) -> c_int,
 ) -> Result<bool> {

@@ -208,16 +208,12 @@ struct ShimFile {
 /// Aligned for whatever the lower VFS keeps.
 const LOWER_OFFSET: usize = size_of::<ShimFile>().next_multiple_of(16);
 
-/// Methods by version (1 to 3), without and with shared memory.
-static METHODS: [[sqlite3_io_methods; 2]; 3] = [
-    [methods(1, false), methods(1, false)],
-    [methods(2, false), methods(2, true)],
-    [methods(3, false), methods(3, true)],
-];
+/// Methods without and with shared memory.
+static METHODS: [sqlite3_io_methods; 2] = [methods(false), methods(true)];
 
-const fn methods(version: c_int, has_shm: bool) -> sqlite3_io_methods {
+const fn methods(has_shm: bool) -> sqlite3_io_methods {
     sqlite3_io_methods {
-        iVersion: version,
+        iVersion: 2,
         xClose: Some(close),
         xRead: Some(read),
         xWrite: Some(write),
@@ -234,19 +230,18 @@ const fn methods(version: c_int, has_shm: bool) -> sqlite3_io_methods {
         xShmLock: if has_shm { Some(shm_lock) } else { None },
         xShmBarrier: if has_shm { Some(shm_barrier) } else { None },
         xShmUnmap: if has_shm { Some(shm_unmap) } else { None },
-        xFetch: Some(fetch),
-        xUnfetch: Some(unfetch),
+        xFetch: None,
+        xUnfetch: None,
     }
 }
 
 /// The methods that offer what those of the lower file do.
 fn methods_like(lower: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
-    let version = lower.iVersion.clamp(1, 3) as usize;
-    &METHODS[version - 1][usize::from(version >= 2 && lower.xShmMap.is_some())]
+    &METHODS[usize::from(lower.iVersion >= 2 && lower.xShmMap.is_some())]
 }
 
 fn is_ours(methods: *const sqlite3_io_methods) -> bool {
-    METHODS.iter().flatten().any(|ours| ptr::eq(ours, methods))
+    METHODS.iter().any(|ours| ptr::eq(ours, methods))
 }
 
 /// # Safety
@@ -519,23 +514,6 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete_flag: c_int) -> c
     let shim = unsafe { shim(file) };
     shim.tracker.note_unmap();
     guard(ffi::SQLITE_IOERR, || shim.file.shm_unmap(&mut shim.lower, delete_flag))
-}
-
-/// Refuses every mapping, so that SQLite reads through `xRead`.
-unsafe extern "C" fn fetch(
-    _file: *mut sqlite3_file,
-    _at: i64,
-    _len: c_int,
-    out: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: SQLite passes a place for the address.
-    unsafe { *out = ptr::null_mut() };
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn unfetch(file: *mut sqlite3_file, at: i64, page: *mut c_void) -> c_int {
-    // SAFETY: SQLite passes an open file of ours; as `fetch` gave nothing, `page` is null.
-    unsafe { shim(file).lower.unfetch(at, page) }
 }
 
 // ---- the VFS itself ----

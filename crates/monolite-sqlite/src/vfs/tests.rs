@@ -298,20 +298,6 @@ fn a_commit_beyond_the_bound_is_flushed_in_parts() {
 }
 
 #[test]
-fn the_stock_vfs_recovers_every_commit() {
-    for lower in [Lower::Unix, Lower::UnixExcl] {
-        let rig = Rig::new(lower);
-        let connection = rig.open_with_table();
-        for commit in 1..=50 {
-            insert(&connection, 7).unwrap();
-            let (copy, _directory) = after_crash(&rig.path());
-            assert_eq!(count(&copy).unwrap(), commit * 7);
-            assert_eq!(integrity(&copy).unwrap(), "ok");
-        }
-    }
-}
-
-#[test]
 fn a_wal_that_grows_by_small_commits_is_made_longer_ahead_of_them() {
     for lower in [Lower::Unix, Lower::UnixExcl] {
         let rig = Rig::with(
@@ -554,42 +540,6 @@ fn check_until(reader: &Connection, done: &AtomicBool) {
         assert!(least >= last);
         last = least;
     }
-}
-
-#[test]
-fn writers_in_several_threads_lose_nothing() {
-    for lower in [Lower::Unix, Lower::UnixExcl] {
-        let rig = Rig::new(lower);
-        let observer = rig.open_with_table();
-        let connections = [rig.open(), rig.open(), rig.open()];
-        thread::scope(|scope| {
-            for connection in connections {
-                scope.spawn(move || {
-                    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-                    connection.execute_batch("PRAGMA wal_autocheckpoint=300").unwrap();
-                    (0..200).for_each(|_| insert(&connection, 3).unwrap());
-                });
-            }
-        });
-        assert_eq!(count(&observer).unwrap(), 3 * 200 * 3);
-        assert_eq!(integrity(&observer).unwrap(), "ok");
-    }
-}
-
-#[test]
-fn a_connection_moves_between_threads_in_mid_transaction() {
-    let rig = Rig::new(Lower::UnixExcl);
-    let connection = rig.open_with_table();
-    connection.execute_batch("PRAGMA cache_spill=ON; PRAGMA cache_size=10; BEGIN").unwrap();
-    insert(&connection, 50).unwrap();
-    let connection = thread::spawn(move || {
-        insert(&connection, 50).unwrap();
-        connection.execute_batch("COMMIT").unwrap();
-        connection
-    })
-    .join()
-    .unwrap();
-    assert_eq!(count(&connection).unwrap(), 100);
 }
 
 #[test]

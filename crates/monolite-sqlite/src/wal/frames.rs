@@ -14,8 +14,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use super::{
-    FRAME_HEADER_BYTES, MAGIC, WAL_HEADER_BYTES, number_at, page_bytes, read_whole, salts_at,
-    sums_at,
+    FRAME_HEADER_BYTES, WAL_HEADER_BYTES, is_summed, number_at, order_of, page_bytes_of_wal,
+    read_whole, salts_at, sums_at,
 };
 use crate::fletcher::{Order, Sums};
 
@@ -60,14 +60,11 @@ impl WalReader {
     /// Those of reading the file.
     pub fn open(file: File) -> io::Result<Option<WalReader>> {
         let mut header = [0; WAL_HEADER_BYTES as usize];
-        if !read_whole(&file, &mut header, 0)? || header[..3] != MAGIC {
+        if !read_whole(&file, &mut header, 0)? || !is_summed(&header) {
             return Ok(None);
         }
-        let order = if header[3] & 1 == 0 { Order::Little } else { Order::Big };
-        if Sums::default().over(&header[..24], order) != sums_at(&header, 24) {
-            return Ok(None);
-        }
-        Ok(page_bytes(&header).map(|page_bytes| WalReader { file, header, order, page_bytes }))
+        let (order, page_bytes) = (order_of(&header), page_bytes_of_wal(&header));
+        Ok(page_bytes.map(|page_bytes| WalReader { file, header, order, page_bytes }))
     }
 
     /// What tells this generation of the WAL from others.

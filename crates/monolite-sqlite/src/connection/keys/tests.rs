@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::testing::Random;
 
 /// Milliseconds that have passed for everybody.
 #[derive(Clone, Default)]
@@ -29,18 +30,6 @@ impl World {
 
     fn clock(self) -> impl Fn() -> Duration + Send + Sync + 'static {
         move || Duration::from_millis(self.millis())
-    }
-}
-
-/// Draws by Marsaglia's xorshift64.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % most as u64).unwrap()
     }
 }
 
@@ -91,15 +80,15 @@ fn a_process_that_was_idle_takes_no_time_from_a_key_of_another() {
 
 #[test]
 fn no_order_of_processes_makes_a_shared_key_live_shorter_or_for_ever() {
-    let mut random = Draw(17);
+    let mut random = Random::new(17);
     for round in 0..300 {
         let (world, mut file) = (World::default(), File::default());
         let shared = |world: World| KeyTime::shared(world.clock());
         let mut processes: Vec<_> = (0..3).map(|_| world.process(shared)).collect();
         let mut keys = Vec::new();
         for _ in 0..200 {
-            world.pass_ms([0, 300, 1_000, 20_000, 3_000_000][random.below(5)]);
-            let chosen = random.below(3);
+            world.pass_ms([0, 300, 1_000, 20_000, 3_000_000][random.below(5) as usize]);
+            let chosen = random.below(3) as usize;
             if random.below(20) == 0 {
                 processes[chosen] = world.process(shared);
             }

@@ -2,16 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
 use super::*;
-use crate::connection::{CheckpointMode, Role, Savepoint, Settings};
+use crate::connection::{CheckpointMode, Role, Settings};
 use crate::vfs::{ChecksumUse, Checksummed, Direct, Lower, PageChecksums, Vfs, WalControl};
 
-mod model;
 mod pins;
 
 /// A database with a writer, whose other connections are opened as needed.
@@ -152,40 +150,6 @@ fn an_overlay_sees_its_own_writes_and_nobody_else_does() {
     overlay.rollback().unwrap();
     overlay.begin_on(&renew(&guard)).unwrap();
     assert_eq!(balance(&overlay, 1), Some(5));
-}
-
-#[test]
-fn constraints_and_savepoints_work_in_an_overlay() {
-    let rig = Rig::new();
-    let (guard, overlay) = (rig.guard(), rig.overlay());
-    overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
-    for refused in [
-        "UPDATE account SET balance = -1 WHERE id = 1",
-        "INSERT INTO parent VALUES (3, 'one')",
-        "INSERT INTO account VALUES (1, 1, NULL)",
-        "INSERT INTO account VALUES (9, 1, 77)",
-        "DELETE FROM parent WHERE id = 1",
-    ] {
-        let error = run(&overlay, refused).unwrap_err();
-        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ConstraintViolation), "{refused}");
-    }
-    assert!(overlay.is_in_transaction());
-    run(&overlay, "UPDATE account SET balance = 1 WHERE id = 1").unwrap();
-    overlay.savepoint(Savepoint::Member).unwrap();
-    run(&overlay, "UPDATE account SET balance = 2 WHERE id = 1; DELETE FROM log").unwrap();
-    overlay.rollback_to(Savepoint::Member).unwrap();
-    overlay.release(Savepoint::Member).unwrap();
-    assert_eq!((balance(&overlay, 1), count(&overlay, "log")), (Some(1), 1));
-    run(
-        &overlay,
-        "CREATE TABLE extra(a); INSERT INTO extra VALUES (1); CREATE INDEX i ON extra(a)",
-    )
-    .unwrap();
-    assert_eq!(count(&overlay, "extra"), 1);
-    overlay.rollback().unwrap();
-    overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
-    assert!(run(&overlay, "SELECT * FROM extra").is_err(), "the table is gone");
-    assert_eq!(balance(&overlay, 1), Some(100));
 }
 
 #[test]
@@ -424,24 +388,6 @@ fn checksums_are_verified_in_an_overlay() {
     overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
     let error = run(&overlay, "SELECT * FROM account").unwrap_err();
     assert_eq!(extended_code(&error), ffi::SQLITE_IOERR_DATA, "{error}");
-}
-
-#[test]
-fn a_statement_of_an_overlay_is_interrupted_when_it_is_late() {
-    let rig = Rig::new();
-    let (guard, is_late) = (rig.guard(), Arc::new(AtomicBool::new(false)));
-    let late = Arc::clone(&is_late);
-    let settings =
-        Settings { overdue: Arc::new(move || late.load(Relaxed)), ..settings(&rig.overlay_vfs, 0) };
-    let overlay = Connection::open(&rig.path, Role::Overlay, &settings).unwrap();
-    overlay.begin_on(&guard.snapshot().unwrap()).unwrap();
-    run(&overlay, "UPDATE account SET balance = 1 WHERE id = 1").unwrap();
-    assert_eq!(balance(&overlay, 1), Some(1));
-    is_late.store(true, Relaxed);
-    let long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10000) \
-                UPDATE account SET balance = (SELECT count(*) FROM n)";
-    assert!(run(&overlay, long).is_err());
-    assert!(overlay.interruption().take_late());
 }
 
 #[test]

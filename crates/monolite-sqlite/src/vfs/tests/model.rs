@@ -12,25 +12,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::testing::Random;
 
 type Rows = BTreeMap<i64, (i64, u8)>;
 type Outcome<T = ()> = std::result::Result<T, String>;
 
-/// A xorshift generator: any non-zero state will do.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 pub(super) fn run(seed: u64) -> Outcome {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    (0..8).for_each(|_| _ = random.below(2));
+    let mut random = Random::new(seed);
     let lower = if random.below(2) == 0 { Lower::Unix } else { Lower::UnixExcl };
     let control = WalControl::keeping_frames(u64::MAX);
     let writes_ahead = random.below(2) == 0;

@@ -18,18 +18,7 @@ use rusqlite::Statement;
 
 use super::*;
 use crate::Savepoint;
-
-/// A xorshift generator: any non-zero state will do.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use crate::testing::Random;
 
 /// A text of so many characters that depends on the id.
 fn text(characters: u64, id: u64) -> String {
@@ -156,8 +145,7 @@ struct Read {
 
 impl Run {
     pub(super) fn new(seed: u64) -> Run {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        (0..8).for_each(|_| _ = random.below(2));
+        let mut random = Random::new(seed);
         let rig = Rig::new();
         let vacuum = ["NONE", "FULL", "INCREMENTAL"][random.below(3) as usize];
         let first = rusqlite::Connection::open(rig.directory.path().join("test.db")).unwrap();
