@@ -80,8 +80,9 @@ impl Added {
                 None => Traits::NONE,
             },
             AuthAction::Read { table_name, .. } => {
-                let is_it = |module: &Box<str>| module.eq_ignore_ascii_case(table_name);
-                Traits::BEYOND_PAGES.when(self.modules.iter().any(is_it))
+                let mut modules = self.modules.iter();
+                let is_one = modules.any(|module| module.eq_ignore_ascii_case(table_name));
+                Traits::BEYOND_PAGES.when(is_one)
             }
             _ => Traits::NONE,
         }

@@ -31,7 +31,7 @@ use std::io;
 use rusqlite::Result;
 
 use crate::fletcher::{Order, Sums};
-use crate::format::{HEADER_BYTES, MAGIC, RESERVED_AT};
+use crate::header::{HEADER_BYTES, MAGIC, RESERVED_AT};
 use crate::vfs::{
     Fault, Images, IoError, Moment, RESERVED_BYTES, database_size, read_database_at, read_wal_at,
 };

@@ -1,5 +1,4 @@
-//! Owns the header of a database file, and what is said of one in a format that is newer than the
-//! SQLite at hand.
+//! Owns what is said of a database file in a format that is newer than the SQLite at hand.
 //!
 //! # Format
 //! The header of a database (<https://sqlite.org/fileformat2.html#the_database_header>) has three
@@ -11,16 +10,8 @@
 use rusqlite::{ErrorCode, MAIN_DB, Result, ffi};
 
 use crate::codes::failure;
+use crate::header::{HEADER_BYTES, MAGIC};
 use crate::vfs::read_database_at;
-
-/// The size of the header.
-pub(crate) const HEADER_BYTES: usize = 100;
-
-/// What it begins with.
-pub(crate) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
-/// Where it says how many bytes are reserved at the end of each page.
-pub(crate) const RESERVED_AT: usize = 20;
 
 /// What byte 18 and byte 19 are at most.
 const NEWEST_FILE: u8 = 2;

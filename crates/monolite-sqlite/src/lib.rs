@@ -23,6 +23,7 @@ mod fletcher;
 mod forks;
 mod format;
 mod functions;
+mod header;
 mod holder;
 mod interruption;
 mod locked;

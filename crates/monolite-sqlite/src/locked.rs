@@ -1,5 +1,5 @@
-//! Owns how a mutex is entered: what a panic has left is used, as no lock here is held over a change
-//! that is half done.
+//! Owns how a mutex is entered: what a panic has left is used, as no lock here is held over a
+//! change that is half done.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

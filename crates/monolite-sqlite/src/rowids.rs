@@ -25,7 +25,7 @@ pub(crate) mod taken;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hashbrown::HashMap;
 use rusqlite::{MAIN_DB, Result, ffi};
@@ -33,7 +33,7 @@ use rusqlite::{MAIN_DB, Result, ffi};
 use crate::functions;
 use crate::locked::locked;
 use table::Second;
-use taken::{Journal, Mark, Pending, Taken};
+use taken::{Journal, Pending, Taken};
 
 /// The function that stands for a key in the second form of an `INSERT`.
 pub(crate) const FUNCTION: &str = "monolite_rowid";
@@ -247,43 +247,42 @@ fn folded(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// What [`FUNCTION`] gives.
-#[derive(Debug, Default)]
-enum Giving {
-    /// NULL.
-    #[default]
-    Nothing,
+/// Which numbers a statement is run with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Numbers {
     /// New ones, not below `least`, of which there are `rows` at most.
-    New { counter: Arc<Counter>, least: i64, rows: u32, given: Option<GivenRowids>, used: u32 },
-    /// Those that rows of that counter's table were given before.
-    Again { counter: Arc<Counter>, given: GivenRowids, used: u32 },
+    New { least: i64, rows: u32 },
+    /// Those that its rows were given before.
+    Again(GivenRowids),
+}
+
+/// What [`FUNCTION`] gives to rows of the table that has the counter.
+#[derive(Debug)]
+struct Giving {
+    counter: Arc<Counter>,
+    numbers: Numbers,
+    /// Those that were given so far are among these.
+    given: Option<GivenRowids>,
+    used: u32,
 }
 
 impl Giving {
     /// Whether this number is given to a row of that counter's table.
     fn has_given(&self, of: &Arc<Counter>, rowid: i64) -> bool {
-        let (counter, given) = match self {
-            Giving::Nothing => return false,
-            Giving::New { counter, given, .. } => (counter, *given),
-            Giving::Again { counter, given, .. } => (counter, Some(*given)),
-        };
         let is_among = |given: GivenRowids| (given.first()..=given.last()).contains(&rowid);
-        Arc::ptr_eq(counter, of) && given.is_some_and(is_among)
+        Arc::ptr_eq(&self.counter, of) && self.given.is_some_and(is_among)
     }
 
     fn next(&mut self) -> Option<i64> {
-        let (given, used) = match self {
-            Giving::Nothing => return None,
-            Giving::New { counter, least, rows, given, used } => {
-                if given.is_none() {
-                    *given = counter.take(*least, *rows);
-                }
-                ((*given)?, used)
-            }
-            Giving::Again { given, used, .. } => (*given, used),
-        };
-        let number = (*used < given.count).then(|| given.first + i64::from(*used));
-        *used = used.saturating_add(1);
+        if self.given.is_none() {
+            self.given = match self.numbers {
+                Numbers::New { least, rows } => self.counter.take(least, rows),
+                Numbers::Again(given) => Some(given),
+            };
+        }
+        let given = self.given?;
+        let number = (self.used < given.count).then(|| given.first + i64::from(self.used));
+        self.used = self.used.saturating_add(1);
         number
     }
 }
@@ -292,7 +291,7 @@ impl Giving {
 #[derive(Debug)]
 pub(crate) struct Giver {
     rowids: Arc<Rowids>,
-    giving: Mutex<Giving>,
+    giving: Mutex<Option<Giving>>,
     /// What the writer's open transaction has taken of others.
     journal: Mutex<Journal>,
 }
@@ -312,7 +311,7 @@ impl Giver {
         functions::add(connection, FUNCTION_NAME, 1, ffi::SQLITE_DIRECTONLY, move |call| {
             if !call.is_null(0) {
                 call.return_argument(0);
-            } else if let Some(number) = locked(&own.giving).next() {
+            } else if let Some(number) = locked(&own.giving).as_mut().and_then(Giving::next) {
                 call.return_integer(number);
             }
         })?;
@@ -329,39 +328,12 @@ impl Giver {
         &self.rowids
     }
 
-    /// Runs `run`, in which [`FUNCTION`] gives new numbers for `form`, none below `least`; tells
-    /// which.
-    pub(crate) fn during_new<R>(
-        &self,
-        form: &Form,
-        least: i64,
-        run: impl FnOnce() -> R,
-    ) -> (R, Option<GivenRowids>) {
-        let (counter, rows) = (Arc::clone(&form.counter), form.second.rows);
-        let giving = Giving::New { counter, least, rows, given: None, used: 0 };
-        let (result, giving) = self.during(giving, run);
-        let given = match giving {
-            Giving::New { given, .. } => given,
-            Giving::Nothing | Giving::Again { .. } => None,
-        };
-        (result, given)
-    }
-
-    /// Runs `run`, in which [`FUNCTION`] gives what was `given` before.
-    pub(crate) fn during_again<R>(
-        &self,
-        counter: &Arc<Counter>,
-        given: GivenRowids,
-        run: impl FnOnce() -> R,
-    ) -> R {
-        let counter = Arc::clone(counter);
-        self.during(Giving::Again { counter, given, used: 0 }, run).0
-    }
-
     /// A row has been inserted by the writer.
     fn inserted(&self, table: &str, rowid: i64) {
         let Some(counter) = self.rowids.find(table) else { return };
-        if counter.may_be_promised(rowid) && !locked(&self.giving).has_given(&counter, rowid) {
+        let is_own =
+            || locked(&self.giving).as_ref().is_some_and(|it| it.has_given(&counter, rowid));
+        if counter.may_be_promised(rowid) && !is_own() {
             let table = table.into();
             locked(&self.journal).pending.push(Pending {
                 counter: Arc::clone(&counter),
@@ -377,16 +349,9 @@ impl Giver {
         locked(&self.journal).clear();
     }
 
-    pub(crate) fn open(&self, mark: Mark) {
-        locked(&self.journal).open(mark);
-    }
-
-    pub(crate) fn undo(&self, mark: Mark) {
-        locked(&self.journal).undo(mark);
-    }
-
-    pub(crate) fn close(&self, mark: Mark) {
-        locked(&self.journal).close(mark);
+    /// What the open transaction has taken, for its savepoints.
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        locked(&self.journal)
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -410,21 +375,28 @@ impl Giver {
         journal.clear();
     }
 
-    /// Runs `run` with that `giving`, and gives that back; puts the one of before back, after a
-    /// panic, too.
-    fn during<R>(&self, giving: Giving, run: impl FnOnce() -> R) -> (R, Giving) {
-        struct Restore<'g>(&'g Giver, Giving);
+    /// Runs `run`, in which [`FUNCTION`] gives `numbers` to rows of the table that has `counter`,
+    /// and says which it gave. Puts what it gave before back, after a panic, too; that is NULL
+    /// outside of any such run.
+    pub(crate) fn during<R>(
+        &self,
+        counter: &Arc<Counter>,
+        numbers: Numbers,
+        run: impl FnOnce() -> R,
+    ) -> (R, Option<GivenRowids>) {
+        struct Restore<'g>(&'g Giver, Option<Giving>);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
                 std::mem::swap(&mut *locked(&self.0.giving), &mut self.1);
             }
         }
-        let before = std::mem::replace(&mut *locked(&self.giving), giving);
+        let giving = Giving { counter: Arc::clone(counter), numbers, given: None, used: 0 };
+        let before = locked(&self.giving).replace(giving);
         let mut restore = Restore(self, before);
         let result = run();
-        let done = std::mem::replace(&mut *locked(&self.giving), std::mem::take(&mut restore.1));
+        let done = std::mem::replace(&mut *locked(&self.giving), restore.1.take());
         std::mem::forget(restore);
-        (result, done)
+        (result, done.and_then(|giving| giving.given))
     }
 }
 

@@ -105,26 +105,26 @@ fn is_on(value: &str) -> bool {
 }
 
 /// Pragmas that report on the connection or the file and say nothing about the data: on another
-/// connection, or a moment later, they say something else.
+/// connection, or a moment later, they say something else. The checks compare full-text search with
+/// what the connection has in memory of it, and so take what others have changed for damage (SQLite
+/// 3.54.1, on two plain connections, too).
 const REPORTS: &[&str] = &[
     "analysis_limit",
     "cache_size",
     "data_version",
     "database_list",
     "freelist_count",
+    "integrity_check",
     "journal_mode",
     "max_page_count",
     "module_list",
     "page_count",
     "query_only",
+    "quick_check",
     "synchronous",
     "temp_store",
     "wal_autocheckpoint",
 ];
-
-/// Pragmas that compare full-text search with what the connection has in memory of it, and so take
-/// what others have changed for damage (SQLite 3.54.1, on two plain connections, too).
-const CHECKS: &[&str] = &["integrity_check", "quick_check"];
 
 /// Tables of SQLite itself that show something else than their rows.
 const INTROSPECTING: &[&str] = &["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode"];
@@ -139,10 +139,9 @@ pub(crate) fn traits(action: &AuthAction<'_>, database: Option<&str>) -> Traits 
     let traits = match action {
         // One with a value that would be set is refused, and others take no notice of it.
         AuthAction::Pragma { pragma_name: name, pragma_value } => {
-            let reports = is_one_of(REPORTS, name) || is_one_of(CHECKS, name);
             let defers = pragma_value.is_some() && is_one_of(&[DEFERS], name);
             beyond_pages
-                | Traits::REPORT.when(reports)
+                | Traits::REPORT.when(is_one_of(REPORTS, name))
                 | Traits::MAY_CHANGE.when(is_one_of(&[OPTIMIZE], name))
                 | Traits::DEFERS.when(defers)
         }

@@ -135,7 +135,7 @@ impl Kept {
             authorizer.virtual_tables.mark_used();
         }
         let result = run(&mut *Cleared(&mut self.statement).0, self.traits);
-        self.traits |= notes.take_all().of_statement(self.verb);
+        self.traits = self.traits | notes.take_all().of_statement(self.verb);
         notes.add(before | self.traits);
         if self.is_explain {
             notes.add_failure();

@@ -1,7 +1,7 @@
 //! Owns what the authorizer says a statement is like ([`Traits`]), and what it has said since that
 //! was last taken ([`Notes`]).
 
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::BitOr;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use crate::verb::Verb;
@@ -79,12 +79,6 @@ impl BitOr for Traits {
 
     fn bitor(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for Traits {
-    fn bitor_assign(&mut self, other: Traits) {
-        *self = *self | other;
     }
 }
 

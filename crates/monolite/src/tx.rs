@@ -214,7 +214,7 @@ impl<'c> Tx<'c> {
         Ok(self.connection.migrations().note(number, name, checksum)?)
     }
 
-    /// Runs the statements of the migration `name`, see [`Migrations::run`](monolite_sqlite::Migrations::run).
+    /// Runs the statements of the migration `name`, see [`monolite_sqlite::Migrations::run`].
     ///
     /// # Errors
     /// As [`Tx::execute_batch`], with the name of the migration and the place in it before.
@@ -229,7 +229,8 @@ impl<'c> Tx<'c> {
         })
     }
 
-    /// Gives back up to `most` free pages, see [`Maintenance::give_back_pages`](monolite_sqlite::Maintenance::give_back_pages).
+    /// Gives back up to `most` free pages, see
+    /// [`monolite_sqlite::Maintenance::give_back_pages`].
     ///
     /// # Errors
     /// Those of SQLite.

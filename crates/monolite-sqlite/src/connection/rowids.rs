@@ -12,7 +12,7 @@ use rusqlite::{Result, Statement};
 
 use super::Connection;
 use crate::rowids::table::Second;
-use crate::rowids::{Form, GivenRowids, Giver, Numbering, Rowids};
+use crate::rowids::{Form, GivenRowids, Giver, Numbering, Numbers, Rowids};
 use crate::statements::Text;
 use crate::traits::Traits;
 use crate::verb::is_insert;
@@ -54,7 +54,8 @@ impl Connection {
                 let Some(given) = free else {
                     return Ok((self.with_statement_and_traits(sql, run)?, None));
                 };
-                let ran = giver.during_again(&form.counter, given, || self.run_form(&form, run));
+                let numbers = Numbers::Again(given);
+                let ran = giver.during(&form.counter, numbers, || self.run_form(&form, run)).0;
                 Ok((ran?, Some(given)))
             }
         }
@@ -74,7 +75,8 @@ impl Connection {
         let Some(least) = least else {
             return Ok((self.with_statement_and_traits(sql, run)?, None));
         };
-        let (ran, given) = giver.during_new(form, least, || self.run_form(form, run));
+        let numbers = Numbers::New { least, rows: form.second.rows };
+        let (ran, given) = giver.during(&form.counter, numbers, || self.run_form(form, run));
         if numbering == Numbering::New {
             giver.rowids().count(given);
         }

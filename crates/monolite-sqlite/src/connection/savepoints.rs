@@ -27,11 +27,15 @@ pub enum UserSavepoint {
     Close,
 }
 
-impl From<Savepoint> for Mark {
-    fn from(savepoint: Savepoint) -> Mark {
-        match savepoint {
-            Savepoint::Group => Mark::Group,
-            Savepoint::Member => Mark::Member,
+impl Savepoint {
+    /// Which it is for what is promised, and the statements that open, undo and close it.
+    #[inline]
+    fn parts(self) -> (Mark, [Own; 3]) {
+        match self {
+            Savepoint::Group => (Mark::Group, [Own::OpenGroup, Own::UndoGroup, Own::CloseGroup]),
+            Savepoint::Member => {
+                (Mark::Member, [Own::OpenMember, Own::UndoMember, Own::CloseMember])
+            }
         }
     }
 }
@@ -42,11 +46,9 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn savepoint(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(match savepoint {
-            Savepoint::Group => Own::OpenGroup,
-            Savepoint::Member => Own::OpenMember,
-        })?;
-        self.note_taken(|giver| giver.open(savepoint.into()));
+        let (mark, [open, ..]) = savepoint.parts();
+        self.engine(open)?;
+        self.note_taken(|giver| giver.journal().open(mark));
         Ok(())
     }
 
@@ -55,11 +57,9 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
-        self.engine(match savepoint {
-            Savepoint::Group => Own::UndoGroup,
-            Savepoint::Member => Own::UndoMember,
-        })?;
-        self.note_taken(|giver| giver.undo(savepoint.into()));
+        let (mark, [_, undo, _]) = savepoint.parts();
+        self.engine(undo)?;
+        self.note_taken(|giver| giver.journal().undo(mark));
         self.forget_what_was_undone()
     }
 
@@ -68,12 +68,9 @@ impl Connection {
     /// # Errors
     /// Those of SQLite.
     pub fn release(&self, savepoint: Savepoint) -> Result<()> {
-        let own = match savepoint {
-            Savepoint::Group => Own::CloseGroup,
-            Savepoint::Member => Own::CloseMember,
-        };
-        self.end_statements_if_busy(|| self.engine(own))?;
-        self.note_taken(|giver| giver.close(savepoint.into()));
+        let (mark, [.., close]) = savepoint.parts();
+        self.end_statements_if_busy(|| self.engine(close))?;
+        self.note_taken(|giver| giver.journal().close(mark));
         Ok(())
     }
 
@@ -92,9 +89,9 @@ impl Connection {
         self.as_engine(|| self.raw().execute_batch(&sql))?;
         let mark = Mark::User(depth);
         self.note_taken(|giver| match what {
-            UserSavepoint::Open => giver.open(mark),
-            UserSavepoint::Undo => giver.undo(mark),
-            UserSavepoint::Close => giver.close(mark),
+            UserSavepoint::Open => giver.journal().open(mark),
+            UserSavepoint::Undo => giver.journal().undo(mark),
+            UserSavepoint::Close => giver.journal().close(mark),
         });
         if what == UserSavepoint::Undo { self.forget_what_was_undone() } else { Ok(()) }
     }

@@ -7,7 +7,7 @@ use rusqlite::Result;
 
 use super::insert::Insert;
 use super::table::Second;
-use super::{Counter, GivenRowids, Giver, Rowids};
+use super::{Counter, GivenRowids, Giver, Numbers, Rowids};
 
 /// The table into which a simple `INSERT` inserts, as SQLite compares its name.
 pub fn inserted_into(sql: &str) -> Option<String> {
@@ -48,7 +48,7 @@ impl PlainNumbers {
             // Of an `ON CONFLICT` that cannot come, SQLite looks at the names where there is a key.
             Ok(false) if connection.prepare(&second.text).is_ok() => {
                 let unused = Arc::new(Counter::new());
-                self.giver.during_again(&unused, given, || run(&second.text))
+                self.giver.during(&unused, Numbers::Again(given), || run(&second.text)).0
             }
             _ => run(sql),
         }

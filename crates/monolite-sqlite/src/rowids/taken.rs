@@ -59,7 +59,7 @@ pub(super) struct Pending {
 
 /// What the open transaction has taken.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     pub(super) pending: Vec<Pending>,
     /// The savepoints that are open, and how much was pending at each.
     marks: Vec<(Mark, usize)>,
@@ -71,11 +71,11 @@ impl Journal {
         self.marks.clear();
     }
 
-    pub(super) fn open(&mut self, mark: Mark) {
+    pub(crate) fn open(&mut self, mark: Mark) {
         self.marks.push((mark, self.pending.len()));
     }
 
-    pub(super) fn undo(&mut self, mark: Mark) {
+    pub(crate) fn undo(&mut self, mark: Mark) {
         if let Some(at) = self.find(mark) {
             assert!(
                 self.marks[at].1 <= self.pending.len(),
@@ -86,7 +86,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn close(&mut self, mark: Mark) {
+    pub(crate) fn close(&mut self, mark: Mark) {
         if let Some(at) = self.find(mark) {
             self.marks.truncate(at);
         }

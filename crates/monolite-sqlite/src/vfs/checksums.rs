@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use super::{Deletion, File, FileKind, IoError, LowerFile, Result, Storage};
 use crate::fletcher::{Order, Sums};
-use crate::format::{HEADER_BYTES, MAGIC, RESERVED_AT};
+use crate::header::{HEADER_BYTES, MAGIC, RESERVED_AT};
 use crate::wal::{FRAME_HEADER_BYTES, WAL_HEADER_BYTES, number_at};
 
 /// The bytes at the end of each page that hold its checksum.

@@ -87,7 +87,8 @@ fn no_room() -> bool {
     matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::QuotaExceeded)
 }
 
-/// Remembers what the system has said of the file at `path`, for [`take_file_fault`]; returns `code`.
+/// Remembers what the system has said of the file at `path`, for [`take_file_fault`]; returns
+/// `code`.
 ///
 /// [`take_file_fault`]: super::take_file_fault
 fn failed(path: Option<Box<Path>>, doing: &'static str, errno: Errno, code: IoError) -> IoError {
@@ -171,12 +172,12 @@ impl LowerFile {
     /// Sees whether a lock of the wal-index would be one that others see.
     fn check_shm(&self) -> Result {
         let Some(Err(errno)) = self.shm.map(Descriptor::check) else { return Ok(()) };
-        let with_ending = |path: &Box<Path>| {
+        let path = self.path.as_ref().map(|path| {
             let mut path = path.as_os_str().to_owned();
             path.push("-shm");
             Path::new(&path).into()
-        };
-        Err(failed(self.path.as_ref().map(with_ending), "locking", errno, IoError::SHM_LOCK))
+        });
+        Err(failed(path, "locking", errno, IoError::SHM_LOCK))
     }
 
     /// As [`check`]; remembers what the system has said, for [`take_file_fault`].

@@ -90,8 +90,8 @@ impl Storage for Overlays {
     ) -> Result<Box<dyn File>> {
         let below = self.below.open(kind, path, lower)?;
         match kind {
-            FileKind::Database => Ok(Box::new(Database::new(below))),
-            FileKind::Wal => Ok(Box::new(Wal { below })),
+            FileKind::Database => Ok(Box::new(Database::new(Shown { below }))),
+            FileKind::Wal => Ok(Box::new(Shown { below })),
             FileKind::Journal => Err(IoError::CANT_OPEN),
             FileKind::Temp => Ok(below),
         }
@@ -112,12 +112,12 @@ fn if_pinned(lower: &LowerFile, outcome: Result) -> Result {
     outcome
 }
 
-/// The WAL of an overlay.
-struct Wal {
+/// A file of an overlay, which is read while its snapshot is pinned, and never changed.
+struct Shown {
     below: Box<dyn File>,
 }
 
-impl File for Wal {
+impl File for Shown {
     fn below(&mut self) -> Option<&mut dyn File> {
         Some(&mut *self.below)
     }
@@ -142,7 +142,7 @@ impl File for Wal {
 
 /// The database file of an overlay.
 struct Database {
-    below: Box<dyn File>,
+    below: Shown,
     private: Region,
     /// The first region of the live wal-index, once SQLite has asked for it.
     live: Option<ShmRegion>,
@@ -154,7 +154,7 @@ struct Database {
 unsafe impl Send for Database {}
 
 impl Database {
-    fn new(below: Box<dyn File>) -> Database {
+    fn new(below: Shown) -> Database {
         Database { below, private: Region::new(), live: None, is_reading: false }
     }
 
@@ -192,24 +192,7 @@ impl Database {
 
 impl File for Database {
     fn below(&mut self) -> Option<&mut dyn File> {
-        Some(&mut *self.below)
-    }
-
-    fn read(&mut self, lower: &mut LowerFile, buf: &mut [u8], at: u64) -> Result {
-        let outcome = self.below.read(lower, buf, at);
-        if_pinned(lower, outcome)
-    }
-
-    fn write(&mut self, _lower: &mut LowerFile, _data: &[u8], _at: u64) -> Result {
-        Err(IoError::WRITE)
-    }
-
-    fn truncate(&mut self, _lower: &mut LowerFile, _size: u64) -> Result {
-        Err(IoError::TRUNCATE)
-    }
-
-    fn sync(&mut self, _lower: &mut LowerFile, _flags: SyncFlags) -> Result {
-        Err(IoError::SYNC)
+        Some(&mut self.below)
     }
 
     /// Shared locks keep others from an exclusive one, and are all that is needed to read.

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use rusqlite::{Connection, OpenFlags, ffi};
 
@@ -286,18 +285,6 @@ fn frames_written_a_moment_ago_are_read_without_the_file() {
 }
 
 #[test]
-fn a_commit_beyond_the_bound_is_flushed_in_parts() {
-    let rig = Rig::new(Lower::UnixExcl);
-    let connection = rig.open_with_table();
-    let before = rig.probe.wal_writes.load(SeqCst);
-    insert(&connection, 3000).unwrap();
-    let parts = rig.probe.wal_writes.load(SeqCst) - before;
-    assert!((3..=4).contains(&parts), "{parts} writes");
-    let (copy, _directory) = after_crash(&rig.path());
-    assert_eq!((count(&copy).unwrap(), integrity(&copy).unwrap()), (3000, "ok".to_owned()));
-}
-
-#[test]
 fn a_wal_that_grows_by_small_commits_is_made_longer_ahead_of_them() {
     for lower in [Lower::Unix, Lower::UnixExcl] {
         let rig = Rig::with(
@@ -504,42 +491,6 @@ fn a_failed_commit_does_not_come_back_after_a_crash() {
     connection.execute_batch("PRAGMA wal_checkpoint").unwrap();
     assert_eq!(count(&connection).unwrap(), 0);
     assert_eq!(count(&after_crash(&rig.path()).0).unwrap(), 0);
-}
-
-#[test]
-fn readers_in_other_threads_see_whole_commits() {
-    for lower in [Lower::Unix, Lower::UnixExcl] {
-        let rig = Rig::new(lower);
-        let writer = rig.open_with_table();
-        insert(&writer, 40).unwrap();
-        writer.execute_batch("PRAGMA wal_autocheckpoint=200; ALTER TABLE t ADD n").unwrap();
-        writer.execute_batch("UPDATE t SET n = 0").unwrap();
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for reader in [rig.open(), rig.open()] {
-                let done = &done;
-                scope.spawn(move || check_until(&reader, done));
-            }
-            for commit in 1..=2000 {
-                writer.execute("UPDATE t SET n = ?1", [commit]).unwrap();
-            }
-            done.store(true, SeqCst);
-        });
-        assert_eq!(integrity(&writer).unwrap(), "ok");
-    }
-}
-
-/// Every row carries the number of the same commit, which never goes back.
-fn check_until(reader: &Connection, done: &AtomicBool) {
-    let mut last = 0;
-    let mut statement = reader.prepare("SELECT min(n), max(n), count(*) FROM t").unwrap();
-    while !done.load(SeqCst) {
-        let row = statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        let (least, most, rows): (i64, i64, i64) = row.unwrap();
-        assert_eq!((least, rows), (most, 40));
-        assert!(least >= last);
-        last = least;
-    }
 }
 
 #[test]

@@ -235,7 +235,7 @@ impl<'c> ReadTx<'c> {
         Ok(self.connection.migrations().applied()?)
     }
 
-    /// Foreign keys that lead to no table, see [`ForeignKeys::dangling`](monolite_sqlite::ForeignKeys::dangling).
+    /// Foreign keys that lead to no table, see [`monolite_sqlite::ForeignKeys::dangling`].
     ///
     /// # Errors
     /// Those of SQLite.

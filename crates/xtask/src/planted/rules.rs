@@ -21,7 +21,8 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "deferred foreign keys are looked at by the commit alone",
             file: "crates/monolite/src/write/writer.rs",
             changes: &[(
-                "wrote && !entry.failed && self.connection.foreign_keys().have_deferred_violation()",
+                "wrote && !entry.failed && \
+                 self.connection.foreign_keys().have_deferred_violation()",
                 "wrote && false",
             )],
         },
@@ -258,11 +259,11 @@ pub(super) const RULES: [(&str, Bug); 30] = [
             name: "an overlay writes to the WAL",
             file: "crates/monolite-sqlite/src/vfs/overlay.rs",
             changes: &[(
-                "struct Wal {
+                "struct Shown {
     below: Box<dyn File>,
 }
 
-impl File for Wal {
+impl File for Shown {
     fn below(&mut self) -> Option<&mut dyn File> {
         Some(&mut *self.below)
     }
@@ -276,11 +277,11 @@ impl File for Wal {
         Err(IoError::WRITE)
     }
 ",
-                "struct Wal {
+                "struct Shown {
     below: Box<dyn File>,
 }
 
-impl File for Wal {
+impl File for Shown {
     fn below(&mut self) -> Option<&mut dyn File> {
         Some(&mut *self.below)
     }

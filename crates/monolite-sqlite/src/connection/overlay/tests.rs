@@ -348,17 +348,6 @@ fn a_snapshot_of_another_database_or_a_busy_overlay_is_refused() {
 }
 
 #[test]
-fn only_a_transaction_has_a_snapshot() {
-    let rig = Rig::new();
-    let reader = rig.reader();
-    assert!(reader.snapshot().is_none());
-    reader.begin_read().unwrap();
-    assert!(reader.snapshot().is_some());
-    reader.rollback().unwrap();
-    assert!(reader.snapshot().is_none());
-}
-
-#[test]
 fn a_wal_index_shared_with_other_processes_has_no_snapshots() {
     let rig = Rig::over(Lower::Unix, 0);
     assert!(rig.guard().snapshot().is_none());

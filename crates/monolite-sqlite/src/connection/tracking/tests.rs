@@ -205,20 +205,6 @@ fn nothing_is_recorded_before_or_after() {
     assert_eq!(reader.pages().take(), None);
 }
 
-#[test]
-fn more_pages_than_the_limit_are_unknown() {
-    let rig = Rig::new();
-    let _writer = rig.filled(SCHEMA);
-    let reader = rig.open(Role::Reader);
-    reader.begin_read().unwrap();
-    assert!(reader.pages().track(20));
-    rows(&reader, "SELECT count(v) FROM t");
-    assert_eq!(reader.pages().take(), None);
-    assert!(reader.pages().track(20));
-    rows(&reader, "SELECT v FROM t WHERE id = 5");
-    assert!(reader.pages().take().is_some());
-}
-
 /// Whether the pages say everything about a transaction of `sql`.
 fn is_tracked(writer: &Connection, sql: &str) -> bool {
     writer.begin_immediate().unwrap();

@@ -86,7 +86,10 @@ fn a_trigger_is_known_by_its_time() {
     }
 }
 
-const PIECES: &str = r#"INSERT REPLACE OR INTO t main . ( ) , VALUES DEFAULT NULL ? ?1 :a $b @c id a "a" [a] `a` 'a' -- /* */ ; ON RETURNING AS é ' " [ 1 - x'00' rowid IGNORE"#;
+const PIECES: &str = r#"
+    INSERT REPLACE OR INTO t main . ( ) , VALUES DEFAULT NULL ? ?1 :a $b @c id a "a" [a] `a`
+    'a' -- /* */ ; ON RETURNING AS é ' " [ 1 - x'00' rowid IGNORE
+"#;
 
 #[test]
 fn any_text_is_read_and_nothing_is_taken_out_of_it() {
@@ -96,7 +99,7 @@ fn any_text_is_read_and_nothing_is_taken_out_of_it() {
         (seed >> 33) as usize % below
     };
     let mut read = 0;
-    let pieces: Vec<&str> = PIECES.split(' ').chain(["\n", "\u{feff}"]).collect();
+    let pieces: Vec<&str> = PIECES.split_whitespace().chain(["\n", "\u{feff}"]).collect();
     for round in 0..200_000 {
         let mut sql = match round % 3 {
             0 => String::new(),
