@@ -29,7 +29,13 @@ impl Verb {
 
 /// Whether the first word of `sql` says that it inserts rows.
 pub(crate) fn is_insert(sql: &str) -> bool {
-    scan::first(sql).is_some_and(|first| first.is_word("INSERT") || first.is_word("REPLACE"))
+    // It is asked of each statement, and most begin with their first word.
+    let begins_with_it = sql.starts_with(|sign: char| sign.is_ascii_alphabetic());
+    let start = if begins_with_it { 0 } else { scan::first(sql).map_or(sql.len(), |it| it.at) };
+    let text = &sql.as_bytes()[start..];
+    ["INSERT", "REPLACE"].iter().any(|word| {
+        text.get(..word.len()).is_some_and(|it| it.eq_ignore_ascii_case(word.as_bytes()))
+    })
 }
 
 /// Whether `word`, which is ASCII, is somewhere in `text`, in whatever case.
